@@ -1,1 +1,1 @@
-"""Addresses as values: host names, origins, HTTP targets and URLs of Redis, parsed once where they enter."""
+"""Addresses as values: host names, origins, HTTP targets and Redis URLs, parsed once at the edge."""

@@ -1,8 +1,8 @@
-"""Host names: the one ASCII form under which a host is looked up, compared and shown. No I/O.
+"""Host names: the single ASCII form for resolving, comparing and showing a host. No I/O.
 
-Names with other letters follow IDNA 2008 (RFC 5891) after the mapping of UTS 46, non-transitional, as browsers do. Python's own
-codec `idna`, which `socket`, `ssl` and `http.client` apply to any name that is not ASCII, is IDNA 2003 and leads elsewhere
-(`straße.de` → `strasse.de`). So only the result of `ascii_host` may reach them.
+Non-ASCII names follow IDNA 2008 (RFC 5891) after the mapping of UTS 46, non-transitional, like browsers. Python's own codec
+`idna`, which `socket`, `ssl` and `http.client` apply to non-ASCII names, is IDNA 2003 and may reach another host (`straße.de` →
+`strasse.de`). So only the result of `ascii_host` may reach them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from headgate.optional_dependencies import advice
 
 MAX_NAME_CHARACTERS = 253
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
-# What every resolver but a strict one takes for an IPv4 address: `0x7f.1`, `1270.1`.
+# Read as an IPv4 address by every resolver except strict ones: `0x7f.1`, `1270.1`.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _SCOPE = re.compile(r"[A-Za-z0-9._~-]{1,32}", re.ASCII)
 
 
 def ascii_host(text: str) -> str:
-    """Return a host in its one spelling: lower case, ASCII, without brackets and without a dot at the end.
+    """Return a host in its single spelling: lower case, ASCII, without brackets and without a final dot.
 
     An IPv4 address has four decimal numbers. An IPv6 address, with or without brackets, is compressed (RFC 5952). The labels of
     a name have 1 to 63 letters, digits, `-` and `_` (not allowed by RFC 952, and usual on private networks).
 
     Raises:
-        ValueError: it is no host; one sentence says why, in printable ASCII.
+        ValueError: it is no host; one sentence gives the reason, in printable ASCII.
     """
     if len(text) > MAX_NAME_CHARACTERS + 1:
         raise ValueError(f"the host name is longer than {MAX_NAME_CHARACTERS} characters")
@@ -52,14 +52,14 @@ def ascii_host(text: str) -> str:
 
 def _encode(text: str) -> str:
     try:
-        import idna  # only here, since a publisher's installation has none
+        import idna  # imported here, as a publisher's installation lacks it
     except ModuleNotFoundError as error:
         raise ValueError(f"a host name with other letters than ASCII {advice(error, 'server')}") from error
     try:
-        # Mapped first and on its own, so that a name that is ASCII after it (full-width letters) keeps an underscore.
+        # A separate first step, so that a name that becomes ASCII (full-width letters) keeps an underscore.
         mapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
         return mapped if mapped.isascii() else ".".join(map(_encode_label, mapped.split(".")))
-    except idna.IDNAError:  # its text repeats the name, which may be a piece of a password in a URL that is not encoded
+    except idna.IDNAError:  # its text repeats the name, which in an unencoded URL may be part of a password
         raise ValueError("the host name is not valid under IDNA 2008") from None
 
 

@@ -1,7 +1,7 @@
-"""Where a request goes: a URL taken apart, with a host that means one thing to everyone. No I/O.
+"""The target of an HTTP request: a parsed URL whose host is unambiguous. No I/O.
 
-Parsers disagree about odd URLs (spaces, backslashes, `0x7f.1`, `1270.1`), and what one checks another one may connect to. So a
-host is refused unless it is a plain name or a plainly written address.
+Parsers disagree about odd URLs (spaces, backslashes, `0x7f.1`, `1270.1`), so one may check another host than the one to which the
+other connects. So a host must be a plain name or a plainly written address.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 EXPECTED_URL = "an http or https URL with a plain host, without user and password, such as https://example.com/hook"
 MAX_URL_LENGTH = 2048
-# RFC 3986: what stands in a path as it is; the rest is percent-encoded.
+# Characters allowed in a path (RFC 3986). The rest is percent-encoded.
 _PATH = "/%:@!$&'()*+,;=~-._"
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Host (ASCII, lower case, no brackets, no dot at the end), port, and path with query (maybe a token: it is never shown)."""
+    """Host (ASCII, lower case, no brackets, no final dot), port, and path with query (may hold a token, so it is never shown)."""
 
     scheme: str
     host: str
@@ -35,18 +35,18 @@ class Target:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port, as far as the port is not the usual one: what may stand in a log."""
+        """Scheme, host and any unusual port, safe for a log."""
         return f"{self.scheme}://{self.authority}"
 
     @property
     def authority(self) -> str:
-        """The value of the header `Host`."""
+        """The value of the `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def address(self) -> Address | None:
-        """The address, where the host is one."""
+        """The address, if the host is one."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -54,10 +54,10 @@ class Target:
 
 
 def read_target(raw: str) -> Target:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
-        ValueError: it is not what EXPECTED_URL says, or `ascii_host` refuses its host; one sentence, without the URL.
+        ValueError: it differs from EXPECTED_URL, or `ascii_host` refuses its host; one sentence, without the URL.
     """
     text = raw.strip()
     if len(text) > MAX_URL_LENGTH or not text.isprintable() or any(letter in text for letter in ' \\"<>^`{|}'):

@@ -1,9 +1,9 @@
-"""Origins and hosts as values that can be compared. This is the one place that parses origins. No I/O.
+"""Origins and hosts as comparable values. Only this module parses origins. No I/O.
 
-In: text from a setting or a header. Out: an `Origin`, or a host in its one spelling, or a ValueError with the reason.
+In: text from a setting or a header. Out: an `Origin`, or a host in its single spelling, or a ValueError with the reason.
 
-The one spelling of a host is that of hostnames.py. `ws` and `wss` count as `http` and `https`: a page of `https://…` opens
-`wss://…`, and some proxies forward the latter.
+hostnames.py defines the single spelling of a host. `ws` and `wss` count as `http` and `https`, because a page of `https://…`
+opens `wss://…`, and some proxies forward the latter.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_CHARACTERS = 300
 _PAGE_SCHEMES = {"ws": "http", "wss": "https"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,63}", re.ASCII)
-# Hosts of other schemes are ids and the like: `chrome-extension://<id>`, and `app://.` of Electron.
+# Hosts of other schemes are ids and the like: `chrome-extension://<id>`, or `app://.` of Electron.
 _ID = re.compile(r"(?P<host>[a-z0-9._~-]*)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]+)(?::(?P<port>[0-9]{0,5}))?")
 _NOT_IN_ORIGINS = {"@": "user info", "/": "a path", "?": "a query", "#": "a fragment"}
-# Anyone can have a name under these, so a wildcard there would allow every site: the second level of country codes, and hosts of
-# customers' pages. publicsuffix.org has thousands; these are the ones that people write.
+# Anyone can register a name under these, so a wildcard there would allow every site: the second level of country codes, and hosts
+# of customers' pages. publicsuffix.org has thousands; these are common.
 _SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "go", "gob", "gov", "gv", "mil", "ne", "net", "or", "org", "plc", "sch"})
 _SHARED = frozenset(
     {
@@ -37,12 +37,12 @@ _SHARED = frozenset(
 
 
 class Origin(NamedTuple):
-    """The origin of a page (RFC 6454). As a pattern, its host may begin with `*.`: exactly one label, whichever.
+    """The origin of a page (RFC 6454). As a pattern, its host may begin with `*.`, which stands for exactly one label.
 
     Attributes:
         scheme: lower case, never ws or wss.
-        host: in its one spelling.
-        port: the scheme's default where none is given; None for schemes without a default.
+        host: in its single spelling.
+        port: the scheme's default if omitted; None for schemes without a default.
     """
 
     scheme: str
@@ -55,7 +55,7 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{host}{port}"
 
     def matches(self, other: Origin) -> bool:
-        """Return whether another origin is this one, or one that this pattern stands for."""
+        """Return whether another origin equals this one or matches this pattern."""
         return (self.scheme, self.port) == (other.scheme, other.port) and host_matches(self.host, other.host)
 
     @property
@@ -93,7 +93,7 @@ def parse_origin_pattern(text: str) -> Origin:
     """Return an origin whose host may begin with `*.`.
 
     Raises:
-        ValueError: with the reason; also for a wildcard that would stand for names of anyone.
+        ValueError: with the reason, also for a wildcard over a domain where anyone can register names.
     """
     scheme, separator, rest = text.partition("://")
     is_wildcard = rest.startswith("*.")
@@ -105,7 +105,7 @@ def parse_origin_pattern(text: str) -> Origin:
 
 
 def parse_host_pattern(text: str) -> str:
-    """Return a host that may begin with `*.`, in its one spelling.
+    """Return a host that may begin with `*.`, in its single spelling.
 
     Raises:
         ValueError: as `parse_origin_pattern`.
@@ -114,7 +114,7 @@ def parse_host_pattern(text: str) -> str:
 
 
 def parse_authority(text: str) -> tuple[str, int | None]:
-    """Return the host and the port of `host` or `host:port`, as a Host header has them.
+    """Return the host and port of `host` or `host:port`, the form of a Host header.
 
     Raises:
         ValueError: with the reason.
@@ -129,7 +129,7 @@ def parse_authority(text: str) -> tuple[str, int | None]:
 
 
 def parse_host(text: str) -> str:
-    """Return a host name or address in its one spelling. An IPv6 address may have brackets.
+    """Return a host name or address in its single spelling. An IPv6 address may have brackets.
 
     Raises:
         ValueError: with the reason.
@@ -140,9 +140,9 @@ def parse_host(text: str) -> str:
     return host
 
 
-@lru_cache(maxsize=256)  # a gateway has few; a stranger's are forgotten again
+@lru_cache(maxsize=256)  # a gateway has few; those of strangers are evicted
 def origin_in_header(text: str) -> Origin | None:
-    """Return the origin in an Origin header, which is ASCII; None when it is none."""
+    """Return the origin in an Origin header, which is ASCII, or None if invalid."""
     try:
         return parse_origin(text) if text.isascii() and len(text) <= 2 * MAX_CHARACTERS else None
     except ValueError:
@@ -151,7 +151,7 @@ def origin_in_header(text: str) -> Origin | None:
 
 @lru_cache(maxsize=256)
 def authority_in_header(text: str) -> tuple[str, int | None] | None:
-    """Return the host and the port in a Host header, which is ASCII; None when it is none."""
+    """Return the host and port in a Host header, which is ASCII, or None if invalid."""
     try:
         return parse_authority(text) if text.isascii() else None
     except ValueError:
@@ -159,14 +159,14 @@ def authority_in_header(text: str) -> tuple[str, int | None] | None:
 
 
 def host_matches(pattern: str, host: str) -> bool:
-    """Return whether a host is one that a pattern stands for; `*.` is exactly one label."""
+    """Return whether a host matches a pattern; `*.` is exactly one label."""
     if not pattern.startswith("*."):
         return host == pattern
     label, _, rest = host.partition(".")
     return bool(label) and rest == pattern[2:]
 
 
-@lru_cache(maxsize=256)  # asked of the Host of each request, and parsed again it is 9 µs of a join
+@lru_cache(maxsize=256)  # called for the Host of each request; parsing costs 9 µs of a join
 def is_address(host: str) -> bool:
     """Return whether a host is an address, not a name."""
     try:
@@ -177,13 +177,13 @@ def is_address(host: str) -> bool:
 
 
 def is_local(host: str) -> bool:
-    """Return whether a host that a browser has used is this machine. Names under localhost are, too (RFC 6761 section 6.3)."""
+    """Return whether a host used by a browser is this machine, including names under localhost (RFC 6761 section 6.3)."""
     return is_loopback(host) or host.endswith(".localhost")
 
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str | None) -> bool:
-    """Return whether a host, in its one spelling, means this machine and no other."""
+    """Return whether a host, in its single spelling, can mean only this machine."""
     if host is None or not is_address(host):
         return host == "localhost"
     address = ip_address(host)
@@ -194,7 +194,7 @@ def _wildcard(base: str) -> str:
     """Return the pattern for every name one label below `base`.
 
     Raises:
-        ValueError: anyone can have such a name, or `base` is an address.
+        ValueError: anyone can register such a name, or `base` is an address.
     """
     labels = base.split(".")
     below_country = len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL

@@ -1,11 +1,11 @@
-"""The URL of a Redis, parsed once where it enters into a value: servers, database, credentials and options. No I/O.
+"""The URL of a Redis, parsed once at the edge into servers, database, credentials and options. No I/O.
 
 In: `redis://[user:password@]host[:port][/database][?options]`, `rediss://` for TLS, `unix://[user:password@]/path`;
 `redis+sentinel://[…@]host[:port][,host[:port]…]/<primary>[/<database>]` and `redis+cluster://[…@]host[:port][,host[:port]…]`,
-each also as `rediss+…`. Out: a RedisUrl, or one line that names what is wrong and what is allowed.
+each also as `rediss+…`. Out: a RedisUrl, or one line that names the fault and what is allowed.
 
-No error and no repr shows a part of the user or password. These need `/ ? # %` percent-encoded. A URL that breaks this rule
-has a piece of the password in another place, so no error repeats the value of an option, or a port or database that is none.
+No error and no repr shows any part of the user or password. In these, `/ ? # %` must be percent-encoded. In a URL that breaks
+this rule, part of the password is in another place, so no error repeats an option's value, or an invalid port or database.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ MAX_SHOWN = 40
 
 
 class Kind(Enum):
-    """What the hosts of a URL are."""
+    """The kind of server at the hosts of a URL."""
 
     SERVER = "server"
     SOCKET = "socket"
     SENTINELS = "sentinels"
     CLUSTER = "cluster"
-    NODE = "node"  # of a Cluster, which leads nowhere else
+    NODE = "node"  # of a Cluster, without redirection to others
 
 
 _SCHEMES = {
@@ -91,7 +91,7 @@ _SWITCH, _WHOLE, _SECONDS, _TEXT = (
     (_seconds, "a number of seconds"),
     (_any, "a text"),
 )
-# Options that count, by how they are read and what is expected.
+# Options, each with its reader and what is expected.
 _COMMON: dict[str, tuple[Callable[[str], Any], str]] = {
     "client_name": _TEXT,
     "db": _WHOLE,
@@ -115,7 +115,7 @@ _SENTINEL: dict[str, tuple[Callable[[str], Any], str]] = {
     "sentinel_tls": _SWITCH,
     "sentinel_username": _TEXT,
 }
-# Options of redis-py that a URL may share with other programs. They are read, and Headgate sets them itself.
+# Options of redis-py that a URL may share with other programs. They are read but not used: Headgate sets them itself.
 _OVERRULED: dict[str, tuple[Callable[[str], Any], str]] = {
     "decode_responses": _SWITCH,
     "health_check_interval": _SECONDS,
@@ -130,7 +130,7 @@ _OVERRULED: dict[str, tuple[Callable[[str], Any], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RedisUrl:
-    """A parsed URL. `str` is the address, without user, password and options: what may stand in a log or an error.
+    """A parsed URL. `str` is the address without user, password and options, safe for a log or an error.
 
     `hosts` are (host, port), none for a socket; `options` are arguments of redis-py's connections.
     """
@@ -155,7 +155,7 @@ class RedisUrl:
         return f"the Cluster of {shown}" if self.kind is Kind.CLUSTER else shown
 
     def at(self, node: Node) -> RedisUrl:
-        """Return the URL of one node of this Cluster with these credentials and options."""
+        """Return the URL of a node of this Cluster with these credentials and options."""
         return replace(self, kind=Kind.NODE, hosts=(node,))
 
 
@@ -167,10 +167,10 @@ def shown_node(node: Node) -> str:
 
 @lru_cache(maxsize=64)
 def read_url(url: str) -> RedisUrl:
-    """Return what a URL says.
+    """Parse a URL.
 
     Raises:
-        BusRefused: it is wrong; the message has no part of its credentials.
+        BusRefused: it is invalid; the message has no part of its credentials.
     """
     text = url.strip() if isinstance(url, str) else ""
     scheme, separator, _ = text.partition("://")
@@ -179,7 +179,7 @@ def read_url(url: str) -> RedisUrl:
     kind, tls = _SCHEMES[scheme.lower()]
     try:
         parts = urlsplit(text)
-    except ValueError:  # such as brackets around no IPv6 address; its own text may have the password
+    except ValueError:  # such as brackets without an IPv6 address; its own text may contain the password
         raise _wrong(f"is not of the form {FORMS}") from None
     userinfo, at, places = parts.netloc.rpartition("@")
     if parts.fragment or "#" in text or "@" in (parts.netloc and parts.path):
@@ -214,7 +214,7 @@ def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
     for part in parts.query.split("&") if parts.query else []:
         name, _, raw = part.partition("=")
         if name not in allowed:
-            if "@" in parts.query:  # then this may be a piece of a password
+            if "@" in parts.query:  # then this may be part of a password
                 raise _wrong(f"has a ? that is not at its place: {ENCODE}")
             if name in _TLS:
                 raise _wrong(f"has the option {name}, which needs TLS: begin it with rediss")

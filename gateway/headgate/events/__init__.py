@@ -1,1 +1,1 @@
-"""An event as everybody knows it: its topic, id, data and trace."""
+"""An event as all parts see it: its topic, id, data and trace."""

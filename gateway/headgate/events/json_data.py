@@ -1,7 +1,7 @@
-"""From a Python value to the JSON text of an event, which is what the value says or an error.
+"""Encodes a Python value as the JSON text of an event, exactly or with an error.
 
-In: data of an application. Out: compact, strict JSON. msgspec would write NaN as null and the key 1 as "1", and the page would
-get other data than was published: such data is refused here.
+In: data of an application. Out: compact, strict JSON. msgspec would write NaN as null and the key 1 as "1", so the page would get
+other data than the application published. Such data is refused here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from headgate.events.json_fault import find_fault
 
 
 def _plain(value: object) -> object:
-    """Return what an heir of a JSON type is: markup that Django calls safe is a text, and a numpy.float64 a float."""
+    """Return a value of a subclass of a JSON type as that type, such as text for Django's safe markup and a float for
+    numpy.float64.
+    """
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -34,7 +36,7 @@ _SEQUENCES = (list, tuple, set, frozenset)
 
 
 def encode_data(data: object) -> bytes:
-    """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned as it is, `JsonText` returned.
+    """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned unchanged, `JsonText` returned.
 
     Raises:
         NotSerializable: an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, a lone
@@ -57,7 +59,7 @@ def encode_data(data: object) -> bytes:
 
 
 def _check_value(value: object, depth: int) -> None:
-    """Check what msgspec would silently change. Depth counts lists and dicts, as event.check_json does."""
+    """Check for values that msgspec would silently change. Depth counts lists and dicts, as in event.check_json."""
     kind = type(value)
     if kind in _LEAVES:
         return
@@ -79,14 +81,14 @@ def _check_value(value: object, depth: int) -> None:
     elif kind is msgspec.Raw:
         raise NotSerializable("msgspec.Raw inside other data; it may only be the whole")
     else:
-        # Dataclasses, structs, dates and the like: look at what msgspec makes of them. Raises TypeError for what it cannot.
+        # Dataclasses, structs, dates and the like: check the result of msgspec, which raises TypeError for unknown types.
         plain = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain)
         if type(plain) is not kind:
             _check_value(plain, depth)
 
 
 def _check_items(items: Iterable[object], depth: int) -> None:
-    """Check each of the items that needs it: most need no more than a look at their type."""
+    """Check the items that need it. For most, their type is enough."""
     for item in items:
         kind = type(item)
         if kind in _LEAVES or (kind is float and math.isfinite(item)):  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""The first fault in data that is not JSON: where it is, what it is, and what to publish instead. No I/O.
+"""The first fault in data that is not JSON: its place, its kind, and what to publish instead. No I/O.
 
-In: a value that the encoder has refused. Out: its fault. Nothing here runs for a value that can be published.
+In: a value that the encoder refused. Out: its fault. Nothing here runs for a valid value.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Fault(NamedTuple):
-    """Steps that lead to a value, and what is wrong with it."""
+    """The path to a value, and what is wrong with it."""
 
     path: tuple[str | int, ...]
     reason: str
 
 
 def find_fault(data: object) -> Fault | None:
-    """Return the first fault in the order of the data; None: there is none that this module knows."""
+    """Return the first known fault in the order of the data, or None."""
     return next(_faults(data, (), MAX_DEPTH), None)
 
 
@@ -59,7 +59,7 @@ def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[Fau
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
-    """Return the parts of a container as the encoder sees it, each with its step; None: it is none."""
+    """Return the parts of a container as the encoder sees it, each with its step; None for other values."""
     if isinstance(value, dict):
         return value.items()
     if isinstance(value, list | tuple | set | frozenset):
@@ -79,13 +79,13 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 
 def _cure(value: Any) -> str:
-    """Return the expression that makes JSON of a value. By what a type can do: its library need not be here."""
+    """Return an expression that converts the value to JSON, by the methods of its type: its library may not be imported here."""
     kind = type(value)
     if hasattr(kind, "model_dump"):  # pydantic
         return 'value.model_dump(mode="json")'
     if hasattr(kind, "tolist"):  # numpy, pandas, array
         return "value.tolist()"
-    if isinstance(value, datetime.date | datetime.time):  # a heir of these, such as pandas.Timestamp
+    if isinstance(value, datetime.date | datetime.time):  # a subclass, such as pandas.Timestamp
         return "value.isoformat()"
     if isinstance(value, datetime.timedelta):
         return "value.total_seconds()"
@@ -97,7 +97,7 @@ def _cure(value: Any) -> str:
         return "dict(value)"
     if hasattr(kind, "iterrows"):  # pandas.DataFrame
         return 'value.to_dict("records")'
-    if isinstance(value, Iterable) and not hasattr(kind, "encode"):  # not UserString, nor a translation of Django
+    if isinstance(value, Iterable) and not hasattr(kind, "encode"):  # not UserString or a Django translation
         return "list(value.values())" if hasattr(kind, "values") else "list(value)"
     if any("__str__" in vars(each) for each in kind.__mro__[:-1]):
         return "str(value)"
@@ -116,7 +116,7 @@ def _is_encoded(value: Any) -> bool:
     try:
         _encode(value)
     except (TypeError, ValueError, OverflowError):
-        return isinstance(value, int)  # of too many digits, which the encoder says better
+        return isinstance(value, int)  # too many digits, which the encoder reports better
     return True
 
 

@@ -1,4 +1,4 @@
-"""New ids of events, which nobody has used: 128 random bits each."""
+"""New event ids of 128 random bits each."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from os import register_at_fork, urandom
 from time import monotonic
 
 _ID_BYTES = 16
-# Ids that are made at once; and for how long they may be kept: a copy of this process (a fork, a snapshot) must not use them too.
+# Ids created at once, and how long they may be kept. A copy of this process (a fork, a snapshot) must not use them too.
 NEW_IDS = 64
 _SPARE_S = 0.01
 
 
 def new_ids(count: int) -> Sequence[str]:
-    """Return ids that nobody has used: 128 random bits each, asked for at once."""
+    """Return new ids of 128 random bits each, requested from the system together."""
     digits = urandom(_ID_BYTES * count).hex()  # what `secrets` does, without its layers
     return [digits[at : at + 2 * _ID_BYTES] for at in range(0, len(digits), 2 * _ID_BYTES)]
 
@@ -24,7 +24,7 @@ register_at_fork(after_in_child=_spare_ids.clear)
 
 
 def spare_id() -> str:
-    """Return an id that nobody has used. Of a process that publishes much, several are made at once, and used within a moment."""
+    """Return a new id. A process that publishes often creates several at once and uses them within a moment."""
     global _spare_until_s
     now_s = monotonic()
     if now_s > _spare_until_s:
@@ -39,6 +39,6 @@ def spare_id() -> str:
 
 
 def endless_ids() -> Iterator[str]:
-    """Yield new ids, for a batch whose number of events is not known before its last."""
+    """Yield new ids, for a batch of unknown length."""
     while True:
         yield from new_ids(NEW_IDS)

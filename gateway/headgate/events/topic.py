@@ -5,10 +5,10 @@ A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A 
 `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
 vectors that both implementations must satisfy.
 
-A user's name is any text without control characters. In a topic it is one word, `user_word(name)`: a byte of its UTF-8 that a
-word may have stands for itself, and any other is `__` and two hexadecimal digits. `tests/golden/users.json` holds the vectors.
+A user's name is any text without control characters. In a topic it is one word, `user_word(name)`: each byte of its UTF-8 that a
+word may have stays, and any other becomes `__` and two hexadecimal digits. `tests/golden/users.json` holds the vectors.
 
-`matches` and `contains` here are the plain definitions, which the tests hold the fast ones against. The hot path uses
+`matches` and `contains` are the plain definitions, and tests compare the fast ones with them. The hot path uses
 delivery/matcher.py, and authorization auth/grants.py.
 """
 
@@ -23,32 +23,33 @@ from headgate.errors import InvalidPattern, InvalidRequest, InvalidTopic, Unknow
 DEFAULT_NAMESPACE = "notifications"
 MAX_TOPIC_BYTES = 255
 MAX_TOPIC_WORDS = 8
-# Topics that were found right and are remembered, of at most MAX_TOPIC_BYTES each.
+# Valid topics in the cache, of at most MAX_TOPIC_BYTES each.
 MAX_KNOWN_TOPICS = 4096
-# The first word of topics that belong to one user (`users.<user>.…`).
+# The first word of a user's own topics (`users.<user>.…`).
 USERS = "users"
-# Behind a user's word: an event on `users.<user>.inbox.<kind>` stays in the user's inbox; `users.<user>.inbox` has its changes.
+# Follows a user's word. Events on `users.<user>.inbox.<kind>` are items of the user's inbox, and `users.<user>.inbox` has its
+# changes.
 INBOX = "inbox"
-# The second word that stands for the user's own in a page (web/src/subscriptions/own-topics.js); on the wire it is nobody's.
+# In a page, this second word means the user's own (web/src/subscriptions/own-topics.js). On the wire it belongs to no user.
 ME = "me"
-# The word of a user's name at most, so that the pattern of the user's own topics is one.
+# The longest word of a user's name for which the pattern of the user's own topics is valid.
 MAX_USER_BYTES = MAX_TOPIC_BYTES - len(f"{USERS}..#")
-# The event by which `headgate doctor` tries the way has this topic, or a user's own of this name. Consumers leave it alone.
+# The topic of the event of `headgate doctor`, also below a user's own topics. Consumers ignore it.
 PROBE = "headgate-probe"
 
 _WORD = "[A-Za-z0-9_-]+"
 _ONE_WORD = re.compile(_WORD, re.ASCII)
 NAMESPACE = "[A-Za-z0-9_-]{1,64}"
 _NAMESPACE = re.compile(NAMESPACE, re.ASCII)
-# The bytes of a name that a word cannot have, and each underscore that would read as the beginning of an escape.
+# The bytes of a name that a word cannot have, and each underscore that would look like the start of an escape.
 _TO_ESCAPE = re.compile(rb"[^A-Za-z0-9_-]|_(?=_[0-9a-f]{2})")
 _ESCAPED = re.compile(rb"__([0-9a-f]{2})")
-# A name without control characters, ends of lines, and halves of surrogate pairs, which UTF-8 does not have.
+# A name without control characters, line ends and lone surrogates, which UTF-8 cannot encode.
 NAME_PATTERN = "[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]+"
 _NAME = re.compile(NAME_PATTERN)
 _PLAIN = re.compile("[A-Za-z0-9-]{1,64}")
 _TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
-# Where `pattern` puts a word.
+# A placeholder of `pattern`.
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 _PATTERN = re.compile(rf"(?:{_WORD}|\*|#)(?:\.(?:{_WORD}|\*|#))*", re.ASCII)
 
@@ -57,7 +58,7 @@ def check_topic(topic: object) -> str:
     """Return `topic` unchanged if it is a valid topic.
 
     Raises:
-        InvalidTopic: with the first rule that it breaks.
+        InvalidTopic: with the first broken rule.
     """
     return _known_topic(topic) if type(topic) is str else _checked_topic(topic)
 
@@ -69,15 +70,15 @@ def _checked_topic(topic: object) -> str:
     return topic  # type: ignore[return-value]
 
 
-# A service publishes to the same topics again and again.
+# A service publishes to the same topics repeatedly.
 _known_topic = lru_cache(maxsize=MAX_KNOWN_TOPICS)(_checked_topic)
 
 
 def check_pattern(pattern: object) -> str:
-    """Return `pattern` unchanged if it is a valid pattern (every topic is one).
+    """Return `pattern` unchanged if it is a valid pattern. Every topic is one.
 
     Raises:
-        InvalidPattern: with the first rule that it breaks.
+        InvalidPattern: with the first broken rule.
     """
     fault = _fault(pattern, _PATTERN, "words are letters, digits, _ and -, or a lone * or #, joined by single dots")
     if fault:
@@ -86,10 +87,10 @@ def check_pattern(pattern: object) -> str:
 
 
 def check_namespace(namespace: object) -> str:
-    """Return a namespace's name without the leading slash that Socket.IO gives it.
+    """Return a namespace's name without Socket.IO's leading slash.
 
     Raises:
-        UnknownNamespace: it is not 1 to 64 characters of `[A-Za-z0-9_-]`.
+        UnknownNamespace: the name is not 1 to 64 characters of `[A-Za-z0-9_-]`.
     """
     name = namespace.removeprefix("/") if isinstance(namespace, str) else ""
     if not _NAMESPACE.fullmatch(name):
@@ -98,16 +99,16 @@ def check_namespace(namespace: object) -> str:
 
 
 def user_word(name: object) -> str:
-    """Return the word that stands for a user in topics: `ana` is `ana`, and `ana@example.org` is `ana__40example__2eorg`.
+    """Return a user's word in topics: `ana` for `ana`, and `ana__40example__2eorg` for `ana@example.org`.
 
-    Different names have different words. Names are compared byte by byte: no form of Unicode is normalised.
+    Different names have different words. Names are compared byte by byte, without Unicode normalisation.
 
     Raises:
-        InvalidRequest: it is no name: not text, empty, with a control character, or longer than a topic takes.
+        InvalidRequest: it is no name: not text, empty, with a control character, or too long for a topic.
     """
     if not isinstance(name, str):
         raise InvalidRequest(f"user: expected text, got {type(name).__name__}")
-    if _PLAIN.fullmatch(name) and name != ME:  # as most are, in an eighth of the time: each join asks twice
+    if _PLAIN.fullmatch(name) and name != ME:  # most names, in an eighth of the time; each join calls this twice
         return name
     if not _NAME.fullmatch(name):
         raise InvalidRequest("user: expected one or more characters of Unicode, none of them a control character")
@@ -127,7 +128,7 @@ def _escape(found: re.Match[bytes]) -> bytes:
 
 
 def user_name(word: str) -> str | None:
-    """Return the user whom a word stands for; None: it is no user's, as `user_word` writes it for no name."""
+    """Return the user of a word, or None if `user_word` never returns it."""
     try:
         name = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), word.encode()).decode()
         return name if user_word(name) == word else None
@@ -136,7 +137,7 @@ def user_name(word: str) -> str | None:
 
 
 def check_user(name: object) -> str:
-    """Return `name` unchanged if a user can have it.
+    """Return `name` unchanged if it is a valid user name.
 
     Raises:
         InvalidRequest: as `user_word`.
@@ -146,33 +147,33 @@ def check_user(name: object) -> str:
 
 
 def user_topic(user: object, topic: object) -> str:
-    """Return the topic that only one user's clients are granted: `users.<word of the user>.<topic>`.
+    """Return a topic granted only to one user's clients: `users.<word of the user>.<topic>`.
 
     Raises:
         InvalidRequest: `user` is no name.
-        InvalidTopic: the whole is no topic.
+        InvalidTopic: the result is no topic.
     """
     return check_topic(f"{USERS}.{user_word(user)}.{check_topic(topic)}")
 
 
 def user_of(topic: str) -> str | None:
-    """Return the name of the user whose topic this is; None: it is not under `users.<word of a user>.`."""
+    """Return the name of the user who owns a topic, or None if it is not under `users.<word of a user>.`."""
     words = topic.split(".", 2)
     return user_name(words[1]) if len(words) == 3 and words[0] == USERS else None
 
 
 def probe_topic(user: str | None) -> str:
-    """Return the topic of a probe: the user's own, so that no other page sees it; that of all where there is no user."""
+    """Return the topic of a probe: the user's own, so that no other page sees it, or the common one without a user."""
     return PROBE if user is None else user_topic(user, PROBE)
 
 
 def is_probe(topic: str) -> bool:
-    """Return whether an event of this topic is a probe, on which nobody works."""
+    """Return whether an event of this topic is a probe, which consumers ignore."""
     return topic == PROBE or (topic.endswith(f".{PROBE}") and user_of(topic) is not None and topic.count(".") == 2)
 
 
 def inbox_topic(user: object) -> str:
-    """Return the topic of the changes of one user's inbox, `users.<word of the user>.inbox`. The user may always publish there.
+    """Return the topic for changes of a user's inbox, `users.<word of the user>.inbox`. The user may always publish there.
 
     Raises:
         InvalidRequest: `user` is no name.
@@ -187,7 +188,7 @@ def is_item(topic: str) -> bool:
 
 
 def own_topics(user: object) -> str:
-    """Return the pattern of one user's own topics, `users.<word of the user>.#`. The gateway grants it to every user by itself.
+    """Return the pattern of a user's own topics, `users.<word of the user>.#`, which the gateway grants to every user.
 
     Raises:
         InvalidRequest: `user` is no name.
@@ -196,13 +197,13 @@ def own_topics(user: object) -> str:
 
 
 def pattern(template: str, **words: object) -> str:
-    """Return a pattern whose variable parts cannot widen it: `pattern("teams.{team}.*", team=team)`.
+    """Fill in a pattern template whose values cannot widen it: `pattern("teams.{team}.*", team=team)`.
 
-    The wildcards are those that the template has; each `{name}` in it stands for exactly one word (text, or a number). A user's
-    name becomes one with `user_word`.
+    The only wildcards are those of the template. Each `{name}` stands for exactly one word (text, or a number). `user_word`
+    makes a user's name one word.
 
     Raises:
-        InvalidPattern: a value is not one word, is missing or is not used, or the result is no pattern.
+        InvalidPattern: a value is not one word, is missing or is unused, or the result is no pattern.
     """
     names = _PLACE.findall(template)
     if odd := sorted(set(names) ^ set(words)):
@@ -215,12 +216,12 @@ def pattern(template: str, **words: object) -> str:
 
 
 def is_wildcard(pattern: str) -> bool:
-    """Return whether a valid pattern holds a wildcard."""
+    """Return whether a valid pattern has a wildcard."""
     return "*" in pattern or "#" in pattern
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Return whether a valid topic matches a valid pattern. Linear in words × words; `PatternMap` is the fast way."""
+    """Return whether a valid topic matches a valid pattern. Linear in words × words; `PatternMap` is faster."""
     positions = _start(tokens := tuple(pattern.split(".")))
     for word in topic.split("."):
         positions = _step(tokens, positions, word)
@@ -230,9 +231,9 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def normal_form(pattern: str) -> tuple[str, ...]:
-    """Return the tokens of a pattern that matches exactly the same topics, with no `#` before a `*` and no two `#` in a row.
+    """Return the tokens of a pattern that matches the same topics, without `#` before `*` and without `##` in a row.
 
-    `#.*.#` and `*.#.#` both become `*.#`, and that alone, which every topic matches, becomes `#`.
+    `#.*.#` and `*.#.#` both become `*.#`. A lone `*.#` becomes `#`, since every topic matches it.
     """
     tokens: list[str] = []
     pending = False
@@ -250,26 +251,26 @@ def normal_form(pattern: str) -> tuple[str, ...]:
 
 
 def contains(grant: str, pattern: str) -> bool:
-    """Return whether every valid topic that matches `pattern` also matches `grant`: pattern in pattern.
+    """Return whether every valid topic that matches `pattern` also matches `grant`.
 
-    Only tests call this: it is the reference that compiled grants (auth/grants.py) are held against.
+    Only tests call it, as the reference for compiled grants (auth/grants.py).
 
-    Exact, also for the edges of the grammar (a topic has 1 to 8 words, so `*.#` contains `#`). It walks the two
-    patterns as automata over the words that occur in either of them and one word that occurs in neither, which
-    stands for all others. That takes 16 µs for a usual pair, and milliseconds for pairs that somebody has thought about.
+    Exact, also at the edges of the grammar (a topic has 1 to 8 words, so `*.#` contains `#`). It runs the two patterns as
+    automata over the words in either of them, and one other word that stands for all the rest. That takes 16 µs for a usual
+    pair, and milliseconds for contrived ones.
     """
     inner, outer = tuple(pattern.split(".")), tuple(grant.split("."))
     return all(covered >> len(outer) & 1 for inside, covered in _walk(inner, outer) if inside >> len(inner) & 1)
 
 
 def overlaps(pattern: str, other: str) -> bool:
-    """Return whether some valid topic matches both patterns. Exact, as `contains`."""
+    """Return whether a valid topic matches both patterns. Exact, like `contains`."""
     left, right = tuple(pattern.split(".")), tuple(other.split("."))
     return any(inside >> len(left) & 1 and covered >> len(right) & 1 for inside, covered in _walk(left, right))
 
 
 def _walk(inner: tuple[str, ...], outer: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """Yield the positions in two patterns after every topic that the first may still match, each pair of a length once."""
+    """Yield the positions in two patterns after every topic that the first may still match, each pair once per length."""
     alphabet = {word for word in (*inner, *outer) if word not in ("*", "#")} | {"\0 any other word"}
     seen = {(_start(inner), _start(outer))}
     for _ in range(MAX_TOPIC_WORDS):
@@ -287,7 +288,7 @@ def _start(tokens: tuple[str, ...]) -> int:
 
 
 def _step(tokens: tuple[str, ...], positions: int, word: str) -> int:
-    """Advance a set of positions (bit i: the first i tokens are used up) over one word."""
+    """Advance a set of positions (bit i: the first i tokens are consumed) by one word."""
     after = 0
     for index, token in enumerate(tokens):
         if positions >> index & 1:

@@ -1,7 +1,7 @@
-"""The `traceparent` of an event: which trace it belongs to (W3C Trace Context, level 2). No I/O.
+"""The `traceparent` of an event: the trace that it belongs to (W3C Trace Context, level 2). No I/O.
 
-In: the text of a publisher, an HTTP header, a message or an entry of the log. Out: the same in version 00, or None: a malformed
-one is dropped and counted by where it came from, and the event goes on without it. Nothing else of an event depends on it.
+In: text from a publisher, an HTTP header, a message or an entry of the log. Out: the same as version 00, or None. A malformed
+one is dropped and counted by its source, and the event goes on without it. Nothing else of an event depends on it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-# Version 00 is this long; a later one may be longer, to a bound of ours.
+# The length of version 00. A later one may be longer, up to our own bound.
 LENGTH, MAX_LENGTH = 55, 512
 SAMPLED, RANDOM = 1, 2
 
@@ -21,9 +21,10 @@ DROPPED: Counter[str] = Counter()
 
 
 def read_traceparent(text: object, where: str) -> str | None:
-    """Return a traceparent as version 00 has it, with the flags of level 2; None for None.
+    """Return a traceparent as version 00 with the flags of level 2, or None for None.
 
-    A malformed one is counted, and None too. Of a later version the parts of version 00 count (section 4.3 of the standard).
+    A malformed one is counted and gives None. Of a later version, only the parts of version 00 count (section 4.3 of the
+    standard).
     """
     if text is None:
         return None
@@ -41,11 +42,11 @@ def read_traceparent(text: object, where: str) -> str | None:
 
 
 def is_sampled(traceparent: str) -> bool:
-    """Return whether the trace of a traceparent that was read is recorded."""
+    """Return whether the trace of a parsed traceparent is recorded."""
     return bool(int(traceparent[-2:], 16) & SAMPLED)
 
 
 def ids_of(traceparent: str) -> tuple[int, int, int]:
-    """Return trace id, span id and flags of a traceparent that was read."""
+    """Return trace id, span id and flags of a parsed traceparent."""
     _, trace_id, span_id, flags = traceparent.split("-")
     return int(trace_id, 16), int(span_id, 16), int(flags, 16)

@@ -1,6 +1,7 @@
-"""Finding: one thing that a look at a running system found, with what to do about it. No I/O.
+"""Finding: one result of checking a running system, and its remedy. No I/O.
 
-In: what `headgate check`, `headgate doctor` and `headgate status` saw. Out: a line for a person, and fields for a program.
+In: the observations of `headgate check`, `headgate doctor` and `headgate status`. Out: a line for a person, and fields for a
+program.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How a finding is to be taken."""
+    """How serious a finding is."""
 
     OK = "ok"
-    UNKNOWN = "unknown"  # it could not be looked at, for the reason that the text gives
-    WARNING = "warning"  # it works now, and will hurt: under load, at a restart, or in an attack
-    FAULT = "fault"  # events are lost, refused or late because of it
+    UNKNOWN = "unknown"  # not checked, for the reason in the text
+    WARNING = "warning"  # works now, and will fail under load, at a restart or in an attack
+    FAULT = "fault"  # causes lost, refused or late events
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`text` says what was seen of `name`; `fix` says which setting to change, or what to do, where there is something."""
+    """`text` describes what was seen of `name`; `fix` names the setting to change or the step to take, if any."""
 
     name: str
     verdict: Verdict
@@ -35,25 +36,25 @@ class Finding:
 
 
 def ok(name: str, text: str) -> Finding:
-    """Return a finding that needs nothing."""
+    """Return a finding that needs no action."""
     return Finding(name, Verdict.OK, text)
 
 
 def unknown(name: str, text: str, fix: str | None = None) -> Finding:
-    """Return a finding about what could not be looked at."""
+    """Return a finding about something that could not be checked."""
     return Finding(name, Verdict.UNKNOWN, text, fix)
 
 
 def warning(name: str, text: str, fix: str | None = None) -> Finding:
-    """Return a finding that will hurt."""
+    """Return a finding that will cause harm later."""
     return Finding(name, Verdict.WARNING, text, fix)
 
 
 def fault(name: str, text: str, fix: str | None = None) -> Finding:
-    """Return a finding that hurts."""
+    """Return a finding that causes harm now."""
     return Finding(name, Verdict.FAULT, text, fix)
 
 
 def count(findings: Iterable[Finding], verdict: Verdict) -> int:
-    """Return how many findings have a verdict."""
+    """Return the number of findings with a verdict."""
     return sum(finding.verdict is verdict for finding in findings)

@@ -1,9 +1,9 @@
-"""A pool of greenlets that are used again. A new greenlet takes and returns memory of the operating system: some 30 µs each time.
+"""A pool of reused greenlets. Creating a greenlet and freeing its memory costs about 30 µs.
 
-In: functions to run, also from the hub. Out: each is run in a greenlet in which nothing else runs meanwhile, and starts in the
-order in which they came. A function that never ends keeps its greenlet, as with `spawn`.
+In: functions to run, also from the hub. Out: each function runs alone in a greenlet, and functions start in the order of arrival.
+A function that never ends keeps its greenlet, as with `spawn`.
 
-Only for functions of ours: the locals of a greenlet (`threading.local`, context variables) outlive a function here.
+Only for our own functions: the locals of a greenlet (`threading.local`, context variables) survive from one function to the next.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .loop import Idle, Watcher, repeat, spawn
 
 log = structlog.get_logger("headgate.greenlets")
 
-# Those of a burst are kept for the next one, and end when they have not been needed for so long.
+# The greenlets of a burst wait this long for the next one.
 REST_S = 1.0
 MAX_IDLE = 256
 
@@ -28,12 +28,12 @@ class GreenletPool:
     def __init__(self) -> None:
         self._idle: list[Idle] = []
         self._ready: deque[Callable[[], object]] = deque()
-        self._spare = 0  # so many have been idle since the last look
+        self._spare = 0  # greenlets that stayed idle since the last `look`
         self._timer: Watcher | None = None
 
     @property
     def idle(self) -> int:
-        """How many greenlets wait for a function."""
+        """The number of greenlets that wait for a function."""
         return len(self._idle)
 
     def start(self, function: Callable[[], object]) -> None:
@@ -60,7 +60,7 @@ class GreenletPool:
             try:
                 rest.wait()
             except BaseException:
-                # Somebody has ended this greenlet; what it was woken for is another's.
+                # This greenlet was killed, so another one takes the function that woke it.
                 if rest.is_woken:
                     spawn(self._work)
                 raise
@@ -73,7 +73,7 @@ class GreenletPool:
         self._spare = min(self._spare, len(self._idle))
 
     def look(self) -> None:
-        """End the greenlets that have not been needed since the last look. The timer calls it."""
+        """End the greenlets that were not needed since the last call. The timer calls it."""
         for _ in range(self._spare):
             self._idle.pop(0).wake()  # to nothing
         self._spare = len(self._idle)

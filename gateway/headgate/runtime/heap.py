@@ -1,12 +1,12 @@
-"""Garbage collection of a gateway: Python looks at new objects only, and everything is looked through when it must be.
+"""Garbage collection of a gateway: Python scans new objects only, and a full collection runs only when needed.
 
-Nothing of ours needs the collector: a session that is over is freed by its reference counts, and a test proves that. A look at
-all objects stops a gateway with 7,000 clients for 150 ms, so it is due only when the process has grown by more than its clients
-explain: when it is idle, or at once beyond MAX_BLOCKS. What outlives Python's own looks is frozen: looked at no more, and freed
-by its reference count as ever. A cycle of frozen objects is garbage that stays until the next look at everything.
+Our objects need no collector: reference counts free an ended session, and a test proves it. A full collection stops a gateway
+with 7,000 clients for 150 ms. So it runs only after the process has grown by more than its clients explain: when the process is
+idle, or at once beyond MAX_BLOCKS. Objects that survive Python's own collections are frozen. The collector skips frozen objects,
+and reference counts still free them. A cycle of frozen objects stays until the next full collection.
 
-In: the number of clients, and a look each second by the loop's timer. Out: collections, and the time of each in the metrics.
-For a process that is the gateway and nothing else: the collector belongs to all of it.
+In: the number of clients, and a timer every second. Out: collections, and their durations in the metrics. Only for a process that
+runs nothing but the gateway, because the collector is global.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from headgate.metrics import GC_PAUSES
 from .loop import Watcher, repeat
 
 LOOK_S = 1.0
-# Python looks at so many new objects (0.5 ms, however many clients there are), and after so many of these looks at all that have
-# outlived one (2.5 ms, at most 4.5 while 7,000 clients join). It never looks at everything by itself: that takes 157 ms.
+# New objects before Python scans them (0.5 ms for any number of clients), and such scans before it scans their survivors (2.5 ms,
+# at most 4.5 while 7,000 clients join). Python never starts a full collection itself, as that takes 157 ms.
 THRESHOLDS = (2_500, 4, 1_000_000)
-# Blocks of memory (64 to 100 bytes on average) that clients do not explain: with more than the first a look at everything is due
-# when the process is idle, with more than the second, some 100 MB, at once.
+# Memory blocks (64 to 100 bytes on average) that clients do not explain. Above the first limit a full collection is due when the
+# process is idle; above the second, about 100 MB, at once.
 SWOLLEN_BLOCKS, MAX_BLOCKS = 250_000, 1_000_000
-# One client has 30 to 40, and more with its queue and its subscriptions.
+# A client has 30 to 40, and more with its queue and subscriptions.
 BLOCKS_PER_CLIENT = 200
-# Idle: without clients, or with so small a share of the processor since the last look.
+# A process is idle without clients, or below this share of the processor since the last check.
 IDLE_SHARE = 0.02
 
 
 class Heap:
-    """See the module. `clients` returns how many are connected."""
+    """See the module. `clients` returns the number of connected clients."""
 
     def __init__(self, clients: Callable[[], int]) -> None:
         self._clients = clients
@@ -44,7 +44,7 @@ class Heap:
         self._promotions = self._least_blocks = self._least_clients = 0
 
     def start(self) -> None:
-        """Collect and freeze what is there for good, 150,000 objects, and look after what comes. Idempotent."""
+        """Collect, freeze the 150,000 objects of the start, and begin to watch. Idempotent."""
         if self._timer is None:
             self._collect_all()
             gc.set_threshold(*THRESHOLDS)
@@ -52,7 +52,7 @@ class Heap:
             self._timer = repeat(LOOK_S, self.look)
 
     def close(self) -> None:
-        """Leave the garbage collector as it was found. Idempotent."""
+        """Restore the earlier settings of the garbage collector. Idempotent."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
@@ -62,7 +62,7 @@ class Heap:
             gc.unfreeze()
 
     def look(self) -> None:
-        """Collect and freeze what the policy wants now. Runs in the hub."""
+        """Collect and freeze as the policy requires now. Runs in the hub."""
         if self.is_swollen(time.monotonic(), time.process_time(), sys.getallocatedblocks(), self._clients()):
             self._collect_all()
         elif self._promotions:
@@ -71,7 +71,7 @@ class Heap:
             self._promotions = 0
 
     def is_swollen(self, now_s: float, cpu_s: float, blocks: int, clients: int) -> bool:
-        """Return whether everything is to be looked through: of `blocks` more are unexplained than may be, idle or busy."""
+        """Return whether a full collection is due: `blocks` holds more unexplained ones than an idle or busy process may have."""
         is_idle = not clients or cpu_s - self._cpu_s <= IDLE_SHARE * (now_s - self._looked_s)
         self._looked_s, self._cpu_s = now_s, cpu_s
         if blocks < self._least_blocks:
@@ -86,7 +86,7 @@ class Heap:
         self._promotions, self._least_blocks, self._least_clients = 0, sys.getallocatedblocks(), self._clients()
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
-        """Python begins, or has ended, a collection: anywhere, so that no lock may be taken here."""
+        """Record a start or end of a collection. Python may call it anywhere, so it must take no lock."""
         if phase == "start":
             self._began_s = time.perf_counter()
         else:

@@ -1,10 +1,10 @@
-"""HTTP/1.1 as a client, one exchange at a time on one blocking socket. The one file that meets h11.
+"""HTTP/1.1 as a client, one exchange at a time on one blocking socket. Only this file uses h11.
 
-In: a request and a deadline. Out: the head of the final answer, and its body as far as the caller wants it. It uses h11, since
-`http.client` (on which urllib3 and requests build) takes every 1xx but 100 for the answer, and RFC 9110, section 15.2, has a
-client skip them. It follows no redirect and takes no proxy from the environment.
+In: a request and a deadline. Out: the head of the final answer, and as much of its body as the caller reads. `http.client`, the
+base of urllib3 and requests, takes every 1xx but 100 for the answer, whereas clients must skip them (RFC 9110, section 15.2).
+This module follows no redirect and reads no proxy from the environment.
 
-A status line that was read is the answer (`Head`), whatever becomes of the rest of the head and of the body.
+A status line counts as the answer (`Head`), even if the rest of the head or the body fails.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import h11
 
 from headgate.addresses.http_target import Target
 
-# All heads of one answer together, the 1xx before it included: some receivers send `102 Processing` every second while they work.
+# All heads of one answer, including 1xx: some receivers send `102 Processing` every second while they work.
 MAX_HEAD_BYTES = 64 * 1024
 _RECEIVE_BYTES = 16 * 1024
 _SWITCHING_PROTOCOLS = 101
-# A whole status line of a final answer. 101 is final too: nobody asked for another protocol.
+# A complete status line of a final answer. 101 is final too, as we never ask for another protocol.
 _STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] (101|[2-9][0-9]{2})(?: [^\r\n]*)?\r?\n")
 
 
 class BadAnswer(OSError):
-    """The peer sent something that is not HTTP, or more than is read."""
+    """The peer sent something other than HTTP, or more than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The status of an answer, and its headers in order, names in lower case. Of a head that broke off there are none."""
+    """The status and headers of an answer, in order, names in lower case. A head that breaks off has no headers."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -50,11 +50,11 @@ class HttpConnection:
     """Owns a connected socket. For one thread or greenlet.
 
     Args:
-        sock: after the TLS handshake, where there is one.
+        sock: after the TLS handshake, if any.
         now: the monotonic clock.
 
     Attributes:
-        sent: whether the last request was handed to the system whole, so that the server may have acted on it.
+        sent: whether the operating system took the whole last request, so that the server may have acted on it.
     """
 
     def __init__(self, sock: socket.socket, now: Callable[[], float] = time.monotonic) -> None:
@@ -65,18 +65,18 @@ class HttpConnection:
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow: the answer has ended, nothing came after it, and both sides keep the connection."""
+        """Whether another request may follow: the answer is complete, nothing came after it, and both sides keep the connection."""
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE and not self._http.trailing_data[0]
 
     def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, deadline_s: float) -> Head:
-        """Send a request and return the head of the final answer. `deadline_s` is for both, on the monotonic clock.
+        """Send a request and return the head of the final answer. `deadline_s` covers both, on the monotonic clock.
 
         Args:
-            headers: with `Host`; `Content-Length` is added where there is a body.
+            headers: with `Host`; `Content-Length` is added if there is a body.
 
         Raises:
-            OSError: no status line came: TimeoutError at the deadline, ConnectionResetError at an end, BadAnswer.
-            ValueError: a header cannot be sent.
+            OSError: no status line came; TimeoutError at the deadline, ConnectionResetError at an end, BadAnswer.
+            ValueError: a header is invalid.
         """
         self.sent = False
         if self.reusable:
@@ -91,7 +91,7 @@ class HttpConnection:
             self._send(data, deadline_s)
             self.sent = True
         except (ConnectionResetError, BrokenPipeError) as error:
-            # A server may answer before it has read everything, and close (RFC 9112, section 9.5).
+            # A server may answer and close before it has read the whole request (RFC 9112, section 9.5).
             try:
                 return self._read_head(deadline_s)
             except OSError:
@@ -102,8 +102,8 @@ class HttpConnection:
         """Return the body of the answer.
 
         Raises:
-            OSError: it did not come whole before the deadline.
-            BadAnswer: it has more than `limit_bytes`, or is not HTTP.
+            OSError: the body was incomplete at the deadline.
+            BadAnswer: it exceeds `limit_bytes`, or is not HTTP.
         """
         if self._broke_off:
             raise ConnectionResetError("the head of the answer broke off")
@@ -124,7 +124,7 @@ class HttpConnection:
         return bytes(body)
 
     def is_quiet(self) -> bool:
-        """Return whether nothing has come in since the last answer, not even the end of the connection. Never waits."""
+        """Return whether nothing, not even the end of the connection, has come in since the last answer. Never waits."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         return not poll.poll(0)
@@ -134,7 +134,7 @@ class HttpConnection:
         self._sock.close()
 
     def _read_head(self, deadline_s: float) -> Head:
-        # Kept beside h11, which throws away what it cannot read: the status line may be in it.
+        # A copy, because h11 discards bytes that it cannot parse, and they may hold the status line.
         head, room = bytearray(self._http.trailing_data[0]), MAX_HEAD_BYTES
         try:
             while True:
@@ -179,7 +179,7 @@ def left_s(deadline_s: float, now: Callable[[], float]) -> float:
     """Return the seconds until a deadline.
 
     Raises:
-        TimeoutError: there are none.
+        TimeoutError: it has passed.
     """
     left = deadline_s - now()
     if left <= 0:
@@ -191,14 +191,14 @@ def left_s(deadline_s: float, now: Callable[[], float]) -> float:
 def exchange(
     method: str, target: Target, headers: Mapping[str, str], body: bytes, timeout_s: float
 ) -> Iterator[tuple[Head, Callable[[int], bytes]]]:
-    """Send one request over a connection of its own; yield the head of the answer, and a reader of its body (most bytes).
+    """Send one request over its own connection; yield the head of the answer, and a reader of its body (most bytes).
 
-    TLS checks the certificate. `timeout_s` is for everything from the connection to the last byte; the resolution of the name has
-    the limits of the system.
+    TLS checks the certificate. `timeout_s` covers everything from the connection to the last byte. Name resolution has the
+    system's limits.
 
     Raises:
-        OSError: there is no answer; BadAnswer: no whole one, or its body is too long.
-        ValueError: a header cannot be sent.
+        OSError: there is no answer; BadAnswer: it is incomplete, or its body is too long.
+        ValueError: a header is invalid.
     """
     deadline_s = time.monotonic() + timeout_s
     sock = socket.create_connection((target.host, target.port), timeout_s)

@@ -11,14 +11,14 @@ from typing import Any
 
 from headgate.errors import InvalidRequest
 
-# The form of the name of an application.
+# The form of an application's name.
 APPLICATION = "MODULE:APPLICATION or MODULE:FACTORY"
-# What may bring a name that a source does not spell.
+# May define a name that the source does not spell.
 _BROUGHT = re.compile(r"import\s*\*|\b(globals|vars|exec|setattr|__dict__|__getattr__)\b")
 
 
 def check_string(name: str, expected: str, default: str | None = None) -> None:
-    """Raise what `import_string` would, as far as that can be known without importing anything: before something is started."""
+    """Raise the errors of `import_string` that can be detected without an import, before anything starts."""
     module_name, attribute = _split(name, expected, default)
     path, spec = None, None
     whole = module_name.split(".")
@@ -29,7 +29,7 @@ def check_string(name: str, expected: str, default: str | None = None) -> None:
             continue
         try:
             spec = next(filter(None, (finder.find_spec(part, path) for finder in sys.meta_path)), None)
-        except KeyError:  # a namespace package (no __init__.py) inside another, which Python finds only once that is imported
+        except KeyError:  # a nested namespace package (no __init__.py), which Python finds only after importing its parent
             return
         if spec is None:
             raise _no_module(part)
@@ -41,7 +41,7 @@ def check_string(name: str, expected: str, default: str | None = None) -> None:
 
 
 def import_string(name: str, expected: str, default: str | None = None) -> Any:
-    """Import a module and return what it has under a name. Looks in the current folder first, then where Python looks.
+    """Import a module and return one of its attributes. The current folder comes first on the path.
 
     Args:
         name: `package.module:attribute`, or `package.module` when there is a `default`.
@@ -49,14 +49,14 @@ def import_string(name: str, expected: str, default: str | None = None) -> Any:
         default: the attribute when `name` has none.
 
     Raises:
-        InvalidRequest: `name` is not of that form, or there is no such module or attribute.
-        Exception: whatever the module raises while it is imported, a module that it is missing included.
+        InvalidRequest: `name` has another form, or there is no such module or attribute.
+        Exception: any error of the module's own import, including a module that it needs.
     """
     module_name, attribute = _split(name, expected, default)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # The module itself, or a package around it, is missing; not one that it imports.
+        # The module itself or its package is missing, not a module that it imports.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise _no_module(error.name) from error
@@ -67,7 +67,7 @@ def import_string(name: str, expected: str, default: str | None = None) -> Any:
 
 
 def _split(name: str, expected: str, default: str | None) -> tuple[str, str]:
-    """Return module and attribute, and have Python look in the current folder first."""
+    """Return module and attribute, and put the current folder first on the path."""
     module_name, _, attribute = name.partition(":")
     attribute = attribute or default or ""
     if not attribute or not all(part.isidentifier() for part in module_name.split(".")):

@@ -1,4 +1,4 @@
-"""When a thing that may happen at any rate is worth a line of the log: once in `every_s` for each name. No I/O."""
+"""A throttle for log lines: one line every `every_s` seconds for each name. No I/O."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ MAX_NAMES = 256
 
 
 class LogThrottle:
-    """Decides for each name whether a line is due.
+    """Decides whether a line of a name is due.
 
     Args:
         now_s: a clock in seconds.
         every_s: the least time between two lines of a name.
-        max_names: names that are remembered. While that many are recent, all others share one line, as clients may make names up.
+        max_names: names to remember. While all of them are recent, other names share one line, because clients can invent names.
     """
 
     def __init__(
         self, now_s: Callable[[], float] = time.monotonic, *, every_s: float = EVERY_S, max_names: int = MAX_NAMES
     ) -> None:
         self._now_s, self._every_s, self._max_names = now_s, every_s, max_names
-        self._lines: dict[str, tuple[float, int]] = {}  # name → time of its last line, how many were left out since
+        self._lines: dict[str, tuple[float, int]] = {}  # name → time of its last line, number left out since
 
     def due(self, name: str = "") -> int | None:
-        """Return how many lines were left out since the last one; None when this one is to be left out too."""
+        """Return the number of lines left out since the last one, or None if this one is left out too."""
         now_s = self._now_s()
         if name not in self._lines and len(self._lines) >= self._max_names:
             self._lines = {other: line for other, line in self._lines.items() if now_s - line[0] < self._every_s}

@@ -1,9 +1,9 @@
-"""How the gateway writes its log: one line per thing that happened, past tense, with fields. Set up once by `headgate serve`.
+"""The log of the gateway: one line per event, past tense, with fields. `headgate serve` configures it once.
 
-docs/logs.md has the schema, and every event.
+docs/logs.md has the schema and all events.
 
-A line that clients can cause at will is throttled (log_throttle.py). `told` keeps back what strangers are not to know of an
-error, and writes it to the log instead.
+Lines that clients can cause at will are throttled (log_throttle.py). `told` removes the private details of an error and logs them
+instead.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from headgate.settings import wants_no_colour
 from . import operator_lines
 from .log_throttle import LogThrottle
 
-# The members that every line has, in the order in which a JSON line begins.
+# Members of every line, in their order at the start of a JSON line.
 FIRST = ("timestamp", "level", "logger", "event")
-# The least time between two lines of one event of a consumer, whose troubles last.
+# The least time between two lines of one event of a consumer, as its troubles last.
 CONSUMER_EVERY_S = 60.0
 
 _log = structlog.get_logger("headgate.refusals")
@@ -34,7 +34,7 @@ _log_throttle = LogThrottle()
 
 
 def told(error: HeadgateError) -> dict[str, Any]:
-    """Return the wire form of an error for strangers. The details that are kept back go to the log, seldom."""
+    """Return the wire form of an error for clients. Private details go to the log, throttled."""
     wire = error.to_wire()
     if error.public is not None and (left_out := _log_throttle.due(error.code)) is not None:
         _log.warning("refused", code=error.code, reason=error.message, left_out=left_out)
@@ -42,16 +42,16 @@ def told(error: HeadgateError) -> dict[str, Any]:
 
 
 def configure(level: str, worker: int | None = None, form: str = "auto") -> None:
-    """Write log lines of at least `level` to standard error, each of the same schema (docs/logs.md).
+    """Write log lines of at least `level` to standard error, all in one schema (docs/logs.md).
 
     Args:
-        level: see above; `set_level` changes it later.
-        worker: the number of this process among several that write to the same place; each line tells it.
-        form: console for people, logfmt or json for programs; auto is console on a terminal, and logfmt elsewhere.
+        level: the least severe level written; `set_level` changes it later.
+        worker: the number of this process among several with the same output; added to each line.
+        form: console for people, logfmt or json for programs; auto means console on a terminal, otherwise logfmt.
     """
     set_level(level)
 
-    def told_worker(_logger: Any, _method: str, fields: Any) -> Any:
+    def with_worker(_logger: Any, _method: str, fields: Any) -> Any:
         return fields if worker is None else {**fields, "worker": worker}
 
     if form == "auto":
@@ -62,23 +62,23 @@ def configure(level: str, worker: int | None = None, form: str = "auto") -> None
             _least_severe,
             structlog.processors.add_log_level,
             _with_logger,
-            told_worker,
+            with_worker,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             Tracebacks(),
             structlog.processors.format_exc_info,
             _renderer(form),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        # One write per line: those of several threads do not run into each other.
+        # One write per line, so that lines of several threads do not mix.
         logger_factory=_Written,
         cache_logger_on_first_use=True,
     )
-    # Of modules that applications without structlog use as well: the publisher, the check of schemas.
+    # For modules that applications use without structlog: the publisher and the schema check.
     logging.getLogger("headgate").handlers = [_Passed()]
 
 
 def set_level(level: str) -> None:
-    """Write lines of at least this level from now on."""
+    """Change the least severe level that is written."""
     global _level
     _level = getattr(logging, level.upper())
 
@@ -87,7 +87,7 @@ _level = logging.INFO
 
 
 class _Written(structlog.WriteLogger):
-    """A logger that knows its name."""
+    """A logger with a name."""
 
     def __init__(self, name: str = "headgate") -> None:
         super().__init__(sys.stderr)
@@ -95,9 +95,9 @@ class _Written(structlog.WriteLogger):
 
 
 class _Passed(logging.Handler):
-    """Passes the lines of the standard library's loggers on, in the schema of the others.
+    """Passes lines of the standard library's loggers on, in our schema.
 
-    An application that has set up that logging itself gets them there, as those of all libraries.
+    If an application has configured that logging, its own handlers receive them, as from any library.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -125,13 +125,13 @@ def _renderer(form: str) -> Any:
 
 
 def _json_text(fields: dict[str, Any], **_: Any) -> str:
-    """Return a line whose first members are the same in each; a value that JSON has not is its text."""
+    """Return a line that starts with the same members as every other. A value without a JSON form is written as text."""
     first = {name: fields.pop(name) for name in FIRST if name in fields}
     return msgspec.json.encode({**first, **fields}, enc_hook=str).decode()
 
 
 class Tracebacks:
-    """Lets a line with a traceback through once in EVERY_S for each event: a client that finds a fault must not fill the log."""
+    """Passes one line with a traceback per EVERY_S and event, so that a client that finds a fault cannot fill the log."""
 
     def __init__(self, log_throttle: LogThrottle | None = None) -> None:
         self._log_throttle = log_throttle or LogThrottle()
@@ -147,14 +147,14 @@ class Tracebacks:
 
 
 class ThrottledLog:
-    """The log of a consumer: passes events on to `write(event, **fields)` when they are due. Threads may share one."""
+    """The log of a consumer: passes events to `write(event, **fields)` when they are due. Thread-safe."""
 
     def __init__(self, write: Callable[..., object], now_s: Callable[[], float] = time.monotonic) -> None:
         self._write, self._throttle = write, LogThrottle(now_s, every_s=CONSUMER_EVERY_S)
         self._lock = Lock()
 
     def __call__(self, event: str, **fields: object) -> None:
-        """Write the event, if a line of that name is due."""
+        """Write the event if a line of that name is due."""
         with self._lock:
             left_out = self._throttle.due(event)
         if left_out is not None:

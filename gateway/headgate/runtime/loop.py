@@ -1,7 +1,7 @@
-"""The event loop: the one file that imports gevent, but for TLS and the sockets of other servers.
+"""The event loop: the only file that imports gevent, except for TLS and the sockets of other servers.
 
-The rest of the gateway asks here for greenlets, watchers and timers, so that what we need of gevent is a short list.
-Nothing in this file waits except `sleep`, `Signal.wait` and what the caller's own greenlet does.
+The rest of the gateway gets its greenlets, watchers and timers here, which keeps the list of what we need from gevent short. Only
+`sleep`, `Signal.wait` and code in the caller's own greenlet wait here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ else:
 
 READ, WRITE = 1, 2
 
-# A watcher's priority: of those for which the loop has something, sockets have none, and higher ones go first.
+# A watcher's priority. Among the ready ones, higher priorities run first, and sockets have none.
 _BEHIND_SOCKETS = -1
 
 __all__ = [
@@ -74,7 +74,7 @@ __all__ = [
 
 
 class Watcher(Protocol):
-    """An I/O or timer watcher; its callback runs in the hub and must not switch greenlets."""
+    """An I/O or timer watcher. Its callback runs in the hub and must not switch greenlets."""
 
     def start(self, callback: Callable[..., Any], *args: Any) -> None: ...
     def stop(self) -> None: ...
@@ -82,47 +82,47 @@ class Watcher(Protocol):
 
 
 class Greenlet(Protocol):
-    """A greenlet that was started with `spawn` or `later`."""
+    """A greenlet started by `spawn` or `later`."""
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, for at most `timeout` seconds."""
+        """Wait until it has ended, at most `timeout` seconds."""
 
     def kill(self) -> None:
-        """End it where it waits, and wait until it has ended."""
+        """Stop it at the point where it waits, and wait until it has ended."""
 
 
 class Scope(Protocol):
-    """A context manager that lets every exception out."""
+    """A context manager that suppresses no exception."""
 
     def __enter__(self) -> object: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None: ...
 
 
 class LockLike(Scope, Protocol):
-    """Lets one greenlet in at a time, in the order in which they came."""
+    """A lock that greenlets get in the order of their requests."""
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Wait for it, for at most `timeout` seconds; return whether it was got."""
+        """Acquire the lock, waiting at most `timeout` seconds; return whether it was acquired."""
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Release the lock to the next greenlet."""
 
 
 def Lock() -> LockLike:
-    """Return a lock that is free."""
+    """Return an unlocked lock."""
     return BoundedSemaphore(1)  # type: ignore[no-any-return]
 
 
 def deadline(seconds: float) -> Scope:
-    """Return a context manager: what waits inside it for longer than `seconds` in all raises TimeoutError there."""
+    """Return a context manager. A wait inside it raises TimeoutError once the block has taken `seconds` in all."""
     return gevent.Timeout(seconds, TimeoutError(f"not within {seconds:g} s"))  # type: ignore[no-any-return]
 
 
 class Share:
-    """A share of the loop for work of one kind: one greenlet at a time, a slice each, in the order in which they came.
+    """A share of the loop for one kind of work: one greenlet at a time, one slice each, in order of arrival.
 
-    A context manager around work that may be long. The block calls `pause` where others may have their turn, and waits only in
-    `outside`. However many do such work at once, everybody else has a turn after each slice.
+    A context manager for work that may be long. The block calls `pause` where other greenlets may run, and waits only in
+    `outside`. Any number of greenlets may use it, and all others run after each slice.
     """
 
     def __init__(self, slice_s: float) -> None:
@@ -135,7 +135,7 @@ class Share:
         self._acquire()
         self._since_s = monotonic()
         if self._since_s - self._left_s > self._slice_s:
-            self._used_s = 0.0  # others have had as much since
+            self._used_s = 0.0  # since others had as much time
         if self._used_s >= self._slice_s:
             self.pause()
         return self
@@ -146,16 +146,16 @@ class Share:
         self._turn.release()
 
     def pause(self) -> bool:
-        """Let everybody else have a turn if the slice is over; then go on, behind those who wait for theirs.
+        """If the slice is over, let all other greenlets run, then go on after those that wait for this share.
 
-        Return whether they have had it.
+        Return whether they ran.
         """
         is_over = self._used_s + monotonic() - self._since_s >= self._slice_s
         if is_over:
-            one_round()  # with the turn: the others who wait for it would each have theirs in the same round of the loop
+            one_round()  # while holding the turn: otherwise each waiting greenlet would have its turn in the same round
             self._turn.release()
             if self._waiting:
-                sleep()  # without, or they would never have it
+                sleep()  # after releasing the turn, or the others would never get it
             self._acquire()
             self._used_s, self._since_s = 0.0, monotonic()
         return is_over
@@ -180,12 +180,12 @@ class Share:
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> Greenlet:
-    """Run `function` in a greenlet of its own, starting in the next turn of the loop. Callable from the hub."""
+    """Run `function` in its own greenlet, starting in the next turn of the loop. Callable from the hub."""
     return gevent.spawn(function, *args)  # type: ignore[no-any-return]
 
 
 def current() -> object:
-    """Return the greenlet that is running; the hub is one."""
+    """Return the running greenlet, or the hub."""
     return gevent.getcurrent()
 
 
@@ -195,7 +195,7 @@ def in_hub() -> bool:
 
 
 class Idle:
-    """The rest of the calling greenlet: it waits until somebody wakes it. A third of the cost of a Signal."""
+    """Suspends the calling greenlet until `wake` is called. Costs a third of a Signal."""
 
     __slots__ = ("_callback", "_greenlet", "_hub", "is_woken")
 
@@ -205,30 +205,30 @@ class Idle:
         self.is_woken = False
 
     def wait(self) -> None:
-        """Wait until `wake`, or until somebody throws an exception in. Of the greenlet that made it, and once."""
+        """Wait until `wake` is called or an exception is thrown in. Once, by the greenlet that created it."""
         try:
             self._hub.switch()
         except BaseException:
             if self._callback is not None:
-                self._callback.stop()  # it would enter a later wait of this greenlet
+                self._callback.stop()  # otherwise it would resume a later wait of this greenlet
             raise
 
     def wake(self) -> None:
-        """Let the greenlet go on in the next turn of the loop. Once. Callable from the hub."""
+        """Resume the greenlet in the next turn of the loop. Once. Callable from the hub."""
         self.is_woken = True
         self._callback = self._hub.loop.run_callback(self._greenlet.switch)
 
 
 class Together:
-    """Writes that need not be made at once: made in the hub, one after the other, behind the greenlets that are ready now.
+    """Deferred writes, made in the hub one after the other, after the greenlets that are ready now.
 
-    The first of them wakes a peer on this machine, or a network card; the others find it awake.
+    The first write wakes a peer on this machine or a network card, and the others find it awake.
     """
 
     __slots__ = ("_callbacks", "_failed")
 
     def __init__(self, failed: Callable[[], object]) -> None:
-        """`failed` is called where a callback has raised, which does not cost the others theirs."""
+        """`failed` is called when a callback has raised. The other callbacks still run."""
         self._callbacks: list[Callable[[], object]] = []
         self._failed = failed
 
@@ -248,11 +248,11 @@ class Together:
 
 
 class Arrivals:
-    """Waits for bytes on a descriptor, one after the other, each for at most `timeout_s` (None: for as long as it takes).
+    """Waits for bytes on a descriptor, one wait after the other, each at most `timeout_s` (None: no limit).
 
-    A third of the cost of gevent's own. The watcher stays active between two waits, so that a wait takes no system call, and the
-    timer is made anew only where `timeout_s` was changed. Bytes that come when nobody waits stop the watcher until the next wait.
-    Close it before the descriptor; whoever waits goes on then.
+    Costs a third of gevent's own. The watcher stays active between waits, so a wait takes no system call, and a timer is
+    created again only after a change of `timeout_s`. Bytes that come between waits stop the watcher until the next wait. Close
+    it before the descriptor, which resumes a waiting greenlet.
     """
 
     __slots__ = ("_greenlet", "_hub", "_is_active", "_timer", "_timer_s", "_watcher", "timeout_s")
@@ -267,9 +267,9 @@ class Arrivals:
         self._is_active = False
 
     def wait(self) -> bool:
-        """Wait until there may be bytes, or the end; a turn of the loop goes by.
+        """Wait until there may be bytes or the end of the stream; takes at least a turn of the loop.
 
-        Return False when the time is over, or somebody closes it.
+        Return False after `timeout_s`, or when it is closed.
         """
         if not self._is_active:
             self._watcher.start(self._arrived)
@@ -314,12 +314,12 @@ class Arrivals:
         self._greenlet.switch(False)
 
     def _wake(self) -> None:
-        if self._greenlet is not None:  # it still waits, and nothing else will wake it
+        if self._greenlet is not None:  # it still waits, and nothing else wakes it
             self._greenlet.switch(False)
 
 
 def wait_until_writable(descriptor: int, timeout_s: float) -> bool:
-    """Wait until the kernel takes bytes for a descriptor; return False when it has not within `timeout_s`."""
+    """Wait until the kernel accepts bytes for a descriptor; return False after `timeout_s`."""
     try:
         gevent.socket.wait_write(descriptor, timeout_s, TimeoutError())
     except TimeoutError:
@@ -328,30 +328,30 @@ def wait_until_writable(descriptor: int, timeout_s: float) -> bool:
 
 
 def unwatch(descriptor: int, within_s: float) -> None:
-    """Have the kernel watch a connection for this process no more: another one is about to have it. Switches greenlets.
+    """Stop the kernel's watch of a connection for this process, before another process takes it. Switches greenlets.
 
-    The kernel ends a watch when the last descriptor of a socket is closed, in whichever process, and libev takes nothing out of
-    its epoll set that it may still be asked for. It does so when an event comes that nobody waits for; so one is made here: a
-    socket that can be written to says so. Without this the socket's next byte would wake this process for a descriptor that is
-    closed, and libev would build its set again: 4.3 ms of CPU with 2,000 idle clients, and no other harm.
+    The kernel ends a watch when the last process closes the socket, and libev removes from its epoll set only what it will not be
+    asked for again. It removes the socket when an event comes that nothing waits for, so this function causes one: a writable
+    socket reports itself. Otherwise the socket's next byte would wake this process for a closed descriptor, and libev would
+    rebuild its set: 4.3 ms of CPU with 2,000 idle clients, and no other harm.
 
-    Call it when all watchers of the descriptor are stopped, and before it is closed.
+    Call it after all watchers of the descriptor have stopped, and before closing it.
     """
     if wait_until_writable(descriptor, within_s):
         one_round()
 
 
 def sleep(seconds: float = 0) -> None:
-    """Wait, letting the loop run. With 0: let every other greenlet that is ready go on; sockets may not be looked at before."""
+    """Wait while the loop runs. With 0, every other ready greenlet runs, and sockets may not be checked before."""
     gevent.sleep(seconds)
 
 
 def one_round() -> None:
-    """Wait while the loop looks at its sockets and timers once: a turn for everybody else, between two slices of long work.
+    """Wait while the loop checks its sockets and timers once: a turn for all others between two slices of long work.
 
-    `sleep(0)` is no such turn: the loop runs greenlets that are ready as long as there are any, and looks at the clock after each
-    fifty of them. Nor is the shortest sleep: the loop then waits for a tenth of a millisecond, even if there is nothing to do.
-    For a timer that is due it does not wait.
+    `sleep(0)` is no such turn: the loop runs ready greenlets as long as there are any, and checks the clock after every fifty.
+    The shortest sleep is none either: the loop then waits for a tenth of a millisecond, even without work. It does not wait for
+    a timer that is due.
     """
     hub = gevent.get_hub()
     timer = hub.loop.timer(0, priority=_BEHIND_SOCKETS)
@@ -364,10 +364,10 @@ def one_round() -> None:
 
 
 class Turns:
-    """Turns of everybody else between the slices of long work of one greenlet: at most half of the time.
+    """Turns for all others between slices of long work in one greenlet, for at most half of the time.
 
-    The loop looks at its sockets after each slice, unless the others took longer the last time than the work has taken since.
-    Time is that of the CPU: while another program has it, nobody here has had a turn.
+    The loop checks its sockets after each slice, unless the others took longer last time than the work has taken since. Time is
+    CPU time: while another program has the processor, no greenlet here has had a turn.
     """
 
     __slots__ = ("_until_s",)
@@ -376,7 +376,7 @@ class Turns:
         self._until_s = 0.0
 
     def give(self) -> None:
-        """Let everybody else have a turn, if it is their time; else only greenlets that are ready. Switches greenlets."""
+        """Let all others run if it is their time, otherwise only ready greenlets. Switches greenlets."""
         began_s = thread_time()
         if began_s < self._until_s:
             sleep()
@@ -386,11 +386,11 @@ class Turns:
         self._until_s = ended_s + (ended_s - began_s)
 
 
-# The standard library's own threads and sleep, from before gevent replaced them: they need no loop to run.
+# The standard library's threads and sleep from before gevent's patch, which work without a loop.
 _start_native_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 native_ident: Callable[[], int] = monkey.get_original("_thread", "get_ident")
 native_sleep: Callable[[float], None] = monkey.get_original("time", "sleep")
-# The cooperative one closes in the loop's next turn, in case somebody waits for the descriptor.
+# The cooperative close is delayed to the loop's next turn, in case a greenlet waits for the descriptor.
 native_close: Callable[[int], None] = monkey.get_original("os", "close")
 
 
@@ -400,12 +400,12 @@ def in_native_thread(function: Callable[[], Any]) -> None:
 
 
 def io_watcher(fd: int, events: int) -> Watcher:
-    """Return a watcher, not started, on a file descriptor for READ, WRITE or both."""
+    """Return a stopped watcher on a file descriptor for READ, WRITE or both."""
     return gevent.get_hub().loop.io(fd, events)  # type: ignore[no-any-return]
 
 
 def later(delay_s: float, function: Callable[..., Any], *args: Any) -> Greenlet:
-    """Run `function` in a greenlet of its own after `delay_s`. Callable from the hub."""
+    """Run `function` in its own greenlet after `delay_s`. Callable from the hub."""
     return gevent.spawn_later(delay_s, function, *args)  # type: ignore[no-any-return]
 
 
@@ -431,5 +431,5 @@ def repeat(interval_s: float, callback: Callable[[], Any]) -> Watcher:
 
 
 def on_signal(number: int, callback: Callable[[], Any]) -> None:
-    """Run `callback` in a greenlet when the process gets this signal."""
+    """Run `callback` in a greenlet on each occurrence of this signal."""
     gevent.signal_handler(number, callback)

@@ -1,7 +1,7 @@
-"""A state machine: one table of (state, step) → state, and one error for a step that the table does not have. No I/O.
+"""A state machine: one table of (state, step) → state, and one error for a step outside the table. No I/O.
 
-The owner keeps the state, as a session or a client has a slot for it; the machine says what follows. Where two states have one
-transition between them, a boolean will do.
+The owner stores the state, such as in a slot of a session or client; the machine computes the next one. Two states with a single
+transition need only a boolean.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Step = TypeVar("Step")
 
 
 class IllegalStep(RuntimeError):
-    """A machine was asked for a step that its state does not allow: a fault of ours. Attributes: `name`, `state`, `step`."""
+    """A step is not allowed in this state, which is a bug of ours. Attributes: `name`, `state`, `step`."""
 
     def __init__(self, name: str, state: object, step: object) -> None:
         super().__init__(f"{name}: {_name(state)} allows no step {_name(step)}")
@@ -26,8 +26,8 @@ class Machine(Generic[State, Step]):
     """See the module.
 
     Args:
-        name: of the thing that has the states, for the error.
-        table: the state after each step that is allowed.
+        name: the name of the stateful object, for the error.
+        table: the state after each allowed step.
     """
 
     __slots__ = ("name", "table")
@@ -48,7 +48,7 @@ class Machine(Generic[State, Step]):
 
 
 def between(name: str, table: Mapping[State, Iterable[State]]) -> Machine[State, State]:
-    """Return a machine whose steps are the states themselves: those that may follow each one."""
+    """Return a machine whose steps are the states themselves, given the allowed successors of each."""
     return Machine(name, {(state, after): after for state, following in table.items() for after in following})
 
 

@@ -1,8 +1,8 @@
 """The lines that a process of Headgate prints for the operator, each in one write.
 
-Several processes share a terminal or a log, and any of them may be killed at any moment. `print` writes a line and its end apart
-when Python is unbuffered (PYTHONUNBUFFERED, as in most containers): a process killed between the two leaves a line without its
-end, and the next line of another process runs into it.
+Several processes share a terminal or a log, and each may be killed at any moment. When Python is unbuffered (PYTHONUNBUFFERED, as
+in most containers), `print` writes a line and its newline separately. If a process is killed between the two, the next line of
+another process continues the same line.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import TextIO
 
 from headgate.runtime.terminal_text import for_terminal
 
-# Whether each line is a JSON object, as a log line is (logging.py).
+# Whether each line is a JSON object, like a log line (logging.py).
 as_json = False
 
 
 def say(line: str) -> None:
-    """Tell the operator `line` on standard output, after our name."""
+    """Print `line` on standard output, prefixed with our name."""
     _write(sys.stdout, "info", line)
 
 
 def complain(line: str) -> None:
-    """Tell the operator `line` on standard error, after our name."""
+    """Print `line` on standard error, prefixed with our name."""
     _write(sys.stderr, "error", line)
 
 
 def text(level: str, line: str) -> str:
-    """Return a line for the operator as it is written, with its end."""
+    """Return a line for the operator in its written form, with its newline."""
     return f"{_json(level, line) if as_json else _text(line)}\n"
 
 
@@ -38,12 +38,12 @@ def _write(stream: TextIO, level: str, line: str) -> None:
 
 
 def _text(line: str) -> str:
-    """Return it safe for a terminal; it may be several lines, such as one for each setting that is wrong."""
+    """Return `line` safe for a terminal; it may have several lines, such as one for each invalid setting."""
     return "\n".join(for_terminal(part).decode() for part in f"headgate: {line}".split("\n"))
 
 
 def _json(level: str, line: str) -> str:
-    import msgspec  # only here: a process manager may run without
+    import msgspec  # imported here because a process manager may run without it
 
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     fields = {"timestamp": now, "level": level, "logger": "headgate.operator", "event": "said", "message": line}

@@ -1,4 +1,4 @@
-"""Whether gevent has made this process's sockets cooperative: the gateway needs that, a publisher does not. Imports no gevent."""
+"""Whether gevent has made this process's sockets cooperative. The gateway needs that, a publisher does not. Imports no gevent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The text of every refusal in a process that cannot serve browsers.
+# The text of every refusal in a process without cooperative sockets.
 NOT_PATCHED = (
     "this process cannot serve browsers: Headgate needs gevent's cooperative sockets. Start the application with "
     "`headgate serve yourmodule:app`, or put `from gevent import monkey; monkey.patch_all()` at the very top of the program, "
@@ -15,20 +15,20 @@ NOT_PATCHED = (
 
 
 def is_patched() -> bool:
-    """Return whether the standard library's sockets were made cooperative (gevent.monkey)."""
-    # Nobody has patched anything with a module that was never loaded, and a worker that only publishes need not load it.
+    """Return whether gevent.monkey has made the standard library's sockets cooperative."""
+    # A module that was never loaded has patched nothing, and a worker that only publishes need not load it.
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("socket"))
 
 
 @contextmanager
 def plugins_found_once() -> Iterator[None]:
-    """While this is open, the packages of this environment are searched for plugins once, however often somebody asks.
+    """While open, the packages of this environment are searched for plugins only once.
 
-    `patch_all` asks 25 times for plugins of gevent, and reads what every package says about itself each time: a tenth of a second
-    of a gateway's start, where a hundred packages are installed. tests/contract/test_patching_corners.py.
+    `patch_all` searches 25 times for plugins of gevent and reads the metadata of every package each time. That takes a tenth of a
+    second of a gateway's start with a hundred packages installed. tests/contract/test_patching_corners.py.
     """
-    from importlib import metadata  # which a publisher does not need
+    from importlib import metadata  # not needed by a publisher
 
     asked = metadata.entry_points
     metadata.entry_points = asked().select

@@ -1,7 +1,7 @@
-"""Rounds: a function that is called again and again in a greenlet of its own, sooner when somebody is in a hurry.
+"""Rounds: periodic calls of a function in a greenlet of its own, sooner on request.
 
-In: what one round does. Out: calls of it, one at a time, until the rounds are ended. What tells Redis something now and then,
-off the hot path, does so in such rounds.
+In: the function for one round. Out: calls of it, one at a time, until `end`. Periodic writes to Redis use such rounds, off the
+hot path.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ class Rounds:
     """See the module.
 
     Args:
-        step: one round; returns the seconds until the next, if nobody is in a hurry. May wait.
-        failed: called where `step` has raised, to log it: a fault of ours must not end the rounds for good.
-        retry_s: seconds until the round after that.
-        gap_s: seconds between two rounds at least, however many are in a hurry.
+        step: one round; returns the seconds until the next, unless `hurry` is called. May wait.
+        failed: called to log an exception of `step`. A bug of ours must not end the rounds for good.
+        retry_s: seconds until the round after an exception.
+        gap_s: least seconds between two rounds, for any number of `hurry` calls.
     """
 
     def __init__(self, step: Callable[[], float], failed: Callable[[], None], retry_s: float, gap_s: float = 0.0) -> None:
@@ -35,7 +35,7 @@ class Rounds:
             spawn(self._run)
 
     def hurry(self) -> None:
-        """Have a round soon. Never waits."""
+        """Request a round soon. Never waits."""
         self._wakeup.set()
 
     @property
@@ -44,7 +44,7 @@ class Rounds:
         return self._wakeup.is_set()
 
     def end(self) -> bool:
-        """Begin no more rounds, and wait for the one under way; return whether they are ended by this call, and had begun."""
+        """Start no more rounds and wait for the current one; return whether this call ended started rounds."""
         if self.ended:
             return False
         self.ended = True

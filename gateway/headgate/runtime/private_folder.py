@@ -1,7 +1,7 @@
-"""A private folder: one that belongs to us, that nobody else can write to, and that no link has led us to.
+"""A private folder: it belongs to our user, nobody else can write to it, and its path is no link.
 
-In: the path of a data folder, which may be anybody's, as `./.headgate` is wherever one happens to be. Out: a descriptor of it,
-or one error that says whose it is. Its files are opened through that descriptor: nobody can exchange the folder meanwhile.
+In: the path of a data folder, which may belong to anyone, as `./.headgate` depends on the current folder. Out: its descriptor, or
+an error that names its owner. Files are opened through the descriptor, so nobody can exchange the folder in between.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def open_folder(path: Path) -> int | None:
-    """Return a descriptor of the folder, the caller's to close; None if there is none, or none that we may look into.
+    """Return a descriptor of the folder, for the caller to close; None if it is missing or not readable.
 
     Raises:
-        BusRefused: it is a link, belongs to somebody else, or others can write to it.
+        BusRefused: it is a link, belongs to another user, or others can write to it.
     """
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -48,10 +48,10 @@ def open_file(folder: int, path: Path, flags: int, mode: int = 0o600) -> int:
 
     Raises:
         BusRefused: as `open_folder`.
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
     try:
-        # Without O_NONBLOCK a pipe in its place would keep us for ever.
+        # Without O_NONBLOCK, a pipe in its place would block forever.
         file = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=folder)
     except OSError as error:
         if error.errno in _NOT_A_PLACE:
@@ -69,7 +69,7 @@ def open_file(folder: int, path: Path, flags: int, mode: int = 0o600) -> int:
 
 
 def is_private(path: Path) -> bool:
-    """Return whether a folder is there and fulfils all of it."""
+    """Return whether a folder exists and fulfils all conditions."""
     try:
         folder = open_folder(path)
     except (BusRefused, OSError):
@@ -81,7 +81,7 @@ def is_private(path: Path) -> bool:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Say whose a folder is that we may not look into; a missing one is nobody's."""
+    """Raise if an unreadable folder has another owner; a missing one has none."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""How fast each caller may go: a token bucket per caller, for as many as are remembered. No I/O; the caller brings the time."""
+"""Rate limits: a token bucket for each of a bounded number of callers. No I/O; the caller passes the time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from .token_bucket import TokenBucket
 
-# The caller that has been silent for longest is forgotten first, and finds a full bucket when it comes back.
+# The least recently active caller is forgotten first, and starts again with a full bucket.
 MAX_CALLERS = 10_000
 
 
@@ -18,20 +18,20 @@ class Rates:
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def spend(self, name: str, now_s: float, count: int = 1) -> float:
-        """Count so many and return 0; if that is too many, count nothing and return the seconds to wait. `now_s` is monotonic."""
+        """Count `count` and return 0, or count nothing and return the seconds to wait. `now_s` is monotonic."""
         bucket = self._bucket(name, now_s)
         return 0.0 if bucket.spend(now_s, count) else bucket.wait_s(now_s, count)
 
     def borrow(self, name: str, now_s: float, max_wait_s: float) -> float | None:
-        """Count one; return the seconds to wait for it. None, and nothing counted, when they are more than `max_wait_s`."""
+        """Count one and return the seconds to wait for it, or count nothing and return None if they exceed `max_wait_s`."""
         return self._bucket(name, now_s).borrow(now_s, max_wait_s)
 
     def charge(self, name: str, now_s: float, count: int = 1) -> None:
-        """Count what has happened, whether there is room for it or not: later ones wait until it is made up for."""
+        """Count what has happened, even without room. Later calls wait until it is made up for."""
         self._bucket(name, now_s).charge(now_s, count)
 
     def forget(self, name: str) -> None:
-        """Remember a name no longer. Idempotent."""
+        """Forget a name. Idempotent."""
         self._buckets.pop(name, None)
 
     def _bucket(self, name: str, now_s: float) -> TokenBucket:

@@ -1,4 +1,4 @@
-"""The servers that carry no WebSocket of ours: recognised by a request's environment, each with what to use instead. No I/O."""
+"""Servers that cannot carry our WebSocket, recognised by the environment of a request, and the alternative to each. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SERVE = "`headgate serve --workers auto yourmodule:app`"
 
 
 def server_of(environ: Mapping[str, object]) -> str:
-    """Return the name of the WSGI server that has made an environment, for people."""
+    """Return the display name of the WSGI server that created an environment."""
     software = str(environ.get("SERVER_SOFTWARE", ""))
     name = software.partition("/")[0].lower()
     if "uwsgi.version" in environ:
@@ -26,13 +26,13 @@ def server_of(environ: Mapping[str, object]) -> str:
 
 
 def instead_for_sockets(environ: Mapping[str, object]) -> str:
-    """Return one sentence for an application that wants the transport only."""
+    """Return one sentence for an application that uses only the transport."""
     server = server_of(environ)
     return f"{server} carries no WebSocket of headgate.socketio: use `gunicorn -k gevent -w 1 yourmodule:app` or its HTTPServer"
 
 
 def instead(environ: Mapping[str, object]) -> str:
-    """Return one sentence: the server carries no WebSocket, and what to use instead."""
+    """Return one sentence: the server carries no WebSocket, and the alternative."""
     server = server_of(environ)
     use = _GUNICORN if server.startswith("gunicorn") else f"{_SERVE} or {_GUNICORN}"
     return f"{server} cannot serve Headgate's clients: use {use}"

@@ -1,15 +1,15 @@
-"""Shared rates: how fast each caller may go over several processes that tell each other what it has spent. No I/O.
+"""Shared rates: rate limits per caller over several processes that exchange what each caller has spent. No I/O.
 
-In: what callers spend here; what the other processes have let them spend (node/cluster/rates_watch.py). Out: whether a caller
-may go on, at once and without waiting for anyone; what the next look is to tell.
+In: the spending of callers here, and at the other processes (node/cluster/rates_watch.py). Out: whether a caller may go on,
+without waiting, and what the next exchange sends.
 
-Rule. Each process has a whole bucket for each caller. It takes from it at once what it lets the caller spend, and at the next
-look what the others have; a bucket may owe. So over P processes a caller has `burst` and `per_s`, and P - 1 bursts more at most
-between two looks, which it pays back: in the long run `per_s` holds. A process that cannot look (Redis is away, or has lost what
-was told) refills its buckets at `per_s / P`, so that all together keep to `per_s` too.
+Rule. Each process has a whole bucket per caller. It takes the spending here at once, and that of the others at the next exchange;
+a bucket may owe. So over P processes a caller has `burst` and `per_s`, and between two exchanges at most P - 1 bursts more, which
+it pays back: in the long run `per_s` holds. A process without exchanges (Redis is unreachable or has lost the data) refills its
+buckets at `per_s / P`, so the sum over all processes keeps to `per_s` too.
 
-A rate of what nobody can take back, such as logins that have failed, is charged: it is counted when it has happened, and a
-bucket is empty at worst. Whoever shares an address with an attacker waits no longer for several processes than for one.
+Events that cannot be undone, such as failed logins, are charged: they count after the fact, and the bucket never falls below
+empty. A user who shares an address with an attacker waits no longer with several processes than with one.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from typing import NamedTuple
 from .rates import Rates
 from .token_bucket import TokenBucket
 
-# Without a look for so long, a process does not know what the others let callers spend.
+# After this long without an exchange, the spending at the other processes is unknown.
 OUT_OF_TOUCH_S = 30.0
-# After Redis has lost what was told, the others have told theirs again within this.
+# After Redis has lost the data, every process has sent its own again within this.
 SETTLE_S = 15.0
-# Callers whose spending is told; others have what this process alone allows.
+# Callers whose spending is shared. Only this process limits the others.
 MAX_SHARED = 1000
 
 
 class Spending(NamedTuple):
-    """What a process has let a caller spend since its bucket was last full, and how far from full the bucket is (at least 0)."""
+    """What a process let a caller spend since its bucket was last full, and what the bucket lacks (at least 0)."""
 
     spent: int
     missing: int
 
 
 class SharedRates(Rates):
-    """See the module. `wanted` is called when there is something to tell. `label` is the rate's word on all."""
+    """See the module. `wanted` is called when there is something to send. `label` is the rate's word on all."""
 
     def __init__(
         self, label: str, per_s: float, burst: int, now_s: Callable[[], float] = monotonic, *, owes: bool = True
@@ -50,13 +50,13 @@ class SharedRates(Rates):
         self._now_s, self._owes = now_s, owes
         self._spent: dict[str, int] = {}
         self._untold: set[str] = set()
-        self._heard: dict[str, dict[str, int]] = {}  # process → what it has told of each caller
+        self._heard: dict[str, dict[str, int]] = {}  # process → its spending of each caller
         self._processes = 1
         self._heard_s = now_s()
         self._settled_s = -math.inf
 
     def use(self, per_s: float, burst: int) -> None:
-        """Go on at another rate; every caller begins with a full bucket."""
+        """Change the rate; every caller starts with a full bucket."""
         if (per_s, burst) != (self._whole_per_s, self._burst):
             self._per_s, self._burst, self._whole_per_s = per_s, burst, per_s
             self._buckets.clear()
@@ -83,9 +83,9 @@ class SharedRates(Rates):
         return 0.0 if bucket is None else bucket.wait_s(now_s)
 
     def told(self, *, anew: bool = False) -> dict[str, Spending | None]:
-        """Return what the next look is to tell; None of a caller of whom there is nothing to tell any more.
+        """Return what the next exchange sends; None for a caller with nothing to send any more.
 
-        `anew`: of all, as the last look has failed, or Redis has lost what was told.
+        `anew`: return all, as the last exchange failed or Redis has lost the data.
         """
         now_s = self._now_s()
         self._pace(now_s)
@@ -102,9 +102,9 @@ class SharedRates(Rates):
         return found
 
     def heard(self, processes: int, others: Mapping[str, Mapping[str, Spending]], *, lost: bool = False) -> None:
-        """The look is over: so many processes there are, and this is what the others have told.
+        """Apply an exchange: the number of processes, and what the others have sent.
 
-        `lost`: Redis had lost what this process told, so what it knows of the others may not be all.
+        `lost`: Redis had lost the data of this process, so that of the others may be incomplete.
         """
         now_s = self._now_s()
         self._heard_s = now_s
@@ -117,12 +117,12 @@ class SharedRates(Rates):
             known = self._heard.get(process)
             for name, (spent, missing) in callers.items():
                 if known is None:
-                    # What a bucket lacks is of all processes: the fullest account of it counts, once.
+                    # The lack of a bucket covers all processes, so the largest value counts once.
                     strangers[name] = max(strangers.get(name, 0), missing)
                 elif settled and (more := spent - (was if (was := known.get(name, 0)) <= spent else 0)):
                     self._bucket(name, now_s).charge(now_s, more, owes=self._owes)
         if settled:
-            # A process with another setting, as while gateways are replaced, may name more than a bucket here can lack.
+            # During an upgrade, a process with another setting may report more than a bucket here can lack.
             most = self._burst * self._processes
             for name, missing in strangers.items():
                 bucket = self._bucket(name, now_s)
@@ -142,7 +142,7 @@ class SharedRates(Rates):
         self._untold.add(name)
 
     def _pace(self, now_s: float) -> None:
-        """Refill as fast as this process may: its share where it does not know what the others do."""
+        """Refill at this process's rate, or at its share while the rates of the others are unknown."""
         in_touch = now_s - self._heard_s <= OUT_OF_TOUCH_S and now_s >= self._settled_s
         per_s = self._whole_per_s if in_touch else self._whole_per_s / self._processes
         if per_s != self._per_s:
@@ -152,6 +152,6 @@ class SharedRates(Rates):
 
     def _bucket(self, name: str, now_s: float) -> TokenBucket:
         bucket = super()._bucket(name, now_s)
-        if len(self._spent) > len(self._buckets):  # a bucket was forgotten, and with it what was told of it
+        if len(self._spent) > len(self._buckets):  # the bucket was forgotten with its shared spending
             self._spent = {each: spent for each, spent in self._spent.items() if each in self._buckets}
         return bucket

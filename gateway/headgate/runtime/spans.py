@@ -1,8 +1,8 @@
-"""OpenTelemetry spans of single events: publish → route → deliver → consume. Nothing here costs anything where they are off.
+"""OpenTelemetry spans of single events: publish → route → deliver → consume. No cost while they are off.
 
-In: the current context of a process that uses OpenTelemetry, and the traceparents of events. Out: spans, by the API of
-`opentelemetry` (the extra `otel`); which SDK has them, and where it sends them, is the application's affair, or that of
-`headgate serve` (HEADGATE_OTEL). This module imports nothing of it by itself: a process that has not loaded it has no context.
+In: the current context of a process that uses OpenTelemetry, and the traceparents of events. Out: spans, through the API of
+`opentelemetry` (the extra `otel`). The application, or `headgate serve` (HEADGATE_OTEL), chooses the SDK and the destination.
+This module never imports OpenTelemetry itself, since a process that has not loaded it has no context.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NONE: AbstractContextManager[str | None] = nullcontext()
 
 
 def start() -> None:
-    """Send the spans of this process where the OTEL_ variables say (OTLP over HTTP), unless an application has seen to that.
+    """Send the spans of this process to the destination in the OTEL_ variables (OTLP over HTTP), unless the application does so.
 
     Raises:
         MissingExtra: the extra `otel` is not installed.
@@ -44,14 +44,14 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Send what is left. Idempotent. Waits, for the time-out of the exporter at most."""
+    """Send the remaining spans. Idempotent. Waits for the time-out of the exporter at most."""
     api = sys.modules.get("opentelemetry.trace")
     if api is not None and hasattr(provider := api.get_tracer_provider(), "force_flush"):
         provider.force_flush(FLUSH_MS)
 
 
 def current_traceparent() -> str | None:
-    """Return the traceparent of the span that is current in this thread or greenlet; None: there is none."""
+    """Return the traceparent of the current span of this thread or greenlet, or None without one."""
     api = sys.modules.get("opentelemetry.trace")
     return None if api is None else _traceparent_of(api.get_current_span())
 
@@ -64,7 +64,7 @@ def _traceparent_of(span: Any) -> str | None:
 
 
 def publishing(namespace: str, topic: str, events: int = 1) -> AbstractContextManager[str | None]:
-    """Make a span of a publish, if a span is current; the traceparent for its events is that of the new one."""
+    """Create a span of a publish if a span is current; its traceparent is the one for the events."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None or not api.get_current_span().get_span_context().is_valid:
         return _NONE
@@ -80,7 +80,7 @@ def _publishing(api: Any, namespace: str, topic: str, events: int) -> Iterator[s
 
 
 def consuming(traceparent: str | None, namespace: str, topic: str, attributes: Attributes) -> AbstractContextManager[None]:
-    """Make a span of the work on an event whose trace is recorded; it is current meanwhile."""
+    """Create a span of the work on an event with a recorded trace. It is current during the work."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None or traceparent is None or not is_sampled(traceparent):
         return nullcontext()
@@ -102,7 +102,7 @@ def _consuming(api: Any, traceparent: str, namespace: str, topic: str, attribute
 def record(
     traceparent: str, name: str, namespace: str, topic: str, began_ms: float, ended_ms: float, attributes: Attributes
 ) -> str | None:
-    """Make a span of something that is over; return the traceparent for what followed it. Times are in ms since 1970."""
+    """Create a span after the fact; return the traceparent for what followed it. Times are in ms since 1970."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None

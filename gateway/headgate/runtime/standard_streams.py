@@ -1,12 +1,12 @@
-"""Standard output and error of a process that serves: a write never blocks the event loop, and never raises.
+"""Standard output and error of a serving process: a write never blocks the event loop, and never raises.
 
-In: text that anyone writes to `sys.stdout` or `sys.stderr`: log lines, `print`, tracebacks of gevent and of threads. Out: the
-same text on the descriptor, written by one thread of the operating system for each stream.
+In: text written to `sys.stdout` or `sys.stderr` by anyone: log lines, `print`, tracebacks of gevent and threads. Out: the same
+text on the descriptor, written by one thread of the operating system per stream.
 
-A write to a pipe that nobody reads blocks after 64 KiB on Linux, and a write to a stopped terminal (Ctrl-S) blocks at once. A
-full disk refuses a write, and a remote one may stall it. MAX_QUEUED_BYTES bounds the text that waits for each stream. Lines
-beyond it, and lines that the descriptor refused, are dropped and counted. A line reports them as soon as the stream takes text
-again.
+Without this, a write to a pipe without a reader blocks after 64 KiB on Linux, a write to a stopped terminal (Ctrl-S) blocks at
+once, a full disk refuses it, and a remote disk may stall it. MAX_QUEUED_BYTES bounds the waiting text of each stream. Lines
+beyond it, and lines that the descriptor refused, are dropped and counted. A line reports them as soon as the stream accepts
+text again.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from headgate.metrics import OUTPUT_LINES_DROPPED
 from . import operator_lines
 
 MAX_QUEUED_BYTES = 1 << 20
-# A line without an end is passed on in parts of this size.
+# A line without an end is written in parts of this size.
 MAX_PART_BYTES = 1 << 16
-# At the end of the process the lines that still wait have this long. A log that nobody reads must not keep it from ending.
+# The time for waiting lines when the process ends. A log without a reader must not keep it from ending.
 DRAIN_S = 1.0
-# Before the next attempt on a descriptor that another process has set to non-blocking.
+# The pause before another attempt on a descriptor that another process has set to non-blocking.
 BUSY_PAUSE_S = 0.05
 
-# Lines, or a place for the answer that everything before it is written.
+# Lines, or an entry that is answered when everything before it is written.
 _Queued: TypeAlias = "bytes | SimpleQueue[None]"
 
 
 def never_block() -> None:
-    """Let writes to `sys.stdout` and `sys.stderr` wait for nothing from now on. Idempotent.
+    """Make writes to `sys.stdout` and `sys.stderr` wait for nothing from now on. Idempotent.
 
-    Call it before anything keeps a reference to either, such as a handler of `logging`. It holds in forked children as well. A
-    stream that is not the process's own, such as a test's, stays.
+    Call it before anything, such as a handler of `logging`, keeps a reference to either. It also applies in forked children. A
+    stream that is not the process's own, such as a test's, stays unchanged.
     """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if _leads_to(getattr(sys, name), descriptor):
@@ -52,7 +52,7 @@ def never_block() -> None:
 
 
 def drain(within_s: float = DRAIN_S) -> None:
-    """Wait until everything that was written so far is on its way, for at most `within_s` seconds in all. Blocks the loop."""
+    """Wait until all text so far is written, at most `within_s` seconds in all. Blocks the loop."""
     until_s = monotonic() + within_s
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, QueuedStream):
@@ -63,7 +63,7 @@ class QueuedStream(io.TextIOBase):
     """A text stream whose `write` returns at once. Any thread or greenlet may write. The lines of one write stay together.
 
     Args:
-        descriptor: where the text goes, as UTF-8. It stays open.
+        descriptor: the destination, in UTF-8. It stays open.
         name: of the stream, for the metric.
     """
 
@@ -78,7 +78,7 @@ class QueuedStream(io.TextIOBase):
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        """Begin with nothing. A forked child has no thread yet, and its parent writes what waits."""
+        """Reset to an empty queue. A forked child has no thread yet, and its parent writes the waiting text."""
         self._lock: Any = _native("_thread", "RLock")()
         self._queue: SimpleQueue[_Queued] = SimpleQueue()
         self._part = bytearray()
@@ -86,7 +86,7 @@ class QueuedStream(io.TextIOBase):
         self._has_thread = False
 
     def write(self, text: str) -> int:
-        """Queue text; what has no line end yet waits for it, or for `flush`. Return its length."""
+        """Queue text and return its length. A part without a line end waits for its end or for `flush`."""
         self.write_bytes(text.encode(self.encoding, self.errors))
         return len(text)
 
@@ -100,14 +100,14 @@ class QueuedStream(io.TextIOBase):
                 del self._part[:end]
 
     def flush(self) -> None:
-        """Queue what has no line end yet. Waits for nothing."""
+        """Queue the part without a line end. Does not wait."""
         with self._lock:
             if self._part:
                 self._put(bytes(self._part))
                 self._part.clear()
 
     def drain(self, within_s: float) -> bool:
-        """Wait, blocking, until all is written, for at most `within_s` seconds; return whether it is."""
+        """Wait, blocking, until everything is written, at most `within_s` seconds; return whether it is."""
         self.flush()
         if not self._has_thread:
             return True
@@ -172,7 +172,7 @@ class QueuedStream(io.TextIOBase):
                 self._dropped -= dropped
 
     def _write(self, data: bytes, sleep: Callable[[float], None]) -> int:
-        """Write all of it; return how many lines the descriptor refused."""
+        """Write everything; return the number of lines that the descriptor refused."""
         rest = memoryview(data)
         while rest:
             try:
@@ -187,7 +187,7 @@ class QueuedStream(io.TextIOBase):
 
 
 class _Bytes(io.RawIOBase):
-    """The `buffer` of a stream, for those that write bytes."""
+    """The `buffer` of a stream, for writers of bytes."""
 
     def __init__(self, stream: QueuedStream) -> None:
         self._stream = stream
@@ -204,7 +204,7 @@ class _Bytes(io.RawIOBase):
 
 
 def _batch(first: bytes, queue: SimpleQueue[_Queued]) -> tuple[bytes, _Queued | None]:
-    """Return what may be written in one call, and what was taken out of the queue after it.
+    """Return the bytes for one call, and what was taken out of the queue after them.
 
     After each call the thread waits up to 5 ms for the interpreter while the loop is busy, so one call per line would be slow.
     Up to PIPE_BUF bytes are not mixed with those of other processes (pipe(7)).
@@ -222,7 +222,7 @@ def _batch(first: bytes, queue: SimpleQueue[_Queued]) -> tuple[bytes, _Queued | 
 
 
 def _leads_to(stream: object, descriptor: int) -> bool:
-    """Return whether a stream blocks, and writes to this descriptor."""
+    """Return whether a stream blocks and writes to this descriptor."""
     try:
         return isinstance(stream, io.TextIOWrapper) and stream.fileno() == descriptor
     except (OSError, ValueError):  # it has no descriptor, or is closed
@@ -230,6 +230,6 @@ def _leads_to(stream: object, descriptor: int) -> bool:
 
 
 def _native(module: str, name: str) -> Any:
-    """Return a function of the standard library as it was before gevent replaced it: a thread of ours has no event loop."""
+    """Return a function of the standard library from before gevent replaced it, as our thread has no event loop."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey.get_original(module, name) if monkey is not None else getattr(import_module(module), name)

@@ -1,11 +1,10 @@
-"""StatsD over UDP: lines in few datagrams, sent and forgotten. It never waits and never raises; what fails is counted.
+"""StatsD over UDP: lines in few datagrams, sent without confirmation. It never waits and never raises; failures are counted.
 
-In: counts, gauges and timings, added up by the caller, names already those of StatsD. Out: datagrams. The host's name is looked
-up at the start and once a minute, the latter in a thread of its own, as a name server may take its time.
+In: counts, gauges and timings, added up by the caller under their StatsD names. Out: datagrams. The host name is resolved at the
+start and then once a minute in its own thread, because a name server may be slow.
 
-The line format is that of StatsD's docs/metric_types.md: `name:3|c`, `name:4|g`, and `name:12.5|ms|@0.01` for a hundred timings
-of 12.5 ms, so that many go in one line. A gauge with a sign is a change of the gauge, so that a negative value needs a zero
-before it.
+The line format follows StatsD's docs/metric_types.md: `name:3|c`, `name:4|g`, and `name:12.5|ms|@0.01` for a hundred timings of
+12.5 ms in one line. A signed gauge changes the earlier value, so a negative value needs a zero before it.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-# Fits into one Ethernet frame under IPv6 and the usual tunnels: the size that StatsD recommends for a local network.
+# Fits into one Ethernet frame with IPv6 and the usual tunnels. StatsD recommends this size for a local network.
 MAX_DATAGRAM_BYTES = 1432
 LOOK_UP_S = 60.0
 
-# Name, duration in seconds, and how often it was met.
+# Name, duration in seconds, and number of occurrences.
 Timing = tuple[str, float, int]
-# A family, and an address of it as `socket.getaddrinfo` returns it.
+# An address family, and an address as `socket.getaddrinfo` returns it.
 _Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
 class Statsd:
-    """Sends to one place. Owned by one thread.
+    """Sends to one address. Owned by one thread.
 
     Args:
         place: host name or address, and port.
-        on_fault: called, in any thread, for every datagram that could not be sent and every name that was not found.
+        on_fault: called, in any thread, for every datagram that failed and every name that did not resolve.
     """
 
     def __init__(self, place: tuple[str, int], on_fault: Callable[[Exception], None]) -> None:
@@ -42,12 +41,12 @@ class Statsd:
         self._looking_up = threading.Thread()
 
     def start(self) -> None:
-        """Look the host up, and this once wait for it."""
+        """Resolve the host, waiting for it this once."""
         self._looked_up_s = time.monotonic()
         self._look_up()
 
     def send(self, counts: Mapping[str, int], gauges: Mapping[str, float], timings: Iterable[Timing] = ()) -> None:
-        """Send what is not empty. Never waits."""
+        """Send everything that is not empty. Never waits."""
         if time.monotonic() - self._looked_up_s >= LOOK_UP_S and not self._looking_up.is_alive():
             self._looked_up_s = time.monotonic()
             self._looking_up = threading.Thread(target=self._look_up, name="statsd look-up", daemon=True)
@@ -64,7 +63,7 @@ class Statsd:
     def _look_up(self) -> None:
         try:
             family, _, _, _, address = socket.getaddrinfo(*self._place, type=socket.SOCK_DGRAM)[0]
-        except (OSError, UnicodeError) as error:  # the address of last time stays
+        except (OSError, UnicodeError) as error:  # keep the last address
             self._on_fault(error)
         else:
             self._address = (family, address)
@@ -75,15 +74,15 @@ class Statsd:
             try:
                 sock.send(datagram)
             except ConnectionRefusedError as error:
-                # The answer to an earlier datagram, and this one was not sent: nobody listened then, perhaps somebody does now.
+                # The port was closed for an earlier datagram, and this one was not sent. The port may be open now.
                 self._on_fault(error)
                 sock.send(datagram)
         except OSError as error:
             self._on_fault(error)
 
     def _connected(self) -> socket.socket:
-        """Return a socket connected to the newest address, so that the kernel tells when nobody listens there."""
-        newest = self._address  # read once: the look-up's thread may set another at any moment
+        """Return a socket connected to the newest address, so that the kernel reports a closed port."""
+        newest = self._address  # read once, as the resolver's thread may replace it at any moment
         if self._socket is None or self._connected_to != newest:
             self.close()
             if newest is None:
@@ -98,19 +97,19 @@ class Statsd:
 
 
 def lines(counts: Mapping[str, int], gauges: Mapping[str, float], timings: Iterable[Timing] = ()) -> Iterator[bytes]:
-    """Yield a line for each, or two that belong together."""
+    """Yield one line per value, or two that belong together."""
     for name, count in counts.items():
         yield b"%b:%d|c" % (name.encode(), count)
     for name, value in gauges.items():
         zero = f"{name}:0|g\n" if value < 0 else ""
-        yield f"{zero}{name}:{value + 0.0:.15g}|g".encode()  # -0.0 + 0.0 is 0.0: without a sign
+        yield f"{zero}{name}:{value + 0.0:.15g}|g".encode()  # -0.0 + 0.0 is 0.0, without a sign
     for name, seconds, times in timings:
         rate = f"|@{1 / times:.9f}".rstrip("0") if times > 1 else ""
         yield f"{name}:{seconds * 1000:.6g}|ms{rate}".encode()
 
 
 def datagrams(of: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines, in order, in as few datagrams of at most MAX_DATAGRAM_BYTES as that takes; a longer line goes alone."""
+    """Yield the lines, in order, in the fewest datagrams of at most MAX_DATAGRAM_BYTES. A longer line goes alone."""
     datagram = b""
     for line in of:
         if datagram and len(datagram) + 1 + len(line) > MAX_DATAGRAM_BYTES:

@@ -1,7 +1,7 @@
-"""Text for a terminal: nothing in it that somebody else wrote can move the cursor, hide a part or turn its order round. No I/O.
+"""Text that is safe for a terminal: foreign text cannot move the cursor, hide parts or reverse its direction. No I/O.
 
-In: one line that may hold anything. Out: the same line in bytes, in which every control character (C0, C1), line separator and
-bidirectional control (Unicode TR 9, section 2; CVE-2021-42574) is the escape that JSON has for it: JSON text keeps its value.
+In: one line with any contents. Out: the line in bytes. Every control character (C0, C1), line separator and bidirectional control
+(Unicode TR 9, section 2; CVE-2021-42574) becomes its JSON escape, so JSON text keeps its value.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e
 
 
 def for_terminal(line: str | bytes) -> bytes:
-    """Return a line that may reach a terminal. White space, which may lay out JSON over several lines, becomes blanks."""
+    """Return a line that is safe for a terminal. White space, which may spread JSON over several lines, becomes spaces."""
     text = line.encode(errors="backslashreplace") if isinstance(line, str) else line
     return _CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), re.sub(rb"\s", b" ", text))

@@ -1,11 +1,11 @@
-"""The watchdog: names the code that keeps the event loop from running. One thread of the operating system per process.
+"""The watchdog: names the code that blocks the event loop. One thread of the operating system per process.
 
-In: a beat from the loop, four times a second. Out: when there has been none for STALL_S, one log line with the stack of the
-loop's thread, and when it runs again one with how long that took, and two counters. While the loop stands still, so does every
-client of this process: it is nearly always code of the application that waits or computes without letting others run.
+In: four beats a second from the loop. Out: after STALL_S without a beat, a log line with the stack of the loop's thread; when the
+loop runs again, a log line with the duration; and two counters. While the loop is blocked, so is every client of this process.
+The cause is nearly always application code that waits or computes without yielding.
 
-It is told late where Python gives this thread no turn: code that lets go of the interpreter and takes it back at once, again and
-again (a loop of short system calls, each behind some milliseconds of C), has kept it waiting for seconds.
+The report is late when Python gives this thread no turn. Code that releases the interpreter and takes it back at once, again and
+again (a loop of short system calls, each after some milliseconds of C), has delayed it for seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Watchdog:
     """Watches the loop of the thread that starts it, between `start` and `close`. Times are monotonic.
 
     Args:
-        on_beat: is told in the hub, with each beat, how much later than due it comes.
+        on_beat: called in the hub with the delay of each beat.
     """
 
     def __init__(self, on_beat: Callable[[float], None] = lambda lag_s: None) -> None:
@@ -55,7 +55,7 @@ class Watchdog:
             in_native_thread(lambda: self._watch(timer))
 
     def close(self) -> None:
-        """End; the thread does within a beat. Idempotent."""
+        """End; the thread ends within a beat. Idempotent."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
@@ -73,7 +73,7 @@ class Watchdog:
         self._on_beat(lag_s)
 
     def _watch(self, timer: Watcher) -> None:
-        # From the last beat on: the process may have been stopped before this thread began.
+        # Measured from the last beat, as the process may have been stopped before this thread began.
         told_s, seen_s, stood_s, looked_s, used_s = 0.0, 0.0, 0.0, self._beat_s, self._used_s
         while self._timer is timer:
             native_sleep(BEAT_S)
@@ -82,25 +82,25 @@ class Watchdog:
             beat_s = self._beat_s
             if beat_s != seen_s:
                 seen_s, stood_s = beat_s, 0.0
-            # While this thread overslept, the process was stopped, or its machine: nobody's code is to blame. (Had code held the
-            # interpreter, it would have used the processor.)
+            # This thread overslept because the process or its machine was stopped, so no code is to blame. (Code that holds the
+            # interpreter uses the processor.)
             stood_s += max(0.0, looked_s - before_s - BEAT_S - (used_s - was_used_s))
-            # (Closed while this thread slept or waited for the interpreter: what it sees now is not its loop's any more.)
+            # (If it was closed while this thread slept or waited for the interpreter, the thread no longer sees its own loop.)
             if self._timer is timer and looked_s - beat_s - stood_s > _unanswered_s() and beat_s != told_s:
                 told_s = beat_s
                 frame = sys._current_frames().get(self._loop_thread)
-                # On the processor: hardly any of the time is code that waits, a part of it a machine with too much to do.
+                # CPU time: close to none means code that waits, a part means an overloaded machine.
                 cpu_s = round(used_s - self._used_s, 2)
                 log.error("loop blocked", for_s=round(looked_s - beat_s, 2), cpu_s=cpu_s, at=stack_of(frame))
 
 
 def _unanswered_s() -> float:
-    """Return how long after a beat the loop stands still. What began to block it did so half a beat after that, on average."""
+    """Return how long after a beat the loop is blocked. On average, blocking began half a beat later."""
     return STALL_S + BEAT_S / 2
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """Return where a thread is: file, line and function of its innermost frames, the innermost first. Nothing of its data."""
+    """Return a thread's position: file, line and function of its innermost frames, the innermost first. No data."""
     places: list[str] = []
     while frame is not None and len(places) < MAX_FRAMES:
         code = frame.f_code
@@ -110,5 +110,5 @@ def stack_of(frame: FrameType | None) -> str:
 
 
 def _short(path: str) -> str:
-    """Return the last two parts of a path: enough to find the file, and nothing about the machine."""
+    """Return the last two parts of a path, which identify the file and reveal nothing about the machine."""
     return os.path.join(*path.split(os.sep)[-2:])

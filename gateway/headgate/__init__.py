@@ -1,8 +1,7 @@
 """Headgate: real-time notifications from Python services to browsers, without silent loss.
 
-`from headgate import Publisher` brings in modules without I/O only, and to make one brings in redis. The gateway's parts
-(`Headgate`, the Flask extension) are loaded when they are first asked for, so that a publisher never imports gevent, Flask or
-Socket.IO.
+`from headgate import Publisher` imports only modules without I/O, and creating one imports redis. The gateway's parts
+(`Headgate`, the Flask extension) are loaded on first use, so a publisher never imports gevent, Flask or Socket.IO.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def __getattr__(name: str) -> Any:
         with needing("server", f"headgate.{name}"):
             try:
                 module = import_module(f".{_LAZY[name]}", __name__)
-            except AttributeError as error:  # `from headgate import …` would take it for a name that does not exist, and drop it
+            except AttributeError as error:  # `from headgate import …` would treat it as a missing name and hide it
                 raise ImportError(f"headgate.{name} cannot be loaded: {error}", name=__name__) from error
             return getattr(module, name)
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

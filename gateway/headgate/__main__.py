@@ -1,4 +1,4 @@
-"""The command `headgate`: the command line, or one line that says what to install for it."""
+"""The command `headgate`: the command line, or one line with what to install for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Open the standard streams that the parent closed. A socket would get their numbers, and our log lines with them."""
+    """Open standard streams that the parent closed. Otherwise a socket would get their numbers, and our log lines."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free

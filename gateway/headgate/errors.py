@@ -1,11 +1,10 @@
-"""The one error tree: every refusal that Headgate makes, with its wire code and its parts.
+"""The single error tree: every refusal of Headgate, with its wire code and its parts.
 
-An error carries parts (numbers and names), never a finished sentence: the text is built from the parts, so the
-publisher, the HTTP API, the gateway and the browser say the same thing about the same fault. `code` is the word that
-travels on the wire (docs/protocol.md lists them all), `retry` says whether trying the same thing again can help, and
-`retry_after_s` how long to wait before that, at least.
+An error carries parts (numbers and names), never a finished sentence. The text is built from the parts, so the publisher, the
+HTTP API, the gateway and the browser describe a fault in the same words. `code` is the word on the wire (docs/protocol.md lists
+them all), `retry` says whether the same attempt may succeed later, and `retry_after_s` is the least wait before it.
 
-Overflow of a client queue is not here: it is a result, not an exception (see send_queue.py).
+Overflow of a client queue is a result, not an exception, so it is not here (see send_queue.py).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
-# No error asks for a longer wait than this: whatever frees the place may come sooner than anyone can know.
+# The longest wait that an error asks for, because nobody can predict when a place becomes free.
 MAX_RETRY_AFTER_S = 60
 
 
@@ -38,11 +37,11 @@ class HeadgateError(Exception):
         self.parts: Mapping[str, Any] = parts
 
     def lines(self) -> list[str]:
-        """Return what a person at a terminal reads: the message, and below it what to do, where a note (PEP 678) says that."""
+        """Return the lines for a person at a terminal: the message, and the remedy if a note (PEP 678) has one."""
         return [self.message, *getattr(self, "__notes__", [])[:1]]
 
     def to_wire(self) -> dict[str, Any]:
-        """Return `{code, message, retry, retry_after_s?, **parts}`: what a client or an HTTP caller is told."""
+        """Return `{code, message, retry, retry_after_s?, **parts}`, the form for clients and HTTP callers."""
         if self.public is not None:
             return self.public.to_wire()
         wait = {} if self.retry_after_s is None else {"retry_after_s": self.retry_after_s}
@@ -72,7 +71,7 @@ class InvalidPattern(HeadgateError):
 
 
 class InvalidEvent(HeadgateError):
-    """An event whose id, time or envelope is malformed; `field` names the part at fault."""
+    """An event whose id, time or envelope is malformed; `field` names the faulty part."""
 
     code = "invalid_event"
 
@@ -84,7 +83,7 @@ class InvalidEvent(HeadgateError):
 class NotSerializable(HeadgateError):
     """Data that is not JSON: an unknown type, NaN or infinity, a non-string key, nesting too deep, bad UTF-8.
 
-    `path` leads to the value (a JSON path; None: not known), and `reason` says what to publish instead.
+    `path` leads to the value (a JSON path; None if unknown), and `reason` says what to publish instead.
     """
 
     code = "not_serializable"
@@ -108,9 +107,10 @@ class PayloadTooLarge(HeadgateError):
 
 
 class SchemaViolation(HeadgateError):
-    """Data that breaks a schema of its topic: which pattern's, where in the data (a JSON path), and why. Nothing was published.
+    """Data that breaks a schema of its topic. Nothing was published. The parts name the pattern, the place (a JSON path) and
+    the reason.
 
-    No value of the data is in it, but names of its members may be.
+    They hold no value of the data, but may hold names of its members.
     """
 
     code = "schema_violation"
@@ -129,7 +129,7 @@ class SchemaViolation(HeadgateError):
 
 
 class InvalidSchema(HeadgateError):
-    """A file of schemas that cannot be used: no JSON, no schema, a bad pattern, a reference into nothing.
+    """A schema file that cannot be used: no JSON, no schema, a bad pattern, a reference without a target.
 
     `pointer` is the place in the file (a JSON Pointer). Does not travel the wire.
     """
@@ -148,22 +148,22 @@ class UnknownNamespace(HeadgateError):
     code = "unknown_namespace"
 
     def __init__(self, namespace: object, known: Sequence[str]) -> None:
-        """`known`: those that are served; none: no gateway could serve it, by its name."""
+        """`known`: the served namespaces; none if the name is invalid for any gateway."""
         shown = _printable(namespace)
         expected = f"this gateway serves {', '.join(known)}" if known else "expected 1 to 64 letters, digits, _ and -"
         super().__init__(f"unknown namespace {shown!r}; {expected}", namespace=shown, known=list(known))
 
 
 class NamespaceNotServed(HeadgateError):
-    """A strict publisher was given a namespace that no gateway has served: nothing was published. Does not travel the wire.
+    """A strict publisher used a namespace that no gateway has served. Nothing was published. Does not travel the wire.
 
-    `known` has some of the namespaces that gateways serve, if that can be told.
+    `known` has some of the served namespaces, if available.
     """
 
     code = "namespace_not_served"
 
     def __init__(self, namespace: str, known: Sequence[str]) -> None:
-        from difflib import get_close_matches  # only here: few commands need it
+        from difflib import get_close_matches  # imported here, as few commands need it
 
         close = get_close_matches(namespace, known, 1, 0.6)
         served = f"; gateways serve {', '.join(known)}" if known else ""
@@ -178,8 +178,8 @@ class NamespaceNotServed(HeadgateError):
 class BusUnavailable(HeadgateError):
     """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published.
 
-    `reason` may name Redis' address, for the log and for publishers in Python; strangers are then told `told` in its place.
-    `redis_code` is the word that Redis' reply began with, such as LOADING; "" where no reply came. It does not travel.
+    `reason` may name the address of Redis, for the log and for publishers in Python; clients receive `told` instead.
+    `redis_code` is the first word of Redis' reply, such as LOADING; "" without a reply. It does not travel.
     """
 
     code = "bus_unavailable"
@@ -193,10 +193,10 @@ class BusUnavailable(HeadgateError):
 
 
 class NotDurable(HeadgateError):
-    """The event is in the log of the primary, but not yet where `durable` wants it. Does not travel the wire.
+    """The event is in the log of the primary, but not yet where `durable` requires it. Does not travel the wire.
 
-    `receipt` says where it is, and how far it has come. Publishing it again with the same id, while that counts, waits again, and
-    adds nothing.
+    `receipt` has its position and its durability so far. Publishing it again with the same id, while the id counts, waits again
+    and adds nothing.
     """
 
     code = "not_durable"
@@ -215,7 +215,7 @@ class NotDurable(HeadgateError):
 
 
 class PublisherClosed(HeadgateError):
-    """An AsyncPublisher that was closed, or belongs to another event loop: nothing was sent. Does not travel the wire."""
+    """An AsyncPublisher that was closed, or belongs to another event loop. Nothing was sent. Does not travel the wire."""
 
     code = "publisher_closed"
 
@@ -238,7 +238,7 @@ class BusRefused(HeadgateError):
 
 
 class UnauthorizedReason(StrEnum):
-    """Why an identity is not accepted: a word of the wire. docs/protocol.md says what to do about each."""
+    """Why an identity is not accepted: a word of the wire. docs/protocol.md has the remedy for each."""
 
     NO_TOKEN = "no_token"
     NOT_ACCEPTED = "not_accepted"
@@ -293,9 +293,9 @@ _MEANING_OF_REASONS: Mapping[UnauthorizedReason, str] = {
 class Unauthorized(HeadgateError):
     """No valid identity: no token, or one that the authenticator does not accept.
 
-    `reason` is a word for programs, `detail` says it to people (None: in our words, with the `claim` that it is about). A reason
-    that is none of the words is an application's own sentence: it becomes the detail of `not_accepted`. Neither may hold any
-    part of a token. Only `keys_pending` may be tried again with the same token.
+    `reason` is a word for programs and `detail` a sentence for people (None: ours, with the `claim` concerned). Any other
+    reason is an application's own sentence and becomes the detail of `not_accepted`. Neither may hold any part of a token. Only
+    `keys_pending` may be retried with the same token.
     """
 
     code = "unauthorized"
@@ -324,8 +324,8 @@ class Forbidden(HeadgateError):
 class LimitReached(HeadgateError):
     """A named limit (`subscriptions`, `wildcards`, `publish_per_s`, …) is used up; `limit` is its value.
 
-    `retry_after_s` is for a limit that others, or time, make room in: it makes the error one to try again after. It is rounded
-    up to whole seconds, from 1 to MAX_RETRY_AFTER_S. Without it only the caller can make room, and waiting does not help.
+    Pass `retry_after_s` for a limit where others, or time, make room; it makes the error retryable. It is rounded up to whole
+    seconds, from 1 to MAX_RETRY_AFTER_S. Without it only the caller can make room, and waiting does not help.
     """
 
     code = "limit_reached"
@@ -338,7 +338,7 @@ class LimitReached(HeadgateError):
 
 
 class Overloaded(HeadgateError):
-    """The event loop of the gateway lags, so it takes no newcomers for now; another gateway may."""
+    """The event loop of the gateway lags, so it accepts no newcomers for now; another gateway may."""
 
     code = "overloaded"
     retry = True
@@ -376,7 +376,7 @@ class UnknownHost(HeadgateError):
 
 
 class OriginNotAllowed(HeadgateError):
-    """A page of an origin that may not connect; `setting` names what lists those that may."""
+    """A page of an origin that may not connect; `setting` names the list of allowed origins."""
 
     code = "origin_not_allowed"
 
@@ -395,7 +395,7 @@ class InvalidRequest(HeadgateError):
 
 
 class SettingsError(HeadgateError):
-    """One or more settings are wrong; `faults` has one line for each, all reported together."""
+    """One or more settings are wrong; `faults` has one line for each of them."""
 
     code = "invalid_settings"
 
@@ -407,12 +407,12 @@ class SettingsError(HeadgateError):
 
 
 def leaving() -> BusUnavailable:
-    """Return the error for a client that wants to join a gateway that drains."""
+    """Return the error for a client that tries to join a draining gateway."""
     return BusUnavailable("this gateway is about to stop: try again, at another")
 
 
 def _json_path(steps: Sequence[str | int]) -> str:
-    """Return a JSON path (RFC 9535), printable and cut where it is long."""
+    """Return a JSON path (RFC 9535), printable and cut if long."""
     names = (f"[{step!r}]" if isinstance(step, int) or not step.isidentifier() else f".{step}" for step in steps)
     return _printable("$" + "".join(names), 160)
 
@@ -420,8 +420,8 @@ def _json_path(steps: Sequence[str | int]) -> str:
 def _printable(value: object, limit: int = 80) -> str:
     """Return the text of a value that may be hostile or huge: printable, at most `limit` characters and an ellipsis.
 
-    A part carries it as it is; a message puts it in quotes.
+    A part carries it unchanged; a message quotes it.
     """
-    text = value if isinstance(value, str) else reprlib.repr(value)  # not repr(): a thousand lists in each other end the stack
+    text = value if isinstance(value, str) else reprlib.repr(value)  # not repr(): a thousand nested lists exhaust the stack
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= limit else text[:limit] + "…"

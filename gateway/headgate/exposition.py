@@ -1,10 +1,10 @@
-"""Histograms of ours as Prometheus reads them: classic ones. No I/O.
+"""Our histograms as classic Prometheus histograms. No I/O.
 
-In: families of samples (metrics.families), of one process or of all workers together. Out: the same families with a classic
-histogram in place of each of ours, whose limits are powers of two.
+In: families of samples (metrics.families), of one process or of all workers together. Out: the same families, in which each of
+our histograms is a classic one with powers of two as limits.
 
-A histogram of ours is a family of the kind HDR. Its samples are counts that can be added: `<name>_in` with the number of a bucket
-in the label `bucket`, and `<name>_sum`.
+One of our histograms is a family of the kind HDR. Its samples are counts that can be added: `<name>_in` with the number of a
+bucket in the label `bucket`, and `<name>_sum`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Family = tuple[str, str, str, Sequence[tuple[str, dict[str, str], float]]]
 
 HDR = "hdr"
 BUCKET = "bucket"
-# The limits of a classic histogram of ours, as powers of two: from a quarter of a millisecond to a minute.
+# The limits of our classic histograms, as powers of two, from a quarter of a millisecond to a minute.
 CLASSIC_EXPONENTS = range(-12, 7)
 
 
 def classic(families: Iterable[Family]) -> Iterator[Family]:
-    """Return families with a classic histogram in place of each of ours."""
+    """Return families in which each of our histograms is a classic one."""
     for name, kind, documentation, samples in families:
         if kind != HDR:
             yield name, kind, documentation, samples
@@ -40,7 +40,7 @@ def classic(families: Iterable[Family]) -> Iterator[Family]:
 def _apart(
     name: str, samples: Iterable[tuple[str, dict[str, str], float]]
 ) -> Iterator[tuple[dict[str, str], dict[int, float], float]]:
-    """Return (labels, counts by bucket, sum) of each histogram in a family of ours."""
+    """Return (labels, counts by bucket, sum) of each histogram in an HDR family."""
     counts: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
     sums: dict[tuple[tuple[str, str], ...], float] = {}
     for sample, labels, value in samples:

@@ -1,18 +1,18 @@
-"""The worker class for gunicorn: `gunicorn -k headgate.gunicorn.Worker -w 4 shop:app`. The one file that meets gunicorn.
+"""The worker class for gunicorn: `gunicorn -k headgate.gunicorn.Worker -w 4 shop:app`. Only this file uses gunicorn.
 
-In: listening sockets, and an application by its name, from gunicorn's process manager (the arbiter), which forks, restarts,
-reloads on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application with the gateway inside, on our HTTP server.
-Nothing of Redis, greenlets or the loop begins before the fork; gevent patches the worker, never the arbiter.
+In: listening sockets, and the name of an application, from gunicorn's process manager (the arbiter), which forks, restarts,
+reloads on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application with the gateway inside, on our HTTP
+server. No part of Redis, greenlets or the loop starts before the fork; gevent patches the worker, never the arbiter.
 
-The first workers of an arbiter look whether Redis can be used before they serve, and end the arbiter where it cannot, as
-`headgate serve` ends. Once a worker has served, no later one does so: an arbiter that has clients goes on while Redis is away.
+The first workers of an arbiter check Redis before they serve. If it is unusable they end the arbiter, with the exit of `headgate
+serve`. Once a worker has served, later ones do not, so an arbiter with clients goes on while Redis is unreachable.
 
-A worker is BOOTING until it listens, SERVING, then DRAINING (workers/board.py). After SIGTERM it goes on serving while a younger
-worker boots, for at most SUCCESSOR_S, so that a reload never leaves the port to nobody; then it closes its end of the port, moves
-its clients within `HEADGATE_DRAIN_S` or gunicorn's graceful_timeout, whichever is shorter, and ends.
+A worker is BOOTING until it listens, SERVING, then DRAINING (workers/board.py). After SIGTERM it keeps serving while a younger
+worker boots, at most for SUCCESSOR_S, so that a reload never leaves the port without a listener. Then it closes its end of the
+port, moves its clients within the shorter of `HEADGATE_DRAIN_S` and gunicorn's graceful_timeout, and ends.
 
-Private corners of gunicorn that are met here, each with a contract test: the arbiter makes a worker object before it forks; a
-worker is asked to end by `alive` and signals; `tmp.notify` is its heartbeat; settings tell their defaults.
+Private API of gunicorn used here, each with a contract test: the arbiter creates a worker object before it forks; `alive` and
+signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults.
 """
 
 from __future__ import annotations
@@ -58,24 +58,23 @@ if TYPE_CHECKING:
     from .transport.http_wsgi import WsgiExchange
 
 _DEFAULTS = Config().settings
-# gunicorn kills a worker at the end of graceful_timeout. So much of it is for what comes after the drain.
+# gunicorn kills a worker at the end of graceful_timeout. This part of it is reserved for the steps after the drain.
 END_S = 2.0
-# The arbiter imports these for its workers, so that a worker that replaces another one begins sooner. Only libraries that are the
-# same whether gevent patches the process before or after; redis and python-socketio are not (each binds `sleep`, or brings one
-# that does).
+# The arbiter imports these for its workers, so that a replacement starts sooner. Only libraries that do not depend on whether
+# gevent patches before or after the import. redis and python-socketio do: each binds `sleep`, or imports a library that does.
 _IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey")
-# A worker that was asked to end waits for a younger one that boots.
+# How long an ending worker waits for a younger one that boots.
 SUCCESSOR_S = 10.0
 BUS_S = 10.0
 _SERVED = "served"
 LOOK_S = 0.05
 HEARTBEAT_S = 1.0
-# gunicorn's exit code for an application that could not be loaded: the arbiter ends, too.
+# gunicorn's exit code for an application that failed to load, which also ends the arbiter.
 APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
 
 
 class Premises:
-    """The board and the private folder that the workers of one arbiter share. The arbiter makes them before its first fork."""
+    """The board and the private folder that the workers of one arbiter share. The arbiter creates them before its first fork."""
 
     _of_process: tuple[int, Premises] | None = None
 
@@ -90,12 +89,12 @@ class Premises:
         atexit.register(self._remove, os.getpid())
 
     def follow(self, cfg: object, file: SettingsFile | None) -> None:
-        """Read the configuration file at the start, and again when the arbiter has loaded its own configuration anew (SIGHUP).
+        """Read the configuration file at the start, and again after the arbiter has reloaded its own configuration (SIGHUP).
 
-        A file that is wrong later changes nothing: the new workers have the settings of the old ones.
+        A later invalid file changes nothing: the new workers have the settings of the old ones.
         """
         if cfg is self._cfg:
-            return  # a worker that replaces one that has ended
+            return  # a worker that replaces an ended one
         is_first, self._cfg = self._file is None, cfg
         if self._file is None:
             self._file = file or SettingsFile.found(None)
@@ -104,7 +103,7 @@ class Premises:
             self.fault = None
         except HeadgateError as error:
             if is_first:
-                self.fault = error  # the first worker tells it, and ends the arbiter
+                self.fault = error  # the first worker reports it and ends the arbiter
             else:
                 faults = getattr(error, "faults", error.lines())
                 complain(f"settings not reloaded, those before stay in force: {'; '.join(faults)}")
@@ -114,7 +113,7 @@ class Premises:
 
     @classmethod
     def here(cls, owner: tuple[int, int] | None = None) -> Premises:
-        """Return those of this process, the arbiter. `owner` is the user and group of the workers, where these are others."""
+        """Return those of this process, the arbiter. `owner` is the user and group of the workers, if different."""
         if cls._of_process is None or cls._of_process[0] != os.getpid():
             cls._of_process = (os.getpid(), cls(owner))
         return cls._of_process[1]
@@ -125,11 +124,11 @@ class Premises:
         return (self.folder / _SERVED).exists()
 
     def serves(self) -> None:
-        """A worker serves."""
+        """Record that a worker serves."""
         (self.folder / _SERVED).touch()
 
     def is_first(self, what: str) -> bool:
-        """Return whether no worker has asked this before: it is the one that tells the operator what they all have met."""
+        """Return whether this is the first call of any worker. That worker reports to the operator what all have met."""
         try:
             (self.folder / f"told-{what}").touch(exist_ok=False)
         except FileExistsError:
@@ -137,7 +136,7 @@ class Premises:
         return True
 
     def was_told(self, what: str) -> bool:
-        """Return whether a worker has asked `is_first` this."""
+        """Return whether a worker has called `is_first` for this."""
         return (self.folder / f"told-{what}").exists()
 
     def _remove(self, process_id: int) -> None:
@@ -160,7 +159,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
-        """Refuse settings that cannot be honoured, and name those that have no meaning. The arbiter calls it once.
+        """Refuse settings that cannot be honoured, and list those without effect. The arbiter calls it once.
 
         Raises:
             RuntimeError: gunicorn prints it, and ends.
@@ -176,19 +175,20 @@ class Worker(BaseWorker):  # type: ignore[misc]
     # -- from the fork to the end -------------------------------------------------------------------------------------
 
     def init_process(self) -> None:
-        """Begin, after the fork."""
+        """Start after the fork."""
         from gevent import monkey
 
         self._premises.board.begin(self._row.slot, os.getpid())
-        if self.cfg.preload_app:  # set by a reload: the arbiter has checked the first configuration only
+        if self.cfg.preload_app:  # set by a reload, as the arbiter has checked only the first configuration
             raise RuntimeError("preload_app: the application is loaded after the fork")
         with plugins_found_once():
             monkey.patch_all()
         super().init_process()
 
     def init_signals(self) -> None:
-        """Take gunicorn's signals in greenlets: SIGTERM drains, SIGQUIT ends at once. Ctrl-C is for the arbiter, which tells
-        us."""
+        """Handle gunicorn's signals in greenlets: SIGTERM drains, SIGQUIT ends at once. Ctrl-C goes to the arbiter, which signals
+        us.
+        """
         from .runtime.loop import Signal, on_signal
 
         super().init_signals()
@@ -199,12 +199,12 @@ class Worker(BaseWorker):  # type: ignore[misc]
         on_signal(signal.SIGQUIT, self._end_at_once)
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> None:
-        """The arbiter has had no heartbeat for `timeout` seconds."""
+        """Handle the signal that the arbiter sends after `timeout` seconds without a heartbeat."""
         complain(f"worker {self._row.number} was blocked for {self.cfg.timeout} s, and is ended; another one starts")
         super().handle_abort(sig, frame)
 
     def load_wsgi(self) -> None:
-        """Load the application, and make it ready to be served; end, and the arbiter with it, when that cannot be."""
+        """Load the application and prepare it for serving; on failure end, together with the arbiter."""
         from .redis.client import describe_server
         from .runtime import logging as logs
         from .runtime.standard_streams import never_block
@@ -283,9 +283,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _end_arbiter(self, error: HeadgateError) -> NoReturn:
-        """Say why no worker can serve, and end the arbiter.
+        """Report why no worker can serve, and end the arbiter.
 
-        One worker does so for all that have met the same: two that end with this code at once end gunicorn with a traceback.
+        One worker does so for all with the same fault. If two ended with this code at once, gunicorn would end with a traceback.
         """
         if self._premises.is_first("fault"):
             for line in error.lines():
@@ -308,7 +308,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             limits = replace(limits, max_connections=self.cfg.worker_connections)
         listener = sock.sock
         if not _is_set(self.cfg, "backlog"):
-            listener.listen(BACKLOG)  # it listens already; said again, the number changes
+            listener.listen(BACKLOG)  # it already listens; this changes only the backlog
         routes = dict(gate.routes(app))
         logs_access = self.log.access_log_enabled
         if logs_access:  # requests below WSGI are not logged
@@ -328,10 +328,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
             board.count(index, own)
             pause_s = turn.leave_s(own, board.connections())
             if not pause_s:
-                board.count(index, own + 1)  # the one that is taken now
+                board.count(index, own + 1)  # includes the one being accepted
             return pause_s
 
-        server.max_accept = 1  # and then the others are looked at again
+        server.max_accept = 1  # then check the others again
         server.leave_s = leave_s
         server.to_owner = self._hand_over
         return server
@@ -379,7 +379,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if alone:
             self._move(State.ALONE)
         elif gateway.settings.drain_s:
-            # The others of this machine may be leaving as well: the last one of them knows whether any other gateway is there.
+            # The other workers of this machine may be leaving too. The last of them knows whether there is another gateway.
             until_s = time.monotonic() + END_S
             while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
                 sleep(LOOK_S)
@@ -439,13 +439,13 @@ def _is_set(cfg: Any, name: str) -> bool:
 
 
 class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
-    """gunicorn's process manager, as `headgate serve` runs it: the first Ctrl-C drains, and it says when all workers serve."""
+    """gunicorn's process manager for `headgate serve`: the first Ctrl-C drains, and it reports when all workers serve."""
 
     on_ready: Callable[[Any], None] | None = None
     look: Callable[[], None] | None = None
 
     def handle_term(self) -> None:
-        """Drain the workers, and end."""
+        """Drain the workers, then end."""
         say("stopping")
         super().handle_term()
 
@@ -454,7 +454,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         self.handle_term()
 
     def wait_for_signals(self, timeout: float = 1.0) -> list[int]:
-        """Wait for signals, and look oftener until all workers serve."""
+        """Wait for signals, with shorter waits until all workers serve."""
         found: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else LOOK_S)
         if self.on_ready is not None:
             rows = Premises.here().board.rows()
@@ -467,7 +467,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
 
 class _Application(BaseApplication):  # type: ignore[misc]
-    """An application for the arbiter: gunicorn's settings, and a function that loads it in each worker."""
+    """An application for the arbiter: gunicorn's settings, and a function that loads the application in each worker."""
 
     def __init__(self, options: Mapping[str, object], load: Callable[[], Flask], settings_file: SettingsFile | None) -> None:
         self._options, self._load = options, load
@@ -489,16 +489,16 @@ def run_arbiter(
     look: Callable[[], None] | None = None,
     settings_file: SettingsFile | None = None,
 ) -> int:
-    """Run gunicorn's process manager with these settings until it is asked to stop; return its exit status.
+    """Run gunicorn's process manager with these settings until it is stopped; return its exit status.
 
-    In a worker this does not return.
+    Does not return in a worker.
 
     Args:
         options: gunicorn's settings.
         load: returns the application, in each worker.
         on_ready: called once all workers serve, with the first listener.
-        look: called once a second, but not by a process manager that is about to replace another.
-        settings_file: read again on SIGHUP; None: the one that HEADGATE_CONFIG names, else ./headgate.toml.
+        look: called once a second, except by a process manager that is about to replace another.
+        settings_file: read again on SIGHUP; None: the file in HEADGATE_CONFIG, otherwise ./headgate.toml.
     """
     arbiter = Arbiter(_Application({**options, "worker_class": Worker}, load, settings_file))
     arbiter.on_ready, arbiter.look = on_ready, look

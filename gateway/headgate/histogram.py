@@ -1,12 +1,12 @@
-"""A histogram of times: how many fell into each of some 500 buckets, their sum, and the greatest of them. No I/O.
+"""A histogram of times: counts in some 500 buckets, their sum, and the maximum. No I/O.
 
-In: durations in seconds, each with how often it was met. Out: counts by bucket, which add up over processes without loss.
+In: durations in seconds, each with its number of occurrences. Out: counts by bucket, which add up over processes without loss.
 
-Sixteen buckets to each doubling, so a bucket is 4.4 % wide, over
-thirty doublings from LEAST_S to GREATEST_S. What is shorter is in the first bucket, what is longer in the last; `greatest_s` is
-exact. So nothing is estimated when it is exported as a classic histogram whose limits are powers of two.
+Each doubling has sixteen buckets, so a bucket is 4.4 % wide, over thirty doublings from LEAST_S to GREATEST_S. Shorter times
+are in the first bucket, longer ones in the last; `greatest_s` is exact. So an export as a classic histogram with powers of two
+as limits estimates nothing.
 
-`record` takes less than a microsecond. It is for once per batch, and never for once per client.
+`record` takes less than a microsecond. Call it once per batch, never once per client.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from math import frexp
 from time import monotonic
 
 _PER_DOUBLING = 16
-# As powers of two, in seconds: 0.95 µs and 1,024 s.
+# Powers of two in seconds: 0.95 µs and 1,024 s.
 LEAST_EXPONENT, GREATEST_EXPONENT = -20, 10
 LEAST_S, GREATEST_S = 2.0**LEAST_EXPONENT, 2.0**GREATEST_EXPONENT
-# The bucket n holds what is above 2 ** ((n - 1) / 16) and not above 2 ** (n / 16).
+# Bucket n holds values above 2 ** ((n - 1) / 16), up to and including 2 ** (n / 16).
 FIRST, LAST = LEAST_EXPONENT * _PER_DOUBLING, GREATEST_EXPONENT * _PER_DOUBLING
-# The limits between the buckets of one doubling, as frexp has a number: from 0.5 to 1.
+# The limits between the buckets of one doubling, as mantissas of frexp: from 0.5 to 1.
 _LIMITS = [0.5 * 2.0 ** (step / _PER_DOUBLING) for step in range(_PER_DOUBLING)]
-# `recent_s` is the greatest of the last one to two of these.
+# `recent_s` covers the last one to two of these periods.
 WINDOW_S = 60.0
 
 
 def bucket_of(seconds: float) -> int:
-    """Return the number of the bucket of a duration; what is out of range is in the first or the last."""
+    """Return the number of the bucket of a duration; the first or last if out of range."""
     if seconds <= LEAST_S:
         return FIRST
     if seconds >= GREATEST_S:
@@ -39,12 +39,12 @@ def bucket_of(seconds: float) -> int:
 
 
 def limit_of(bucket: int) -> float:
-    """Return the greatest duration that is in a bucket, in seconds."""
+    """Return the upper limit of a bucket, in seconds."""
     return float(2.0 ** (bucket / _PER_DOUBLING))
 
 
 def quantile(counts: Mapping[int, float], share: float) -> float:
-    """Return the duration that this share of all does not exceed, as the limit of its bucket; 0.0 of an empty histogram."""
+    """Return the duration that this share of all does not exceed, as the limit of its bucket; 0.0 for an empty histogram."""
     left = share * sum(counts.values())
     for bucket in sorted(counts):
         left -= counts[bucket]
@@ -54,7 +54,7 @@ def quantile(counts: Mapping[int, float], share: float) -> float:
 
 
 def up_to(counts: Mapping[int, float], exponents: Iterable[int]) -> list[tuple[float, float]]:
-    """Return (2 ** exponent, how many are not longer) for each exponent: the buckets of a classic histogram."""
+    """Return (2 ** exponent, number of durations up to it) for each exponent: the buckets of a classic histogram."""
     return [
         (2.0**exponent, sum(count for bucket, count in counts.items() if bucket <= exponent * _PER_DOUBLING))
         for exponent in exponents
@@ -62,17 +62,17 @@ def up_to(counts: Mapping[int, float], exponents: Iterable[int]) -> list[tuple[f
 
 
 class Histogram:
-    """See the module. Attributes: `sum_s` of all durations, `greatest_s` of them since the process began."""
+    """See the module. Attributes: `sum_s` of all durations, `greatest_s` since the process began."""
 
     __slots__ = ("_before_s", "_counts", "_turned_s", "_window_s", "greatest_s", "sum_s")
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}  # 480 buckets at the most; few are ever met
+        self._counts: dict[int, int] = {}  # at most 480 buckets, of which few are used
         self.sum_s = self.greatest_s = 0.0
         self._window_s = self._before_s = self._turned_s = 0.0
 
     def record(self, seconds: float, times: int = 1) -> None:
-        """Count a duration so many times. Below zero, where two clocks differ, it is zero."""
+        """Count a duration so many times. A negative one, where two clocks differ, counts as zero."""
         if seconds < 0.0:
             seconds = 0.0
         bucket = bucket_of(seconds)
@@ -85,18 +85,18 @@ class Histogram:
 
     @property
     def counts(self) -> dict[int, int]:
-        """How many are in each bucket that is not empty."""
+        """The counts of all non-empty buckets."""
         return dict(self._counts)
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The total count."""
         return sum(self._counts.values())
 
     def recent_s(self, now_s: float | None = None) -> float:
-        """Return the greatest of the last one to two minutes, or since the question before this one, if that is longer ago.
+        """Return the maximum of the last one to two minutes, or since the previous call if that is longer ago.
 
-        However many ask, and however often, each sees the same: nothing is forgotten by being read.
+        Any number of callers see the same value, since reading resets nothing.
         """
         now_s = monotonic() if now_s is None else now_s
         if now_s - self._turned_s >= WINDOW_S:

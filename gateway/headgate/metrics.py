@@ -1,7 +1,7 @@
-"""Counters and gauges of the gateway, in Prometheus' words. The one file of the gateway that imports prometheus_client.
+"""Counters and gauges of the gateway, as Prometheus metrics. In the gateway, only this file imports prometheus_client.
 
-No label carries a topic, an id or a user: every label set is listed here. Nothing on the hot path counts per event or per
-client; fan-out is counted once per pass. What clients count themselves is added up when somebody asks (`Asked`).
+No label carries a topic, an id or a user, and every label set is listed here. The hot path counts nothing per event or client;
+fan-out is counted once per pass. Counts that clients keep are added up on request (`Asked`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .histogram import Histogram as TimeHistogram
 
 
 class Histograms:
-    """Histograms of times (histogram.py) under one name, by the value of one label, and the greatest time of each.
+    """Histograms of times (histogram.py) under one name, by the value of one label, and the maximum of each.
 
-    They are made at the first `of`, or given with `put`. The label's values must be few and fixed.
+    They are created by the first `of`, or added with `put`. The label's values must be few and fixed.
     """
 
     def __init__(self, name: str, documentation: str, label: str = "") -> None:
@@ -33,15 +33,15 @@ class Histograms:
         REGISTRY.register(self)
 
     def of(self, value: str = "") -> TimeHistogram:
-        """Return the histogram of a value of the label; without a label there is one."""
+        """Return the histogram of a label value, or the only one without a label."""
         return self._by_value.setdefault(value, TimeHistogram())
 
     def put(self, histogram: TimeHistogram, value: str = "") -> None:
-        """Tell of a histogram that is kept elsewhere."""
+        """Add a histogram that another object keeps."""
         self._by_value[value] = histogram
 
     def family(self) -> Family:
-        """Return the buckets as they are, for `exposition.py`."""
+        """Return the buckets unchanged, for `exposition.py`."""
         samples: list[tuple[str, dict[str, str], float]] = []
         for labels, histogram in self._labelled():
             samples += [(f"{self.name}_in", {**labels, BUCKET: str(each)}, count) for each, count in histogram.counts.items()]
@@ -49,7 +49,7 @@ class Histograms:
         return self.name, HDR, self.documentation, samples
 
     def collect(self) -> Iterator[Metric]:
-        """Return a classic histogram and the greatest times, for a registry of prometheus_client."""
+        """Return a classic histogram and the maxima, for a registry of prometheus_client."""
         yield from (_metric(family) for family in classic([self.family()]))
         greatest = [
             (self.greatest_name, {**labels, "window": window}, value)
@@ -64,7 +64,7 @@ class Histograms:
 
 
 class Count:
-    """A count that one thread adds to."""
+    """A count that only one thread increments."""
 
     __slots__ = ("total",)
 
@@ -81,7 +81,7 @@ class Counts:
         REGISTRY.register(self)
 
     def of(self, value: str) -> Count:
-        """Return the count of a value of the label."""
+        """Return the count of a label value."""
         return self._by_value.setdefault(value, Count())
 
     def collect(self) -> Iterator[Metric]:
@@ -91,7 +91,7 @@ class Counts:
 
 
 class Asked:
-    """Counters and gauges that somebody adds up when they are asked for: `tellers` by namespace return their values, by name.
+    """Counters and gauges that are added up on request: `tellers` by namespace return their values, by name.
 
     Args:
         known: kind and help of each name; a counter's ends in `_total`.
@@ -103,11 +103,11 @@ class Asked:
         REGISTRY.register(self)
 
     def describe(self) -> list[Metric]:
-        """Return the names, without asking anybody: prometheus_client looks for doubles."""
+        """Return the names without collecting values; prometheus_client checks them for duplicates."""
         return [_metric((name.removesuffix("_total"), kind, text, [])) for name, (kind, text) in self._known.items()]
 
     def collect(self) -> Iterator[Metric]:
-        """Ask everybody, and let the loop run meanwhile."""
+        """Collect the values of all `tellers`, letting the loop run in between."""
         samples: dict[str, list[tuple[str, dict[str, str], float]]] = {name: [] for name in self._known}
         for namespace, tell in list(self.tellers.items()):
             for (name, label, value), number in tell().items():
@@ -174,13 +174,13 @@ FAN_OUT = Histograms(
 
 
 class _DroppedTraceparents:
-    """How many malformed traceparents were dropped, which events/traceparent.py counts."""
+    """The number of malformed traceparents that events/traceparent.py dropped."""
 
     def __init__(self) -> None:
         REGISTRY.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Return the counter, by where they came from."""
+        """Return the counter, by source."""
         text = "Malformed traceparents that were left out; their events went on."
         found = CounterMetricFamily("headgate_traceparents_dropped", text, labels=["source"])
         for source, count in tuple(DROPPED.items()):
@@ -363,7 +363,7 @@ Totalled: TypeAlias = Counter | Gauge | Counts
 
 
 def totals(metric: Totalled) -> dict[str, float]:
-    """Return the values of a counter or gauge, added up by its first label; without labels by ""."""
+    """Return the values of a counter or gauge, added up by its first label; by "" without labels."""
     found: dict[str, float] = {}
     for each in metric.collect():
         for sample in each.samples:
@@ -374,9 +374,9 @@ def totals(metric: Totalled) -> dict[str, float]:
 
 
 def families() -> list[Family]:
-    """Return everything that this process counts: name, kind, help, and samples (name, labels, value) of each metric.
+    """Return all metrics of this process: name, kind, help, and samples (name, labels, value) of each.
 
-    Histograms of ours are of the kind `exposition.HDR`, so that those of several processes can be added.
+    Our histograms have the kind `exposition.HDR`, so those of several processes can be added.
     """
     ours = {each.name: each for each in (PUBLISH_TO_SOCKET, FENCE, LOOP_LAG, REDIS_ROUND_TRIPS, FAN_OUT, GC_PAUSE)}
     return [
@@ -393,7 +393,7 @@ def families() -> list[Family]:
 
 
 class _Given:
-    """Metrics that were counted elsewhere, where prometheus_client expects a registry."""
+    """Metrics that were counted elsewhere, in the form of a registry of prometheus_client."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
@@ -404,10 +404,10 @@ class _Given:
 
 
 def exposition_of(given: Iterable[Family]) -> tuple[str, bytes]:
-    """Return metrics in the form of `families` as the text that Prometheus reads: content type and body."""
+    """Return metrics in the form of `families` as Prometheus text: content type and body."""
     return CONTENT_TYPE_LATEST, generate_latest(_Given([_metric(family) for family in classic(given)]))
 
 
 def exposition() -> tuple[str, bytes]:
-    """Return everything that this process counts, as `exposition_of` does."""
+    """Return all metrics of this process, in the form of `exposition_of`."""
     return exposition_of(families())

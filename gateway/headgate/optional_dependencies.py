@@ -1,6 +1,7 @@
-"""The optional parts of the distribution: which packages each extra brings, and one clear line where one is missing.
+"""The optional parts of the distribution: the packages of each extra, and one clear line if one is missing.
 
-`pip install headgate` brings what a publisher needs. Everything else is an extra of pyproject.toml; a test compares the two.
+`pip install headgate` installs the requirements of a publisher. Everything else is an extra of pyproject.toml; a test compares
+the two.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Extra → what it brings beside a publisher's packages, by the names that are imported.
+# Extra → import names of its packages, in addition to a publisher's.
 EXTRAS = {
     "server": (
         "click", "cryptography", "engineio", "flask", "gevent", "h11", "hiredis", "idna", "jwt", "prometheus_client", "socketio",
@@ -24,30 +25,30 @@ EXTRAS = {
 
 
 class MissingExtra(ImportError):
-    """A part of Headgate was asked for whose packages are not installed; the message has the command that installs them."""
+    """The packages of a requested part of Headgate are not installed; the message has the command that installs them."""
 
 
 @contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
-    """Import parts of an extra inside this context: `what`, named for people, needs them.
+    """Import parts of an extra inside this context. `what` names the part that needs them, for people.
 
     Raises:
-        MissingExtra: a package of an extra is not installed. A missing module of somebody else's is not touched.
+        MissingExtra: a package of an extra is not installed. Other missing modules raise as usual.
     """
     try:
         yield
     except ModuleNotFoundError as error:
-        said = advice(error, extra)
-        if said is None:
+        text = advice(error, extra)
+        if text is None:
             raise
-        raise MissingExtra(f"{what} {said}", name=error.name) from error
+        raise MissingExtra(f"{what} {text}", name=error.name) from error
 
 
 def advice(error: ModuleNotFoundError, extra: str) -> str | None:
-    """Return which package is missing and the command that installs it; None when no extra of ours brings it.
+    """Return the missing package and the command that installs it, or None if none of our extras has it.
 
     Args:
-        extra: the one to name if it has the package, else the first that does.
+        extra: the preferred extra; otherwise the first with the package.
     """
     package = (error.name or "").partition(".")[0]
     for name in (extra, *EXTRAS):

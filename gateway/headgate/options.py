@@ -1,7 +1,7 @@
-"""Options: how a value from outside is read, what is expected of it, and what it does. No I/O.
+"""Options: how an outside value is read, its expected form, and its meaning. No I/O.
 
-A frozen dataclass whose fields are declared with `option` is read from a mapping by `read_options`, every fault reported
-together. Settings (environment) and consumers (TOML) use the same kinds, so they refuse the same things in the same words.
+`read_options` reads a frozen dataclass, whose fields are declared with `option`, from a mapping, and reports all faults together.
+Settings (environment) and consumers (TOML) use the same kinds, so they refuse the same values in the same words.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Declared = TypeVar("Declared")
 Parsed = TypeVar("Parsed")
 _REQUIRED: Any = object()
 SHOWN_CHARACTERS = 80
-MAX_PATH_BYTES = 4095  # PATH_MAX of Linux, less the byte that ends it
+MAX_PATH_BYTES = 4095  # PATH_MAX of Linux, without the final zero byte
 
 
 class Kind(NamedTuple):
-    """How a value is read (raises ValueError, TypeError, KeyError or AttributeError when it is wrong), and what is expected."""
+    """How to read a value (raises ValueError, TypeError, KeyError or AttributeError if it is wrong), and its expected form."""
 
     read: Callable[[Any], Any]
     expected: str
 
 
 class WrongValue(ValueError):
-    """What is wrong with a value, for people, without a secret. A `Kind` raises it where its `expected` alone would not say.
+    """The fault in a value, for people, without a secret. A `Kind` raises it where `expected` alone would be unclear.
 
-    `says_expected`: the text has what is expected too.
+    `says_expected`: the text includes what is expected.
     """
 
     def __init__(self, reason: str, *, says_expected: bool = False) -> None:
@@ -45,7 +45,7 @@ class WrongValue(ValueError):
 class Fault(NamedTuple):
     """One wrong entry of a mapping.
 
-    `shown` is the value as it may be shown (None: unknown or missing key), `close` the known key that an unknown one resembles.
+    `shown` is the value in a safe form (None: unknown or missing key), `close` the known key that an unknown one resembles.
     """
 
     key: str
@@ -54,7 +54,7 @@ class Fault(NamedTuple):
     close: str | None = None
 
     def line(self, spelt: Callable[[str], str] = str) -> str:
-        """Return one line that names the key, its value, and what is wrong or expected; `spelt` writes a key as people do."""
+        """Return one line with the key, its value, and the fault or expected form; `spelt` writes a key for people."""
         if self.shown is not None:
             return f"{spelt(self.key)}={self.shown}: {self.wrong}"
         return f"{spelt(self.key)} {self.wrong}" + (f"; did you mean {spelt(self.close)}?" if self.close else "")
@@ -94,7 +94,7 @@ def text(expected: str) -> Kind:
 
 
 def file_path(expected: str) -> Kind:
-    """The path of a file, which need not be there."""
+    """The path of a file, which may not exist."""
 
     def read(raw: Any) -> str:
         path = _text(raw)
@@ -106,7 +106,7 @@ def file_path(expected: str) -> Kind:
 
 
 def verbatim(expected: str) -> Kind:
-    """Text that is not blank, with the white space around it: of a secret only its owner knows whether that belongs to it."""
+    """Non-blank text with its surrounding white space, which may be part of a secret."""
 
     def read(raw: Any) -> str:
         _text(raw)
@@ -148,7 +148,7 @@ def user(expected: str = "a user's name") -> Kind:
 
 
 def matching(grammar: re.Pattern[str], expected: str) -> Kind:
-    """Text that is a whole match of `grammar`, but for white space around it."""
+    """Text that fully matches `grammar`, apart from surrounding white space."""
 
     def read(raw: Any) -> str:
         given = raw.strip()
@@ -165,9 +165,9 @@ def topic(expected: str = "a topic such as alerts.orders") -> Kind:
 
 
 def tables(declared: type[Any], most: int) -> Kind:
-    """A list of tables, each with the options of `declared`, read into a tuple of them.
+    """A list of tables, each with the options of `declared`, read into a tuple.
 
-    A fault names its table by its `name`, if it has one, else by its number from 1: `counters[orders_failed].pattern`.
+    A fault names its table by its `name` if it has one, otherwise by its number from 1: `counters[orders_failed].pattern`.
     """
 
     def read(raw: Any) -> tuple[Any, ...]:
@@ -197,9 +197,9 @@ def host_and_port(expected: str = "HOST:PORT, such as 127.0.0.1:8125 or [::1]:81
 
 
 def option(default: Any, kind: Kind, doc: str, *, secret: bool = False) -> Any:
-    """Declare one option: its default (`required()`: none), how it is read and what is expected, what it does.
+    """Declare one option: its default (`required()` for none), how it is read, what is expected, and what it does.
 
-    A secret is neither in the `repr` of its dataclass nor in any fault.
+    A secret appears neither in the `repr` of its dataclass nor in any fault.
     """
     metadata = {"read": kind.read, "expected": kind.expected, "doc": doc, "secret": secret}
     if default is _REQUIRED:
@@ -208,19 +208,19 @@ def option(default: Any, kind: Kind, doc: str, *, secret: bool = False) -> Any:
 
 
 def required() -> Any:
-    """Return the default of an option that must be given."""
+    """Return the default of a required option."""
     return _REQUIRED
 
 
 def read_options(
     declared: type[Declared], given: Mapping[str, Any], what: str = "an option"
 ) -> tuple[Declared | None, list[Fault]]:
-    """Return the options found in `given`, or None and every fault: unknown keys, wrong values, missing required ones.
+    """Return the options in `given`, or None and all faults: unknown keys, wrong values, missing required ones.
 
     Args:
         declared: a dataclass whose fields were made by `option`.
-        given: what was found; None counts as not given.
-        what: what an unknown key is said not to be.
+        given: the entries; None counts as not given.
+        what: the noun in the error for an unknown key.
     """
     specs: dict[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(declared)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
@@ -242,16 +242,16 @@ def read_options(
             reason = f"; {error}" if isinstance(error, WrongValue) else ""
             is_whole = isinstance(error, WrongValue) and error.says_expected
             faults.append(Fault(key, str(error) if is_whole else f"expected {spec.metadata['expected']}{reason}", shown))
-    told = {fault.key.partition("[")[0] for fault in faults}
+    faulty = {fault.key.partition("[")[0] for fault in faults}
     for name, spec in specs.items():
         is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
-        if is_required and name not in values and name not in told:
+        if is_required and name not in values and name not in faulty:
             faults.append(Fault(name, f"is missing; expected {spec.metadata['expected']}"))
     return (None, faults) if faults else (declared(**values), [])
 
 
 def describe_options(declared: type[Any]) -> list[tuple[str, str | None, str, str]]:
-    """Return (name, default, expected, doc) of every option, in order. A default of "" is "not set"; None: it must be given."""
+    """Return (name, default, expected, doc) of every option, in order. A default of "" means "not set", None means required."""
     return [(f.name, _plain(f.default), f.metadata["expected"], f.metadata["doc"]) for f in dataclasses.fields(declared)]
 
 
@@ -266,12 +266,12 @@ def _plain(default: object) -> str | None:
 
 
 def show(raw: object) -> str:
-    """Return a wrong value as it may stand in an error: short, printable."""
+    """Return a wrong value in a form for errors: short, printable."""
     return repr(raw)[:SHOWN_CHARACTERS]
 
 
 def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:
-    """Return what a text means.
+    """Return the value of a text.
 
     Raises:
         WrongValue: names the text, which may be one of a list, and the reason.
@@ -284,7 +284,7 @@ def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:
 
 
 def all_parsed(parse: Callable[[str], Parsed], texts: Iterable[str]) -> tuple[Parsed, ...]:
-    """Return what texts mean, each value once.
+    """Return the values of texts, without duplicates.
 
     Raises:
         WrongValue: names every wrong text, with its reason.
@@ -302,7 +302,7 @@ def all_parsed(parse: Callable[[str], Parsed], texts: Iterable[str]) -> tuple[Pa
 
 
 def read_words(raw: Any) -> tuple[str, ...]:
-    """Read a list of texts, or one text with commas; blank ones do not count."""
+    """Read a list of texts, or one text with commas, without blank ones."""
     parts = raw.split(",") if isinstance(raw, str) else list(raw)
     return tuple(part.strip() for part in parts if part.strip())
 
@@ -334,7 +334,7 @@ def _patterns(raw: Any) -> tuple[str, ...]:
 
 
 def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
-    """Return a check of events/topic.py as a reader: what it refuses is a ValueError."""
+    """Return a check of events/topic.py as a reader that raises ValueError."""
 
     def read(raw: Any) -> str:
         try:

@@ -1,8 +1,7 @@
-"""Settings: one frozen dataclass, read once from mappings, every fault reported together. No I/O.
+"""Settings: one frozen dataclass, read once from mappings, all faults reported together. No I/O.
 
-In: the process environment, an application's configuration, the command line (later ones win). Out: `Settings`, which
-is what the rest of Headgate reads; no other file of ours reads the environment, which ruff checks. `docs/settings.md` is
-generated from here.
+In: the process environment, an application's configuration, the command line (later ones win). Out: `Settings`, for the rest of
+Headgate. None of our other files reads the environment, which ruff checks. `docs/settings.md` is generated from here.
 """
 
 from __future__ import annotations
@@ -39,19 +38,20 @@ from .options import (
 )
 
 PREFIX = "HEADGATE_"
-# The value of HEADGATE_SCHEMAS that is no folder.
+# The only value of HEADGATE_SCHEMAS other than a folder.
 REGISTRY = "redis"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 MOST_LOG_EVENTS = 10_000_000
 MAX_WORKERS = 256
-# Hosts to listen on that mean every address of the machine.
+# Hosts that mean every address of the machine.
 EVERYWHERE = ("0.0.0.0", "::", "")
-# RFC 7518, section 3.2: a secret is at least as long as the hash of HS256.
+# A secret must be at least as long as the hash of HS256 (RFC 7518, section 3.2).
 MIN_SECRET_BYTES = 32
-# Of random bytes in hexadecimal all but one in a million have more than 8; a word that fills up the length has fewer, or repeats.
+# Distinct characters. All but one in a million of random hexadecimal secrets have more than 8; a padded word has fewer, or
+# repeats.
 MIN_SECRET_DIFFERENT = 8
 MIN_SECRET_REPEATED_BYTES = 16
-# Letters and digits of what people copy from examples and forget to replace; in random bytes nobody will ever meet one.
+# Letters and digits of examples that people forget to replace. Random bytes never contain one in practice.
 PLACEHOLDERS = (
     *("changeme", "changethis", "changeit", "replaceme", "replacethis", "replacewith", "placeholder", "insertyour", "putyour"),
     *("yoursecret", "yourkey", "yourtoken", "yourpassword", "yourown", "yoursuper", "your256bit", "mysecret", "supersecret"),
@@ -62,38 +62,38 @@ STRONG_SECRET = (
     f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
     ", is no placeholder, and has no blank or line end around it"
 )
-# What lets clients in where nobody may connect.
+# Remedies for a gateway without any way to connect.
 LET_IN = (
     f"give `Headgate` an authenticator, set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS or {PREFIX}TOKEN_JWKS_URL, or start with "
     "--dev on your own machine"
 )
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
-# Variables that Kubernetes sets in every container, unless `enableServiceLinks: false`, for a Service that is called headgate, or
+# Variables that Kubernetes sets in every container, unless `enableServiceLinks: false`, for a Service named headgate or
 # headgate-something: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
 _SERVICE = rf"{PREFIX}(?:[A-Z0-9_]+_)?"
 _SERVICE_NAMES = re.compile(rf"{_SERVICE}(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 _SERVICE_PORT, _SERVICE_ADDRESS = re.compile(rf"{_SERVICE}PORT"), re.compile(r"(tcp|udp|sctp)://\S+:[0-9]+")
-# What `docker run --env-file` leaves around a value.
+# Quotes that `docker run --env-file` keeps around a value.
 _QUOTED = re.compile(r"""\s*(["']).*\1\s*""", re.DOTALL)
-# Names with our prefix that belong to tools around the gateway (Makefile, tests, bench, publishers), not to it.
+# Names with our prefix for tools around the gateway (Makefile, tests, bench, publishers).
 _FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, "HEADGATE_PURE", "HEADGATE_CHROMIUM", "HEADGATE_BENCH_CENTRIFUGO"}
 
 
 def environment() -> MutableMapping[str, str]:
-    """Return the process's environment itself, for those that merge it with other sources before `Settings.read`."""
+    """Return the process's environment itself, for code that merges it with other sources before `Settings.read`."""
     return os.environ
 
 
 def is_service_link(name: str, value: object) -> bool:
-    """Return whether an orchestrator has set this variable for a service of our name: it is no setting."""
+    """Return whether an orchestrator has set this variable for a service of our name. It is then no setting."""
     if _SERVICE_NAMES.fullmatch(name):
         return True
-    # HEADGATE_PORT is a setting, too.
+    # HEADGATE_PORT is also a setting.
     return bool(_SERVICE_PORT.fullmatch(name) and isinstance(value, str) and _SERVICE_ADDRESS.fullmatch(value.strip()))
 
 
 def variables_set(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a source sets: the `HEADGATE_` names that have a value and are no service links."""
+    """Return the settings of a source: `HEADGATE_` names with a value, except service links."""
     return {
         name: value
         for name, value in source.items()
@@ -102,7 +102,7 @@ def variables_set(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def service_links_ignored(source: Mapping[str, str]) -> str | None:
-    """Return a line about the service links in an environment, for a process that starts; None where there are none."""
+    """Return a line about the service links in an environment, for a starting process, or None without any."""
     names = sorted(name for name, value in source.items() if is_service_link(name, value))
     if not names:
         return None
@@ -112,7 +112,7 @@ def service_links_ignored(source: Mapping[str, str]) -> str | None:
 
 
 def redis_program() -> str | None:
-    """Return the path of the server program for a private Redis, where HEADGATE_REDIS_SERVER names one."""
+    """Return the path in HEADGATE_REDIS_SERVER of the server program for a private Redis, if set."""
     return os.environ.get(_REDIS_PROGRAM, "").strip() or None
 
 
@@ -122,7 +122,7 @@ def wants_no_colour() -> bool:
 
 
 def configuration_file() -> str | None:
-    """Return the path of the configuration file, where HEADGATE_CONFIG names one."""
+    """Return the path in HEADGATE_CONFIG of the configuration file, if set."""
     return os.environ.get(_CONFIGURATION_FILE, "").strip() or None
 
 
@@ -149,7 +149,7 @@ def _redis_url(raw: Any) -> str:
 
 
 def _listen_host(raw: Any) -> str:
-    """Read a host to listen on. Only here an IPv6 address may have a zone, which is an interface of this machine."""
+    """Read a host to listen on. Only here may an IPv6 address have a zone, the name of a network interface."""
     given = raw.strip()
     if "%" in given:
         return str(IPv6Address(given.removeprefix("[").removesuffix("]")))
@@ -172,14 +172,14 @@ def _hosts(raw: Any) -> tuple[str, ...]:
 
 
 def _secret(raw: Any) -> str:
-    """Read a secret as it is. A line end around it is refused, not stripped: the signer may not strip it either."""
+    """Read a secret unchanged. A line end around it is refused, because the signer may not strip it either."""
     if not isinstance(raw, str) or is_weak_secret(raw.encode(errors="surrogateescape")):
         raise ValueError
     return raw
 
 
 def _admin_key(raw: Any) -> str:
-    """Read a secret that travels in a header."""
+    """Read a secret for use in a header."""
     key = _secret(raw)
     if not key.isascii() or not key.isprintable() or " " in key:
         raise ValueError
@@ -195,10 +195,10 @@ def _jwks_url(raw: Any) -> str:
 
 
 def is_weak_secret(secret: bytes) -> bool:
-    """Return whether a secret can be guessed, or has white space around it: STRONG_SECRET says what is expected."""
+    """Return whether a secret is guessable, or has white space around it. STRONG_SECRET says what is expected."""
     if secret != secret.strip():
         return True
-    # The first place where a text is found again in itself doubled is what it repeats.
+    # The first position of a text in its double is the length of the part that it repeats.
     repeated_bytes = (secret + secret).find(secret, 1)
     return (
         len(secret) < MIN_SECRET_BYTES
@@ -209,32 +209,32 @@ def is_weak_secret(secret: bytes) -> bool:
 
 
 def is_placeholder(secret: bytes) -> bool:
-    """Return whether a secret is one that people copy from an example."""
+    """Return whether a secret is a copied example."""
     bare = re.sub(r"[^a-z0-9]", "", secret.decode(errors="replace").lower())
     return any(each in bare for each in PLACEHOLDERS)
 
 
-# After so long the failed logins of an address are forgotten.
+# After this time the failed logins of an address are forgotten.
 FAILED_LOGINS_S = 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be set. Each field `name` is `HEADGATE_NAME` in the environment and in `app.config`."""
+    """All settings. Each field `name` is `HEADGATE_NAME` in the environment and in `app.config`."""
 
-    # What a page may say about its user as a member of a topic, in bytes of JSON text.
+    # Limit on the `meta` of a topic's member, in bytes of JSON text.
     max_presence_meta_bytes: ClassVar[int] = 1024
 
     host: str = option(
         "127.0.0.1",
         Kind(_listen_host, "a host name or address, without a port"),
-        "Address to listen on; loopback unless you say otherwise.",
+        "Address to listen on. Default: loopback only.",
     )
     port: int = option(8000, integer(0, 65535, "(0 picks a free one)"), "Port to listen on.")
     workers: int = option(
         1,
         Kind(_workers, f"a whole number from 1 to {MAX_WORKERS}, or auto"),
-        "Worker processes of `headgate serve` on one port. auto (kept as 0) is one for each processor that this process may use.",
+        "Worker processes of `headgate serve` on one port. auto (stored as 0) means one per available processor.",
     )
     redis_url: str | None = option(
         None,
@@ -242,7 +242,7 @@ class Settings:
             _redis_url,
             f"a URL such as {FORMS}",
         ),
-        "Redis or Valkey to use. Not set: the gateway starts a private server, and ends it with itself.",
+        "Redis or Valkey to use. Not set: the gateway starts a private server and stops it when it stops.",
         secret=True,
     )
     data_dir: str = option(".headgate", text("a folder"), "Folder of the private Redis server (socket, data, log).")
@@ -259,28 +259,28 @@ class Settings:
     demo_public: bool = option(
         False,
         switch(),
-        "Serve the demo on other addresses than loopback too, to anyone who reaches it: in a container, for example.",
+        "Also serve the demo on addresses other than loopback, to anyone who reaches it, such as from a container.",
     )
     trace_every: int = option(
         100,
         integer(0, 1_000_000),
-        "Count what becomes of every so many events, for `headgate trace`, where a gateway has more than 100 a second; else "
-        "it counts each. 1: always each, 0: none.",
+        "For `headgate trace`: count every nth event in detail when a gateway has more than 100 a second, and every event below "
+        "that. 1: always every event, 0: none.",
     )
     otel: bool = option(
-        False, switch(), "Make OpenTelemetry spans of sampled events, and send them where the OTEL_ variables say (extra `otel`)."
+        False, switch(), "Create OpenTelemetry spans of sampled events and send them as the OTEL_ variables say (extra `otel`)."
     )
     console_actions: bool = option(
         False,
         switch(),
-        "Those who sign in with HEADGATE_ADMIN_KEY may act in the console: publish, disconnect, retry dead letters. Otherwise "
-        "they only look.",
+        "Operators signed in with HEADGATE_ADMIN_KEY may act in the console: publish, disconnect, retry dead letters. Otherwise "
+        "they may only read.",
     )
     metrics_open: bool = option(
         False, switch(), "Serve /metrics to every address, not only to loopback. Never to requests that came through a proxy."
     )
     statsd: tuple[str, int] | None = option(
-        None, host_and_port(), "StatsD server (UDP) that gets what each process counts, every 10 s."
+        None, host_and_port(), "StatsD server (UDP) that receives the metrics of each process every 10 s."
     )
     namespaces: tuple[str, ...] = option(
         (DEFAULT_NAMESPACE,),
@@ -296,7 +296,7 @@ class Settings:
     hosts: tuple[str, ...] = option(
         (),
         Kind(_hosts, "host names such as app.example.com or *.example.com (one label), without ports, comma-separated; or *"),
-        "Names that the gateway answers under, besides loopback; other requests get 421. Not set: the host that it listens on, "
+        "Host names of the gateway, besides loopback. Requests to other names get 421. Not set: the host that it listens on, "
         "addresses, hosts of HEADGATE_ALLOWED_ORIGINS, and with HEADGATE_PROXIES the names that they forward.",
     )
     token_secret: str | None = option(
@@ -318,7 +318,7 @@ class Settings:
     token_issuer: str | None = option(None, text("a name or URL"), "Required `iss` of a token. Not set: any.")
     token_audience: str = option("headgate", text("a name"), "The `aud` that a token must name, alone or in a list.")
     token_leeway_s: float = option(
-        5.0, number(0, 30, "seconds"), "Largest difference between the clock of the token's issuer and the gateway's."
+        5.0, number(0, 30, "seconds"), "Tolerated difference between the clocks of the token's issuer and the gateway."
     )
     admin_key: str | None = option(
         None,
@@ -353,13 +353,14 @@ class Settings:
     max_clients: int = option(
         0,
         integer(0, 10_000_000, "clients (0 for no limit)"),
-        "Clients of one gateway process in all. Beyond that newcomers get 503. One place in twenty is for those that come back.",
+        "Maximum clients of one gateway process. Further newcomers get 503. One place in twenty is reserved for returning "
+        "clients.",
     )
     failed_logins_burst: int = option(
         100,
         integer(0, 1_000_000, "logins (0 for no limit)"),
-        "Failed logins of one network address, at all gateways of one Redis, after which they refuse more of them unread for "
-        "a while. Not in development.",
+        "Failed logins of one network address, at all gateways of one Redis, after which they refuse further logins unread for a "
+        "while. Not in development.",
     )
     proxies: int = option(
         0,
@@ -379,7 +380,7 @@ class Settings:
     write_deadline_s: float = option(
         10.0,
         number(0.1, 600, "seconds"),
-        "The gateway closes a socket that accepts nothing for this long while frames or the rest of an HTTP answer wait.",
+        "The gateway closes a socket that accepts no bytes for this long while frames or the rest of an HTTP answer wait.",
     )
     body_deadline_s: float = option(
         10.0,
@@ -405,8 +406,8 @@ class Settings:
     rebalance_per_s: float = option(
         10.0,
         number(0, 1000, "clients per second (0 for never)"),
-        "Clients per second that each gateway process takes from those that have more, after a deploy, until all have as many. "
-        "`headgate rebalance` asks for it at any time.",
+        "After a deploy, clients per second that each gateway process takes over from fuller ones until all have equally many. "
+        "`headgate rebalance` starts this at any time.",
     )
     ping_interval_s: float = option(25.0, number(0.05, 600, "seconds"), "Time between pings to a client.")
     ping_timeout_s: float = option(
@@ -440,19 +441,19 @@ class Settings:
     )
     read_burst: int = option(200, integer(1, 100000, "pages"), "Pages of the log that one user may read at once.")
     max_subscriptions: int = option(128, integer(1, 65536, "patterns"), "Subscriptions of one client.")
-    max_wildcards: int = option(32, integer(0, 65536, "patterns"), "Subscriptions of one client that hold a wildcard.")
+    max_wildcards: int = option(32, integer(0, 65536, "patterns"), "Subscriptions of one client with a wildcard.")
     max_presence_topics: int = option(
         16, integer(0, 65536, "topics (0 for no presence)"), "Topics whose members one client may watch, or be a member of."
     )
     max_presence_members: int = option(
         10_000,
         integer(1, 1_000_000, "users"),
-        "Users that may be members of one topic, over all gateways. It may be exceeded by those who enter at one moment.",
+        "Users that may be members of one topic, over all gateways. Users who enter at the same moment may exceed it.",
     )
     presence_events: tuple[str, ...] = option(
         (),
         patterns(),
-        "Topics of which an event `<topic>.occupied` tells the first member, and `<topic>.vacated` that the last one has left. "
+        "Topics that publish `<topic>.occupied` when the first member enters, and `<topic>.vacated` when the last one leaves. "
         "Not set: none.",
     )
     event_by: tuple[str, ...] = option(
@@ -469,7 +470,8 @@ class Settings:
     log_max_bytes: int = option(
         0,
         Kind(_log_bytes, "bytes, at least 1048576, or 0"),
-        "Log retention by bytes, per namespace. 0: half of Redis' `maxmemory` for all logs; 256 MiB each where it has none.",
+        "Log retention by bytes, per namespace. 0: half of Redis' `maxmemory` for all logs; 256 MiB for each log without that "
+        "limit.",
     )
     fence_interval_s: float = option(
         1.0, number(0.05, 60, "seconds"), "Time between fences, which verify that everything up to the log's head has arrived."
@@ -482,7 +484,8 @@ class Settings:
     schema_check: Literal["off", "warn", "refuse"] = option(
         "warn",
         one_of("off", "warn", "refuse"),
-        "An event that breaks a schema of its topic (HEADGATE_SCHEMAS) is published unchecked, published and logged, or refused.",
+        "Whether an event that breaks a schema of its topic (HEADGATE_SCHEMAS) is published unchecked, published and logged, or "
+        "refused.",
     )
     log_level: str = option("info", one_of("debug", "info", "warning", "error"), "Least severe log line to write.")
     log_format: Literal["auto", "console", "logfmt", "json"] = option(
@@ -493,12 +496,12 @@ class Settings:
 
     @classmethod
     def read(cls, *sources: Mapping[str, Any]) -> Settings:
-        """Return the settings found in `sources`; a later source wins over an earlier one.
+        """Return the settings in `sources`; a later source wins over an earlier one.
 
-        Keys without the prefix `HEADGATE_` and service links are not ours and ignored. An empty string counts as not set.
+        Keys without the prefix `HEADGATE_` and service links are ignored. An empty string counts as not set.
 
         Raises:
-            SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name, all together.
+            SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name.
         """
         merged = {name: raw for source in sources for name, raw in variables_set(source).items()}
         given = {name.removeprefix(PREFIX).lower(): raw for name, raw in sorted(merged.items()) if name not in _FOREIGN}
@@ -521,7 +524,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, *only: str) -> Settings:
-        """Return what the environment says; with `only`, under names that begin so, whatever is wrong in the others.
+        """Return the settings in the environment. With `only`, read just the names with that prefix and ignore faults in others.
 
         Raises:
             SettingsError: as `read`.
@@ -530,13 +533,13 @@ class Settings:
 
     @property
     def lets_nobody_in(self) -> bool:
-        """Whether no client may connect unless the application brings an authenticator."""
+        """Whether no client may connect unless the application has an authenticator."""
         return not (
             self.dev or self.demo or self.token_secret or self.token_keys or self.token_jwks_url or self.anonymous_subscribe
         )
 
     def served(self, namespace: str | None) -> str:
-        """Return the namespace to publish to: the one named, or the first that is served.
+        """Return the namespace to publish to: the given one, or the first that is served.
 
         Raises:
             UnknownNamespace: this gateway does not serve it.
@@ -549,32 +552,32 @@ class Settings:
         return name
 
     def schema_check_in_force(self) -> Literal["off", "warn", "refuse"]:
-        """Return how events are checked: without schemas not at all."""
+        """Return how events are checked; never without schemas."""
         return self.schema_check if self.schemas else "off"
 
     @property
     def max_refusals(self) -> int:
-        """Refused requests after which a connection ends: more than one CONNECT may have. One is forgiven a second."""
+        """Refused requests that end a connection: more than one CONNECT may have. One is forgiven per second."""
         return 2 * self.max_subscriptions
 
     @property
     def failed_logins_per_s(self) -> float:
-        """Failed logins of an address that are forgotten per second: after FAILED_LOGINS_S all of them are."""
+        """Failed logins of an address that are forgotten per second, which is all of them after FAILED_LOGINS_S."""
         return max(self.failed_logins_burst, 1) / FAILED_LOGINS_S
 
     def values_for(self, declared: type[Any]) -> dict[str, Any]:
-        """Return the settings that a dataclass has fields of the same name for."""
+        """Return the settings whose names are fields of a dataclass."""
         return {each.name: getattr(self, each.name) for each in fields(declared) if each.name in _NAMES}
 
     def limits(self) -> dict[str, Any]:
-        """Return the limits that a client is told in `welcome`."""
-        told = {name: getattr(self, name) for name in _TOLD_LIMITS}
-        return {**told, "max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
+        """Return the limits that `welcome` sends to a client."""
+        limits = {name: getattr(self, name) for name in _CLIENT_LIMITS}
+        return {**limits, "max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
 
 
-# Every limit is defined above, once. Those that `welcome` tells a client; docs/protocol.md lists them. How many clients a gateway
-# takes in all is not among them: a stranger learns it when there is no room, from the refusal.
-_TOLD_LIMITS = (
+# Each limit is defined once, above. These are sent to clients in `welcome`; docs/protocol.md lists them. The total number of
+# clients is not among them. A stranger learns it only from a refusal.
+_CLIENT_LIMITS = (
     "max_payload_bytes",
     "queue_frames",
     "queue_bytes",
@@ -599,7 +602,7 @@ _TOLD_LIMITS = (
     "log_max_age_s",
     "log_max_bytes",
 )
-# Settings of earlier releases, each with what to do now.
+# Settings of earlier releases, each with what to do instead.
 REMOVED = dict.fromkeys(
     ("internal_address", "relay_key"),
     'gateways no longer relay requests to each other; take it away, and see "Several gateways" in docs/operations/deploy.md',
@@ -614,7 +617,7 @@ REMOVED = dict.fromkeys(
     "max_refusals": "it is twice HEADGATE_MAX_SUBSCRIPTIONS; take it away",
 }
 _NAMES = frozenset(each.name for each in fields(Settings))
-# Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.
+# The defaults, which also limit parts of Headgate that run without a gateway.
 DEFAULTS = Settings()
 
 
@@ -654,5 +657,5 @@ def _cross_faults(settings: Settings) -> list[str]:
 
 
 def describe() -> list[tuple[str, str, str, str]]:
-    """Return (environment name, default, expected, doc) of every setting: the source of docs/settings.md."""
+    """Return (environment name, default, expected, doc) of every setting, for docs/settings.md."""
     return [(_variable(name), default or "", expected, doc) for name, default, expected, doc in describe_options(Settings)]

@@ -1,9 +1,9 @@
-"""The pytest fixture `published`: what the code under test has published, without Redis.
+"""The pytest fixture `published`: the events that the code under test has published, without Redis.
 
-In: `pytest_plugins = ["headgate.testing"]` in a `conftest.py`, and events from any `Publisher` of the process, the Flask
-extension's included. Out: these events, and receipts as a log would give them. Every check that a publisher makes before it
-sends is the real one, so a wrong topic or id, data that is no JSON, or a broken schema raises as it does in production. It never
-opens a connection: what only Redis could answer is answered as by an empty, healthy one.
+In: `pytest_plugins = ["headgate.testing"]` in a `conftest.py`, and events from any `Publisher` of the process, including the
+Flask extension's. Out: these events, and receipts as from a log. Every check that a publisher makes before it sends is the real
+one, so a wrong topic or id, data that is not JSON, or a broken schema raises as in production. It never opens a connection.
+Questions that only Redis can answer are answered as by an empty, healthy one.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from .redis.presence_entries import Member
     from .schemas.check import OnViolation, SchemaCheck
 
-# Where a publisher leads that was made in a test, without HEADGATE_REDIS_URL, and is used after it: nowhere.
+# The unreachable Redis of a publisher that was created in a test without HEADGATE_REDIS_URL and is used after it.
 _NO_REDIS = "unix:///nonexistent/redis-of-a-test-that-has-ended"
 _KEY, _TOPIC, _PAYLOAD, _ID, _BY = 3, 4, 5, 6, 7
 
 
 class PublishedEvent(msgspec.Struct, frozen=True):
-    """An event that was published in a test. `data`: what its JSON text says; `by`: on whose behalf, None: a service's."""
+    """An event published in a test. `data`: the value of its JSON text; `by`: its user, None for a service."""
 
     topic: str
     data: Any
@@ -53,7 +53,7 @@ class PublishedEvent(msgspec.Struct, frozen=True):
 
 
 class EphemeralEvent(msgspec.Struct, frozen=True):
-    """An ephemeral event that was published in a test. `by` is known in topics of `show_by` only."""
+    """An ephemeral event published in a test. `by` is known only in topics of `show_by`."""
 
     topic: str
     data: Any
@@ -63,7 +63,7 @@ class EphemeralEvent(msgspec.Struct, frozen=True):
 
 
 class Published:
-    """What was published since the test began, in order. Repetitions of an id add nothing, as in a log. Threads may share it."""
+    """The events published since the test began, in order. Repeating an id adds nothing, as in a log. Thread-safe."""
 
     def __init__(self) -> None:
         self._events: list[PublishedEvent] = []
@@ -77,7 +77,7 @@ class Published:
         """Return the events whose topic matches a pattern (`*`: one word, `#`: any rest), of a namespace or, with None, of all.
 
         Raises:
-            InvalidPattern: it is none.
+            InvalidPattern: the pattern is invalid.
         """
         check_pattern(pattern)
         with self._lock:
@@ -88,23 +88,23 @@ class Published:
             ]  # fmt: skip
 
     def ephemeral(self, pattern: str = "#", namespace: str | None = None) -> list[EphemeralEvent]:
-        """Return the ephemeral events, chosen as above.
+        """Return the ephemeral events, selected like events.
 
         Raises:
-            InvalidPattern: it is none.
+            InvalidPattern: the pattern is invalid.
         """
         check_pattern(pattern)
         with self._lock:
             return [each for each in self._ephemeral if matches(pattern, each.topic) and namespace in (None, each.namespace)]
 
     def clear(self) -> None:
-        """Forget the events. Their ids still count, and offsets go on."""
+        """Forget the events. Their ids still count, and offsets continue."""
         with self._lock:
             self._events.clear()
             self._ephemeral.clear()
 
     def append(self, command: Command) -> tuple[Receipt, bool]:
-        """Take the call that appends an event; return its receipt, and whether its id was known."""
+        """Accept the call that appends an event; return its receipt, and whether its id was known."""
         topic, payload, event_id = str(command[_TOPIC]), command[_PAYLOAD], str(command[_ID])
         namespace = namespace_of(str(command[_KEY]))
         owner, _, shown = (str(command[_BY]) if len(command) > _BY else "  ").split(" ")[:3]
@@ -120,19 +120,19 @@ class Published:
             return receipt, False
 
     def announce(self, namespace: str, topic: str, message: bytes) -> None:
-        """Take the message of an ephemeral event."""
+        """Accept the message of an ephemeral event."""
         event = decode_message(topic, message, len(message), 0)
         with self._lock:
             self._ephemeral.append(EphemeralEvent(topic, event.value(), event.id or "", namespace, event.by))
 
     def fate(self, namespace: str, epoch: str, offset: int) -> Fate:
-        """Return what has become of the event of a receipt: it is in the log, or no receipt of this test."""
+        """Return the state of a receipt: its event is in the log, or it is no receipt of this test."""
         with self._lock:
             return Fate.IN_LOG if epoch == self._epoch and 0 < offset <= self._offsets[namespace] else Fate.UNKNOWN
 
 
 class _Writer:
-    """What a publisher asks of Redis (`log_writer.LogWriter`), answered by a `Published`."""
+    """Answers a publisher's calls to Redis (`log_writer.LogWriter`) from a `Published`."""
 
     def __init__(self, published: Published) -> None:
         self._published = published
@@ -154,7 +154,7 @@ class _Writer:
     def open_check(
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None
     ) -> SchemaCheck | None:
-        from .redis.client import open_client  # here: redis-py takes most of the time of an import
+        from .redis.client import open_client  # imported here, as redis-py takes most of the import time
         from .schemas.check import open_check
 
         if mode != "off" and (schemas or Settings.from_environment("HEADGATE_SCHEMAS").schemas) == REGISTRY:
@@ -185,32 +185,32 @@ class _Writer:
         return 0, [], None
 
     def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> None:
-        """There is nobody to disconnect."""
+        """Do nothing, as there are no clients to disconnect."""
 
     def close(self) -> None:
-        """There are no connections."""
+        """Do nothing, as there are no connections."""
 
 
 def _waited(command: Command) -> int | list[int]:
-    """Return the reply to WAIT or WAITAOF by a Redis that has done what it was asked for."""
+    """Return the reply to WAIT or WAITAOF from a Redis that has done it."""
     return [1, 0] if command[0] == "WAITAOF" else int(command[1])
 
 
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> Published:
-    """What is published in this test, by publishers that were made before it too: `published("orders.*")`. See `Published`."""
+    """The events published in this test, including those of older publishers: `published("orders.*")`. See `Published`."""
     return record(monkeypatch)
 
 
 def record(monkeypatch: pytest.MonkeyPatch) -> Published:
-    """Return what is published from now on until `monkeypatch` is undone."""
+    """Return the events published from now on, until `monkeypatch` is undone."""
     found = Published()
     writer = _Writer(found)
 
     def keep(publisher: Publisher, real: object) -> None:
-        publisher.__dict__["_writer"] = real  # for after the test; it has not connected
+        publisher.__dict__["_writer"] = real  # for use after the test; it has not connected
 
-    # A property of the class comes before the attribute of any instance.
+    # A property of the class takes precedence over an attribute of an instance.
     monkeypatch.setattr(Publisher, "_writer", property(lambda publisher: writer, keep), raising=False)
     monkeypatch.setattr(data_folder, "wait_for_private_redis", lambda folder, within_s: _NO_REDIS)
     return found

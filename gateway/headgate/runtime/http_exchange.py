@@ -65,7 +65,7 @@ class HttpConnection:
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow: the answer is complete, nothing came after it, and both sides keep the connection."""
+        """Whether another request may follow: the answer is complete, no bytes follow it, and both sides keep the connection."""
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE and not self._http.trailing_data[0]
 
     def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, deadline_s: float) -> Head:

@@ -1,5 +1,6 @@
-"""`headgate token`, `headgate revoke` and `headgate regrant`: let a user in, for development, keep one out, and change the grants
-of one who is connected. Imports click only."""
+"""`headgate token`, `headgate revoke` and `headgate regrant`: create a development token, block a user, and change a connected
+user's grants. Imports click only.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +78,8 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
     who = f"uid {os.getuid()} on the command line"
     audit.revoked(kind="user" if user is not None else "token", name=user or token_id or "", for_s=for_s, by=who)
     named = f"user {user!r}" if user is not None else f"token {token_id!r}"
-    told = f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}"
-    print_done(told, {"user": user, "token_id": token_id, "revoked_for_s": for_s}, as_json=as_json)
+    line = f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}"
+    print_done(line, {"user": user, "token_id": token_id, "revoked_for_s": for_s}, as_json=as_json)
 
 
 @click.command()
@@ -124,8 +125,8 @@ def regrant(
         )
     finally:
         clients.close()
-    told = f"looked anew at the grants of {done.count} client{'' if done.count == 1 else 's'}"
-    print_done(told, done, as_json=as_json)
+    line = f"checked the grants of {done.count} client{'' if done.count == 1 else 's'} again"
+    print_done(line, done, as_json=as_json)
     for name in done.silent:
         echo(f"headgate: {name} did not answer in time", err=True)
     if done.silent:

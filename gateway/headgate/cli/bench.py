@@ -1,7 +1,7 @@
-"""`headgate bench`: runs the bench where Headgate's sources are, and says where to find it where only the wheel is.
+"""`headgate bench`: runs the bench from Headgate's sources, or says where to find it if there is only the wheel.
 
-The bench is not in the wheel: it builds a load generator with a C compiler and installs the servers that it compares, of which an
-application needs neither. Imports click only.
+The bench is not in the wheel, because it compiles a load generator in C and installs the servers that it compares. An application
+needs neither. Imports click only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def bench(arguments: tuple[str, ...]) -> None:
 
 
 def find_sources(module: Path, folder: Path) -> Path | None:
-    """Return the root of Headgate's sources: those that `module` is part of, else `folder`, else None."""
+    """Return the root of Headgate's sources: those that contain `module`, else `folder`, else None."""
     for root in (*module.resolve().parents, folder.resolve()):
         if (root / "bench" / "load" / "load.c").is_file() and (root / "gateway" / "headgate").is_dir():
             return root

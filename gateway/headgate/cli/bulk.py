@@ -1,10 +1,10 @@
 """Bulk: events from lines of NDJSON into the log, for `headgate publish --file`.
 
 In: lines, each a JSON object `{"topic", "data", "id"?}` as `headgate replay` and `headgate tail --json` write them (other members
-are passed over). Out: batches in the log in the order of the lines, a count, and one error for each bad line, with its number.
+are ignored). Out: batches in the log in the order of the lines, a count, and one error with its number for each bad line.
 
-A line without an id gets one made of its number and its text, and of the run where ids are to be new. Receipts (receipts.py) say
-which lines the log has: these are not sent again. Without receipts a second try adds nothing while the ids count.
+A line without an id gets one from its number and text, and from the run if ids are to be new. Receipts (receipts.py) record the
+lines in the log, which are not sent again. Without receipts a second try adds nothing while the ids count.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .receipts import Batch, Digest, Receipts
 
 MAX_BATCH_EVENTS = 500
 MAX_BATCH_BYTES = 4 * 1024 * 1024
-# Faults that are named; the others are counted.
+# Faults that are listed; the others are only counted.
 MAX_TOLD = 100
 _TOPIC = 4  # of a prepared command
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
 
 
 class _BadLine(Exception):
-    """A line that is no event; the text says why."""
+    """A line is no event; the text gives the reason."""
 
 
 class _Line(msgspec.Struct):
@@ -46,14 +46,14 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 class Fault(NamedTuple):
-    """A line that was not published, and why."""
+    """A line that was not published, and the reason."""
 
     line: int
     reason: str
 
 
 class OutcomeUnknown(Exception):
-    """An earlier run was cut off, and nobody can know whether the lines of one of its batches are in the log."""
+    """An earlier run was cut off, and the log no longer shows whether the lines of one of its batches are in it."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__(f"lines {batch.first} to {batch.last} were sent, and whether they are in the log is not known any more")
@@ -61,7 +61,7 @@ class OutcomeUnknown(Exception):
 
 
 class Interrupted(Exception):
-    """Redis did not answer: whether the lines from `line` on were published is not known."""
+    """Redis did not answer, so whether the lines from `line` on were published is unknown."""
 
     def __init__(self, line: int, error: HeadgateError) -> None:
         super().__init__(error.message)
@@ -70,7 +70,7 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the lines: `published` are in the log, `duplicates` of them were there before.
+    """The result for all lines: `published` are in the log, and `duplicates` of them were there before.
 
     `elsewhere` lines have receipts of another log, or of events that this one has lost.
     """
@@ -85,18 +85,18 @@ class Outcome:
     faults: list[Fault] = field(default_factory=list)
 
     def fault(self, line: int, reason: str) -> None:
-        """Count a line that was not published; the first MAX_TOLD are kept."""
+        """Count an unpublished line; keep the first MAX_TOLD."""
         self.refused += 1
         if len(self.faults) < MAX_TOLD:
             self.faults.append(Fault(line, reason))
 
     def known(self) -> None:
-        """Count a line that an earlier run has published."""
+        """Count a line published by an earlier run."""
         self.published += 1
         self.duplicates += 1
 
     def receipt(self, receipt: Receipt) -> None:
-        """Count a line that is in the log."""
+        """Count a line in the log."""
         self.published += 1
         self.duplicates += receipt.duplicate
         if not receipt.duplicate:
@@ -108,10 +108,10 @@ class Bulk:
     """See the module.
 
     Args:
-        publisher: into whose namespace the events go.
-        run: a part of each event's id, whatever its line says; empty: lines keep the ids that they have.
+        publisher: for the namespace of the events.
+        run: a part of each event's id, even of one given in its line; empty: lines keep their ids.
         from_line: the first line that counts; None: the first.
-        receipts: of the file, and the events of the log; None: ids alone decide what is there.
+        receipts: of the file, and the events of the log; None: only ids decide what is in the log.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Bulk:
         self._publisher, self._run, self._from_line, self._receipts = publisher, run, from_line, receipts
 
     def check(self, lines: Iterable[bytes]) -> Outcome:
-        """Return the faults of all lines; nothing is sent."""
+        """Return the faults of all lines without sending anything."""
         outcome = Outcome()
         for number, line in enumerate(lines, 1):
             if self._counts(number, line) and isinstance(prepared := self._prepare(number, line), str):
@@ -133,13 +133,13 @@ class Bulk:
         return outcome
 
     def settle(self, lines: Callable[[], Iterable[bytes]]) -> None:
-        """Find out which lines of an earlier run's batches, those without an answer, are in the log. Waits for Redis.
+        """Find out which lines of unanswered batches of an earlier run are in the log. Waits for Redis.
 
-        A batch from whose first line on the caller wants to publish counts as not there.
+        A batch counts as absent if the caller wants to publish from its first line on.
 
         Raises:
-            OutcomeUnknown: it cannot be known any more.
-            ReceiptsFault: what was found cannot be kept.
+            OutcomeUnknown: the log no longer shows it.
+            ReceiptsFault: the result cannot be stored.
         """
         if self._receipts is None:
             return
@@ -159,11 +159,11 @@ class Bulk:
                 receipts.settle(batch, [(number, *at) for (number, _), at in zip(sent, positions, strict=True) if at])
 
     def publish(self, lines: Iterable[bytes], progress: Callable[[int], None] = lambda line: None) -> Outcome:
-        """Publish the good lines that the log has not; return what became of all. `progress` gets the last line of each batch.
+        """Publish the good lines that are not in the log; return the result for all. `progress` gets the last line of each batch.
 
         Raises:
-            Interrupted: Redis did not answer, or refuses everything; what was published before is.
-            ReceiptsFault: receipts cannot be kept, so nothing more was sent.
+            Interrupted: Redis did not answer, or refuses everything; earlier lines are published.
+            ReceiptsFault: receipts cannot be stored, so nothing more was sent.
         """
         outcome, digest = Outcome(), Digest()
         published = bytearray()
@@ -199,7 +199,7 @@ class Bulk:
         return number >= (self._from_line or 1) and bool(line.strip())
 
     def _prepare(self, number: int, line: bytes) -> Prepared | str:
-        """Return the event of a line, or why it is none."""
+        """Return the event of a line, or the fault."""
         try:
             event = _read(line)
             event_id = _id_of(number, line, self._run) if self._run or event.id is None else event.id
@@ -210,7 +210,7 @@ class Bulk:
             return str(error)
 
     def _send(self, batch: list[tuple[int, Prepared]], digest: Digest, outcome: Outcome) -> None:
-        """Send a batch, and keep its receipts. `digest` is of all lines up to its last."""
+        """Send a batch and store its receipts. `digest` covers all lines up to its last."""
         first = batch[0][0]
         try:
             if self._receipts is None:
@@ -223,7 +223,7 @@ class Bulk:
             raise Interrupted(first, error) from error
 
     def _take(self, batch: list[tuple[int, Prepared]], outcome: Outcome) -> list[tuple[int, str, int]]:
-        """Publish a batch; return the line, epoch and offset of each event that is in the log."""
+        """Publish a batch; return the line, epoch and offset of each event in the log."""
         answers = self._publisher.publish_prepared([prepared for _, prepared in batch])
         taken = []
         for (number, _), answer in zip(batch, answers, strict=True):
@@ -239,10 +239,10 @@ def _read(line: bytes) -> _Line:
     try:
         return _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        said = str(error)
-        if place := _PLACE.search(said):
-            said = said[: place.start()] + (f" in {place[1]}" if place[1] else "")
-        raise _BadLine(f'expected {{"topic", "data", "id"?}} as JSON: {said}') from error
+        reason = str(error)
+        if place := _PLACE.search(reason):
+            reason = reason[: place.start()] + (f" in {place[1]}" if place[1] else "")
+        raise _BadLine(f'expected {{"topic", "data", "id"?}} as JSON: {reason}') from error
 
 
 def _id_of(number: int, line: bytes, run: str) -> str:
@@ -250,7 +250,7 @@ def _id_of(number: int, line: bytes, run: str) -> str:
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome for a program."""
+    """Return the result for a program."""
     return {
         "published": outcome.published,
         "duplicates": outcome.duplicates,

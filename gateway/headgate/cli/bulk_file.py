@@ -1,8 +1,8 @@
-"""A file of events, for `headgate publish --file`: read, checked whole, published with a progress bar where a person looks on.
+"""A file of events, for `headgate publish --file`: read, checked whole, published with a progress bar on a terminal.
 
-In: a path, or - for standard input, which is kept in a temporary file so that it can be checked first. Out: a summary, an error
-for each bad line with its number, receipts by which the same command goes on, and an exit code: 0 only if every line is in the
-log. Imports click only.
+In: a path, or - for standard input, which is copied to a temporary file so that it can be checked first. Out: a summary, an
+error for each bad line with its number, receipts with which the same command continues, and an exit code: 0 only if every line
+is in the log. Imports click only.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from .bulk import Outcome
     from .receipts import Receipts
 
-# Beyond this, standard input is kept on the disk.
+# Beyond this size, standard input is stored on disk.
 _IN_MEMORY_BYTES = 16 * 1024 * 1024
-# A line holds at most a payload at the hard limit, with its topic, id and names.
+# The longest line: a payload at the hard limit with topic, id and names.
 _MAX_LINE_BYTES = 1024 * 1024 + 4096
 
 
 @contextmanager
 def open_log(redis_url: str | None, namespace: str) -> Iterator[Client]:
-    """Open a client of the Redis that has a namespace, for what a publisher does not ask."""
+    """Open a client of a namespace's Redis, for questions beyond a publisher's."""
     from headgate.events.topic import check_namespace
     from headgate.redis.client import open_client
     from headgate.services.publisher import find_redis_url
@@ -51,7 +51,7 @@ def open_log(redis_url: str | None, namespace: str) -> Iterator[Client]:
 
 
 def namespace_limit(client: Client, namespace: str) -> int:
-    """Return the largest payload that the log of a namespace takes, so that a larger one is known before any is sent."""
+    """Return the largest payload of the log of a namespace, so that a larger one is found before any is sent."""
     from headgate.redis.client import call
     from headgate.redis.keys import head_key
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
@@ -71,9 +71,9 @@ def publish_file(
     from_line: int | None,
     as_json: bool,
 ) -> None:
-    """Publish the lines of a file; end with exit code 1 where one of them is not in the log.
+    """Publish the lines of a file; end with exit code 1 if one of them is not in the log.
 
-    `receipts` is the path of the file of receipts; None: beside the file, and for standard input none.
+    `receipts` is the path of the file of receipts; None: next to the file, and for standard input none.
     """
     from .bulk import Bulk, Interrupted, OutcomeUnknown, summary
     from .receipts import ReceiptsFault
@@ -141,7 +141,7 @@ def _receipts(path: str, receipts: str | None, new_ids: bool) -> Iterator[Receip
 
 
 def _tell(outcome: Outcome, as_json: bool) -> None:
-    """Tell the faults on standard error; a program finds them in its JSON."""
+    """Report the faults on standard error; a program finds them in its JSON."""
     if as_json:
         return
     for fault in outcome.faults:
@@ -170,7 +170,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines; one that is too long comes cut, and is no JSON then."""
+    """Yield the lines. An oversized one is cut, and therefore invalid JSON."""
     while line := file.readline(_MAX_LINE_BYTES):
         yield line
         while line and not line.endswith(b"\n"):
@@ -178,7 +178,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 class _Bar:
-    """A progress bar by bytes on standard error, where that is a terminal."""
+    """A progress bar by bytes on standard error, if that is a terminal."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""`headgate check` and `headgate settings`: the Redis that is found, and every setting. Imports click only."""
+"""`headgate check` and `headgate settings`: the Redis in use, and every setting. Imports click only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
 
 
 def _clients() -> Finding | None:
-    """Judge whether the settings of a gateway that is started here let anyone in. What its application brings is not known."""
+    """Judge whether the settings of a gateway here let any client in. Its application is unknown."""
     from headgate.errors import SettingsError
     from headgate.runtime.check_result import unknown, warning
     from headgate.settings import LET_IN
@@ -67,7 +67,7 @@ def _clients() -> Finding | None:
         nobody = effective_settings(None, {}).lets_nobody_in
     except SettingsError as error:
         return unknown("clients", f"the settings here are wrong: {'; '.join(error.faults)}")
-    text = "with the settings here nobody may connect, unless the application brings an authenticator"
+    text = "with the settings here no client may connect, unless the application has an authenticator"
     return warning("clients", text, LET_IN) if nobody else None
 
 

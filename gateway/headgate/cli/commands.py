@@ -1,4 +1,4 @@
-"""Groups of commands: help that has the first sentence of each whole, in sections; the nearest name to one that is not there.
+"""Groups of commands: help in sections with the whole first sentence of each command, and suggestions for an unknown name.
 
 Imports click only.
 """
@@ -12,22 +12,22 @@ import click
 
 
 class Commands(click.Group):
-    """A group. `sections` are the titles of its help, each with the commands below it; without them there is one."""
+    """A group. `sections` are the titles of its help with their commands; without them there is one section."""
 
     def __init__(self, *arguments: Any, sections: Mapping[str, Sequence[str]] | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._sections = sections
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; a sentence that is longer than the line goes on below."""
+        """Write the sections, and wrap long sentences."""
         for title, names in (self._sections or {"Commands": self.list_commands(ctx)}).items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
-                # Click cuts what does not fit in one line, unless it is told of a longer one.
+                # Click cuts a text that does not fit in one line, unless a longer limit is given.
                 formatter.write_dl([(name, command.get_short_help_str(1000)) for name, command in commands if command])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is named first in `args`, as click does."""
+        """Return the first command in `args`, as click does."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
             from difflib import get_close_matches

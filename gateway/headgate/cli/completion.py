@@ -1,6 +1,6 @@
-"""`headgate completion`: what a shell reads to complete commands and options. Imports click only.
+"""`headgate completion`: the script for a shell to complete commands and options. Imports click only.
 
-Click answers the shell's questions: the script asks `headgate` itself, with a variable in its environment.
+Click answers the shell: the script calls `headgate` itself with a variable in its environment.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .options import json_option
 from .output import one_line_errors, print_document, print_json
 
 PROGRAM = "headgate"
-# As click derives it from the name of the program.
+# The name that click derives from the name of the program.
 VARIABLE = "_HEADGATE_COMPLETE"
 
 
@@ -25,7 +25,7 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
 
     \b
     bash: eval "$(headgate completion bash)"          in ~/.bashrc (bash 4.4 or newer)
-    zsh:  eval "$(headgate completion zsh)"           in ~/.zshrc, behind compinit
+    zsh:  eval "$(headgate completion zsh)"           in ~/.zshrc, after compinit
     fish: headgate completion fish > ~/.config/fish/completions/headgate.fish
     """
     from click.shell_completion import get_completion_class
@@ -33,7 +33,7 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(ctx.find_root().command, {}, PROGRAM, VARIABLE)
-    # Not `source()`: of bash, that looks for the bash of this machine.
+    # Not `source()`, which for bash searches for the bash of this machine.
     text = kind.source_template % script.source_vars()
     if as_json:
         print_json({"shell": shell, "script": text})

@@ -1,4 +1,4 @@
-"""`headgate config show`: every setting that a gateway would have here, and where it comes from. Imports click only."""
+"""`headgate config show`: every setting of a gateway started here, and its origin. Imports click only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headgate consume` and `headgate consumers`: run consumers, and look at what they have in Redis. Imports click only."""
+"""`headgate consume` and `headgate consumers`: run consumers, and inspect their data in Redis. Imports click only."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def check_consumer(name: str) -> str:
     """Return the name of a consumer.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: the name is invalid.
     """
     from headgate.errors import InvalidRequest
 
@@ -131,11 +131,11 @@ def check_consumer(name: str) -> str:
 
 
 def need_consumer(client: Client, namespace: str, name: str, config: str | None) -> None:
-    """Raise where a consumer neither has anything in Redis nor stands in the configuration file: its name may be misspelt.
+    """Raise if a consumer has nothing in Redis and is not in the configuration file. Its name may be misspelt.
 
     Raises:
-        InvalidRequest: that is so.
-        NamespaceNotServed: nor is there such a namespace.
+        InvalidRequest: there is no such consumer.
+        NamespaceNotServed: there is no such namespace either.
         SettingsError: the file cannot be read.
     """
     from difflib import get_close_matches
@@ -158,7 +158,7 @@ def need_consumer(client: Client, namespace: str, name: str, config: str | None)
 
 
 def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
-    """Return a client of the Redis that is given, else of the one that the consumers of the configuration run with."""
+    """Return a client of the given Redis, else of the Redis of the configuration's consumers."""
     from headgate.consumers.process.config import find_file, read_settings
     from headgate.redis.client import open_client
     from headgate.services.publisher import find_redis_url
@@ -171,7 +171,7 @@ def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
 
 
 def configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | None:
-    """Return (namespace, name) of the consumers in the configuration file; None when there is no file."""
+    """Return (namespace, name) of the consumers in the configuration file, or None without a file."""
     from headgate.consumers.process.config import find_file, read_names
     from headgate.settings import environment
 

@@ -1,8 +1,8 @@
-"""The consumers beside the gateway: `headgate consume` as a process of its own, which `headgate serve` starts, watches and ends.
+"""The consumers next to the gateway: `headgate consume` as a separate process that `headgate serve` starts, watches and ends.
 
-In: the arguments of that command; settings go by the environment. Out: nothing; it speaks for itself on the same standard output
-and error. It is started again when it ends, later and later. It ends by itself when its parent is gone, however that went:
-see `--parent` of the command. Waits let the loop run (the caller has patched the standard library).
+In: the arguments of that command; settings pass through the environment. Out: nothing, as it writes to the same standard output
+and error. When it ends it is started again, with growing delays. It ends when its parent ends for any reason (see `--parent` of
+the command). Waits let the loop run (the caller has patched the standard library).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from headgate.runtime.loop import Greenlet, Signal, spawn
 from headgate.runtime.operator_lines import complain
 
 RESTART_FIRST_S, RESTART_LAST_S = 1.0, 30.0
-# A process that ran for so long did not end for the reason for which the one before it ended.
+# After this running time, the end has another cause than the previous end.
 STEADY_S = 60.0
-# More than the consumers' own drain: see runner.
+# Longer than the consumers' own drain (see runner).
 STOP_DEADLINE_S = 15.0
 
 
 class ConsumersProcess:
     """One child process at a time, while the context is open.
 
-    Leaving lets it finish what it has in hand and waits for it, at most STOP_DEADLINE_S; then it is killed.
+    Leaving lets it finish its work and waits at most STOP_DEADLINE_S; then it is killed.
 
     Args:
         arguments: of `headgate consume`.
@@ -40,7 +40,7 @@ class ConsumersProcess:
         self._watcher: Greenlet | None = None
 
     def check(self) -> bool:
-        """Have the command check the configuration without consuming; when this is False it has told the faults."""
+        """Let the command check the configuration without consuming; if this returns False, it has reported the faults."""
         return subprocess.run([*self._command, "--check", "--file-only"], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
     def __enter__(self) -> ConsumersProcess:
@@ -74,7 +74,7 @@ class ConsumersProcess:
 
     def _run(self) -> str:
         """Run the process once; return how it ended."""
-        # A session of its own: Ctrl-C in a terminal is for the gateway, which then ends it in its turn.
+        # A separate session, so that Ctrl-C in a terminal reaches only the gateway, which then ends this process.
         command = [*self._command, "--parent", str(os.getpid())]
         try:
             process = self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)

@@ -1,4 +1,4 @@
-"""`headgate dead-letters`: what a consumer gave up, listed, shown, tried again or dropped. Imports click only."""
+"""`headgate dead-letters`: lists, shows, retries or drops the dead letters of a consumer. Imports click only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _which_letters(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command either ids or --all; `_letters_command` looks whether it is one of them."""
+    """Give a command either ids or --all; `_letters_command` checks that it has one of them."""
     ids = click.argument("letter_ids", metavar="[ID]...", nargs=-1)
     return ids(click.option("--all", "all_", is_flag=True, help="All that are there now.")(command))
 
@@ -29,7 +29,7 @@ def dead_letters() -> None:
 
 
 def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command of `dead-letters` the argument CONSUMER and what opens its letters: it is called with those in its place."""
+    """Give a command of `dead-letters` the argument CONSUMER. The command is called with its letters instead."""
 
     @functools.wraps(command)
     def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: object) -> None:
@@ -100,7 +100,7 @@ def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool, 
 
 
 def _exit_for_others(letter_ids: tuple[str, ...], count: int) -> None:
-    """End with exit code 1 where some of the ids were none of letters for this."""
+    """End with exit code 1 if some ids were not dead letters for this command."""
     others = len(set(letter_ids)) - count
     if others > 0:
         fail(f"of the IDs {others} are no dead letters (any more), or cannot be read, which only `drop` takes")
@@ -122,7 +122,7 @@ def _print_letter(letter: DeadLetter, as_json: bool) -> None:
             "event_id": task.id,
             "key": task.key,
         }
-        # Of an unreadable one it may be no JSON, and then it is told as text.
+        # The data of an unreadable one may not be JSON, and is then shown as text.
         data = task.data.decode(errors="replace") if letter.why == "unreadable" else msgspec.Raw(task.data)
         print_json({**parts, "data": data})
         return

@@ -1,10 +1,10 @@
-"""The operator of a demo: restarts this gateway, and has its private Redis lose the end of its log, when the page asks for it.
+"""The operator of a demo: on request of the page, restarts this gateway or makes its private Redis lose the end of its log.
 
-In: the private Redis that this process has started; what the demo (headgate_server/demo/trouble.py) asks for. Out: for a
-restart, the same process with a fresh program (exec): the drain is over, Redis has ended in order, and the listening socket is
-passed on as systemd passes one, so that browsers wait in its queue and none is refused. For a loss, the private Redis, killed and
-started from what its file held a moment ago. `of` makes one only where trouble can hurt nobody else: the demo of this command
-on loopback, with a Redis that this process has started itself.
+In: the private Redis started by this process, and requests of the demo (headgate_server/demo/trouble.py). Out: for a restart,
+the same process with a new program (exec). By then the drain is over, Redis has ended in order, and the listening socket is
+passed on as systemd does, so browsers wait in its queue and none is refused. For a loss, the private Redis is killed and
+restarted from an earlier state of its file. `of` creates one only where trouble can hurt no one else: for this command's demo
+on loopback, with a Redis started by this process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from headgate.settings import Settings
 
 from .systemd import FIRST_DESCRIPTOR
 
-# How often the size of the file is noted, and for how long it is remembered.
+# How often the size of the file is recorded, and how long records are kept.
 LOOK_S = 0.05
 REMEMBERED_S = 3.0
 TIMEOUT_S = 5.0
-# The descriptor of a file with what the demo wants to know again after a restart, in the environment of the fresh program: not a
-# setting. In the environment itself a text has at most 128 KiB.
+# Environment variable, not a setting, with the descriptor of a file that holds the demo's data across a restart. The value of a
+# variable itself is limited to 128 KiB.
 _CARRIED = "_HEADGATE_DEMO_CARRIED"
 
 
@@ -42,8 +42,8 @@ class DemoOperator:
     """See the module.
 
     Attributes:
-        carried: what the demo left for itself before the restart that this process comes from; empty otherwise.
-        restarting: whether the process is to be restarted, and not only to end.
+        carried: the demo's data from before the restart that started this process; empty otherwise.
+        restarting: whether the process will restart rather than only end.
     """
 
     def __init__(self, private: EmbeddedRedis, namespace: str, carried: Mapping[str, Any], environ: Mapping[str, str]) -> None:
@@ -59,25 +59,26 @@ class DemoOperator:
 
     @staticmethod
     def of(settings: Settings, private: EmbeddedRedis | None, start: Start) -> DemoOperator | None:
-        """Return the operator of a gateway, where there may be one."""
+        """Return the operator of a gateway, if it may have one."""
         if private is None or not settings.demo or not start.of_the_demo or not is_loopback(settings.host):
             return None
         return DemoOperator(private, settings.namespaces[0], start.carried, start.environ)
 
     def start(self, stop: Callable[[], None]) -> None:
-        """Take requests from now on; `stop` begins to end the process."""
+        """Accept requests from now on; `stop` begins to end the process."""
         self._stop = stop
         self._watch = spawn(self._remember)
 
     def restart(self, while_away: Callable[[], Mapping[str, object]]) -> None:
-        """Restart the gateway soon. `while_away` is called when every browser is disconnected, and returns what is to be carried
-        over, as JSON can hold it."""
+        """Restart the gateway soon. `while_away` is called once every browser is disconnected, and returns the JSON data to carry
+        over.
+        """
         assert self._stop is not None, "not started"
         self._while_away, self.restarting = while_away, True
         self._stop()
 
     def lose_end(self, seconds: float) -> tuple[int, int]:
-        """Have Redis go back by so many seconds, or to the start of this process; return the newest offset before and after.
+        """Set Redis back by so many seconds, or to the start of this process; return the newest offset before and after.
 
         Raises:
             BusRefused, BusUnavailable: as `EmbeddedRedis.crash`.
@@ -90,8 +91,7 @@ class DemoOperator:
         return before, self._newest()
 
     def leave(self, descriptor: int) -> None:
-        """Before the gateway closes: let the demo do what it wants done without browsers, and keep the listening socket (its
-        descriptor)."""
+        """Before the gateway closes, let the demo do its work without browsers; keep the listening socket (its descriptor)."""
         if self._watch is not None:
             self._watch.kill()
         if self.restarting:
@@ -99,11 +99,11 @@ class DemoOperator:
             self._listener = os.dup(descriptor)
 
     def execute(self) -> None:
-        """Become the fresh program, if a restart was asked for. Nothing of this process may be left to close."""
+        """Become the new program if a restart was requested. Everything of this process must be closed."""
         if self._listener is None:
             return
         os.dup2(self._listener, FIRST_DESCRIPTOR, inheritable=True)
-        os.set_inheritable(FIRST_DESCRIPTOR, True)  # also where it was that one already
+        os.set_inheritable(FIRST_DESCRIPTOR, True)  # even if it already was that one
         with tempfile.TemporaryFile("w+") as file:
             json.dump(self._left, file)
             file.seek(0)
@@ -121,19 +121,19 @@ class DemoOperator:
 
     def _remember(self) -> None:
         while True:
-            with suppress(OSError):  # rewritten just now
+            with suppress(OSError):  # just rewritten
                 self._moments.append((monotonic(), self._private.moment()))
             sleep(LOOK_S)
 
 
 class Start:
-    """How this process was started: what a restart starts again.
+    """How this process was started, for a restart.
 
     Attributes:
-        environ: the environment, as it was.
-        carried: what the process before this one has left; empty without a restart.
-        is_again: it is a restart, so what was right before is right.
-        of_the_demo: the ready-made application is served, on a socket of our own.
+        environ: the original environment.
+        carried: the data from the previous process; empty without a restart.
+        is_again: it is a restart, so earlier checks still hold.
+        of_the_demo: the ready-made application is served on our own socket.
     """
 
     def __init__(self, environ: MutableMapping[str, str], target: str | None) -> None:

@@ -1,7 +1,7 @@
 """`headgate doctor`: checks everything between a publisher and a page. Imports only click.
 
-It prints what `headgate check` reads from Redis, then checks clocks, machine and public URL, and sends one event through every
-hop.
+It prints the results of `headgate check` from Redis, then checks clocks, machine and public URL, and sends one event through
+every hop.
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ def doctor(
 
 
 def _own_url(settings: Settings) -> str:
-    """Return where a gateway with these settings is, from this machine."""
+    """Return the URL of a gateway with these settings, from this machine."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 
 def _own_token(settings: Settings, namespace: str) -> str | None:
-    """Return a token of a user of the doctor's own; None where no secret is configured that signs one."""
+    """Return a token for the doctor's own user, or None without a configured secret to sign it."""
     from headgate.auth.tokens import Tokens
     from headgate.errors import SettingsError
 

@@ -1,4 +1,4 @@
-"""The effective settings of a gateway that would be started here, each with its origin.
+"""The effective settings of a gateway started here, each with its origin.
 
 In, later ones win: the defaults, an application's configuration (`app.config`), the configuration file, the environment, the
 options of the command line. Out: `Settings`, or a row for each. `headgate serve` reads the same in the same order.
@@ -19,7 +19,7 @@ HIDDEN = "(hidden)"
 
 
 class Origin(StrEnum):
-    """Where a value comes from."""
+    """The origin of a value."""
 
     DEFAULT = "default"
     FLASK = "Flask"
@@ -30,7 +30,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One setting: `text` as it may be shown, for people; `value` as a program wants it, a secret hidden."""
+    """One setting: `text` for people; `value` for programs, a secret hidden."""
 
     name: str
     text: str
@@ -54,7 +54,7 @@ def effective_settings(
 def effective_rows(
     config: str | None, options: Mapping[str, str | None], application: Mapping[str, Any] | None = None
 ) -> tuple[str | None, list[Row]]:
-    """Return the configuration file, or None, and a row for each setting, in the order of the docs. Raises as above."""
+    """Return the configuration file, or None, and a row for each setting, in the order of the docs. Raises the same."""
     settings = effective_settings(config, options, application)
     path = find_file(config)
     sources = (

@@ -1,4 +1,4 @@
-"""`headgate publish` and `headgate tail`: events in, events as they come out. Imports click only, each command the rest."""
+"""`headgate publish` and `headgate tail`: publish events, and print live ones. Imports click only, each command the rest."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from headgate.redis.entries import Entry
     from headgate.services.publisher import Publisher
 
-# A command has no next call that this one holds up, so it is more patient than a publisher in an application.
+# A command delays no next call, so it waits longer than a publisher in an application.
 TIMEOUT_S = 10.0
-# Words given for JSON are shown in quotes, to paste, up to so many characters.
+# Words given instead of JSON are shown in quotes, to paste, up to this length.
 _MAX_QUOTED = 200
 
 
@@ -88,7 +88,7 @@ def publish(
     if file is None and (receipts is not None or from_line is not None or new_ids or skip_bad):
         raise click.UsageError("--receipts, --from-line, --new-ids and --skip-bad go with --file FILE")
     logging.basicConfig(format="headgate: %(message)s")
-    # The namespace's own limit, which Redis knows, decides.
+    # The namespace's own limit in Redis applies.
     open_publisher = partial(Publisher, redis_url, namespace=namespace, strict_namespace=strict_namespace, timeout_s=TIMEOUT_S)
     if topic is not None and data is not None:
         with open_publisher(max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
@@ -122,7 +122,7 @@ def _publish_one(
     from headgate.errors import NotSerializable
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 
-    # One byte more than any limit: enough to be refused, without reading on for ever.
+    # One byte above any limit is enough for a refusal, without reading forever.
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
     try:
         receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user, id_for_s=id_for_s)
@@ -200,18 +200,18 @@ def tail(
 
 
 def _warn_if_unknown(url: str, namespace: str) -> None:
-    """Say so where no gateway has served the namespace, whose name may be misspelt; one may come, so it is listened to."""
+    """Warn if no gateway has served the namespace, as its name may be misspelt. One may start, so `tail` listens anyway."""
     from headgate.errors import HeadgateError, NamespaceNotServed
 
     try:
         need_namespace(url, namespace)
     except HeadgateError as error:
-        if isinstance(error, NamespaceNotServed):  # what else is wrong with Redis, the listener says
+        if isinstance(error, NamespaceNotServed):  # the listener reports other faults of Redis
             echo(f"headgate: {error.message}", err=True)
 
 
 class _Past:
-    """The events of the log that come before the live ones; a live one that was among them is known."""
+    """The logged events before the live ones; recognises a live event that was among them."""
 
     def __init__(self, url: str, namespace: str, pattern: str, begin: Since, show: Callable[[Event], None]) -> None:
         from headgate.redis.client import open_client
@@ -222,7 +222,7 @@ class _Past:
         self._epoch, self._upto = self._log.head()[0], begin.first(self._log) - 1
 
     def show_all(self) -> None:
-        """Show what the log has behind what was shown."""
+        """Show the logged events after the shown ones."""
         upto = self._log.head()[1]
         for event in self._log.events(self._pattern, self._upto + 1, upto, tell_aside):
             self._show(event)
@@ -234,13 +234,13 @@ class _Past:
 
 
 def tell_aside(entry: Entry) -> None:
-    """Tell of an entry of the log that cannot be delivered."""
+    """Report a log entry that cannot be delivered."""
     assert entry.error is not None
     echo(f"set aside the event at offset {entry.offset}: {entry.error.message}", err=True)
 
 
 def _as_json_text(text: str) -> str | None:
-    """Return words that are no JSON as JSON text in the shell's quotes, ready to paste; None where that would not help."""
+    """Return words that are not JSON as JSON text in shell quotes, ready to paste, or None where that would not help."""
     import json
     import shlex
 
@@ -248,7 +248,7 @@ def _as_json_text(text: str) -> str | None:
 
     try:
         msgspec.json.decode(text)
-        return None  # the fault is another one
+        return None  # another fault
     except (msgspec.DecodeError, UnicodeEncodeError):
         if len(text) > _MAX_QUOTED or any(0xD800 <= ord(character) < 0xE000 for character in text):
             return None
@@ -258,7 +258,7 @@ def _as_json_text(text: str) -> str | None:
 
 
 def event_line(event: Event) -> bytes:
-    """Return one event as JSON, with everything that is known about it."""
+    """Return one event as JSON, with all its known fields."""
     import msgspec
 
     parts: dict[str, object] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}

@@ -14,8 +14,8 @@ from headgate.runtime.patching import plugins_found_once
 from .options import config_option, redis_option, worker_count
 from .output import one_line_errors
 
-# While a gateway starts, nearly everything that is made stays, some 100,000 objects: Python's own looks at them were an eighth of
-# the processor time of a start. An application that leaves more behind while it loads has some 50 MB of it at most.
+# During a start nearly all new objects stay, some 100,000. Python's own collections took an eighth of the processor time of a
+# start. An application that leaves more garbage while it loads has at most some 50 MB of it.
 STARTING_THRESHOLDS = (500_000, 10, 1_000_000)
 
 
@@ -57,7 +57,7 @@ def serve(
         from .workers import run as run_workers
 
         sys.exit(run_workers(overrides, target, config, with_consumers=with_consumers, workers=number))
-    gc.set_threshold(*STARTING_THRESHOLDS)  # until the gateway is ready, and runtime/heap.py has its own
+    gc.set_threshold(*STARTING_THRESHOLDS)  # until the gateway is ready and runtime/heap.py takes over
     from gevent import monkey
 
     with plugins_found_once():

@@ -1,7 +1,7 @@
 """The keeper's own process (keeper_process.py): the private Redis and the consumers, until its standard input ends.
 
-In: the descriptor on which it tells the URL of the private Redis, an empty line where it has started none; the configuration
-file of the consumers, if they run. It says what it has done on standard output and error, as `headgate serve` does.
+In: the descriptor for the URL of the private Redis (an empty line if it has started none); the configuration file of the
+consumers, if they run. It reports on standard output and error, like `headgate serve`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .redis_keeper import RedisKeeper
 
 
 def main(telling: int, config: str | None = None) -> int:
-    """Keep what is to be kept until standard input ends; return the exit code."""
+    """Run Redis and the consumers until standard input ends; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # they are for the process manager
+        signal.signal(number, signal.SIG_IGN)  # these signals are for the process manager
     never_block()
     over = Signal()
     with ExitStack() as kept:

@@ -1,10 +1,9 @@
-"""The keeper of several workers: a process beside their process manager that owns the private Redis and the consumers.
+"""The keeper of several workers: a process next to their process manager that owns the private Redis and the consumers.
 
-In: settings by the environment, and the configuration file of the consumers, if they run. Out: the URL of the private Redis, once
-it answers. The process manager has a handle of it (`Keeper`); it forks, so nothing of gevent and no thread may live in it, and
-the parts that look after Redis and the consumers need both. The keeper ends when the last process that holds the other end of
-its pipe is gone: the process manager, those that replace it on SIGUSR2, and their workers. However they end, Redis ends after
-them.
+In: settings from the environment, and the configuration file of the consumers, if they run. Out: the URL of the private Redis,
+once it answers. The process manager has a handle (`Keeper`). Because it forks, it can hold no gevent and no thread, and the
+parts that watch Redis and the consumers need both. The keeper ends when the last process with the other end of its pipe has
+ended: the process manager, its replacements on SIGUSR2, and their workers. However they end, Redis ends after them.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ from headgate.settings import PREFIX, environment
 # whether Redis is private.
 _PASSED_ON = "_HEADGATE_KEEPER"
 _REDIS_URL = f"{PREFIX}REDIS_URL"
-# Redis is given so long to end behind the workers, and the consumers before it.
+# How long Redis may take to end after the workers, and the consumers before it.
 END_DEADLINE_S = 30.0
 LOOK_S = 0.05
 PAUSE_S = 1.0
 
 
 class NotKept(Exception):
-    """The keeper could not start what it keeps. It has told why."""
+    """The keeper could not start Redis or the consumers. It has reported why."""
 
 
 class Keeper:
-    """The keeper, as the process manager sees it; `redis_url` of what it has started, or None."""
+    """The keeper, as the process manager sees it; `redis_url` of the Redis that it has started, or None."""
 
     def __init__(self, arguments: Sequence[str], *, redis_is_private: bool) -> None:
-        """Start a keeper, or take over that of the process that this one replaces.
+        """Start a keeper, or take over the keeper of the process that this one replaces.
 
-        It looks whether Redis answers, and ends at once when it has nothing to keep.
+        It checks whether Redis answers, and ends at once if it has nothing to run.
 
         Args:
             arguments: the configuration file of the consumers, if they run.
-            redis_is_private: it is to start a Redis.
+            redis_is_private: whether it starts a Redis.
 
         Raises:
-            NotKept: it could not start; it has told why.
+            NotKept: the start failed; it has reported why.
         """
         self._arguments = list(arguments)
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,11 +62,11 @@ class Keeper:
 
     @property
     def keeps(self) -> bool:
-        """Whether there is anything to keep."""
+        """Whether the keeper has anything to run."""
         return self._redis_is_private or bool(self._arguments)
 
     def look(self) -> None:
-        """Start the keeper again if it has died; at most once a second."""
+        """Start the keeper again if it has died, at most once a second."""
         if not self.keeps or self._is_alive() or time.monotonic() - self._started_s < PAUSE_S:
             return
         os.close(self._pipe)
@@ -75,7 +74,7 @@ class Keeper:
             self._start()
 
     def close(self) -> None:
-        """Let the keeper end, and wait for it. Only in the process that owns it."""
+        """Let the keeper end, and wait for it. Only in its owner process."""
         if os.getpid() != self._owner:
             return
         os.close(self._pipe)
@@ -91,18 +90,18 @@ class Keeper:
         self._started_s = time.monotonic()
         reading, self._pipe = os.pipe()
         os.set_inheritable(self._pipe, True)
-        told, telling = os.pipe()
+        url_reader, url_writer = os.pipe()
         try:
             environ = dict(environment())
             if self._redis_is_private:
-                environ.pop(_REDIS_URL, None)  # of the one that it has started before
-            command = [sys.executable, "-m", "headgate.cli.keeper", str(telling), *self._arguments]
-            # A session of its own: Ctrl-C in a terminal is for the process manager, behind which the keeper ends.
-            self._process = subprocess.Popen(command, env=environ, stdin=reading, pass_fds=[telling], start_new_session=True)
+                environ.pop(_REDIS_URL, None)  # that of its previous private Redis
+            command = [sys.executable, "-m", "headgate.cli.keeper", str(url_writer), *self._arguments]
+            # A separate session, so that Ctrl-C in a terminal reaches only the process manager, after which the keeper ends.
+            self._process = subprocess.Popen(command, env=environ, stdin=reading, pass_fds=[url_writer], start_new_session=True)
         finally:
             os.close(reading)
-            os.close(telling)
-        with os.fdopen(told) as lines:
+            os.close(url_writer)
+        with os.fdopen(url_reader) as lines:
             line = lines.readline()
         if not line:
             self._process.wait()

@@ -1,4 +1,4 @@
-"""`headgate keys`: make, list and revoke keys of the HTTP API. Imports click only."""
+"""`headgate keys`: creates, lists and revokes keys of the HTTP API. Imports click only."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def create(
             return
         echo(made.text)
     except OutputRefused as error:
-        # Not the key itself: standard error often is a log.
+        # Not the key itself, because standard error is often a log.
         lost = f"headgate: the key is made, but standard output does not take it ({error})"
         echo(f"{lost}: headgate keys revoke {made.stored.id}", err=True)
         sys.exit(DONE_UNTOLD)
@@ -120,7 +120,7 @@ def _open(redis_url: str | None) -> Client:
 
 
 def _shown(key: StoredKey) -> dict[str, object]:
-    """Return what people are told of a key: all but its hash."""
+    """Return the printable fields of a key: all but its hash."""
     return {
         "id": key.id,
         "name": key.name,

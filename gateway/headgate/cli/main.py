@@ -1,7 +1,7 @@
 """The command line: `headgate` and its commands, which _SECTIONS lists.
 
 In: arguments, with defaults from the environment (HEADGATE_…). Out: results on standard output, one clear line on standard error
-for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 3 when the work was done but standard output did not take the
+for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 3 when the work was done but standard output did not accept the
 result, 130 after Ctrl-C.
 
 This file imports only click. A command's module is imported when the command runs, and imports the rest then, because `serve`
@@ -18,7 +18,7 @@ from headgate import __version__
 
 from .commands import Commands
 
-# Section of the help → command → module of this package, attribute.
+# Section of the help → command → module in this package, attribute.
 _SECTIONS = {
     "Events": {
         "publish": ("events", "publish"),

@@ -1,4 +1,4 @@
-"""Options that several commands have, and the kinds of values that they take. Imports click only: `--help` waits for it."""
+"""Options of several commands, and their types of values. Imports click only, which keeps `--help` fast."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print each a
 
 
 def need_namespace(redis_url: str | None, namespace: str) -> str:
-    """Return a namespace that a command would otherwise answer for as empty.
+    """Return a namespace; raise where a command would otherwise report it as empty.
 
     Raises:
-        UnknownNamespace, NamespaceNotServed: it is no name, or none that is known there.
-        BusUnavailable, BusRefused: Redis does not say.
+        UnknownNamespace, NamespaceNotServed: the name is invalid, or not known there.
+        BusUnavailable, BusRefused: Redis did not answer.
     """
     from contextlib import closing
 
@@ -83,10 +83,10 @@ def read_gateway_url(_context: click.Context, _option: click.Parameter, given: s
 
 
 def worker_count(given: str | None) -> int:
-    """Return how many workers are to serve: as given, else as HEADGATE_WORKERS says.
+    """Return the number of workers: as given, else from HEADGATE_WORKERS.
 
     Raises:
-        SettingsError: that is no number of workers.
+        SettingsError: the value is no number of workers.
     """
     from headgate.settings import Settings, environment
 
@@ -95,7 +95,7 @@ def worker_count(given: str | None) -> int:
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

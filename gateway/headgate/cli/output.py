@@ -1,7 +1,7 @@
-"""Output: one clear line on standard error for every fault, lines safe on a terminal, colour only there, JSON for programs.
+"""Output: one clear line on standard error per fault, lines safe for a terminal, colour only there, JSON for programs.
 
-All that the commands print goes through here. Exit codes: 1 for a fault, DONE_UNTOLD where a command has done what it was asked
-to, and standard output did not take its result: standard error has it then.
+All commands print through this module. Exit codes: 1 for a fault, and DONE_UNTOLD if a command has done its work but standard
+output did not accept the result. Standard error then has it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 DONE_UNTOLD = 3
-# Commands that need the extra `consumers` alone.
+# Commands that need only the extra `consumers`.
 _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
 _COLOURS = {"ok": "green", "unknown": "blue", "warning": "yellow", "fault": "red"}
 
 
 class Trusted(bytes):
-    """A piece of a line that is ours, such as a colour: it reaches the terminal as it is."""
+    """A piece of a line from us, such as a colour, which reaches the terminal unchanged."""
 
 
 class OutputRefused(Exception):
-    """Standard output does not take what is written: a full disk, or a closed pipe."""
+    """Standard output did not accept text: a full disk, or a closed pipe."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__((error.strerror or str(error)).lower())
@@ -42,9 +42,12 @@ class OutputRefused(Exception):
 
 
 def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn the errors that Headgate raises on purpose into one line, a second with what to do where there is a usual thing to
-    do, and exit code 1; others are bugs and keep their trace. A package that is not installed is one line too, if an extra of
-    ours brings it. With `--json` an error is one JSON object (`fail`)."""
+    """Turn the errors that Headgate raises on purpose into one line, a second line with a usual remedy if there is one, and
+    exit code 1.
+
+    Other errors are bugs and keep their traceback. A missing package is one line too, if one of our extras has it. With
+    `--json` an error is one JSON object (`fail`).
+    """
 
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -60,7 +63,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
         except MissingExtra as error:
             fail(str(error))
         except OutputRefused as error:
-            if error.is_closed_pipe:  # whoever reads has enough, as `head` has
+            if error.is_closed_pipe:  # the reader has enough, such as `head`
                 sys.exit(1)
             fail(f"standard output does not take what is written: {error}")
         except KeyboardInterrupt:
@@ -70,17 +73,17 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def echo(*pieces: str | bytes, err: bool = False) -> None:
-    """Print one line of pieces, each made safe but those that are Trusted.
+    """Print one line of pieces, each made safe unless Trusted.
 
     Raises:
-        OutputRefused: standard output does not take it, now or later. What standard error does not take is lost.
+        OutputRefused: standard output does not accept it, now or later. Text that standard error does not accept is lost.
     """
     line = b"".join(piece if isinstance(piece, Trusted) else for_terminal(piece) for piece in pieces)
     _write(line + b"\n", err=err)
 
 
 def print_document(text: str) -> None:
-    """Print a file of several lines: on a terminal each made safe, elsewhere as it is. Raises as `echo`."""
+    """Print a file of several lines, made safe only on a terminal. Raises as `echo`."""
     if sys.stdout is not None and sys.stdout.isatty():
         _write(b"\n".join(map(for_terminal, text.split("\n"))))
     else:
@@ -88,7 +91,7 @@ def print_document(text: str) -> None:
 
 
 def paint(text: str, colour: str | None = None, *, bold: bool = False) -> Trusted:
-    """Return safe text in a colour, where standard output is a terminal and NO_COLOR is not set (https://no-color.org)."""
+    """Return safe text in a colour if standard output is a terminal and NO_COLOR is not set (https://no-color.org)."""
     safe = for_terminal(text)
     if sys.stdout is None or not sys.stdout.isatty():
         return Trusted(safe)
@@ -100,12 +103,12 @@ def paint(text: str, colour: str | None = None, *, bold: bool = False) -> Truste
 
 
 def print_title(text: str) -> None:
-    """Print the title of what comes below."""
+    """Print the title of the following lines."""
     echo(paint(text, bold=True))
 
 
 def print_finding(finding: Finding) -> None:
-    """Print one finding for a person: its verdict, what was seen, and on a line of its own what to do."""
+    """Print one finding for a person: its verdict, the observation, and the remedy on its own line."""
     word = paint(f"{finding.verdict:8}", _COLOURS[finding.verdict])
     echo("  ", word, f" {finding.name}: {finding.text}")
     if finding.fix:
@@ -120,10 +123,10 @@ def print_json(value: Any) -> None:
 
 
 def print_done(text: str, *values: Any, as_json: bool) -> None:
-    """Print what a command has done: lines for a person, or each value for a program.
+    """Print the result of a command: lines for a person, or each value for a program.
 
-    It is done even if standard output does not take the line: standard error gets it then, and the exit code is DONE_UNTOLD, so
-    that nobody does it again for want of an answer.
+    The work is done even if standard output does not accept the line. It then goes to standard error, with the exit code
+    DONE_UNTOLD, so that the caller does not repeat the work for lack of an answer.
     """
     try:
         for value in values if as_json else ():
@@ -138,7 +141,7 @@ def print_done(text: str, *values: Any, as_json: bool) -> None:
 def fail(*lines: str, code: str = "failed", **parts: Any) -> NoReturn:
     """Write lines to standard error and end the command with exit code 1.
 
-    Of a command with `--json` they are one line, `{"error": {"code": …, "message": …, …}}` with the parts of the error.
+    With `--json` they are one line, `{"error": {"code": …, "message": …, …}}` with the parts of the error.
     """
     context = click.get_current_context(silent=True)
     if context is not None and context.params.get("as_json"):
@@ -148,7 +151,7 @@ def fail(*lines: str, code: str = "failed", **parts: Any) -> NoReturn:
         echo(msgspec.json.encode({"error": error}, enc_hook=str), err=True)
     else:
         for line in lines:
-            for part in f"headgate: {line}".split("\n"):  # one for each setting that is wrong
+            for part in f"headgate: {line}".split("\n"):  # one line for each wrong setting
                 echo(part, err=True)
     sys.exit(1)
 
@@ -158,7 +161,7 @@ def _write(text: bytes, *, err: bool = False) -> None:
         click.echo(text, nl=False, err=err)
     except OSError as error:
         stream = sys.stderr if err else sys.stdout
-        # What is left in its buffer would be written once more at the end of the process, which would fail like this.
+        # Otherwise the rest of its buffer would be written again at the end of the process, and fail again.
         with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())
         if not err:

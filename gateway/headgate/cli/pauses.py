@@ -49,8 +49,8 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
     pauses.pause(client, member, for_s)
     if name is not None:
         _warn_if_unserved(client, name)
-    told = f"paused {_words(member)}" + ("" if for_s is None else f" for {for_s} s")
-    print_done(told, {"paused": member, "left_s": for_s}, as_json=as_json)
+    line = f"paused {_words(member)}" + ("" if for_s is None else f" for {for_s} s")
+    print_done(line, {"paused": member, "left_s": for_s}, as_json=as_json)
 
 
 @click.command()
@@ -68,8 +68,8 @@ def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) ->
     was_paused = pauses.resume(client, member)
     if name is not None and not was_paused:
         _warn_if_unserved(client, name)
-    told = f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused"
-    print_done(told, {"resumed": member, "was_paused": was_paused}, as_json=as_json)
+    line = f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused"
+    print_done(line, {"resumed": member, "was_paused": was_paused}, as_json=as_json)
 
 
 def _open(redis_url: str | None) -> Client:
@@ -80,7 +80,7 @@ def _open(redis_url: str | None) -> Client:
 
 
 def _warn_if_unserved(client: Client, name: str) -> None:
-    """Say so where no gateway serves a namespace: its name may be misspelt, and the right one goes on."""
+    """Warn if no gateway serves a namespace: its name may be misspelt, and the intended one not paused."""
     from headgate.redis.registry import has_been_served
 
     is_served, known = has_been_served(client, name)

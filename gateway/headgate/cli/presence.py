@@ -1,4 +1,4 @@
-"""`headgate presence`: who is in a topic now. Imports click only."""
+"""`headgate presence`: the users in a topic now. Imports click only."""
 
 from __future__ import annotations
 

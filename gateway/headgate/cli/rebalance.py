@@ -1,4 +1,4 @@
-"""`headgate rebalance`: let all gateway processes of a Redis have as many clients. Imports click only."""
+"""`headgate rebalance`: evens out the clients of all gateway processes of a Redis. Imports click only."""
 
 from __future__ import annotations
 

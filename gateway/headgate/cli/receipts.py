@@ -1,10 +1,10 @@
-"""The receipts of a file that `headgate publish --file` publishes: which of its lines are in which log.
+"""The receipts of a file published by `headgate publish --file`: which of its lines are in which log.
 
-In: each batch before it is sent, and its receipts after. Out: the lines that a log has, and the batches without an answer. One
-JSON object a line, only ever appended, so a run that is killed at any moment leaves all that is needed to go on. A batch is on
-the disk before it is sent.
+In: each batch before it is sent, and its receipts after. Out: the lines in a log, and the unanswered batches. One JSON object
+per line, only ever appended, so a run killed at any moment leaves everything needed to continue. A batch is on disk before it
+is sent.
 
-An epoch is of one log alone, so one file of receipts serves several: of each it says what that one has.
+An epoch belongs to one log, so one file of receipts serves several logs, and records the lines in each.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ import msgspec
 from headgate.redis.lineage import Lineage
 from headgate.redis.sent_events import Standing
 
-# A byte of memory for each.
+# Each line takes a byte of memory.
 MAX_LINES = 2**30
 
 
 class ReceiptsFault(Exception):
-    """The file of receipts cannot be used, or is not of this file; the text says why."""
+    """The file of receipts cannot be used, or belongs to another file; the text gives the reason."""
 
 
 _Line = Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)]
-# (first line, events, epoch, first offset): events in a row, of lines in a row.
+# (first line, events, epoch, first offset) for consecutive events of consecutive lines.
 _Run = tuple[_Line, _Line, str, int]
 
 
 class _Begun(msgspec.Struct, tag="begun", tag_field="step"):
-    """`run` is a part of each id of this run; empty where lines keep their own."""
+    """`run` is a part of each id of this run; empty if lines keep their ids."""
 
     run: str
 
 
 class Batch(msgspec.Struct, tag="sending", tag_field="step"):
-    """Lines `first` to `last` are sent, into a log that stands at `before`; `sha256` is of all lines up to `last`."""
+    """Lines `first` to `last` are sent to a log at position `before`; `sha256` covers all lines up to `last`."""
 
     number: int
     first: _Line
@@ -55,7 +55,7 @@ class Batch(msgspec.Struct, tag="sending", tag_field="step"):
 
 
 class _Sent(msgspec.Struct, tag="sent", tag_field="step"):
-    """The events of a batch that are in the log; its other lines were refused."""
+    """The events of a batch in the log; its other lines were refused."""
 
     number: int
     runs: list[_Run]
@@ -69,14 +69,14 @@ _decode = msgspec.json.Decoder(_Begun | Batch | _Sent | _Done).decode
 
 
 class Digest:
-    """The SHA-256 of lines, without the space around them: an end of line at the end of the file changes nothing."""
+    """The SHA-256 of lines without surrounding white space, so a line end at the end of the file changes nothing."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
         self.lines = 0
 
     def add(self, line: bytes) -> None:
-        """Count one more line."""
+        """Add one line."""
         self.lines += 1
         self._sha256.update(line.strip() + b"\n")
 
@@ -86,14 +86,14 @@ class Digest:
 
 
 class Receipts:
-    """See the module. Locked as long as it is open.
+    """See the module. Locked while it is open.
 
     Args:
-        path: of the file, which is made if it is not there.
-        new_ids: begin a run with new ids, or go on with one that has not reached the end.
+        path: of the file, which is created if missing.
+        new_ids: begin a run with new ids, or continue one that has not reached the end.
 
     Raises:
-        ReceiptsFault: it cannot be opened or locked, or is another kind of file.
+        ReceiptsFault: the file cannot be opened or locked, or is of another kind.
     """
 
     def __init__(self, path: str, *, new_ids: bool = False) -> None:
@@ -117,7 +117,7 @@ class Receipts:
             raise
 
     def check_unchanged(self, lines: Iterable[bytes]) -> None:
-        """Raise ReceiptsFault unless the lines that were sent are still the first ones of the file."""
+        """Raise ReceiptsFault unless the file still begins with the sent lines."""
         if self._furthest is None:
             return
         digest, last = Digest(), self._furthest.last
@@ -130,11 +130,11 @@ class Receipts:
             )
 
     def epochs(self) -> set[str]:
-        """Return the epochs of all receipts, and those that batches without an answer were sent in."""
+        """Return the epochs of all receipts and unanswered batches."""
         return {epoch for _, _, epoch, _ in self._runs} | {each.before.epoch for each in self._unsettled.values()}
 
     def published(self, line: Lineage, newest: int) -> tuple[bytearray, int]:
-        """Return a 1 for each line that a log has had and not lost, at the line's number, and how many lines have other receipts.
+        """Return a 1 at the number of each line that a log has had and not lost, and the number of lines with other receipts.
 
         Args:
             line: the lineage of the log.
@@ -149,14 +149,14 @@ class Receipts:
         return has, sent.count(1) - has.count(1)
 
     def unsettled(self, line: Lineage, newest: int) -> list[Batch]:
-        """Return the batches that were sent to a log (`line`, `newest`: as `published`), and of which no answer is known."""
+        """Return the unanswered batches sent to a log (`line`, `newest`: as in `published`)."""
         return [
             each for each in self._unsettled.values()
             if each.before.epoch == "" or line.end_of(each.before.epoch, newest) is not None
         ]  # fmt: skip
 
     def send(self, first: int, last: int, sha256: str, before: Standing) -> Batch:
-        """Keep on the disk that a batch is about to be sent, and return it. Raises ReceiptsFault: it must not be."""
+        """Record on disk that a batch is about to be sent, and return it. Raises ReceiptsFault; then do not send it."""
         batch = Batch(self._batches, first, last, sha256, before)
         self._append(batch)
         try:
@@ -166,7 +166,7 @@ class Receipts:
         return batch
 
     def settle(self, batch: Batch, positions: Iterable[tuple[int, str, int]]) -> None:
-        """Keep the line, epoch and offset of each event of a batch that is in the log. Raises ReceiptsFault."""
+        """Record the line, epoch and offset of each event of a batch in the log. Raises ReceiptsFault."""
         runs: list[_Run] = []
         for line, epoch, offset in positions:
             if runs and (line - runs[-1][0], epoch, offset - runs[-1][3]) == (runs[-1][1], runs[-1][2], runs[-1][1]):
@@ -176,11 +176,11 @@ class Receipts:
         self._append(_Sent(batch.number, runs))
 
     def finish(self) -> None:
-        """Keep that the last line was reached. Raises ReceiptsFault."""
+        """Record that the last line was reached. Raises ReceiptsFault."""
         self._append(_Done())
 
     def close(self) -> None:
-        """Let another command have it."""
+        """Unlock the file for other commands."""
         os.close(self._file)
 
     def __enter__(self) -> Receipts:
@@ -201,7 +201,7 @@ class Receipts:
         with open(self._file, "rb", closefd=False) as file:
             whole = 0
             for line in file:
-                if whole and not line.endswith(b"\n"):  # the command was killed while it wrote
+                if whole and not line.endswith(b"\n"):  # the command was killed during a write
                     break
                 whole += len(line)
                 try:

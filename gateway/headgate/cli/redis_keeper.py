@@ -1,7 +1,7 @@
-"""The private Redis of a gateway is started again when it dies by itself: killed for its memory, say, or crashed.
+"""Restarts the private Redis of a gateway when it dies by itself, such as when killed for its memory or by a crash.
 
-In: the server that the gateway has started (redis/embedded.py). Out: the same one, started with the data that it left, in which
-another epoch begins. Nobody else would: without it the gateway waits for Redis for ever.
+In: the server that the gateway has started (redis/embedded.py). Out: the same server, started with the data that it left, in a
+new epoch. Nothing else restarts it: without this the gateway would wait for Redis forever.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headgate.errors import HeadgateError
 from headgate.metrics import PRIVATE_REDIS_STARTED_AGAIN
 from headgate.runtime.loop import Greenlet, sleep, spawn
 
-# After its end: `EmbeddedRedis.crash` starts it again itself.
+# How long to wait after its end, because `EmbeddedRedis.crash` restarts the server itself.
 LOOK_S = 0.2
-# A server that dies at its start, of a full disk for instance, is started ever more seldom, until one has run for a while.
+# The pauses grow while a server dies at its start, such as with a full disk, until one has run for a while.
 FIRST_PAUSE_S, LAST_PAUSE_S, STEADY_S = 0.1, 10.0, 60.0
 
 log = structlog.get_logger("headgate.private_redis")
@@ -35,10 +35,10 @@ class Server(Protocol):
         """Wait until its process ends."""
 
     def start_again(self) -> None:
-        """Start it, and wait until it answers. Raises HeadgateError when it does not."""
+        """Start it, and wait until it answers. Raises HeadgateError if it does not."""
 
     def last_words(self) -> str:
-        """Return the last line that it has logged."""
+        """Return the last line of its log."""
 
 
 class RedisKeeper:
@@ -52,16 +52,16 @@ class RedisKeeper:
         self._greenlet: Greenlet | None = None
 
     def start(self) -> None:
-        """Look after the server from now on."""
+        """Watch the server from now on."""
         self._greenlet = spawn(self._keep)
 
     def close(self) -> None:
-        """Leave it alone from now on. Idempotent."""
+        """Stop watching. Idempotent."""
         if self._greenlet is not None:
             self._greenlet.kill()
 
     def look(self) -> None:
-        """Start the server again if it has died. Waits until it answers, or has died once more."""
+        """Start the server again if it has died. Waits until it answers or has died again."""
         if self._server.is_running:
             return
         if self._now_s() - self._started_s >= STEADY_S:
@@ -80,6 +80,6 @@ class RedisKeeper:
 
     def _keep(self) -> None:
         while True:
-            self._server.wait()  # not a look now and then: each would wake an idle process
+            self._server.wait()  # no polling, which would wake an idle process
             self._wait(LOOK_S)
             self.look()

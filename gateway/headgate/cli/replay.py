@@ -1,4 +1,4 @@
-"""`headgate replay`: a range of the log as NDJSON, one event a line, for `headgate publish --file`. Imports click only."""
+"""`headgate replay`: a range of the log as NDJSON, one event per line, for `headgate publish --file`. Imports click only."""
 
 from __future__ import annotations
 

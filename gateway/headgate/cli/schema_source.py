@@ -1,4 +1,4 @@
-"""The options that say which schemas a command reads: a folder, or the registry of a namespace. Imports click only."""
+"""The options for the source of schemas: a folder, or the registry of a namespace. Imports click only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def source_options(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def folder_of(given: str | None) -> str:
-    """Return the folder of schemas: the one that is given, else that of HEADGATE_SCHEMAS, else `schemas`."""
+    """Return the folder of schemas: the given one, else that of HEADGATE_SCHEMAS, else `schemas`."""
     from headgate.settings import REGISTRY, Settings
 
     set_ = None if given else Settings.from_environment("HEADGATE_SCHEMAS").schemas
@@ -39,7 +39,7 @@ def folder_of(given: str | None) -> str:
 
 
 def read_source(folder: str | None, registry: bool, namespace: str, redis_url: str | None) -> Catalogue:
-    """Return the schemas that the options name.
+    """Return the schemas selected by the options.
 
     Raises:
         InvalidSchema: there are none, or they cannot be used.

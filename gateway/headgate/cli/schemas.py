@@ -107,7 +107,7 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_jso
     def without(held: Documents) -> Documents:
         files = {_file_of(held, name) for name in names}
         left = Documents({name: text for name, text in held.texts.items() if name not in files})
-        read_catalogue(left)  # nothing that is left refers to what goes
+        read_catalogue(left)  # no remaining schema refers to a removed one
         return left
 
     client, namespace = _open(namespace, redis_url)

@@ -1,7 +1,7 @@
-"""`headgate serve`: a Flask application with the gateway inside, on gevent's WSGI server, with a Redis found or brought.
+"""`headgate serve`: a Flask application with the gateway inside, on gevent's WSGI server, with a given or private Redis.
 
-In: settings as a mapping (what the command line said), and which application. Out: an exit code; on standard output one line
-per thing that was done, the last one `headgate: ready at <URL> …`. The caller has patched the standard library already.
+In: settings as a mapping (from the command line), and the name of the application. Out: an exit code, and on standard output
+one line per completed step, the last one `headgate: ready at <URL> …`. The caller has already patched the standard library.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def run(
     Args:
         overrides: `HEADGATE_*` names and values that win over the environment.
         target: `module:application` or `module:factory`; None serves the ready-made application.
-        config: the configuration file; None: HEADGATE_CONFIG, else headgate.toml if it is there.
-        with_consumers: also run the consumers of that file, in a process of their own.
+        config: the configuration file; None: HEADGATE_CONFIG, else headgate.toml if present.
+        with_consumers: also run the consumers of that file, in a separate process.
 
     Returns:
-        0 after a stop that was asked for, 1 when it could not start (one clear line on standard error). Does not return from a
-        restart that the demo asked for.
+        0 after a requested stop, 1 if the start failed (one clear line on standard error). Does not return from a restart
+        requested by the demo.
     """
     operators: list[DemoOperator] = []
     code = _run(overrides, target, config, operators, with_consumers=with_consumers)
-    for operator in operators:  # here, where Redis and the consumers have ended
+    for operator in operators:  # here, after Redis and the consumers have ended
         operator.execute()
     return code
 
@@ -73,7 +73,7 @@ def _run(
     private: EmbeddedRedis | None = None
     keeper: RedisKeeper | None = None
     try:
-        # An application that is imported by name reads the environment itself: what the command line said must be there.
+        # An imported application reads the environment itself, so the settings from the command line must be there.
         environ = environment()
         start = Start(environ, target)
         environ.update(overrides)
@@ -130,7 +130,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
         terminal = has_terminal()
 
         def hang_up() -> None:
-            if terminal and not has_terminal():  # it was closed, which must end the process, as ever
+            if terminal and not has_terminal():  # it was closed, which must end the process as usual
                 asked_to_stop.set()
             else:
                 reload(app, gate.gateway, file)
@@ -141,7 +141,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
         namespace.bus.was_up.wait(timeout=10)
     for line in gate.gateway.not_ready():
         complain(line)
-    gate.gateway.cluster.table.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
+    gate.gateway.cluster.table.tried.wait(timeout=10)  # so that a gateway that stops later finds us
     heap = Heap(lambda: sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values()))
     heap.start()
     server.start()
@@ -163,7 +163,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
 
 
 def has_terminal() -> bool:
-    """Return whether somebody can type something."""
+    """Return whether a person can type input."""
     try:
         return os.isatty(0)
     except OSError:
@@ -171,7 +171,7 @@ def has_terminal() -> bool:
 
 
 def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
-    """Read the file again, and apply what can be applied while the gateway runs. A fault changes nothing, and is one log line."""
+    """Read the file again, and apply what can change while the gateway runs. A fault changes nothing and writes one log line."""
     try:
         found = file.read(environment(), app.config)
         wanted = Settings.read(app.config, found)

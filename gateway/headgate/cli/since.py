@@ -1,4 +1,4 @@
-"""Since: a place in the log as people write it: an offset, a time ago, or a time."""
+"""Since: a position in the log as people write it: an offset, an age, or a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Since:
     time_ms: int | None = None
 
     def first(self, log: LogRange) -> int:
-        """Return the offset of the first event from there on. Waits for Redis."""
+        """Return the offset of the first event from that position. Waits for Redis."""
         if self.offset is not None:
             return max(self.offset, 1)
         assert self.time_ms is not None
@@ -33,10 +33,10 @@ class Since:
 
 
 def read_since(text: str, now_s: float) -> Since:
-    """Return the place that a text names; a time without a zone is of this machine's.
+    """Return the position in a text; a time without a zone is local time.
 
     Raises:
-        click.BadParameter: it is none.
+        click.BadParameter: the text is no position.
     """
     if re.fullmatch(r"[0-9]{1,15}", text):
         return Since(offset=int(text))

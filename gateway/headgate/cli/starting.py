@@ -1,6 +1,6 @@
-"""The lines of a start that `headgate serve` says with one process and with several.
+"""The lines that `headgate serve` prints at its start, with one process and with several.
 
-This file imports no gevent and patches nothing: the process that forks the workers uses it.
+This file imports no gevent and patches nothing, because the process that forks the workers uses it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.workers.settings_file import SettingsFile
 
 
 def read_file(environ: MutableMapping[str, str], config: str | None, *, is_needed: bool) -> SettingsFile:
-    """Put the settings of the configuration file behind those of `environ`; return the file, whose path may be None.
+    """Add the settings of the configuration file to `environ`, which wins; return the file, whose path may be None.
 
     Raises:
         HeadgateError: the file is needed and missing, or cannot be read.
@@ -35,14 +35,16 @@ def read_file(environ: MutableMapping[str, str], config: str | None, *, is_neede
 
 
 def say_mode(settings: Settings) -> None:
-    """Say that this is development mode, if it is."""
+    """Announce development mode, if it is on."""
     if settings.dev:
         say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
 
 
 def say_ready(settings: Settings, address: object, *details: str, nobody: bool) -> None:
-    """Say where the gateway serves, and what to do next. `settings` may have named port 0, or systemd has passed a socket with
-    another address. `nobody`: no client may connect."""
+    """Print where the gateway serves, and the next step.
+
+    The address may differ from `settings`: port 0, or a socket from systemd. `nobody`: no client may connect.
+    """
     if isinstance(address, tuple):
         host = host_in_url(settings) if settings.port in (0, address[1]) else address[0]
         at = f"http://{host}:{address[1]}/"
@@ -55,22 +57,22 @@ def say_ready(settings: Settings, address: object, *details: str, nobody: bool) 
 
 
 def host_in_url(settings: Settings) -> str:
-    """Return the host as a URL has it: an IPv6 address in brackets."""
+    """Return the host for a URL, with an IPv6 address in brackets."""
     return f"[{settings.host}]" if ":" in settings.host else settings.host
 
 
 def check_target(target: str | None) -> None:
-    """Look whether the application may be there, before anything is started for it; its module is not imported yet.
+    """Check whether the application can exist, before starting anything for it; its module is not imported yet.
 
     Raises:
-        InvalidRequest: it certainly is not.
+        InvalidRequest: it certainly does not.
     """
     if target is not None:
         check_string(target, APPLICATION, default="app")
 
 
 def may_listen(settings: Settings) -> bool:
-    """Try whether the gateway can have its address, before anything is started for it; where it cannot, say why."""
+    """Check whether the gateway can have its address, before starting anything for it; if not, report why."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         with socket.socket(family) as tried:
@@ -83,7 +85,7 @@ def may_listen(settings: Settings) -> bool:
 
 
 def complain_of_address(settings: Settings, error: OSError) -> None:
-    """Say why the gateway cannot listen on its address."""
-    # The text of the error itself may have the address twice; the number of an unknown host name is none of the system's.
+    """Report why the gateway cannot listen on its address."""
+    # The text of the error itself may have the address twice. The number for an unknown host name is not a system error.
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")

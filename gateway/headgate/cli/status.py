@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headgate.diagnosis.overview import ConsumerState, GatewayState, NamespaceState, Overview, RedisState
     from headgate.errors import HeadgateError
 
-# Processes, namespaces and consumers that a screen has; the rest is counted.
+# Processes, namespaces and consumers shown; the rest is counted.
 _ROWS = 20
 
 
@@ -27,7 +27,7 @@ _ROWS = 20
     help="Seconds between two looks.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each look.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each update.")
 @one_line_errors
 def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_json: bool) -> None:
     """Show gateways, Redis, namespaces and consumers at a glance. Exit code 1 if something is wrong."""
@@ -148,7 +148,7 @@ def _table(title: str, head: Sequence[str], rows: list[Sequence[str]]) -> None:
 
 
 def table_lines(rows: list[Sequence[str]]) -> Iterator[str]:
-    """Yield rows whose columns stand below each other."""
+    """Yield rows with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

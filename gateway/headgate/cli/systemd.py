@@ -1,7 +1,7 @@
-"""systemd: the listening sockets that it passes to a service at its start, and the word that the service is ready.
+"""systemd: the listening sockets that it passes to a starting service, and the message that the service is ready.
 
 In: the environment (`LISTEN_PID`, `LISTEN_FDS`, `NOTIFY_SOCKET`; sd_listen_fds(3), sd_notify(3)) and descriptors from 3 on. Out:
-sockets. They stay open in systemd while the service restarts, so that clients wait in their queue and none is refused.
+sockets. They stay open in systemd while the service restarts, so clients wait in their queue and none is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EXPECTED = "expected a listening stream socket (ListenStream=, Accept=no)"
 
 
 def passed_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
-    """Return the sockets that systemd has passed to this process; none without socket activation.
+    """Return the sockets passed by systemd to this process; none without socket activation.
 
     Raises:
         InvalidRequest: one of them is no listening stream socket.
@@ -32,7 +32,7 @@ def passed_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
 
 
 def passed_socket(environ: Mapping[str, str]) -> socket.socket | None:
-    """Return the one socket that systemd has passed to this process, or None.
+    """Return the single socket passed by systemd to this process, or None.
 
     Raises:
         InvalidRequest: as `passed_sockets`, or there are several.
@@ -44,7 +44,7 @@ def passed_socket(environ: Mapping[str, str]) -> socket.socket | None:
 
 
 def tell_ready(environ: Mapping[str, str]) -> None:
-    """Tell systemd that the service is ready (`Type=notify`); nothing without systemd. A fault is systemd's to notice."""
+    """Notify systemd that the service is ready (`Type=notify`); do nothing without systemd. systemd itself notices a failure."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

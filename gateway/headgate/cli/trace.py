@@ -1,4 +1,4 @@
-"""`headgate trace`: what happened to one event. Imports only click."""
+"""`headgate trace`: the history of one event. Imports only click."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> N
 
 
 def lines(found: Trace) -> list[str]:
-    """Return a trace for a person to read."""
+    """Return a trace as lines for a person."""
     from datetime import UTC, datetime
 
     from headgate.events.topic import user_of
@@ -101,5 +101,5 @@ def _browsers(at: AtBrowsers) -> str:
 
 def _consumer(at: AtConsumer) -> str:
     attempts = f", attempt {at.attempts}" if at.attempts else ""
-    said = ", ".join(filter(None, (at.reason, *at.outcomes)))
-    return f"consumer {at.consumer}: {at.state}{attempts}" + (f" ({said})" if said else "")
+    details = ", ".join(filter(None, (at.reason, *at.outcomes)))
+    return f"consumer {at.consumer}: {at.state}{attempts}" + (f" ({details})" if details else "")

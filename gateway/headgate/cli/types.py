@@ -1,4 +1,4 @@
-"""`headgate types` and `headgate asyncapi`: files that are written from the schemas of topics. Imports click only."""
+"""`headgate types` and `headgate asyncapi`: files generated from the schemas of topics. Imports click only."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ def asyncapi(
     _write(text, out, check, document if as_json else None)
 
 
-def _write(text: str, out: str | None, check: bool, told: object = None) -> None:
-    """Write text to a file or to standard output; or look whether the file has it. A program is `told` what it asked for."""
+def _write(text: str, out: str | None, check: bool, result: object = None) -> None:
+    """Write text to a file or to standard output, or check that the file has it. `--json` prints `result`."""
     if check and out is None:
         raise click.UsageError("--check goes with --out FILE")
     if out is None:
-        if told is None:
+        if result is None:
             print_document(text)
         else:
-            print_json(told)
+            print_json(result)
         return
     path = Path(out)
     try:
@@ -98,5 +98,5 @@ def _write(text: str, out: str | None, check: bool, told: object = None) -> None
             fail(f"{out} is not up to date with the schemas", "Run the same command without --check, and commit the file.")
     except OSError as error:
         fail(f"{out}: {error.strerror}")
-    if told is not None:
+    if result is not None:
         print_done(f"{out} is written", {"file": out, "written": not check}, as_json=True)

@@ -1,8 +1,8 @@
 """`headgate who-can PATTERN`: every grant, key and consumer that may see the events of a pattern. Imports click only.
 
-In: the settings and the consumers of the configuration file and the environment; explicit grants and API keys from Redis. Out: a
-line for each that may see all of the pattern, or a part of it. Rights that only a login shows (a token's claims, what an
-application's authenticator says) are named as such: nobody has a list of them.
+In: the settings and the consumers of the configuration file and the environment; explicit grants and API keys from Redis. Out:
+a line for each that may see all or part of the pattern. Rights known only at a login (a token's claims, an application's
+authenticator) are marked as such, because no list of them exists.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from headgate.redis.client import Client
     from headgate.settings import Settings
 
-# A key's namespaces: all of them.
+# Means all namespaces of a key.
 _EVERY = "*"
 
 
 class Seer(NamedTuple):
-    """Someone or something that may see events.
+    """An origin of the right to see events.
 
     Attributes:
         kind: development, anonymous, own topics, token, regrant, key or consumer.
-        name: of the user, the key or the consumer; of a kind without names, in words.
-        patterns: its grants that reach into the pattern that was asked about.
-        sees: `all` of that pattern, a `part` of it, or what its `claims` say.
+        name: of the user, the key or the consumer; a description for a kind without names.
+        patterns: its grants that overlap the given pattern.
+        sees: `all` of that pattern, a `part` of it, or whatever its `claims` grant.
     """
 
     kind: str
@@ -146,5 +146,5 @@ def _seer(kind: str, name: str, granted: tuple[str, ...], pattern: str) -> Itera
 
     reaching = tuple(each for each in granted if overlaps(each, pattern))
     if reaching:
-        # As at a subscribe: one of them must contain the whole pattern.
+        # As in a subscribe, one of them must contain the whole pattern.
         yield Seer(kind, name, reaching, "all" if compiled(reaching).contain(pattern) else "part")

@@ -1,7 +1,7 @@
-"""`headgate serve --workers N`: gunicorn's process manager around workers of headgate/gunicorn.py, with a Redis found or brought.
+"""`headgate serve --workers N`: gunicorn's process manager around workers of headgate/gunicorn.py, with a given or private Redis.
 
-In: settings as a mapping (what the command line said), which application, how many workers. Out: an exit code, and the lines of
-`headgate serve` with one process. This process forks the workers: it imports the application nowhere and patches nothing.
+In: settings as a mapping (from the command line), the application, the number of workers. Out: an exit code, and the lines of
+`headgate serve` with one process. This process forks the workers, so it never imports the application and patches nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .keeper_process import Keeper, NotKept
 from .starting import check_target, complain_of_address, host_in_url, read_file, say_mode, say_ready
 from .systemd import passed_sockets
 
-# Beside the drain: gunicorn kills a worker that has not ended by then.
+# In addition to the drain. gunicorn kills a worker that has not ended by then.
 END_S = 15.0
 
 
@@ -51,7 +51,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
         say_mode(settings)
 
         def ready(listener: Any) -> None:
-            # Of an application only its workers know whether it has an authenticator.
+            # Only the workers know whether an application has an authenticator.
             nobody = Premises.here().was_told("nobody")
             say_ready(settings, listener.getsockname(), f"{workers} workers", nobody=nobody)
 
@@ -80,7 +80,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
 
 
 def _has_temporary_folder() -> bool:
-    """Say so where workers have no folder to meet in, as with a root file system that is read-only."""
+    """Report if workers have no folder to share, as with a read-only root file system."""
     try:
         gettempdir()
     except OSError:
@@ -90,15 +90,16 @@ def _has_temporary_folder() -> bool:
 
 
 def _load(target: str | None) -> Any:
-    """Return the application, in a worker, with the settings of now: the file may have been read again since the start."""
+    """Return the application, in a worker, with the current settings: the file may have been read again since the start."""
     from headgate.workers.application import load_application
 
     return load_application(target, Settings.read(environment()))
 
 
 def _bind(settings: Settings, environ: Mapping[str, str]) -> str | None:
-    """Return what gunicorn is to listen on: a socket of ours; one that it inherits, from systemd or on SIGUSR2, goes before
-    it."""
+    """Return the `bind` of gunicorn: our own socket, unless it inherits sockets from systemd or on SIGUSR2, which take
+    precedence.
+    """
     passed = [each.detach() for each in passed_sockets(environ)]
     if "GUNICORN_FD" in environ or passed:
         return f"{host_in_url(settings)}:{settings.port}"

@@ -1,9 +1,9 @@
-"""Where is my event? All that is known of one event: its place in the log, each gateway, the browsers of its user, each consumer.
+"""The history of one event: its place in the log, each gateway, the browsers of its user, each consumer.
 
-In: an event's id or offset, and the Redis of its namespace. Out: a `Trace`. It reads what is there anyway (the log, consumers'
-groups and dead letters, `seen`) and what gateways tell of single events (redis/traces.py). Each step is bounded, and all of
-them together by DEADLINE_S, however slowly Redis answers: a thread looks, and whoever asks waits no longer. A trace names what
-was not found out by then in `unknown`.
+In: an event's id or offset, and the Redis of its namespace. Out: a `Trace`. It reads existing data (the log, consumers' groups
+and dead letters, `seen`) and the gateways' reports on single events (redis/traces.py). Each step is bounded, and DEADLINE_S
+bounds all of them together, however slowly Redis answers: a thread does the work, and the caller waits no longer. A trace lists
+the parts that were not found by then in `unknown`.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from headgate.redis.user_facts import read_user_facts
 from headgate.settings import Settings
 
 DEADLINE_S = 0.8
-# Of a search by id.
+# Limits of a search by id.
 MAX_EVENTS = 100_000
 MAX_LETTERS = 1000
 MAX_SCANS = 100
-# What a step of a scan, or a page of dead letters, is charged as: a look at a thousand names costs about as much.
+# The charge for a step of a scan, or a page of dead letters: scanning a thousand names costs about as much.
 STEP_EVENTS = 100
 # The parts of a trace, as `unknown` names them.
 GATEWAYS, BROWSERS, CONSUMERS, HANDLED = "gateways", "browsers", "consumers", "handled"
-# A gateway counts each event again a second or two after the last second with more than QUIET_EVENTS.
+# A gateway counts every event again one or two seconds after the last second with more than QUIET_EVENTS.
 BUSY_MS = 2500
-# Pages have a part of this to say whether they have handled the event.
+# Pages have a part of this time to report whether they have handled the event.
 HANDLED_S = 0.4
 
 
 @dataclass(slots=True)
 class AtGateway:
-    """What one gateway process did with the event; `counts` by the names of delivery/tally.py."""
+    """The results of the event at one gateway process; `counts` by the names of delivery/tally.py."""
 
     gateway: str
     counts: dict[str, int]
@@ -64,11 +64,12 @@ class AtGateway:
 
 @dataclass(slots=True)
 class AtConsumer:
-    """How one consumer stands with the event.
+    """The state of the event at one consumer.
 
-    `state` is `not taken`, `leased` (at work, or its worker died), `waiting` (deferred, or to be tried again), `dead`, or `done`.
-    Done may mean that it did not want the event, or began behind it: Redis does not have its patterns. `outcomes` are what it did
-    for the event's user, where it is a channel: `mailed`, `pushed`, or why it was withdrawn (consumers/notification.py).
+    `state` is `not taken`, `leased` (at work, or its worker died), `waiting` (deferred, or to be retried), `dead`, or `done`.
+    Done may mean that the consumer did not want the event, or began after it, since Redis does not have its patterns.
+    `outcomes` are its results for the event's user, if it is a channel: `mailed`, `pushed`, or why it was withdrawn
+    (consumers/notification.py).
     """
 
     consumer: str
@@ -83,13 +84,13 @@ class Trace:
     """See the module.
 
     Attributes:
-        by: the user on whose behalf it was published, or `key <id>`; None: a service published it.
-        traceparent: the trace that it belongs to; None: none.
-        browsers: what the pages say that are connected now (redis/handled_events.py); None: not known.
-        shown: whether a browser of the event's user has said that it has shown it; None: it is for several, or not known.
-        read: whether it is an item that its user has read or archived; None as of `shown`.
-        state: what has become of it for its user, by all that is known (consumers/notification.py); None as of `shown`.
-        unknown: the parts of the trace that were not found out: `gateways`, `browsers`, `consumers`, `consumer <name>`,
+        by: the user for whom it was published, or `key <id>`; None: a service published it.
+        traceparent: of its trace, or None.
+        browsers: the answers of the pages connected now (redis/handled_events.py); None: not known.
+        shown: whether a browser of the event's user has reported showing it; None: it is for several users, or not known.
+        read: whether it is an item that its user has read or archived; None as for `shown`.
+        state: its state for its user, from all known facts (consumers/notification.py); None as for `shown`.
+        unknown: the parts of the trace that were not found: `gateways`, `browsers`, `consumers`, `consumer <name>`,
             `handled`.
     """
 
@@ -114,7 +115,7 @@ class Trace:
 
 
 class NoSuchEvent(InvalidRequest):
-    """The log has no such event (any more): all of it was looked through."""
+    """The whole log was searched and does not have the event (any more)."""
 
 
 def trace(
@@ -125,14 +126,14 @@ def trace(
     wait: Callable[[Flag, float], object] = Flag.wait,
     charge: Callable[[int], None] = lambda looked: None,
 ) -> Trace:
-    """Return all that is known of the event with this id, or at this offset. Waits for Redis, for DEADLINE_S at most.
+    """Return all known facts about the event with this id, or at this offset. Waits for Redis, at most DEADLINE_S.
 
     Args:
-        client: for this trace alone. Close it afterwards: a command that Redis has not answered ends then.
+        client: for this trace alone. Close it afterwards, which ends a command that Redis has not answered.
         namespace, wanted: of which log; an id, or an offset.
         now_s: a clock.
-        wait: waits for a flag, so many seconds at most.
-        charge: is called now and then with the work since, in events that were looked at; a page that is asked counts as one.
+        wait: waits for a flag, at most so many seconds.
+        charge: called from time to time with the work since, in events read; asking a page counts as one.
 
     Raises:
         NoSuchEvent: the log has no such event (any more).
@@ -146,7 +147,7 @@ def trace(
 
 
 class _Search:
-    """The search for one event. `run` looks, in a thread of its own; `answer` ends it, and returns what it has found so far."""
+    """The search for one event. `run` searches in a separate thread; `answer` ends it, and returns its results so far."""
 
     def __init__(
         self, client: Client, namespace: str, wanted: str, now_s: Callable[[], float], charge: Callable[[int], None]
@@ -161,7 +162,7 @@ class _Search:
         self.ended = Flag()
 
     def run(self) -> None:
-        """Look until the end, or the deadline."""
+        """Search until the end or the deadline."""
         try:
             self._look()
         except Exception as error:  # noqa: BLE001 - the one who asks raises it
@@ -169,7 +170,7 @@ class _Search:
         self.ended.set()
 
     def answer(self) -> Trace:
-        """Return what is known by now. Raises as `trace`."""
+        """Return the results so far. Raises as `trace`."""
         self._answered = True
         if self._error is not None:
             raise self._error
@@ -184,7 +185,7 @@ class _Search:
         return self._answered or self._now_s() > self._until_s
 
     def _late_after_step(self) -> bool:
-        """Charge one step through the names of keys, tasks or dead letters, and return whether it is late."""
+        """Charge one step of a scan of key names, tasks or dead letters; return whether it is late."""
         self._charge(STEP_EVENTS)
         return self._late()
 
@@ -222,7 +223,7 @@ class _Search:
             self._show(found)
 
     def _show(self, found: Trace) -> None:
-        """Have `answer` return what is known now: a copy, as this goes on."""
+        """Publish a copy of the current results for `answer`, as the search goes on."""
         if found.shown is not None:
             found.state = state_of(_facts(found)).value
         self._found = deepcopy(found)
@@ -233,7 +234,7 @@ class _Search:
             found.notes.append(_not_sampled(found) if self._was_busy(found) else _UNCOUNTED)
 
     def _was_busy(self, found: Trace) -> bool:
-        """Return whether the log took more events just before this one than a gateway counts each of."""
+        """Return whether the log took more events just before this one than a gateway counts individually."""
         if found.offset <= QUIET_EVENTS:
             return False
         before = _fields(self._client, self._namespace, found.offset - QUIET_EVENTS)
@@ -248,7 +249,7 @@ class _Search:
             found.read, found.shown = facts.is_read, facts.is_shown
 
     def _ask_pages(self, found: Trace, epoch: str) -> None:
-        """Ask the pages last: they have what is left of the time, up to HANDLED_S."""
+        """Ask the pages, as the last step, in the remaining time, up to HANDLED_S."""
         within_s = min(HANDLED_S, self._until_s - self._now_s())
         found.browsers, silent = ask_browsers(self._client, found.namespace, epoch, found.offset, found.topic, within_s)
         self._charge(found.browsers.clients - found.browsers.not_asked)
@@ -256,7 +257,7 @@ class _Search:
             found.notes.append(f"handled: no word from the pages of {', '.join(silent[:5])}.")
 
     def _ask_consumers(self, found: Trace) -> None:
-        """Add each consumer. Once their names are known, each is a part of the trace by itself."""
+        """Add each consumer. Once their names are known, each is a separate part of the trace."""
         names = Groups(self._client, found.namespace).names(self._late_after_step)
         if names is None:
             raise _NotKnown
@@ -284,7 +285,7 @@ _UNCOUNTED = (
 
 
 def _not_sampled(found: Trace) -> str:
-    """Return why no gateway has counts of an event that came among many, and how to get some."""
+    """Return why no gateway has counts of an event during a busy time, and how to get some."""
     every = Settings().trace_every
     nearest = found.offset - found.offset % every or every
     return (
@@ -295,7 +296,7 @@ def _not_sampled(found: Trace) -> str:
 
 
 def _facts(found: Trace) -> Iterator[NotificationState]:
-    """Yield what is known of the event for its user."""
+    """Yield the known facts about the event for its user."""
     if any(at.counts.get(name) for at in found.gateways for name in ("written", "queued", "from_log")):
         yield NotificationState.DELIVERED
     if found.browsers is not None and found.browsers.handled:
@@ -309,11 +310,11 @@ def _facts(found: Trace) -> Iterator[NotificationState]:
 
 
 class _NotKnown(Exception):
-    """There was no time to find something out, or too much to look through."""
+    """There was not enough time, or too much to search."""
 
 
 def _by(fields: Mapping[bytes, bytes]) -> str | None:
-    """Return the user, or `key <id>`, whom an entry names as its publisher, as far as it does: a long name is cut."""
+    """Return the user, or `key <id>`, that an entry names as its publisher; a long name is cut."""
     name = fields.get(b"publisher")
     return None if name is None else shown_name(operators_name(name.decode("ascii", "replace")))
 
@@ -334,7 +335,7 @@ def epoch_of(lineage: Lineage, offset: int) -> str:
 def _find(
     client: Client, namespace: str, wanted: str, late: Callable[[], bool], charge: Callable[[int], None]
 ) -> tuple[int, Mapping[bytes, bytes]]:
-    """Return offset and fields of the event: at that offset, or the newest with that id."""
+    """Return offset and fields of the event at that offset, or of the newest with that id."""
     try:
         search = IdSearch(client, namespace, wanted, charge)
     except UnicodeEncodeError:
@@ -353,14 +354,14 @@ def _find(
 
 
 def _fields(client: Client, namespace: str, offset: int) -> Mapping[bytes, bytes] | None:
-    """Return the fields of the entry at an offset; None: it is not there (any more)."""
+    """Return the fields of the entry at an offset, or None if it is not there (any more)."""
     found = call(client, "XRANGE", log_key(namespace), f"{offset}-0", f"{offset}-0")
     return found[0][1] if found else None
 
 
 def _gateways(client: Client, event: Trace, lineage: Lineage, late: Callable[[], bool]) -> list[AtGateway]:
-    """Return what gateways told of the event, in every epoch that has it at its offset. Raises _NotKnown."""
-    told: dict[str, list[int]] = {}
+    """Return the gateways' reports on the event, in every epoch with the event at its offset. Raises _NotKnown."""
+    reports: dict[str, list[int]] = {}
     for epoch in (lineage.epoch, *lineage.ends):
         end = lineage.end_of(epoch, event.head)
         if end is None or end < event.offset:
@@ -368,21 +369,21 @@ def _gateways(client: Client, event: Trace, lineage: Lineage, late: Callable[[],
         if late():
             raise _NotKnown
         for gateway, counts in read(client, event.namespace, epoch, event.offset).items():
-            before = told.get(gateway, [0] * len(NAMES))
-            told[gateway] = [one + two for one, two in zip(before, counts, strict=False)]
-    return [AtGateway(gateway, dict(zip(NAMES, counts, strict=False))) for gateway, counts in sorted(told.items())]
+            before = reports.get(gateway, [0] * len(NAMES))
+            reports[gateway] = [one + two for one, two in zip(before, counts, strict=False)]
+    return [AtGateway(gateway, dict(zip(NAMES, counts, strict=False))) for gateway, counts in sorted(reports.items())]
 
 
 def _consumer(client: Client, event: Trace, name: str, late: Callable[[], bool]) -> AtConsumer:
-    """Return how a consumer stands. Raises _NotKnown."""
-    # In the order in which a task goes on: one that does so meanwhile is met at the next place.
+    """Return the state at a consumer. Raises _NotKnown."""
+    # In the order in which a task moves, so that a moving task is found at its next place.
     key = group_key(event.namespace, name)
     [position] = call(client, "HMGET", key, "position")
     if position is None or not position.isdigit() or int(position) < event.offset:
         return AtConsumer(name, "not taken")
     try:
         times = deliveries(client, log_key(event.namespace), group_in_log(name, event.epoch), f"{event.offset}-0")
-    except BusRefused:  # there is no such group of Redis: nothing of that epoch is leased any more
+    except BusRefused:  # Redis has no such group, so nothing of that epoch is leased any more
         times = 0
     if times:
         return AtConsumer(name, "leased", times)
@@ -390,7 +391,7 @@ def _consumer(client: Client, event: Trace, name: str, late: Callable[[], bool])
 
 
 def _waiting(client: Client, event: Trace, key: str, name: str, late: Callable[[], bool]) -> AtConsumer | None:
-    """Return the task of the event that waits, if there is one: deferred, to be tried again, or in a worker's hands."""
+    """Return the waiting task of the event, if any: deferred, to be retried, or leased by a worker."""
     pattern = f"{event.time_ms:013d}-{event.epoch}-{event.offset:015d}-*"
     for task_name in _scan(client, "HSCAN", f"{key}:body", pattern, late):
         body = call(client, "HGET", f"{key}:body", task_name)

@@ -117,7 +117,7 @@ def test_a_regrant_without_patterns_asks_the_source_and_one_with_patterns_sets_t
 ) -> None:
     """No pattern is not the same as none at all."""
     result = CliRunner().invoke(main, ["regrant", "ana", "--for", "2h", *words])
-    assert (result.stdout, result.exit_code) == ("looked anew at the grants of 2 clients\n", 0)
+    assert (result.stdout, result.exit_code) == ("checked the grants of 2 clients again\n", 0)
     ((user, wish),) = clients.wishes
     assert (user, wish["subscribe"], wish["publish"], wish["for_s"]) == ("ana", subscribe, publish, 7200)
 

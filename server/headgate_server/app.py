@@ -1,7 +1,7 @@
-"""The application: routes put together around one gateway. `headgate serve` runs it when no other app is named.
+"""The application: routes around one gateway. `headgate serve` runs it when no other app is named.
 
-In: settings. Out: a Flask application whose extension carries the gateway. Each module of routes states its promises: health.py,
-api/v1, demo/pages.py; every refusal leaves through api/error_pages.py.
+In: settings. Out: a Flask application whose extension holds the gateway. Each module of routes states its promises: health.py,
+api/v1, demo/pages.py. Every refusal passes through api/error_pages.py.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     """Return the ready-made server.
 
     Args:
-        settings: what to run with; None reads the environment.
-        gate: a gateway that is already there, in place of the extension (the authenticator is then its own affair).
+        settings: None reads the environment.
+        gate: an existing gateway instead of the extension (which then has its own authenticator).
 
     Raises:
-        SettingsError: the environment holds settings that are wrong.
+        SettingsError: settings in the environment are wrong.
     """
     settings = settings or Settings.from_environment()
     app = Flask(__name__, static_folder=None)
@@ -63,7 +63,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
         demo = demo_authenticator(tokens, dev=settings.dev, namespaces=settings.namespaces) if tokens else None
         gate = extension = _extension(app, settings, demo)
     else:
-        add_page_files(app)  # as the extension does
+        add_page_files(app)  # like the extension
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     reads = SharedRates("read", settings.read_per_s, settings.read_burst)
     publishing = Publishing(gate, settings)
@@ -84,14 +84,14 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
 
 
 def _extension(app: Flask, settings: Settings, authenticator: Authenticator | None) -> Headgate:
-    # Imported here: the routes can be used and tested without gevent, Redis and Socket.IO.
+    # Imported here, so that the routes can be used and tested without gevent, Redis and Socket.IO.
     from headgate.flask.extension import Headgate
 
     return Headgate(app, authenticator=authenticator, settings=settings)
 
 
 def _kept(settings: Settings) -> Kept:
-    # Imported here as well.
+    # Imported here for the same reason.
     from headgate.services.publisher import find_redis_url
 
     from .demo.kept import Kept

@@ -1,7 +1,7 @@
-"""The files of the server's own pages, which the build has made: scripts, style sheets, icons, each with a .gz beside it.
+"""The built files of the server's own pages: scripts, style sheets, icons, each with a .gz next to it.
 
 In: the folder static/, read once. Out: the files by name, for the console's routes; and for the ready-made application `GET
-/static/<name>`, of which `url_for("static", filename=…)` adds the version, so that browsers keep it for a year.
+/static/<name>`. `url_for("static", filename=…)` adds the version, so browsers keep it for a year.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ENDPOINT = "static"
 
 @cache
 def built_files() -> dict[str, PageFile]:
-    """Return the files by name; those that are not built are missing."""
+    """Return the files by name, without those that are not built."""
     folder = files("headgate_server").joinpath("static")
     named = {f"{page}{ending}": kind for page in _PAGES for ending, kind in _KINDS.items()} | {_ICON: _KINDS[".svg"]}
     return {name: read_page_file(folder, name, kind) for name, kind in named.items() if folder.joinpath(name).is_file()}
 
 
 def add_built_files(app: Flask) -> None:
-    """Add the route to an application that has no static folder of its own."""
+    """Add the route to an application without a static folder."""
     app.add_url_rule("/static/<filename>", ENDPOINT, _serve)
     app.url_defaults(_add_version)
 

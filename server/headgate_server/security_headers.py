@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from flask import Flask, Response, request
 
-# The Host header is the caller's; only what can be nothing but host and port is copied into a policy.
+# The Host header comes from the caller. Only text that must be host and port is copied into a policy.
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
 
 _POLICY = (
@@ -24,15 +24,15 @@ def install_security_headers(app: Flask) -> None:
 def content_security_policy(host: str) -> str:
     """Return the policy of a page served at `host`.
 
-    CSP 3 lets 'self' cover WebSockets of the same host, but not every browser in use does: they are named as well.
+    In CSP 3, 'self' covers WebSockets of the same host, but some browsers in use disagree, so they are named as well.
     """
     connect = f"'self' ws://{host} wss://{host}" if _HOST.fullmatch(host) else "'self'"
     return _POLICY.format(connect=connect)
 
 
-@lru_cache(maxsize=256)  # a gateway has few names
+@lru_cache(maxsize=256)  # a gateway has few host names
 def security_headers(host: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers of a response to a request for `host`. No cache keeps one that says nothing else."""
+    """Return the headers of a response to a request for `host`, without caching unless the response sets its own."""
     return (
         ("Content-Security-Policy", content_security_policy(host)),
         ("X-Content-Type-Options", "nosniff"),
@@ -44,7 +44,7 @@ def security_headers(host: str) -> tuple[tuple[str, str], ...]:
 
 
 def add_security_headers(response: Response) -> Response:
-    """Add them to one response; what it has already stays."""
+    """Add the headers to one response; existing ones stay."""
     host = request.environ.get("HTTP_HOST", "")
     for name, value in security_headers(host):
         response.headers.setdefault(name, value)

@@ -1,7 +1,7 @@
-"""Whether an application is still as `create_app` made it, so that a request that Flask does not see is treated the same.
+"""Whether an application is still in the state of `create_app`, which decides if requests may bypass Flask.
 
-In: the application, once when it is made and once when it is about to be served. An application that has got hooks, error pages
-or a JSON provider of its own in between expects them to run for every request: every request then goes through Flask.
+In: the application, once at its creation and once before it is served. If it has gained hooks, error pages or a JSON provider
+in between, these must run for every request, so every request then goes through Flask.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIGNALS = (
 
 
 def watch(app: Flask) -> Callable[[Flask], bool]:
-    """Return the function that says later whether the application is as it is now."""
+    """Return a function that later returns whether the application is unchanged."""
     made, views = _front(app), dict(app.view_functions)
 
     def untouched(served: Flask) -> bool:
@@ -33,7 +33,7 @@ def watch(app: Flask) -> Callable[[Flask], bool]:
 
 
 def _front(app: Flask) -> Hashable:
-    """Return all that runs before, behind and around the routes of an application."""
+    """Return everything that runs before, after and around the routes of an application."""
     hooks = (
         app.before_request_funcs,
         app.after_request_funcs,

@@ -1,6 +1,7 @@
-"""The caller of the HTTP API: the bearer of a token, or, in development, anyone on this machine.
+"""The caller of the HTTP API: the bearer of a token or, in development, anyone on this machine.
 
-In: the WSGI environment of a request. Out: an `Identity`, by the same authenticator, revocations and expiry as a connection's.
+In: the WSGI environment of a request. Out: an `Identity`, from the same authenticator, revocations and expiry as for a
+connection.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from headgate_server.api.gate import Gate
 
 
 def has_credentials(environ: Mapping[str, Any]) -> bool:
-    """Return whether a caller says who it is. One that does not is looked at in a request of Flask's."""
+    """Return whether a request has credentials. One without them is handled in a Flask request."""
     return bool(environ.get("HTTP_AUTHORIZATION"))
 
 
 def caller(gate: Gate, namespace: str, environ: Mapping[str, Any]) -> Identity:
-    """Return who the request is from. Without credentials, in a request of Flask's only.
+    """Return the identity of the caller. Without credentials, only in a Flask request.
 
     Raises:
         Unauthorized: no token, or one that is not accepted.
-        Forbidden: no token, in development, and the request was sent here by another site.
+        Forbidden: no token, in development, and another site sent the request.
     """
     return gate.identify(_handshake(namespace, environ))
 
@@ -43,7 +44,9 @@ def _handshake(namespace: str, environ: Mapping[str, Any]) -> Handshake:
 
 
 def account_of(identity: Identity, environ: Mapping[str, Any], proxies: int) -> str:
-    """Return whose rate a request counts for: a user's, or an address's, as all the anonymous have one name."""
+    """Return the account whose rate a request counts for: a user's, or an address's, because all anonymous callers share one
+    name.
+    """
     if identity.user != ANONYMOUS:
         return identity.user
     return f"\0{address_of(environ, proxies)}"  # no user's name
@@ -54,10 +57,10 @@ def first_known(
 ) -> tuple[Handshake, Identity]:
     """Return the handshake for the first namespace that knows the caller, and its identity there.
 
-    It is asked before a request's body, which names the namespace, is read. `shown`: what it returned for the same head.
+    Called before a request's body, which names the namespace, is read. `shown`: the earlier result for the same head.
 
     Raises:
-        Unauthorized, Forbidden: no namespace does; as `caller`, for the first one.
+        Unauthorized, Forbidden: no namespace knows it; as `caller`, for the first one.
     """
     first: HeadgateError | None = None
     if shown is not None:
@@ -73,15 +76,15 @@ def first_known(
             return handshake, gate.identify(handshake)
         except (Unauthorized, Forbidden) as error:
             first = first or error
-    assert first is not None  # a gateway serves a namespace at least
+    assert first is not None  # a gateway serves at least one namespace
     raise first
 
 
 def _refuse_other_sites() -> None:
-    """Refuse a browser that another site sent here: development lets anyone on this machine in, and no web page.
+    """Refuse a browser that another site sent here: development admits anyone on this machine, but no web page.
 
-    The Origin names the page's site, which must be on this machine. The Host, checked too, is what a page that rebinds its DNS
-    name cannot fake. A page cannot send an Authorization header here without asking first, so a request that has one needs no
+    The Origin names the page's site, which must be on this machine. The Host is checked too, because a page that rebinds its
+    DNS name cannot fake it. A page cannot send an Authorization header here without a preflight, so a request with one needs no
     such check.
     """
     authority = authority_in_header(request.host)

@@ -1,7 +1,7 @@
-"""The consumers of a namespace, for those who ask every few seconds: a view of the console, a program.
+"""The consumers of a namespace, for clients that poll every few seconds: a view of the console, a program.
 
-In: the groups that read the log, which Redis tells at once, and now and then the names of all keys, which takes long where there
-are many: a consumer that has left only dead letters is found by these. Out: how each stands.
+In: the groups that read the log, which Redis lists at once, and from time to time the names of all keys, a slow scan in a large
+Redis. Only the scan finds a consumer that has nothing but dead letters. Out: the status of each.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.redis.client import Client
 from headgate.redis.instances import read_groups
 
-# How often the names of all keys are looked through.
+# How often the names of all keys are scanned.
 SCAN_EVERY_S = 60.0
 MAX_CONSUMERS = 100
 
 
 class Consumers:
-    """See the module. One for a process. `now_s` is monotonic."""
+    """See the module. One per process. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._known: dict[str, tuple[float, set[str]]] = {}
 
     def statuses(self, client: Client, namespace: str) -> list[GroupStatus]:
-        """Return how each consumer stands, by name, at most MAX_CONSUMERS. Waits for Redis.
+        """Return the status of each consumer, by name, at most MAX_CONSUMERS. Waits for Redis.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.

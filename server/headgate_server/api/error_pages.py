@@ -1,7 +1,7 @@
-"""Every refusal over HTTP as a problem (v1/problems.py), with the status that fits its code.
+"""Every refusal over HTTP as a problem (v1/problems.py), with the status for its code.
 
-In: errors of Headgate's tree, werkzeug's own HTTP errors, and whatever else escapes a route. Out: one shape, the same
-words as on the wire (docs/protocol.md), and never a traceback or an exception's text that nobody meant for the caller.
+In: errors of Headgate's tree, werkzeug's own HTTP errors, and any other exception from a route. Out: one shape, in the words of
+the wire (docs/protocol.md), and never a traceback or the text of an exception that was not meant for the caller.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def refusal(error: HeadgateError | BodyFault) -> Response:
 
 
 def log_failure(path: str, method: str, environ: Mapping[str, Any], error: Exception) -> None:
-    """Tell the log what happened; the caller is told nothing: the text of a stray exception may hold a secret.
+    """Log an unexpected exception. The caller gets no details, because its text may hold a secret.
 
-    The traceback goes in as text: structlog's own console rendering would add every local variable, tokens included. The
-    values of the request's Authorization and Cookie are taken out of it.
+    The traceback is passed as text, because structlog's own console rendering would add every local variable, tokens included.
+    The values of the request's Authorization and Cookie are removed from it.
     """
     shown = Handshake("", {}, environ)
     trace = shown.redacted("".join(traceback.format_exception(error)), MAX_TRACE_CHARACTERS)
@@ -51,7 +51,7 @@ def log_failure(path: str, method: str, environ: Mapping[str, Any], error: Excep
 
 
 def _http_error(error: HTTPException) -> ResponseReturnValue:
-    """Translate werkzeug's 404, 405, 413, …, with the Allow that a 405 owes; a redirect is not an error and stays."""
+    """Translate werkzeug's 404, 405, 413, …, with the Allow that a 405 needs. A redirect is not an error and passes unchanged."""
     if isinstance(error, RequestEntityTooLarge):
         limit = request.max_content_length or 0
         return refusal(PayloadTooLarge(request.content_length or limit + 1, limit, "http"))

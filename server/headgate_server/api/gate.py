@@ -1,7 +1,6 @@
-"""The gateway, as this server needs it: the contract between the Flask routes and `headgate.flask.extension`. No I/O.
+"""The gateway for this server: the contract between the Flask routes and `headgate.flask.extension`. No I/O.
 
-The extension is the implementation that runs; a recording one stands in where a test needs a bus that is down, refuses
-or answers without Redis.
+The extension implements it. Tests that need a bus that is down, refuses, or answers without Redis use a recording one.
 """
 
 from __future__ import annotations
@@ -41,23 +40,23 @@ class PresentUser(Protocol):
 
 
 class PresencePage(Protocol):
-    """A part of those who are in a topic (headgate.services.publisher)."""
+    """A page of the users in a topic (headgate.services.publisher)."""
 
     @property
     def count(self) -> int:
-        """How many are there in all."""
+        """The total number of users."""
 
     @property
     def members(self) -> Sequence[PresentUser]:
-        """Those of this part."""
+        """The users on this page."""
 
     @property
     def after(self) -> str | None:
-        """The user behind whom the next part begins; None: this was the last."""
+        """The user after whom the next page begins; None: this was the last."""
 
 
 class Gate(Protocol):
-    """The gateway, seen from a route."""
+    """The gateway as routes see it."""
 
     def publish(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
@@ -75,32 +74,32 @@ class Gate(Protocol):
         traceparent: str | None = None,
         id_for_s: int | None = None,
     ) -> Sequence[Receipt | HeadgateError]:
-        """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
+        """Publish events (topic, data, id) independently; return a receipt or an error for each. May switch greenlets.
 
         Raises:
             NonePublished: all or none, and one of them cannot be published.
-            LimitReached: too much waits to be published; nothing was.
+            LimitReached: too many events wait to be published; nothing was.
         """
         ...
 
     def identify(self, handshake: Handshake) -> Identity:
-        """Return who a request is from, or raise Unauthorized."""
+        """Return the identity of a caller, or raise Unauthorized."""
         ...
 
     def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
-        """Raise Forbidden if the application does not let a caller have a pattern that its grants cover. May switch greenlets."""
+        """Raise Forbidden if the application refuses a caller a pattern that its grants cover. May switch greenlets."""
         ...
 
     def events(
         self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
     ) -> tuple[str, list[Event], int | None]:
-        """Return (epoch, a page of the log's matching events, the offset to go on from or None). May switch greenlets."""
+        """Return (epoch, a page of the log's matching events, the offset to continue from or None). May switch greenlets."""
         ...
 
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> PresencePage:
-        """Return a part of those who are in a topic now, by name, behind the user `after`. May switch greenlets."""
+        """Return a page of the users in a topic now, by name, after the user `after`. May switch greenlets."""
         ...
 
     def ready(self) -> Mapping[str, object]:
@@ -109,12 +108,12 @@ class Gate(Protocol):
 
 
 class PeerWorkers(Protocol):
-    """The workers that share a port: `app.extensions["headgate.workers"]` where there are several."""
+    """The workers on a shared port: `app.extensions["headgate.workers"]` if there are several."""
 
     def health(self) -> Mapping[str, object]:
-        """Return `{"ready": bool, "workers": […], …}` of all: the worst, with each named. May switch greenlets."""
+        """Return `{"ready": bool, "workers": […], …}`: the worst state of all, and each by name. May switch greenlets."""
         ...
 
     def exposition(self) -> tuple[str, bytes]:
-        """Return the counts of all, as Prometheus reads them, in the format that it prefers. May switch greenlets."""
+        """Return the metrics of all workers in the format that Prometheus prefers. May switch greenlets."""
         ...

@@ -1,10 +1,9 @@
-"""Health for those who run the gateway: is the process alive, can it serve, what does it count.
+"""Health for operators: whether the process is alive, whether it can serve, and its metrics.
 
-`/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
-and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told more: which namespaces, how
-many clients, what is paused, where Redis is. `/metrics` in the text format of Prometheus. Where several
-workers share the port, both answer for all of them, whichever is asked; strangers have what `/healthz`
-was told within FRESH_S.
+`/livez` returns 200 while the process answers at all (restart it when it does not). `/healthz` returns 200 once the gateway can
+publish and deliver, else 503 with the missing parts (send it no traffic until then). Only loopback gets more: the namespaces,
+the number of clients, the pauses, the address of Redis. `/metrics` has the text format of Prometheus. If several workers share
+the port, either answers for all of them, at any worker; strangers get the answer of `/healthz` from the last FRESH_S.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from headgate_server.api.gate import Gate, PeerWorkers
 
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1
-# So old may the state of workers be.
+# The greatest age of the state of workers.
 FRESH_S = 0.5
-# A proxy on this machine adds one of them, or more.
+# A proxy on this machine adds at least one of them.
 _OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 
 def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
-    """Return the routes; `metrics_open` serves /metrics to every address that asks without a proxy."""
+    """Return the routes; `metrics_open` serves /metrics to every address without a proxy."""
     routes = Blueprint("health", __name__)
 
     @routes.get("/livez")
@@ -46,7 +45,7 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        # A scraper asks the gateway itself. What a proxy passes on is from outside.
+        # A scraper asks the gateway directly. A request through a proxy is from outside.
         if _came_through_a_proxy() or not (metrics_open or _from_loopback()):
             raise Forbidden("read", "/metrics")
         peer_workers = _peer_workers()
@@ -57,18 +56,19 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
 
 def report(gate: Gate) -> dict[str, object]:
-    """Return the state of the gateway, or of all workers that share its port, as the caller of this request is told it:
-    `{ready, missing}`, and to loopback the rest."""
+    """Return the state of the gateway, or of all workers on its port, for this caller: `{ready, missing}`, and to loopback the
+    rest.
+    """
     state = _state(gate)
-    told = {"ready": state.get("ready") is True, "missing": missing(state)}
-    return {**state, **told} if _from_loopback() else told
+    public = {"ready": state.get("ready") is True, "missing": missing(state)}
+    return {**state, **public} if _from_loopback() else public
 
 
 def _state(gate: Gate) -> Mapping[str, object]:
     """Return the whole state.
 
-    Anyone may ask, and a question goes to all workers: so for strangers they are asked once in FRESH_S. Meanwhile others have the
-    state before.
+    Anyone may ask, and each answer takes a question to all workers. So for strangers the workers are asked once per FRESH_S,
+    and others get the earlier state in between.
     """
     peer_workers = _peer_workers()
     if peer_workers is None:
@@ -83,7 +83,7 @@ def _state(gate: Gate) -> Mapping[str, object]:
 
 
 class _Known:
-    """What the workers have said last, and when they were asked."""
+    """The last answer of the workers, and its time."""
 
     def __init__(self) -> None:
         self.asked_s = 0.0
@@ -91,23 +91,23 @@ class _Known:
 
 
 def missing(state: Mapping[str, object]) -> list[str]:
-    """Return the names in a readiness report that are down or not yet there."""
+    """Return the names in a readiness report that are down or not ready."""
     return sorted(name for name, value in state.items() if name != "ready" and (value is False or value == "down"))
 
 
 def _peer_workers() -> PeerWorkers | None:
-    """Return the workers that answer together with this process; None where it is alone."""
+    """Return the workers that answer together with this process, or None without any."""
     found: PeerWorkers | None = current_app.extensions.get("headgate.workers")
     return found
 
 
 def _came_through_a_proxy() -> bool:
-    # Not by what the sidecar of a service mesh adds to requests inside it, such as X-Forwarded-Proto.
+    # Without headers that the sidecar of a service mesh adds to internal requests, such as X-Forwarded-Proto.
     return any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP"))
 
 
 def _from_loopback() -> bool:
-    """Return whether the request came from this machine itself; one that a proxy passed on did not."""
+    """Return whether the request came directly from this machine, without a proxy."""
     if any(name in request.headers for name in _OF_PROXIES):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Answers of the HTTP API as JSON: the same bytes below WSGI and through Flask."""
+"""JSON answers of the HTTP API, with the same bytes below WSGI and through Flask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def json_bytes(value: object) -> bytes:
 def encoded_answer(
     status: int, body: bytes, headers: Sequence[tuple[str, str]] = (), media_type: str = "application/json"
 ) -> Answer:
-    """Return an answer with a body that is JSON already."""
+    """Return an answer whose body is already JSON."""
     shown = _headers_of(len(body), media_type)
     return Answer(_STATUS.get(status) or f"{status} UNKNOWN", (*shown, *headers) if headers else shown, body)
 
@@ -33,5 +33,5 @@ def _headers_of(size: int, media_type: str) -> tuple[tuple[str, str], ...]:
 
 
 def as_response(answer: Answer) -> Response:
-    """Return an answer as a response of Flask."""
+    """Return an answer as a Flask response."""
     return Response(answer.body, status=answer.status, headers=list(answer.headers))

@@ -1,7 +1,7 @@
 """A request to publish, through Flask or below WSGI: its environment, its body, and routes that answer it with the same bytes.
 
-In: what answers requests (v1/publishing.py). Out: routes for `transport/http_routes.py`, and a function for a view of Flask's.
-Flask has the requests without a token, and those to a name that is not ours.
+In: functions that answer requests (v1/publishing.py). Out: routes for `transport/http_routes.py`, and a function for a Flask
+view. Flask handles requests without a token, and those to a foreign host name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Asked(Protocol):
         """Return the body. Waits for it.
 
         Raises:
-            PayloadTooLarge, RequestEntityTooLarge: it is larger; if it says how large it is, nothing was read.
+            PayloadTooLarge, RequestEntityTooLarge: it is too large; if it declares its length, nothing was read.
         """
 
 
@@ -47,7 +47,7 @@ Publish: TypeAlias = Callable[[Asked], Answer]
 
 
 def posted(publish: Publish) -> Callable[[], Answer]:
-    """Return what answers a request of Flask's."""
+    """Return the answer to a Flask request."""
     return lambda: publish(AskedOfFlask(request.environ))
 
 
@@ -57,8 +57,8 @@ def routes_below(
     """Return the routes for requests below WSGI.
 
     Args:
-        answered: by path, what answers a POST.
-        answers_to: whether a request's host name is ours.
+        answered: the function that answers a POST, by path.
+        answers_to: whether a host name is ours.
     """
 
     def route(publish: Publish) -> Route:
@@ -80,10 +80,10 @@ def routes_below(
 
 
 def _failure(error: Exception, environ: Mapping[str, Any]) -> Answer:
-    """Return the answer that tells an error.
+    """Return the answer for an error.
 
     Raises:
-        OSError: the caller is gone.
+        OSError: the caller has disconnected.
     """
     if isinstance(error, HeadgateError | BodyFault):
         return _secured(problem_answer(error), environ)
@@ -91,13 +91,13 @@ def _failure(error: Exception, environ: Mapping[str, Any]) -> Answer:
         return _secured(http_problem(408), environ)
     if isinstance(error, OSError):
         raise error
-    # As Flask's own page for it: logged, and told nothing.
+    # Like Flask's own page: logged, without details for the caller.
     log_failure(str(environ["PATH_INFO"]), str(environ["REQUEST_METHOD"]), environ, error)
     return _secured(http_problem(500), environ)
 
 
 def _secured(answer: Answer, environ: Mapping[str, Any]) -> Answer:
-    """Return an answer with the headers that make a browser strict."""
+    """Return an answer with the security headers for browsers."""
     status, headers, body, closes = answer
     return Answer(status, _with_security(tuple(headers), str(environ.get("HTTP_HOST", ""))), body, closes)
 
@@ -108,16 +108,16 @@ def _with_security(headers: tuple[tuple[str, str], ...], host: str) -> tuple[tup
 
 
 class AskedOfFlask:
-    """A request of Flask's."""
+    """A request in Flask."""
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
         self.environ = environ
         self.known: object = None
 
     def body(self, limit_bytes: int) -> bytes:
-        """Return the body. Of a chunked one werkzeug reads as much as may come, and passes that off as the whole."""
+        """Return the body. From a chunked one, werkzeug reads up to its limit and presents that as the whole."""
         if limit_bytes > (request.max_content_length or limit_bytes):
-            request.max_content_length = limit_bytes  # a batch is larger than anything else that this application takes
+            request.max_content_length = limit_bytes  # a batch is larger than any other body of this application
         body = request.get_data(cache=False)
         if request.content_length is None and request.environ["wsgi.input"].read(1):
             raise RequestEntityTooLarge
@@ -131,11 +131,11 @@ class _AskedBelow:
 
     def __init__(self, request: RoutedRequest) -> None:
         self._request, self.known = request, request.known
-        # An application's authenticator may keep things in it.
+        # An application's authenticator may store values in it.
         self.environ = dict(request.environ) if request.known is None else request.environ
 
     def body(self, limit_bytes: int) -> bytes:
-        """Return the body, whose length the head says."""
+        """Return the body, whose length is in the head."""
         size = self._request.head.body_bytes
         if size > limit_bytes:
             raise PayloadTooLarge(size, limit_bytes, "http")
@@ -143,6 +143,6 @@ class _AskedBelow:
 
 
 def traceparent_of(asked: Asked) -> str | None:
-    """Return the trace of a request: None, for that of the current span, else that of its header; a malformed one is dropped."""
+    """Return the trace of a request: None for the current span, else its header; a malformed one is dropped."""
     header = asked.environ.get("HTTP_TRACEPARENT")
     return None if header is None or current_traceparent() else read_traceparent(header, "http")

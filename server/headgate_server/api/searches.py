@@ -1,7 +1,7 @@
-"""Searches of the log that are under way: one for each caller, MAX_SEARCHES in all. No I/O.
+"""Running searches of the log: one per caller, MAX_SEARCHES in all. No I/O.
 
-In: the account of a caller. Out: leave to search, or LimitReached. A search holds a connection for as long as it takes: without
-this, one caller who asks a hundred times at once has all connections, and Redis has nothing else to do.
+In: the account of a caller. Out: permission to search, or LimitReached. A search holds a connection until it ends. Without this
+limit, one caller with a hundred parallel searches would take all connections and keep Redis fully busy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from headgate.errors import LimitReached
 
-# Fewer than the connections for reads (services.py), so that one is left for what is no search.
+# Fewer than the connections for reads (services.py), so that other reads always have one.
 MAX_SEARCHES = 3
 RETRY_S = 1
 
@@ -24,10 +24,10 @@ class Searches:
 
     @contextmanager
     def one(self, account: str) -> Iterator[None]:
-        """Count a search of a caller for the time of the block.
+        """Count a caller's search for the time of the block.
 
         Raises:
-            LimitReached: `searches`: this caller has one under way, or all together have MAX_SEARCHES.
+            LimitReached: `searches`: this caller has one running, or MAX_SEARCHES run in all.
         """
         if account in self._accounts:
             raise LimitReached("searches", 1, RETRY_S)

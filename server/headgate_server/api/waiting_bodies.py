@@ -1,8 +1,8 @@
-"""The bodies of requests to publish that are on their way: how many bytes of each caller, and in all. No I/O.
+"""The bodies of requests to publish that are being received: bytes per caller, and in all. No I/O.
 
-In: the size of a body before it is read. Out: leave to read it, or LimitReached. A body may take as long as it keeps to the least
-rate, and what has come of it is in memory until then: without this, one caller with the thousand connections of an address would
-have a gigabyte of ours. Each caller has a part of its own, so that one who uses all of it takes nothing from the others.
+In: the size of a body before it is read. Out: permission to read it, or LimitReached. A body may take any time at the least
+rate, and its received part stays in memory. Without this limit, one caller with the thousand connections of an address would
+use a gigabyte. Each caller has its own share, so using all of it takes nothing from the others.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from contextlib import contextmanager
 
 from headgate.errors import LimitReached
 
-# A caller may have so many of the largest bodies on their way, all callers together so many.
+# The number of largest bodies in transit, per caller and in all.
 PER_CALLER, IN_ALL = 8, 64
-# What comes in one read with its head, or with the next, is not counted.
+# A body that arrives in one read with its head, or in the next one, is not counted.
 AT_ONCE_BYTES = 8192
 RETRY_S = 1
 
 
 class WaitingBodies:
-    """See the module. `largest_bytes`: no body that is read is larger."""
+    """See the module. `largest_bytes`: the greatest size of a body."""
 
     def __init__(self, largest_bytes: int) -> None:
         self._per_caller_bytes, self._in_all_bytes = PER_CALLER * largest_bytes, IN_ALL * largest_bytes

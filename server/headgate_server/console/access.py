@@ -1,15 +1,15 @@
-"""Who may enter the console, and what for. The one file that knows the admin key.
+"""Access to the console and its actions. Only this file has the admin key.
 
-In: a request's cookie, or its handshake for an application's own authenticator; the key that somebody types. Out: an `Operator`,
-or a refusal. A sign-in by key becomes a session: a cookie, signed with a key that is derived from the admin key, so that it
-holds at every worker and gateway, and none when the key is changed. A page opens its socket with a ticket, signed likewise, which
-ends within a minute. A session has an id, which counts as that of a token (auth/revocation.py): signing out revokes it, on every
-gateway, with the sockets that came with it.
+In: a request's cookie, or its handshake for an application's own authenticator; a typed key. Out: an `Operator`, or a refusal.
+A sign-in by key creates a session: a cookie signed with a key derived from the admin key. So it is valid at every worker and
+gateway, and becomes invalid when the key changes. A page opens its socket with a ticket, signed in the same way, which expires
+within a minute. A session has an id, which counts as a token's (auth/revocation.py): signing out revokes it on every gateway,
+together with its sockets.
 
-Rules. 1. The key is compared in constant time. An address of which too many keys were wrong is not heard for a while. 2. An
-action needs the right to act, a header that no form and no other site can send, and an Origin that is this gateway's. 3. Who
-signs in by key only looks, unless HEADGATE_CONSOLE_ACTIONS says otherwise. 4. What outlasts a session (an API key) wants the key
-once more.
+Rules. 1. The key is compared in constant time. After too many wrong keys, an address is refused for a while. 2. An action needs
+the right to act, a header that no form and no other site can send, and an Origin of this gateway. 3. An operator signed in by
+key may only read, unless HEADGATE_CONSOLE_ACTIONS allows actions. 4. An action that outlasts a session (an API key) needs the
+key again.
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ from headgate.transport.peer_address import address_of
 
 COOKIE = "headgate_console"
 SESSION_S = 12 * 3600
-# From the page's question to the CONNECT that shows it.
+# Lifetime of a ticket, from the page's request to its CONNECT.
 TICKET_S = 60
-# Wrong keys of one address: so many at once, and one more every ten seconds.
+# Wrong keys of one address: this burst, and one more every ten seconds.
 WRONG_KEYS, WRONG_KEYS_PER_S = 10, 0.1
-# A session or a ticket is some 150 characters; what is much longer is not worth a hash.
+# A session or a ticket has some 150 characters. A much longer text is not worth hashing.
 MAX_SIGNED = 512
 MAX_KEY = 4096
 KEY_USER = "console"
-# Where the audit log says that an action came from.
+# The origin of an action in the audit log.
 VIA = "console"
-# What an action must send. A form cannot, and a script of another site may not without asking first.
+# The header of an action. A form cannot send it, and a script of another site needs a preflight.
 ACTION_HEADER = "X-Headgate-Console"
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Who looks at the console. `ends_s` (seconds since 1970) is when the session ends, `session` its id; None: the application
-    decides each time."""
+    """A user of the console. `ends_s` (seconds since 1970) is the end of the session, `session` its id; None: the application
+    decides each time.
+    """
 
     user: str
     may: Admin
@@ -63,7 +64,7 @@ class Operator:
 
     @property
     def by_key(self) -> bool:
-        """Whether it has signed in with the admin key."""
+        """Whether the operator has signed in with the admin key."""
         return self.ends_s is not None
 
 
@@ -71,8 +72,8 @@ class Access:
     """See the module.
 
     Args:
-        identify: the application's own authenticator; None: only the key lets anyone in.
-        check_revoked: refuses an identity that is revoked.
+        identify: the application's own authenticator; None: only the key admits anyone.
+        check_revoked: refuses a revoked identity.
         revoke: revokes a token's id for so many seconds.
         now_s: monotonic; time_s: seconds since 1970.
     """
@@ -99,19 +100,19 @@ class Access:
 
     @property
     def takes_key(self) -> bool:
-        """Whether there is a page to sign in."""
+        """Whether there is a sign-in page."""
         return self._key is not None
 
     def operator(self, cookie: str | None, environ: Mapping[str, Any]) -> Operator | None:
-        """Return who sends a request, or None: nobody who may enter. The application may wait for something."""
+        """Return the operator of a request, or None if it may not enter. The application may wait for something."""
         return self._by_session(cookie) or self._by_application(environ)
 
     def check_key(self, key: str, environ: Mapping[str, Any]) -> None:
-        """Refuse another key than the admin key.
+        """Refuse any key but the admin key.
 
         Raises:
             Unauthorized: it is another one.
-            LoginsThrottled: too many of this address were.
+            LoginsThrottled: there were too many wrong ones from this address.
         """
         address = address_of(environ, self._settings.proxies)
         self._wrong.check(address, self._now_s())
@@ -129,27 +130,27 @@ class Access:
         return self._signed(self._sessions, [KEY_USER, session, self._time_s() + SESSION_S])
 
     def sign_out(self, operator: Operator, environ: Mapping[str, Any]) -> None:
-        """End the session of an operator, with its sockets, wherever its cookie is. Waits for Redis.
+        """End an operator's session and its sockets, including copies of the cookie. Waits for Redis.
 
         Raises:
-            LimitReached, BusUnavailable, BusRefused: as `auth.revocation.revoke`: the session goes on.
+            LimitReached, BusUnavailable, BusRefused: as `auth.revocation.revoke`; the session goes on.
         """
         if operator.session is not None and operator.ends_s is not None:
             self._revoke(operator.session, max(1, math.ceil(operator.ends_s - self._time_s())))
         self.acted(operator, environ, "sign out")
 
     def ticket(self, operator: Operator) -> str | None:
-        """Return what a page shows in its CONNECT; None where the application's authenticator is asked there, too."""
+        """Return the ticket for a page's CONNECT; None if the application's authenticator decides there too."""
         if not operator.by_key:
             return None
         return self._signed(self._tickets, [operator.user, operator.session, operator.ends_s, self._time_s() + TICKET_S])
 
     def admit(self, handshake: Handshake) -> Identity | None:
-        """Return whom a page's ticket names: sees every event of every namespace until the session ends."""
-        said = self._verified(self._tickets, handshake.token)
-        if said is None:
+        """Return the identity in a page's ticket, which sees every event of every namespace until the session ends."""
+        claims = self._verified(self._tickets, handshake.token)
+        if claims is None:
             return None
-        user, session, ends_s = said
+        user, session, ends_s = claims
         everything = ("#",)
         return Identity(
             user,
@@ -162,10 +163,10 @@ class Access:
         )
 
     def check_act(self, operator: Operator, environ: Mapping[str, Any], action: str) -> None:
-        """Refuse an action that this operator may not do, or that did not come from our own page.
+        """Refuse an action that this operator may not do, or that came from a foreign page.
 
         Raises:
-            Forbidden: which of them; it is in the audit log.
+            Forbidden: with the reason, also in the audit log.
         """
         try:
             if operator.may != "act":
@@ -179,16 +180,16 @@ class Access:
             raise
 
     def acted(self, operator: Operator, environ: Mapping[str, Any], action: str, **more: Any) -> None:
-        """Tell the audit log what was done."""
+        """Write an action to the audit log."""
         audit.acted(action, by=operator.user, via=VIA, address=address_of(environ, self._settings.proxies), **more)
 
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _by_session(self, cookie: str | None) -> Operator | None:
-        said = self._verified(self._sessions, cookie)
-        if said is None:
+        claims = self._verified(self._sessions, cookie)
+        if claims is None:
             return None
-        user, session, ends_s = said
+        user, session, ends_s = claims
         try:
             self._check_revoked(Identity(user, token_id=session))
         except Unauthorized:
@@ -204,12 +205,12 @@ class Access:
             return None
         return None if identity.admin is None or identity.user == ANONYMOUS else Operator(identity.user, identity.admin)
 
-    def _signed(self, signer: URLSafeSerializer | None, said: object) -> str:
+    def _signed(self, signer: URLSafeSerializer | None, value: object) -> str:
         assert signer is not None, "without a key nobody has a session"
-        return str(signer.dumps(said))
+        return str(signer.dumps(value))
 
     def _verified(self, signer: URLSafeSerializer | None, signed: str | None) -> tuple[str, str, float] | None:
-        """Return user, id and end of the session that something signed names; None where it is not ours, or over."""
+        """Return user, id and end of the session in a signed text; None if it is not ours, or expired."""
         if signer is None or not signed or len(signed) > MAX_SIGNED:
             return None
         try:
@@ -220,12 +221,12 @@ class Access:
 
 
 def check_own_page(environ: Mapping[str, Any], proxies: int) -> None:
-    """Refuse a request that a page of another site has sent: its Origin is not this gateway's.
+    """Refuse a request from a page of another site, by its Origin.
 
-    The scheme is not compared: behind a proxy that ends TLS without saying so it would be another one.
+    The scheme is not compared, because it differs behind a proxy that ends TLS without saying so.
 
     Raises:
-        Forbidden: it is another one, or there is none, and a browser sends one with every POST.
+        Forbidden: the Origin is foreign or missing, although browsers send one with every POST.
     """
     shown = str(environ.get("HTTP_ORIGIN", ""))
     origin = origin_in_header(shown)
@@ -234,7 +235,7 @@ def check_own_page(environ: Mapping[str, Any], proxies: int) -> None:
 
 
 def _says_who(environ: Mapping[str, Any]) -> bool:
-    """Return whether a request has anything that an application could know somebody by: asking for nobody is a failed login."""
+    """Return whether a request has anything that could identify a user. Without that, a call would count as a failed login."""
     cookies = str(environ.get("HTTP_COOKIE", "")).split(";")
     return bool(environ.get("HTTP_AUTHORIZATION")) or any(
         each.strip() and not each.strip().startswith(COOKIE + "=") for each in cookies

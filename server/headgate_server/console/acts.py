@@ -1,11 +1,11 @@
-"""What an operator does in the console: publish, disconnect, have dead letters tried again or dropped, make and revoke API keys.
+"""Actions of an operator in the console: publish, disconnect, retry or drop dead letters, create and revoke API keys.
 
-In: POST requests with JSON, of someone who may act (access.py). Out: JSON; a line in the audit log for each, also for one that
-was refused or has failed.
+In: POST requests with JSON, from an operator who may act (access.py). Out: JSON; a line in the audit log for each, also for a
+refused or failed one.
 
-Only those who have signed in with the admin key make API keys: a key may do what it says long after its maker has gone, and an
-application's operator has rights for the time of a session. They show the admin key once more: a cookie that was stolen makes no
-key. A key from here ends by itself.
+Only operators signed in with the admin key create API keys. A key keeps its rights long after its maker has left, while an
+application's operator has rights for one session. They enter the admin key again, so a stolen cookie creates no key. A key from
+here always expires.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from .gate import ConsoleGate
 from .reads import connected, consumer_name
 
 Body = Mapping[str, Any]
-# How long a key from here lasts that names no end, and at most.
+# Default and maximum lifetime of a key from here.
 DEFAULT_KEY_S, MAX_KEY_S = 90 * 86400, 366 * 86400
-# Returns the answer, and what the audit log is told besides.
+# Returns the answer, and more fields for the audit log.
 Act = Callable[[Body, str], tuple[dict[str, Any], dict[str, Any]]]
 
 
@@ -46,12 +46,12 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
             try:
                 body = _body()
                 namespace = settings.served(_text(body, "namespace", settings.namespaces[0]))
-                told, more = act(body, namespace)
+                answer, more = act(body, namespace)
             except HeadgateError as error:
                 access.acted(operator, environ, action, namespace=namespace or None, outcome=error.code)
                 raise
             access.acted(operator, environ, action, namespace=namespace, **more)
-            return jsonify(told)
+            return jsonify(answer)
 
         return answer
 
@@ -61,8 +61,8 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
         topic = check_topic(body.get("topic"))
         event_id = None if body.get("id") in (None, "") else check_event_id(body["id"])
         receipt = gate.publish(topic, body["data"], event_id, namespace, by=g.operator.user)
-        told = {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
-        return told, {"name": topic, "event_id": receipt.id, "offset": receipt.offset}
+        answer = {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+        return answer, {"name": topic, "event_id": receipt.id, "offset": receipt.offset}
 
     def letters(act: Callable[[DeadLetters, list[str]], int]) -> Act:
         def change(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -79,8 +79,8 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
         which = {name: _text(body, name, "") or None for name in ("session", "user")}
         reason = _text(body, "reason", "") or "disconnected by an operator"
         reached = gate.disconnect(**which, reason=reason, by=g.operator.user)
-        told = {"disconnected": reached.count, "silent": reached.silent}
-        return told, {"name": which["session"] or which["user"], "disconnected": reached.count}
+        answer = {"disconnected": reached.count, "silent": reached.silent}
+        return answer, {"name": which["session"] or which["user"], "disconnected": reached.count}
 
     def make_key(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
         if not g.operator.by_key:
@@ -90,7 +90,7 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
             raise InvalidRequest(f"a key takes {{name, scopes: […], admin_key, ttl_s?: 1 to {MAX_KEY_S}, namespace?}}")
         try:
             access.check_key(_text(body, "admin_key", ""), request.environ)
-        except Unauthorized as error:  # the session is good: 401 would lead the page to its sign-in
+        except Unauthorized as error:  # the session is valid; 401 would send the page to its sign-in
             raise Forbidden("make an API key without the admin key:", "admin_key") from error
         made = new_key(_text(body, "name", ""), scopes, namespaces=[namespace], ttl_s=ttl_s, by=g.operator.user)
         with connected(settings) as client:

@@ -1,4 +1,4 @@
-"""The gateway, as the console needs it: what gate.py asks, who is admitted, and the clients of all gateways."""
+"""The gateway for the console: the gate of gate.py, admission, and the clients of all gateways."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class ConsoleGate(Gate, Protocol):
 
     @property
     def has_authenticator(self) -> bool:
-        """Whether the application says itself whose a handshake is."""
+        """Whether the application identifies callers itself."""
         ...
 
     def admit_console(self, admit: Authenticator) -> None:
-        """Let pages of the console in as whom `admit` says."""
+        """Admit pages of the console with the identity from `admit`."""
         ...
 
     def check_revoked(self, identity: Identity) -> None:
-        """Raise Unauthorized if an identity is revoked, BusUnavailable if nobody knows yet. Never waits."""
+        """Raise Unauthorized if an identity is revoked, BusUnavailable if that is not known yet. Never waits."""
         ...
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = 3600) -> None:
@@ -45,5 +45,5 @@ class ConsoleGate(Gate, Protocol):
         ...
 
     def disconnect(self, *, session: str | None = None, user: str | None = None, reason: str = "", by: str = "") -> Reached:
-        """Disconnect a client, or all of a user; they may come back. May switch greenlets."""
+        """Disconnect a client, or all clients of a user, which may reconnect. May switch greenlets."""
         ...

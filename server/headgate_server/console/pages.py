@@ -1,10 +1,11 @@
-"""The console's pages: the page to sign in, one page for all views, its files, and what they need of who is there.
+"""The console's pages: the sign-in page, one page for all views, its files, and its session.
 
-`GET /console` and `GET /console/<view>` the page; to sign in where nobody is signed in and there is a key, 404 where nobody may
-know that there is a console. `POST /console/sign-in {key}`, `POST /console/sign-out`, `GET /console/session` (the ticket for the
-socket), `GET /console/files/<name>`. What the views read is in reads.py, what they do in acts.py; who may, in access.py.
+`GET /console` and `GET /console/<view>` are the page. A visitor who is not signed in gets the sign-in page if there is a key,
+otherwise 404, which hides the console. `POST /console/sign-in {key}`, `POST /console/sign-out`, `GET /console/session` (the
+ticket for the socket), `GET /console/files/<name>`. reads.py has the data of the views, acts.py their actions, access.py the
+rights.
 
-No text of an event is ever part of HTML: the page makes elements and sets their text (web/console).
+No text of an event is ever part of HTML: the page creates elements and sets their text (web/console).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .reads import read_routes
 
 
 class View(NamedTuple):
-    """A view of the page: its place in the address, and its name for people."""
+    """A view of the page: its path segment and its title."""
 
     path: str
     title: str
@@ -51,9 +52,9 @@ NAME = "headgate_console"
 
 
 def add_console(app: Flask, gate: ConsoleGate, settings: Settings, access: Access | None = None) -> Access | None:
-    """Add the console to an application, if anyone could enter it; return who may. Idempotent.
+    """Add the console to an application if anyone could enter it; return the access rules. Idempotent.
 
-    `HEADGATE_ADMIN_KEY` lets someone in, and an application's own authenticator that gives an identity with `admin`.
+    `HEADGATE_ADMIN_KEY` admits operators, and so does an application's own authenticator whose identity has `admin`.
     """
     if NAME in app.blueprints or (settings.admin_key is None and not gate.has_authenticator):
         return None
@@ -72,7 +73,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
 
     @routes.before_request
     def enter() -> ResponseReturnValue | None:
-        """Find out who asks. Nobody learns more than that there is a page to sign in, and that only where there is a key."""
+        """Find the operator. Others learn only that there is a sign-in page, and only if there is a key."""
         g.operator = None
         if request.endpoint == f"{NAME}.sign_in" or (request.endpoint == f"{NAME}.file" and access.takes_key):
             return None
@@ -85,7 +86,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
 
     @routes.after_request
     def secure(response: Response) -> Response:
-        # With no-referrer a form's Origin would be null, and nobody could sign in.
+        # With no-referrer a form's Origin would be null, and every sign-in would fail.
         response.headers["Referrer-Policy"] = "same-origin"
         return add_security_headers(response)
 
@@ -161,6 +162,6 @@ def _sign_in_page(access: Access, fault: str = "") -> str:
 
 
 def _address_of(name: str) -> str:
-    """Return where a file is, with its version: that address may be kept for a year."""
+    """Return the versioned URL of a file, which may be cached for a year."""
     found = built_files().get(name)
     return f"/console/files/{name}" + (f"?v={found.version}" if found is not None else "")

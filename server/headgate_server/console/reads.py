@@ -1,8 +1,7 @@
-"""What the console's views read over HTTP, besides the live numbers: Redis, consumers, dead letters, schemas, presence, a trace.
+"""The console's reads over HTTP, besides the live numbers: Redis, consumers, dead letters, schemas, presence, a trace.
 
-In: GET requests of someone who may look. Out: JSON. Each asks Redis over a connection of its own for a bounded amount, and each
-is asked for every few seconds at most by a page, and only while its view is open. What cannot be had says why, and the rest is
-there.
+In: GET requests of an operator. Out: JSON. Each asks Redis over its own connection for a bounded amount. A page repeats it
+every few seconds at most, and only while its view is open. An unavailable part has its reason, and the rest is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ TIMEOUT_S = 3.0
 LETTERS = 50
 CLIENTS = 50
 MAX_MEMBERS = 500
-# Of a dead letter's data and of a schema: a page shows no more.
+# The part of a dead letter's data or a schema that a page shows.
 MAX_SHOWN_BYTES = 64 * 1024
 _CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -115,8 +114,8 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
     def schemas() -> Response:
         found = _documents(settings, namespace())
         texts = {} if found is None else found.texts
-        told = [{"name": name, "text": text[:MAX_SHOWN_BYTES].decode("utf-8", "replace")} for name, text in texts.items()]
-        return _json({"check": settings.schema_check_in_force(), "source": settings.schemas, "documents": told})
+        shown = [{"name": name, "text": text[:MAX_SHOWN_BYTES].decode("utf-8", "replace")} for name, text in texts.items()]
+        return _json({"check": settings.schema_check_in_force(), "source": settings.schemas, "documents": shown})
 
 
 @contextmanager
@@ -139,7 +138,7 @@ def _elsewhere(client: Client) -> list[dict[str, Any]]:
     try:
         return [{"text": f"{each.name}: {each.text}", "remedy": each.fix} for each in look_at_gateways(client)]
     except BusRefused:
-        return []  # a user who may not read what gateways say of themselves
+        return []  # a user without the right to read the state of gateways
 
 
 def _server(server: Any) -> dict[str, Any]:
@@ -155,15 +154,15 @@ def _server(server: Any) -> dict[str, Any]:
         "evicted_keys",
         "total_error_replies",
     )
-    told = {name: found.get(name) for name in (*names, *more)}
-    return {"address": address_of(server), "info_ms": took_s * 1000, "advice": [each.line for each in advise(found)], **told}
+    shown = {name: found.get(name) for name in (*names, *more)}
+    return {"address": address_of(server), "info_ms": took_s * 1000, "advice": [each.line for each in advise(found)], **shown}
 
 
 def consumer_name(name: str) -> str:
     """Return the name of a consumer.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: the name is invalid.
     """
     if not _CONSUMER.fullmatch(name):
         raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
@@ -186,7 +185,7 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _documents(settings: Settings, namespace: str) -> Documents | None:
-    """Return the schemas that gateways check by, wherever they are kept; None where there are none."""
+    """Return the schemas that gateways use, from their folder or registry; None without any."""
     if settings.schemas is None or settings.schemas == "redis":
         with connected(settings) as client:
             return read_registry(client, namespace)

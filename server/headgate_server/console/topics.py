@@ -1,7 +1,7 @@
-"""The topics of a log's newest events, without their data: what the console counts for topics by traffic.
+"""The topics of a log's newest events, without their data, for the console's list of topics by traffic.
 
-In: an offset that was seen. Out: the newest events above it, at most MAX_EVENTS, each with its offset, topic and bytes. A script
-takes these out inside Redis, PART events a call, so no data crosses the network and none of the calls holds Redis up for long.
+In: the last seen offset. Out: the newest events above it, at most MAX_EVENTS, each with its offset, topic and bytes. A script
+extracts these inside Redis, PART events per call, so no data crosses the network and no call blocks Redis for long.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ return found
 
 
 def newest_topics(client: Client, namespace: str, after: str) -> dict[str, Any]:
-    """Return `{events: [[offset, topic, bytes]…]}`, newest first. Waits for Redis, for MAX_EVENTS / PART calls at most.
+    """Return `{events: [[offset, topic, bytes]…]}`, newest first. Waits for at most MAX_EVENTS / PART calls of Redis.
 
     Raises:
         InvalidRequest: `after` is no offset.

@@ -1,8 +1,8 @@
-"""Bursts: many events at once, or spread over some seconds, so that a board can show how it copes, and that none is lost.
+"""Bursts: many events at once, or spread over some seconds, which show how a board copes and that no event is lost.
 
-In: who asks for how many events over how long. Out: that many changes of the book (orders.py), each published and stamped
-with the burst's id and its own number, and a record of how many the bus has really taken. One burst runs at a time, and
-so many events fit into WINDOW_S seconds: the demo floods a browser, not the Redis that others may use.
+In: requests for a number of events over a time. Out: that many changes of the book (orders.py), each published and stamped with
+the burst's id and its own number, and a record of how many the bus has accepted. One burst runs at a time, and the events per
+WINDOW_S seconds are limited: the demo floods a browser, not a shared Redis.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import structlog
 
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached
 
-# The choices of the page; a request may ask for any number up to the last.
+# The choices on the page. A request may use any number up to the last.
 BURST_SIZES = (50, 500)
 MAX_BURST_EVENTS = BURST_SIZES[-1]
 MAX_OVER_S = 10.0
 WINDOW_S = 10.0
 MAX_EVENTS_PER_WINDOW = 2000
-# Records that are kept for whoever asks how a burst went.
+# Kept records of bursts.
 MAX_RECORDS = 16
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
 
@@ -44,7 +44,7 @@ class BurstNotFound(HeadgateError):
 
 @dataclass(slots=True)
 class Burst:
-    """One burst as it stands. `published` counts receipts, never a plan; the log has `lost` some of these since."""
+    """The current state of a burst. `published` counts receipts, not plans; the log has `lost` some of these since."""
 
     id: str
     by: str
@@ -57,7 +57,7 @@ class Burst:
 
 
 class Bursts:
-    """`scan(turn, by, stamp)` makes one change and returns when that is published, or raises. `after` ends each burst."""
+    """`scan(turn, by, stamp)` makes one change and returns once it is published, or raises. `after` ends each burst."""
 
     def __init__(
         self,
@@ -75,47 +75,47 @@ class Bursts:
         self._started: deque[tuple[float, int]] = deque()
 
     def start(self, asked: Mapping[str, object], by: str) -> Burst:
-        """Run the burst that `asked` describes: `{events?, over_s?, id?}`; 50 events at once when it says nothing.
+        """Run the burst in `asked`: `{events?, over_s?, id?}`; by default 50 events at once.
 
         Returns when it is over, or, with an `over_s` above zero, as soon as it has started. May switch greenlets.
 
         Raises:
             InvalidRequest: a value is of the wrong type or out of its range, or the id is taken.
             LimitReached: another one is running, or there were too many events in the last WINDOW_S seconds.
-            OrderNotFound, BusUnavailable, BusRefused: of a burst at once; the events before it are published and saved.
+            OrderNotFound, BusUnavailable, BusRefused: of an immediate burst; the events before it are published and saved.
         """
         burst = self._admit(_read(asked, by))
         if burst.over_s:
-            # Under the gateway a greenlet; a daemon, so that a server that ends does not wait for a demonstration.
+            # A greenlet under the gateway. A daemon, so that the end of a server does not wait for it.
             threading.Thread(target=self._run_paced, args=(burst,), daemon=True, name="demo burst").start()
         else:
             self._run(burst)
         return burst
 
     def check(self, asked: Mapping[str, object], by: str) -> None:
-        """Raise what `start` would raise now, and start nothing."""
+        """Raise the errors of `start` without starting."""
         with self._lock:
             self._forget_started()
             self._check(_read(asked, by))
 
     def remember(self, record: Mapping[str, Any]) -> None:
-        """Add the record of a burst of the process before this one."""
+        """Add the record of a burst of the previous process."""
         burst = Burst(**record)
         with self._lock:
             self._records[burst.id] = burst
 
     def lost(self, events: int) -> None:
-        """Note that the log has lost its newest `events`: those of the last burst, as far as it has so many."""
+        """Record that the log has lost its newest `events`, which belong to the last burst as far as it has so many."""
         with self._lock:
             if self._records:
                 burst = list(self._records.values())[-1]
                 burst.lost = min(burst.published, burst.lost + events)
 
     def record(self, burst_id: str) -> Burst:
-        """Return how a burst stands now.
+        """Return the current state of a burst.
 
         Raises:
-            BurstNotFound: it never was, or MAX_RECORDS others came after it.
+            BurstNotFound: it never existed, or MAX_RECORDS others followed it.
         """
         with self._lock:
             if (burst := self._records.get(burst_id)) is None:
@@ -152,7 +152,9 @@ class Bursts:
             _log.warning("burst cut short", published=burst.published, events=burst.events, code=error.code)
 
     def _run(self, burst: Burst) -> None:
-        """Publish each event at its planned time: a slow bus does not stretch the plan, it makes the rest come closer."""
+        """Publish each event at its planned time. A slow bus does not stretch the plan, but moves the remaining events closer
+        together.
+        """
         began_s = self._now_s()
         try:
             for turn in range(burst.events):

@@ -1,6 +1,6 @@
-"""The demo's mails: what the email consumer would send, printed on the terminal. To see them takes no mail server.
+"""The demo's mails: the output of the email consumer on the terminal, without a mail server.
 
-In: the same options as `type = "email"`, of which the server is not used. See demo.toml.
+In: the options of `type = "email"`, whose server is not used. See demo.toml.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headgate.runtime.operator_lines import say
 
 
 class PrintedMail(Email):
-    """Prints each mail in place of sending it."""
+    """Prints each mail instead of sending it."""
 
     def handle(self, delivery: Delivery) -> None:
         """Print the mail to one recipient."""

@@ -1,14 +1,14 @@
 """The demo's orders: a book in which every change is published before it counts.
 
 In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the order of
-the versions; an item in the inbox of every other user when an order was shipped or has failed; and the changed order for `Keep`.
-The book is bounded, seeded where nothing is kept, and reads what is kept at its first use. A deleted order can be restored for a
+the versions; an item in the inbox of every other user for a shipped or failed order; and the changed order for `Keep`. The book
+is bounded, filled with examples if nothing is saved, and reads saved orders on first use. A deleted order can be restored for a
 while, until a restart.
 
-Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it is
-notified, and no board shows what the book does not hold. If the bus took the event and only its answer was lost, boards are ahead
-of the book until the next change of that order: a version is the time of its change in milliseconds, or one above the last, so it
-is never used twice, and that next change wins everywhere. An order that could not be kept is logged, and this process goes on.
+Publish first, save second, both under one lock. A change whose publish raised is not saved: the user gets the error, and no
+board shows anything that the book does not have. If the bus took the event and only its answer was lost, boards are ahead of
+the book until the next change of that order. A version is the time of its change in milliseconds, or one above the last, so it
+is never used twice, and that next change wins everywhere. An order that could not be saved is logged, and this process goes on.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from headgate.errors import HeadgateError, InvalidRequest, LimitReached
 
 STATUSES = ("new", "packed", "shipped", "failed")
 MAX_ORDERS = 200
-# Deleted orders that can be restored, and for how long: several times what a page offers it for.
+# Deleted orders that can be restored, and for how long, several times the time on the page.
 MAX_DELETED = 50
 RESTORE_WITHIN_S = 120.0
-# The fields that a person may edit, and how long it may be in characters.
+# The editable fields, with their maximum length in characters.
 TEXT_LIMITS = {"note": 140}
-# Statuses that people want to be alerted about have a verb of their own; other changes are `updated`.
+# Statuses worth an alert have their own verb; other changes are `updated`.
 _VERB_BY_STATUS = {"shipped": "shipped", "failed": "failed"}
 
 _SEED = (
@@ -50,7 +50,7 @@ _log = structlog.get_logger("headgate.server")
 
 
 class Keep(Protocol):
-    """Where orders outlive the process. Each method may raise a HeadgateError."""
+    """Storage for orders beyond the process. Each method may raise a HeadgateError."""
 
     def load(self) -> list[dict[str, Any]]: ...
     def save(self, orders: Iterable[Mapping[str, Any]]) -> None: ...
@@ -67,7 +67,7 @@ class OrderNotFound(HeadgateError):
 
 
 class OrderConflict(HeadgateError):
-    """Someone else changed the order first; `current` is what it is now."""
+    """Someone else changed the order first; `current` is its present state."""
 
     code = "conflict"
 
@@ -78,7 +78,7 @@ class OrderConflict(HeadgateError):
 
 
 class OrderNotRestorable(HeadgateError):
-    """This order is not among those that were deleted lately."""
+    """This order is not among the recently deleted ones."""
 
     code = "not_found"
 
@@ -93,7 +93,7 @@ class OrderNotRestorable(HeadgateError):
 
 
 class OrderDeletedAgain(HeadgateError):
-    """Someone else restored the order and deleted it again: theirs is the deletion that can be undone."""
+    """Someone else restored the order and deleted it again, so only their deletion can be undone."""
 
     code = "conflict"
 
@@ -103,7 +103,7 @@ class OrderDeletedAgain(HeadgateError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One order as people see it. `version` grows with every change; `by` made the last one."""
+    """One order as users see it. `version` grows with every change; `by` made the last one."""
 
     id: str
     status: str
@@ -115,19 +115,19 @@ class Order:
 
 
 class Edits(TypedDict, total=False):
-    """The fields of an order that people change."""
+    """The editable fields of an order."""
 
     status: str
     note: str
 
 
 class OrderBook:
-    """All orders, at most MAX_ORDERS. Every method is atomic, may switch greenlets, and raises BusUnavailable or BusRefused where
-    the kept orders cannot be read.
+    """All orders, at most MAX_ORDERS. Every method is atomic, may switch greenlets, and raises BusUnavailable or BusRefused if
+    the saved orders cannot be read.
 
     Args:
-        publish: of a topic and its data; raises where the bus did not take it.
-        users: the names of those who get an item in their inbox for what others have done.
+        publish: a topic and its data; raises if the bus did not take it.
+        users: the users who get an inbox item for the changes of others.
         keep: None: the orders last as long as the process.
     """
 
@@ -147,7 +147,7 @@ class OrderBook:
         self._version = self._number = 0
         # By id, oldest first; None: not read yet.
         self._orders_or_none: dict[str, Order] | None = None
-        # Oldest first, each with when it was deleted.
+        # Oldest first, each with the time of its deletion.
         self._deleted: dict[str, tuple[Order, float]] = {}
 
     @property
@@ -166,12 +166,12 @@ class OrderBook:
         return self._orders_or_none
 
     def _next_version(self) -> int:
-        """Return the time in milliseconds since 1970, or one above the last version, also of an earlier process."""
+        """Return the time in milliseconds since 1970, or one above the last version, even of an earlier process."""
         self._version = max(self._version + 1, int(self._clock_s() * 1000))
         return self._version
 
     def keep_all(self) -> None:
-        """Keep every order as it is now: after a burst, or when Redis has lost its newest writes."""
+        """Save every order: after a burst, or when Redis has lost its newest writes."""
         with self._lock:
             if self._keep and self._orders:
                 self._kept(lambda keep: keep.save(map(asdict, self._orders.values())))
@@ -187,8 +187,8 @@ class OrderBook:
     def all(self) -> list[Order]:
         """Return every order, oldest first.
 
-        Waits for a change that is being published (and may switch greenlets): a caller that has seen the event of a
-        change must find that change saved.
+        Waits for a change in progress (and may switch greenlets), since a caller that has seen the event of a change must find
+        the change saved.
         """
         with self._lock:
             return list(self._orders.values())
@@ -214,7 +214,7 @@ class OrderBook:
 
         Raises:
             InvalidRequest: a field is unknown, of the wrong type or too long; the version is missing.
-            OrderNotFound, OrderConflict: it is gone, or no longer what the caller saw.
+            OrderNotFound, OrderConflict: it is gone, or changed since.
             BusUnavailable, BusRefused: nothing was changed.
         """
         edits = _check_edits(fields)
@@ -237,14 +237,14 @@ class OrderBook:
             return gone
 
     def restore(self, order_id: str, version: object, by: str) -> Order:
-        """Undo a deletion that made `version`: put the order back as it was, and return it.
+        """Undo the deletion with `version`: put the order back, and return it.
 
         Raises:
             InvalidRequest: the version is missing.
-            OrderConflict: it is back already.
-            OrderDeletedAgain: it was, and another deletion came after it.
+            OrderConflict: it is already back.
+            OrderDeletedAgain: it was back, and was deleted again.
             OrderNotRestorable: it was never deleted, or too long ago.
-            LimitReached: the book has been filled meanwhile.
+            LimitReached: the book is full again.
             BusUnavailable, BusRefused: nothing was restored.
         """
         _check_version(version)
@@ -264,10 +264,10 @@ class OrderBook:
             return restored
 
     def scan(self, turn: int, by: str, burst: Mapping[str, object]) -> Order:
-        """Scan the parcel whose turn it is, round the orders; the event says in `burst` which one of a burst it is.
+        """Scan the parcel of the next order in turn. `burst` in the event has its number in a burst.
 
-        The lock is held for this one change, so that people go on editing while a burst runs. `keep_all` keeps a whole burst: to
-        keep each scan makes a burst four times as long.
+        The lock is held for this one change, so users can edit during a burst. `keep_all` saves a whole burst: saving each scan
+        makes a burst four times as long.
 
         Raises:
             OrderNotFound: the book is empty.
@@ -290,7 +290,7 @@ class OrderBook:
         return order
 
     def _notify(self, order: Order, verb: str) -> None:
-        """Put an item into the inboxes of the others. A change that is published stands, whatever becomes of this."""
+        """Put an item into the inboxes of the others. A failure here does not undo the published change."""
         item = {"order": order.id, "customer": order.customer, "by": order.by}
         try:
             for user in self._users:
@@ -300,7 +300,7 @@ class OrderBook:
             _log.warning("notification of the demo not published", code=error.code)
 
     def _forget_deleted(self, room_for: int = 1) -> None:
-        """Let go of orders that were deleted too long ago, and of the oldest until there is room for so many more."""
+        """Forget orders that were deleted too long ago, and the oldest until there is room for so many more."""
         while self._deleted:
             oldest = next(iter(self._deleted))
             if len(self._deleted) + room_for <= MAX_DELETED and self._deleted[oldest][1] > self._now_s() - RESTORE_WITHIN_S:
@@ -308,7 +308,7 @@ class OrderBook:
             del self._deleted[oldest]
 
     def _seen(self, order_id: str, version: object) -> Order:
-        """Return the order if `version` is its present one (optimistic locking: nobody waits for anybody)."""
+        """Return the order if `version` is its present one (optimistic locking, without waiting)."""
         _check_version(version)
         if (order := self._orders.get(order_id)) is None:
             raise OrderNotFound(order_id)
@@ -318,7 +318,7 @@ class OrderBook:
 
 
 def _readable(rows: Iterable[Mapping[str, Any]]) -> list[Order]:
-    """Return the kept orders, without those that another release has kept in another form."""
+    """Return the saved orders, without those that another release has saved in another form."""
     orders = []
     for row in rows:
         try:

@@ -22,14 +22,14 @@ from .tokens import TOKEN_LIFETIME_S, USERS, DemoTokens
 from .trouble import Operator, Trouble
 
 STALL_S = 10.0
-# `?stall_s=2`: who shows the demo, or tests it, has not always ten seconds.
+# `?stall_s=2`: a demonstration or a test may not have ten seconds.
 MIN_STALL_S = 0.1
 
 
 def demo_authenticator(tokens: DemoTokens, *, dev: bool, namespaces: tuple[str, ...] | None = None) -> Authenticator:
-    """Return the authenticator of the demo: a user sees all orders and the user's own messages, and publishes nothing.
+    """Return the authenticator of the demo: a user sees all orders and its own messages, and publishes nothing.
 
-    With `dev`, a client that shows no token at all may do everything, in all `namespaces`, as HEADGATE_DEV promises.
+    With `dev`, a client without a token may do everything, in all `namespaces`, as HEADGATE_DEV promises.
     """
 
     def authenticate(handshake: Handshake) -> Identity | None:
@@ -49,7 +49,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.before_request
     def take_over() -> None:
-        """Before the first request of any page: the operator may have brought orders and bursts through a restart."""
+        """Before the first request of any page, restore orders and bursts that the operator brought through a restart."""
         operator: Operator | None = current_app.extensions.get("headgate.operator")
         if operator is not None and not troubles:
             troubles.append(Trouble(operator, bursts, book))
@@ -130,7 +130,7 @@ def _panes(user: str, *, twice: bool) -> list[dict[str, str]]:
 
 
 def _stall_s(asked: str | None) -> float:
-    """Return how long a tab is stalled or cut off, in seconds: 10, or what the page's address asks for within limits."""
+    """Return the duration of a stall or cut in seconds: 10, or the value in the page's URL, within limits."""
     try:
         seconds = float(asked or STALL_S)
     except ValueError:

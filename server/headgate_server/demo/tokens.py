@@ -1,6 +1,6 @@
-"""The demo's tokens: who of the two users a browser is, signed with the demo's secret (kept.py), short-lived.
+"""The demo's tokens: which of the two users a browser is, signed with the demo's secret (kept.py), short-lived.
 
-Not an identity system: anyone may ask to be Ana or Ben. It shows where an application's own sign-in goes.
+Not an identity system, as anyone may sign in as Ana or Ben. It marks the place for an application's own sign-in.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 
-# The users that a page can ask for, and how the page writes them.
+# The users of the demo, and their names on the page.
 USERS = {"ana": "Ana", "ben": "Ben"}
 TOKEN_LIFETIME_S = 900
-# A signed name is about 60 characters; anything much longer is not ours and is not worth a hash.
+# A signed name has about 60 characters. A much longer text is not ours and not worth hashing.
 MAX_TOKEN_LENGTH = 512
 
 
 class DemoTokens:
-    """Issues and verifies tokens with a secret, which never leaves the server. `find_secret` is asked at the first token; both
-    methods raise what it raises."""
+    """Issues and verifies tokens with a secret that never leaves the server. The first token calls `find_secret`; both methods
+    raise its errors.
+    """
 
     def __init__(self, find_secret: Callable[[], bytes]) -> None:
         self._find_secret = find_secret
@@ -43,7 +44,7 @@ class DemoTokens:
         return token.decode() if isinstance(token, bytes) else token
 
     def verify(self, token: str | None) -> str:
-        """Return the user that a token names.
+        """Return the user of a token.
 
         Raises:
             Unauthorized: it is missing, forged, signed with another secret, or older than TOKEN_LIFETIME_S.

@@ -1,9 +1,9 @@
-"""Trouble that reaches beyond a tab: the gateway is restarted, or the log loses its last second.
+"""Trouble beyond a single tab: the gateway restarts, or the log loses its last second.
 
-In: a user who asks. Out: what an operator (the process that was started with `--demo`, headgate/cli/demo_operator.py) does, and a
-burst (bursts.py) to tell what came of it: one that is published while every browser is disconnected, or the note in the record of
-the last one that the log has lost events. The orders outlive a restart. Without an operator nothing here can be asked for. One
-trouble at a time, and at most MAX_PER_WINDOW in WINDOW_S seconds, restarts included.
+In: requests of a user. Out: actions of an operator (the process started with `--demo`, headgate/cli/demo_operator.py), and a
+burst (bursts.py) that shows the result: one published while every browser is disconnected, or the note in the last one's record
+that the log has lost events. The orders survive a restart. Without an operator, every request fails. One trouble at a time, and
+at most MAX_PER_WINDOW in WINDOW_S seconds, restarts included.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError, LimitReached
 from .bursts import Bursts
 from .orders import OrderBook
 
-# Published while the gateway has no browsers, so that there is something to catch up on.
+# Events published while no browser is connected, for the browsers to catch up on.
 AWAY_EVENTS = 25
 LOST_S = 1.0
 MAX_PER_WINDOW = 6
@@ -27,31 +27,31 @@ WINDOW_S = 60.0
 
 
 class Operator(Protocol):
-    """Who runs this gateway: `app.extensions["headgate.operator"]`, where it may be troubled.
+    """The operator of this gateway: `app.extensions["headgate.operator"]`, if trouble is allowed.
 
     Attributes:
-        carried: what `while_away` returned before the restart that this process comes from; empty otherwise.
+        carried: the result of `while_away` before the restart that started this process; empty otherwise.
     """
 
     @property
     def carried(self) -> Mapping[str, Any]: ...
 
     def restart(self, while_away: Callable[[], Mapping[str, object]]) -> None:
-        """Restart the gateway soon; call `while_away` when no browser is connected, and carry over what it returns."""
+        """Restart the gateway soon; call `while_away` when no browser is connected, and carry over its result."""
         ...
 
     def lose_end(self, seconds: float) -> tuple[int, int]:
-        """Have the log lose its last seconds; return its newest offset before and after. May switch greenlets.
+        """Make the log lose its last seconds; return its newest offset before and after. May switch greenlets.
 
         Raises:
-            BusRefused, BusUnavailable: it did not.
+            BusRefused, BusUnavailable: it failed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Events `first` to `last`, by offset, that the log had and has no longer; `count` may be 0."""
+    """Events `first` to `last`, by offset, that the log has lost; `count` may be 0."""
 
     first: int
     last: int
@@ -72,23 +72,23 @@ class Trouble:
             bursts.remember(burst)
 
     def restart(self, burst_id: object, by: str) -> int:
-        """Restart the gateway; return how many events are published, as burst `burst_id`, while browsers are disconnected.
+        """Restart the gateway; return the number of events that burst `burst_id` publishes while browsers are disconnected.
 
         Raises:
-            InvalidRequest, LimitReached: as `Bursts.start`, or there was too much trouble lately; nothing happens.
+            InvalidRequest, LimitReached: as `Bursts.start`, or there was too much trouble recently; nothing happens.
         """
         asked = {"events": AWAY_EVENTS, "id": burst_id}
         self._bursts.check(asked, by)
         self._admit()
         self._operator.restart(lambda: self._away(asked, by))
-        return AWAY_EVENTS  # and the lock is kept: this process has no time for more
+        return AWAY_EVENTS  # and keep the lock, as this process ends soon
 
     def lose(self, by: str) -> Loss:
-        """Have the log lose its last LOST_S seconds; return what it lost, which is in the record of the last burst as well.
+        """Make the log lose its last LOST_S seconds; return the loss, which the record of the last burst has as well.
 
         Raises:
-            LimitReached: a burst is running, or there was too much trouble lately; nothing happens.
-            BusRefused, BusUnavailable: Redis was not put back, or is not back yet.
+            LimitReached: a burst is running, or there was too much trouble recently; nothing happens.
+            BusRefused, BusUnavailable: Redis was not set back, or does not answer yet.
         """
         self._bursts.check({}, by)
         self._admit()
@@ -115,5 +115,5 @@ class Trouble:
         try:
             burst = asdict(self._bursts.start(asked, by))
         except HeadgateError:
-            burst = None  # its page is told that it did not run
+            burst = None  # its page learns that it did not run
         return {"times": self._times, "burst": burst}

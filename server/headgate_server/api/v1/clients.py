@@ -1,7 +1,7 @@
-"""Clients of all gateways, and what is done to them and to their users: disconnect, send, revoke, regrant.
+"""Clients of all gateways, and actions on them and their users: disconnect, send, revoke, regrant.
 
-A gateway that did not answer in time is named in `silent`: what was wanted may have been done there too. A key sees and reaches
-the clients of its own namespaces. A revocation and other grants count for a user in every namespace, so a key must be for all.
+`silent` names the gateways that did not answer in time; the action may have succeeded there too. A key sees and reaches the
+clients of its own namespaces. A revocation and other grants apply to a user in every namespace, so a key must be for all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .grammar import EventId, Pattern, Topic
 from .operation import Call, Cost, NoQuery, Operation
 from .problems import BodyFault, NotFound
 
-# What a regular expression can say of a name; nobody has any other.
+# The part of the grammar of names that a regular expression can express.
 User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
 Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, pattern=r"^[ -~]+$")]
 Place = Annotated[str, Meta(min_length=1)]
@@ -43,7 +43,7 @@ BY_AN_OPERATOR = "disconnected by an operator"
 
 
 class ClientsOf(msgspec.Struct, forbid_unknown_fields=True):
-    """The part of the clients that is wanted."""
+    """The selected page of clients."""
 
     namespace: Annotated[Namespace | UnsetType, Meta(description="Clients in this namespace only.")] = UNSET
     user: Annotated[User | UnsetType, Meta(description="Clients of this user only.")] = UNSET
@@ -53,13 +53,13 @@ class ClientsOf(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WithReason(NoQuery, forbid_unknown_fields=True):
-    """Why."""
+    """A reason."""
 
     reason: Annotated[Reason, Meta(description="Words for the client and the audit log.")] = BY_AN_OPERATOR
 
 
 class ToSend(msgspec.Struct, forbid_unknown_fields=True):
-    """An event for one session. It is in no log."""
+    """An event for one session, outside any log."""
 
     topic: Topic
     data: msgspec.Raw
@@ -73,13 +73,13 @@ class Sent(msgspec.Struct):
 
 
 class Revocation(msgspec.Struct, forbid_unknown_fields=True):
-    """For how long a user, or a token, is refused."""
+    """How long a user, or a token, is refused."""
 
     for_s: Annotated[int, Meta(ge=1, le=MAX_REVOKED_S)] = DEFAULT_REVOKED_S
 
 
 class Regrant(msgspec.Struct, forbid_unknown_fields=True):
-    """Other grants for a user, for a time; without lists, the grants that its authenticator or its tokens say."""
+    """Other grants for a user, for a time; without lists, those from its authenticator or its tokens."""
 
     subscribe: Patterns | None = None
     publish: Patterns | None = None
@@ -138,7 +138,7 @@ def send(call: Call) -> Sent:
             raise
         raise BodyFault([(field, error)]) from error
     if not taken:
-        one(call)  # 404 where nobody has the session
+        one(call)  # 404 if no gateway has the session
     audit.acted("event sent to a client", by=_by(call), session=session, topic=event.topic)
     return Sent(taken)
 
@@ -153,7 +153,7 @@ def revoke_user(call: Call) -> Revocation:
 
 
 def lift_user(call: Call) -> None:
-    """Let a user in again."""
+    """Admit a user again."""
     user = _user(call)
     call.need_every_namespace()
     revoke(call.redis, user=user, for_s=0)
@@ -161,7 +161,7 @@ def lift_user(call: Call) -> None:
 
 
 def revoke_token(call: Call) -> Revocation:
-    """Refuse a token, and disconnect the clients that came with it."""
+    """Refuse a token, and disconnect its clients."""
     token = _text(call, "token", MAX_TOKEN_ID_CHARACTERS)
     call.need_every_namespace()
     revoke(call.redis, token_id=token, for_s=call.body.for_s)
@@ -216,7 +216,7 @@ def _may_be_user(name: str) -> bool:
 
 
 def _text(call: Call, name: str, limit: int) -> str:
-    """Return a name in the path; nothing has one that cannot be."""
+    """Return a name in the path, if a name can have that text."""
     text = call.path[name]
     if not text.isprintable() or len(text) > limit:
         raise NotFound(name, text)

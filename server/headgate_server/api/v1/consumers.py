@@ -1,4 +1,4 @@
-"""Consumers: how far each one is, and its dead letters: listed, tried again, dropped. None need run for that."""
+"""Consumers: the progress of each, and its dead letters: list, retry, drop. No consumer needs to run for that."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LetterId = Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")]
 class Consumer(msgspec.Struct):
     """A consumer of a namespace.
 
-    `lag` counts events that it has not taken, `age_s` is the age of the oldest of them (null: there is none); `leased`,
-    `waiting` and `dead` count tasks, `missed` events that the log lost before it took them. `idle_s` is the time since an
-    instance gave a heartbeat (null: not known). `elsewhere` names the instances (machine and process id) whose last heartbeat
-    went to another Redis server: `lag` says nothing of them.
+    `lag` counts events that it has not taken, and `age_s` is the age of the oldest of them (null: there is none). `leased`,
+    `waiting` and `dead` count tasks, `missed` events that the log lost before it took them. `idle_s` is the time since the last
+    heartbeat of an instance (null: not known). `elsewhere` names the instances (machine and process id) whose last heartbeat
+    went to another Redis server, which `lag` does not cover.
     """
 
     name: str
@@ -52,16 +52,16 @@ class ConsumerList(msgspec.Struct):
 
 
 class Removed(msgspec.Struct):
-    """How many tasks and dead letters were removed with a consumer."""
+    """The number of tasks and dead letters removed with a consumer."""
 
     waiting: int
     dead: int
 
 
 class Letter(msgspec.Struct):
-    """A dead letter: since when (ms since 1970), why, and the event that it was. `key` is the part of the event's work.
+    """A dead letter: its time (ms since 1970), the reason, and its event. `key` is the part of the event's work.
 
-    Of one whose `why` is `unreadable`, `data` is text; it can only be dropped.
+    If `why` is `unreadable`, `data` is text, and the letter can only be dropped.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Letter(msgspec.Struct):
 
 
 class Letters(msgspec.Struct):
-    """Dead letters, oldest first; `count` is of all. `next` is what to ask for as `after` to go on; null: that was the end."""
+    """Dead letters, oldest first; `count` is the total. `next` is the `after` of the next page; null: that was the end."""
 
     count: int
     letters: list[Letter]
@@ -85,20 +85,20 @@ class Letters(msgspec.Struct):
 
 
 class LettersOf(InNamespace, forbid_unknown_fields=True):
-    """The part of the letters that is wanted."""
+    """The selected page of letters."""
 
     after: Annotated[LetterId | UnsetType, Meta(description="Letters behind this one.")] = UNSET
     limit: Annotated[int, Meta(ge=1, le=PAGE_LETTERS, description="Letters at most.")] = 20
 
 
 class LettersNamed(msgspec.Struct, forbid_unknown_fields=True):
-    """Letters by their ids, or `all` that are there now."""
+    """Letters by their ids, or `all` current ones."""
 
     ids: Annotated[list[LetterId], Meta(min_length=1, max_length=PAGE_LETTERS)] | Literal["all"]
 
 
 class LettersDone(msgspec.Struct):
-    """How many there were. One that is not there any more, or cannot be tried again, does not count."""
+    """The number of letters. A letter that has gone, or cannot be retried, does not count."""
 
     count: int
 
@@ -121,8 +121,8 @@ def one(call_: Call) -> Consumer:
 
 
 def remove(call_: Call) -> Removed:
-    """Take a consumer out for good."""
-    # A step through a thousand names takes about as long as a hundred entries.
+    """Remove a consumer for good."""
+    # Scanning a thousand names takes about as long as reading a hundred entries.
     name, groups = _name(call_), Groups(call_.redis, call_.namespace, lambda: call_.charge(Cost.ENTRIES.units))
     if groups.look(name) is None:
         raise NotFound("consumer", name)
@@ -138,7 +138,7 @@ def letters(call_: Call) -> Letters:
     """Return a page of a consumer's dead letters."""
     of, asked = _letters_of(call_), call_.query
     page = of.page(None if asked.after is UNSET else asked.after, asked.limit)
-    # A KiB of data counts as an entry: there may be a hundred of the largest events.
+    # A KiB of data counts as an entry, as a page may have a hundred of the largest events.
     call_.charge(len(page) + sum(len(each.task.data) for each in page) // 1024)
     is_more = len(page) == asked.limit and bool(of.page(page[-1].id, 1))
     return Letters(of.count(), [_letter(each) for each in page], page[-1].id if is_more else None)
@@ -157,7 +157,7 @@ def letter(call_: Call) -> Letter:
 
 
 def retry(call_: Call) -> LettersDone:
-    """Have dead letters tried again."""
+    """Retry dead letters."""
     of, named = _letters_of(call_), _named(call_)
     count = of.retry_all() if named is None else of.retry(named)
     return _done(call_, "dead letters to be tried again", count)
@@ -182,7 +182,7 @@ def _letters_of(call_: Call) -> DeadLetters:
 
 
 def _named(call_: Call) -> list[str] | None:
-    """Return the letters that the body names; None: all."""
+    """Return the letters in the body; None: all."""
     ids: list[str] | Literal["all"] = call_.body.ids
     return None if ids == "all" else ids
 
@@ -217,10 +217,10 @@ def _age_s(redis: Client, namespace: str, name: str) -> float | None:
 
 def _letter(letter: DeadLetter) -> Letter:
     task = letter.task
-    # Of an unreadable one it may be no JSON, and then it is told as text.
+    # The data of an unreadable one may not be JSON, and is then sent as text.
     data = msgspec.json.encode(task.data.decode(errors="replace")) if letter.why == UNREADABLE else task.data
-    told = (letter.id, letter.at_ms, letter.why, letter.reason, task.epoch, task.offset, task.topic, task.id, task.key)
-    return Letter(*told, msgspec.Raw(data))
+    parts = (letter.id, letter.at_ms, letter.why, letter.reason, task.epoch, task.offset, task.topic, task.id, task.key)
+    return Letter(*parts, msgspec.Raw(data))
 
 
 _PATH = "/consumers/{name}/dead-letters"

@@ -1,8 +1,8 @@
-"""Dispatch: from a request to the row of the table, and from what the row answers to the answer.
+"""Dispatch: from a request to its row of the table, and from the result of the row to the answer.
 
-In: the table. Out: Flask's routes for it. Each request goes through the same steps, cheap ones first: does it accept JSON, whose
-is it, may that caller do such things at all, not too fast; then query and body are read, and the scope is asked for what they
-name.
+In: the table. Out: Flask's routes for it. Each request passes the same steps, cheap ones first: it accepts JSON, the caller is
+known, may do this kind of thing at all, and is within its rate. Then query and body are read, and the scope is checked for what
+they name.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from .problems import (
 from .rights import may, may_some, reach
 from .services import Services
 
-# Where the application has no limit.
+# The limit if the application has none.
 MAX_BODY_BYTES = 64 * 1024
-# Of msgspec's words, where a member is missing or should not be there.
+# Matches msgspec's messages about a missing or unknown member.
 _FIELD = re.compile(r"(?:missing required|contains unknown) field `(.{1,80})`\Z")
 _encode = msgspec.json.Encoder(order="sorted").encode
-# What an application's `authorize` is asked about (headgate.authorize), by the kind of a scope.
+# The action passed to an application's `authorize` (headgate.authorize), by the kind of a scope.
 ACTIONS = {"read": "replay", "presence": "presence"}
-# Whoever asks for something that needs no credentials.
+# The caller of an operation that needs no credentials.
 _NOBODY = Identity(ANONYMOUS)
 
 
@@ -62,8 +62,8 @@ def routes(table: Sequence[Operation], services: Services, reads: Rates, below: 
     """Return the routes.
 
     Args:
-        reads: how fast each caller may ask.
-        below: by name, what answers the operations that have no `answer`.
+        reads: the rate of each caller.
+        below: by name, the functions for operations without an `answer`.
     """
     blueprint = Blueprint("api_v1", __name__)
     by_path: dict[str, dict[str, Operation]] = {}
@@ -92,7 +92,7 @@ def routes(table: Sequence[Operation], services: Services, reads: Rates, below: 
 
 
 def check_acceptable(accept: str) -> None:
-    """Refuse a request that does not take JSON (RFC 9110, section 12.5.1).
+    """Refuse a request that does not accept JSON (RFC 9110, section 12.5.1).
 
     Raises:
         NotAcceptable: it does not.
@@ -110,7 +110,7 @@ def _answered(operation: Operation, services: Services, reads: Rates, names: Map
     settings = services.settings
     identity, namespace = _caller(operation, services)
     acts = operation.method != "GET"
-    # What a caller owes for its searches keeps it from no act.
+    # A debt from searches does not block acts.
     account = account_of(identity, request.environ, settings.proxies) + ("\0acts" if acts else "")
     if operation.scope is not Who.ANYONE:
         _check_scope(operation, identity, services, namespace, None)
@@ -141,7 +141,7 @@ def _answered(operation: Operation, services: Services, reads: Rates, names: Map
         with services.searches.one(account) if operation.searches else nullcontext():
             found, status = operation.answer(call), operation.status
     finally:
-        # One read was paid for before; more than that is owed.
+        # One read is already paid for; the rest is charged now.
         if looked_at and (owed := -(-looked_at // operation.cost.units) - 1):
             reads.charge(account, time.monotonic(), owed)
     if isinstance(found, Otherwise):
@@ -152,7 +152,7 @@ def _answered(operation: Operation, services: Services, reads: Rates, names: Map
 
 
 def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
-    """Return who asks, and the namespace that it asks about."""
+    """Return the caller, and the namespace of its request."""
     settings = services.settings
     if operation.scope is Who.ANYONE:
         return _NOBODY, settings.namespaces[0]
@@ -164,7 +164,7 @@ def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
 
 
 def _check_scope(operation: Operation, identity: Identity, services: Services, namespace: str, call: Call | None) -> None:
-    """Ask for the scope of an operation: as far as that can be said before the request is read (`call` is None), or all of it."""
+    """Check the scope of an operation: as far as possible before the request is read (`call` is None), or completely."""
     wanted = operation.scope
     if isinstance(wanted, Who):
         return
@@ -173,7 +173,7 @@ def _check_scope(operation: Operation, identity: Identity, services: Services, n
             granted = may_some(identity, wanted, services.settings)
             wanted = f"{wanted}:…"
         elif not operation.pattern:
-            return  # what it is about is not known yet: the operation asks
+            return  # the subject is not known yet, so the operation checks it
         else:
             value = check_pattern(getattr(call.query, operation.pattern))
             scope = f"{wanted}:{value}"
@@ -195,10 +195,10 @@ def refuse(identity: Identity, why: Forbidden, namespace: str, environ: Mapping[
 
 
 def read_query(operation: Operation, given: MultiDict[str, str]) -> Any:
-    """Return the parameters, read as the row says.
+    """Return the parameters, read according to the row.
 
     Raises:
-        InvalidRequest: one is unknown, or there twice, or not what is expected.
+        InvalidRequest: one is unknown, repeated or unexpected.
     """
     for name in given:
         if len(given.getlist(name)) > 1:
@@ -210,13 +210,13 @@ def read_query(operation: Operation, given: MultiDict[str, str]) -> Any:
 
 
 def read_body(operation: Operation) -> Any:
-    """Return the body, read as the row says. Waits for it.
+    """Return the body, read according to the row. Waits for it.
 
     Raises:
-        UnsupportedMediaType: by its type it is no JSON.
+        UnsupportedMediaType: its type is not JSON.
         PayloadTooLarge, RequestEntityTooLarge: it is larger than the application allows.
-        InvalidRequest: it is no JSON.
-        BodyFault: it is JSON, and not what is expected.
+        InvalidRequest: it is not JSON.
+        BodyFault: it is unexpected JSON.
     """
     if operation.body is None:
         return None
@@ -233,7 +233,7 @@ def read_body(operation: Operation) -> Any:
 
 
 def _read_whole(kind: type[msgspec.Struct], body: bytes) -> Any:
-    """Return a body in which 27.0 is an integer, as JSON Schema has it (2020-12, section 4.2.3); msgspec calls it a float."""
+    """Return a body in which 27.0 is an integer, as in JSON Schema (2020-12, section 4.2.3); msgspec reads it as a float."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError:
@@ -249,27 +249,27 @@ def _whole(value: Any) -> Any:
 
 
 def decode(body: bytes, decoder: Any) -> Any:
-    """Return a body of JSON, decoded.
+    """Return a decoded JSON body.
 
     Raises:
-        InvalidRequest: it is no JSON.
-        BodyFault: it is JSON, and not what the decoder expects.
+        InvalidRequest: it is not JSON.
+        BodyFault: it is JSON that the decoder does not expect.
     """
     try:
         return decoder(body)
     except msgspec.ValidationError as error:
-        pointer, said = pointer_of(str(error))
-        raise BodyFault([(pointer, InvalidRequest(said))]) from error
+        pointer, fault = pointer_of(str(error))
+        raise BodyFault([(pointer, InvalidRequest(fault))]) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"the body is not JSON: {json_reason(error, body)}") from error
 
 
-def pointer_of(said: str) -> tuple[str, str]:
-    """Return where msgspec has found a fault, as a JSON Pointer, and what is wrong: it says `… - at `$.events[3].topic``."""
-    text, _, path = said.rpartition(" - at `$")
+def pointer_of(message: str) -> tuple[str, str]:
+    """Return the place of msgspec's fault as a JSON Pointer, and the fault. Its message ends in "- at `$.events[3].topic`"."""
+    text, _, path = message.rpartition(" - at `$")
     pointer = path.rstrip("`").replace(".", "/").replace("[...]", "/*").replace("[", "/").replace("]", "") if text else ""
-    field = _FIELD.search(text or said)
-    return pointer + (f"/{field[1].replace('~', '~0').replace('/', '~1')}" if field else ""), text or said
+    field = _FIELD.search(text or message)
+    return pointer + (f"/{field[1].replace('~', '~0').replace('/', '~1')}" if field else ""), text or message
 
 
 def _empty(headers: Mapping[str, str]) -> Response:

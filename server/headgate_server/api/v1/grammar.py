@@ -1,4 +1,4 @@
-"""The grammar of names, as the OpenAPI document tells it. `topic.py` checks them, and says what is wrong."""
+"""The grammar of names for the OpenAPI document. `topic.py` checks them and reports faults."""
 
 from __future__ import annotations
 

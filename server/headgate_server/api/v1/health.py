@@ -1,4 +1,4 @@
-"""Health, and the meaning of each code: what anyone may ask."""
+"""Health, and the meaning of each code. Open to anyone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .problems import NotFound, descriptions
 
 
 class NamespaceHealth(msgspec.Struct):
-    """A namespace: whether its bus is up, where its feed is, how many clients it has on this gateway."""
+    """A namespace: the state of its bus, the position of its feed, its number of clients on this gateway."""
 
     bus: str
     epoch: str | None = None
@@ -32,7 +32,7 @@ class Health(msgspec.Struct, omit_defaults=True):
 
 
 class CodeMeaning(msgspec.Struct):
-    """A code of a problem: the status that it usually comes with, and what it means."""
+    """A code of a problem: its usual status, and its meaning."""
 
     code: str
     status: int
@@ -40,13 +40,13 @@ class CodeMeaning(msgspec.Struct):
 
 
 def health(call: Call) -> Health | Otherwise:
-    """Return the health of this gateway, as the caller may know it."""
+    """Return the health of this gateway, as far as the caller may see it."""
     found = msgspec.convert(report(call.services.gate), Health)
     return found if found.ready else Otherwise(503, found)
 
 
 def meaning(call: Call) -> CodeMeaning:
-    """Return what a code means."""
+    """Return the meaning of a code."""
     code = call.path["code"]
     found = descriptions().get(code)
     if found is None:

@@ -1,7 +1,7 @@
-"""The inbox of a user: read in parts, newest first, and changed.
+"""The inbox of a user: read in pages, newest first, and changed.
 
-A user's token reads and changes the user's own inbox. A key names the user, and needs the scope `inbox` or `inbox:write`. Without
-it the answer is the same for every name.
+A user's token reads and changes the user's own inbox. A key names the user, and needs the scope `inbox` or `inbox:write`.
+Without it, the answer is the same for every name.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Item(msgspec.Struct):
 
 
 class InboxShown(msgspec.Struct):
-    """Items, newest first, as they were behind the event at `offset` in `epoch`. `unread` and `total` are of the whole inbox.
+    """Items, newest first, as of the event at `offset` in `epoch`. `unread` and `total` cover the whole inbox.
 
-    `before` asks for the next part; null: that was the end.
+    `before` is for the next page; null: that was the end.
     """
 
     epoch: str
@@ -52,7 +52,7 @@ class InboxShown(msgspec.Struct):
 
 
 class PartOf(InNamespace, forbid_unknown_fields=True):
-    """The inbox, and the part of it that is wanted."""
+    """The inbox, and the selected page of it."""
 
     user: Annotated[Name | UnsetType, Meta(description="Whose inbox. Without it the caller's own.")] = UNSET
     before: Annotated[int, Meta(ge=1, le=MAX_OFFSET)] | UnsetType = UNSET
@@ -61,7 +61,7 @@ class PartOf(InNamespace, forbid_unknown_fields=True):
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True):
-    """A change of items by their `ids`, or with `read_all` of every item whose offset is at most `up_to`; null: of every item.
+    """A change of items by their `ids`, or with `read_all` of all items up to the offset `up_to`; null: of every item.
 
     `mute` mutes a `pattern` on exactly these `channels`, `unmute` on none.
     """
@@ -74,7 +74,7 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
     user: Name | None = None
 
 
-# The fields that an operation needs, and those that it may have.
+# Required and optional fields of each operation.
 _FIELDS = {
     "read_all": ((), ("up_to",)),
     "mute": (("pattern", "channels"), ()),
@@ -83,7 +83,7 @@ _FIELDS = {
 
 
 def part(call: Call) -> InboxShown:
-    """Return a part of an inbox."""
+    """Return a page of an inbox."""
     asked = call.query
     user = _user(call, None if asked.user is UNSET else asked.user, "inbox")
     before = None if asked.before is UNSET else asked.before
@@ -110,7 +110,7 @@ def change(call: Call) -> ReceiptShown:
 
 
 def _user(call: Call, named: str | None, scope: str) -> str:
-    """Return the user whose inbox is meant, if the caller may read and change it."""
+    """Return the user of the inbox, if the caller may read and change it."""
     identity = call.identity
     own = None if identity.own_topics is None else identity.user
     if named is None and own is None:

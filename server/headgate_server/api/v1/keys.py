@@ -1,5 +1,5 @@
-"""API keys over the API itself: made, listed, revoked. No key can make one that may do more than it may, or longer; nor see or
-revoke one that is for namespaces which it is not for, or revoke one that may do more.
+"""API keys over the API itself: create, list, revoke. A key cannot create one with more rights or a longer life, see or revoke
+one for foreign namespaces, or revoke one with more rights.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KeyNamespace = Annotated[str, Meta(extra_json_schema={"pattern": rf"^(\*|/?{NAME
 class Key(msgspec.Struct):
     """An API key, without its secret. Times are seconds since 1970; no `expires`: until it is revoked.
 
-    `namespaces` are those that it is for, `*` all; null: the first of each gateway.
+    `namespaces` are those of the key, `*` for all; null: the first of each gateway.
     """
 
     id: str
@@ -42,13 +42,13 @@ class Key(msgspec.Struct):
 
 
 class KeyList(msgspec.Struct):
-    """Keys that count, the oldest first."""
+    """Valid keys, the oldest first."""
 
     keys: list[Key]
 
 
 class KeyWanted(msgspec.Struct, forbid_unknown_fields=True):
-    """A key to be made."""
+    """A key to be created."""
 
     name: KeyName
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=MAX_SCOPES)]
@@ -57,21 +57,21 @@ class KeyWanted(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MadeKey(msgspec.Struct):
-    """A key that has just been made. `secret` is the whole key: it is shown now and never again."""
+    """A new key. `secret` is the whole key, shown only now."""
 
     secret: str
     key: Key
 
 
 def every(call: Call) -> KeyList:
-    """Return the keys that are for namespaces of the caller only."""
+    """Return the keys limited to the caller's namespaces."""
     found = api_keys.find_all(call.redis)
     call.charge(len(found))
     return KeyList([_shown(each) for each in found if _is_within(call, each)])
 
 
 def make(call: Call) -> MadeKey:
-    """Make a key."""
+    """Create a key."""
     wanted: KeyWanted = call.body
     by = shown_name(call.identity.user)
     namespaces = wanted.namespaces or _own(call)
@@ -106,7 +106,7 @@ def revoke(call: Call) -> None:
     for scope in was.scopes:
         call.need(scope)
     if was.namespaces is None and call.identity.namespaces is not None:
-        call.need_every_namespace()  # it is for the first of each gateway, which may be any
+        call.need_every_namespace()  # it is for the first namespace of each gateway, which may be any
     call.need_namespaces(was.namespaces or ())
     if api_keys.remove(call.redis, was.id) is None:
         raise NotFound("key", key_id[:20])
@@ -114,14 +114,15 @@ def revoke(call: Call) -> None:
 
 
 def _own(call: Call) -> list[str]:
-    """Return the namespaces of a key that names none. None is the first of *each* gateway, and that of another one may not be
-    for its maker."""
+    """Return the namespaces of a key that names none. None is the first of *each* gateway, which may be foreign to its maker
+    elsewhere.
+    """
     is_for_named = call.identity.namespaces is not None and call.reach is not None
     return [call.services.settings.namespaces[0]] if is_for_named else []
 
 
 def _is_within(call: Call, key: StoredKey) -> bool:
-    """Return whether a key is for namespaces of the caller only."""
+    """Return whether a key is limited to the caller's namespaces."""
     mine = call.reach
     if mine is None:
         return True
@@ -131,7 +132,7 @@ def _is_within(call: Call, key: StoredKey) -> bool:
 
 
 def _check_names(namespaces: list[str]) -> None:
-    """Refuse what is no name of a namespace. A key may be for one that this gateway does not serve, so none is unknown.
+    """Refuse invalid names of namespaces. A key may be for one that this gateway does not serve, so none is unknown.
 
     Raises:
         BodyFault: with the place of the first.
@@ -146,10 +147,10 @@ def _check_names(namespaces: list[str]) -> None:
 
 
 def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) -> None:
-    """Refuse to make a key that may do more than its maker.
+    """Refuse to create a key with more rights than its maker.
 
     Raises:
-        ScopeMissing, BodyFault: it might.
+        ScopeMissing, BodyFault: it might have more.
     """
     for scope in scopes:
         call.need(scope)

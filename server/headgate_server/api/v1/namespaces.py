@@ -1,4 +1,4 @@
-"""Namespaces: those that the caller may enter; where each log stands, and how long it keeps events."""
+"""Namespaces that the caller may enter: the position of each log, and its retention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .services import Services
 
 
 class Retention(msgspec.Struct):
-    """How much the log holds; what is older goes. 0 bytes: no such limit."""
+    """The limits of the log; older events are removed. 0 bytes: no such limit."""
 
     max_events: int
     max_age_s: int
@@ -24,7 +24,7 @@ class Retention(msgspec.Struct):
 class NamespaceInfo(msgspec.Struct):
     """A log: its epoch, the offsets of its first and its newest event (`head`).
 
-    `bytes` is what its events take, as the limit `max_bytes` counts it (payload, topic and 128 for each), some seconds ago.
+    `bytes` is the size of its events, counted as for `max_bytes` (payload, topic and 128 for each), some seconds ago.
     """
 
     name: str
@@ -36,20 +36,20 @@ class NamespaceInfo(msgspec.Struct):
 
 
 class NamespaceList(msgspec.Struct):
-    """Namespaces in the order in which the gateway names them."""
+    """Namespaces in the gateway's order."""
 
     namespaces: list[NamespaceInfo]
 
 
 def every(call: Call) -> NamespaceList:
-    """Return all that the caller may enter."""
+    """Return all namespaces that the caller may enter."""
     names = _entered(call.services, call.identity)
     call.charge(len(names))
     return NamespaceList([_info(call.redis, name) for name in names])
 
 
 def one(call: Call) -> NamespaceInfo:
-    """Return one that the caller may enter."""
+    """Return one namespace that the caller may enter."""
     name = call.path["name"]
     if name not in _entered(call.services, call.identity):
         raise NotFound("namespace", name)

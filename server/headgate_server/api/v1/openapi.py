@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document, made from the table.
+"""The OpenAPI 3.1 document, generated from the table.
 
-Types become JSON Schemas by msgspec, in which a request is checked too. Each operation has its own answers, and the refusals
-that its steps can make: `application/problem+json`.
+msgspec turns the types that check requests into JSON Schemas. Each operation has its own answers, and the refusals of its steps:
+`application/problem+json`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def document(table: Sequence[Operation]) -> dict[str, Any]:
 
 
 def refusals(operation: Operation) -> list[int]:
-    """Return the statuses of the problems that an operation may answer."""
+    """Return the statuses of the problems of an operation."""
     found = {400, 406, 500, *operation.problems}
     if operation.scope is not Who.ANYONE:
         found |= {401, 403, 429, 503}
@@ -100,7 +100,7 @@ def refusals(operation: Operation) -> list[int]:
 
 
 def scope_words(operation: Operation) -> str:
-    """Return what a caller needs, in words."""
+    """Return the rights that a caller needs, in words."""
     if operation.scope is Who.ANYONE:
         return "no credentials"
     if operation.scope is Who.ANY_CALLER:
@@ -113,25 +113,25 @@ def scope_words(operation: Operation) -> str:
 
 
 def cost_words(operation: Operation) -> str:
-    """Return what a request costs, where that is not one read."""
+    """Return the cost of a request in words, if it is not one read."""
     return "" if operation.cost in (Cost.NOTHING, Cost.REQUEST) else f"Costs {operation.cost.value}."
 
 
 def parameters(operation: Operation) -> list[dict[str, Any]]:
-    """Return the parameters of an operation: in the path, in the query, in the header."""
+    """Return the parameters of an operation in path, query and header."""
     found: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in operation.names
     ]
     schema = msgspec.json.schema(operation.query)
     shape = schema["$defs"][operation.query.__name__]
     for name, each in shape.get("properties", {}).items():
-        told = {key: value for key, value in each.items() if key not in ("default", "description")}
+        schema = {key: value for key, value in each.items() if key not in ("default", "description")}
         if each.get("default") is not None:
-            told["default"] = each["default"]
+            schema["default"] = each["default"]
         described = {"description": each["description"]} if "description" in each else {}
         if name == "namespace" and operation.in_namespace:
             described = {"description": "The namespace; not given: the first."}
-        found.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": told})
+        found.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": schema})
     for name, each in operation.fields.items():
         key = {"type": "string", "minLength": 1, "maxLength": each.max_length, "pattern": f"^{ID_CHARACTERS}+$"}
         found.append({"name": name, "in": "header", "required": False, "description": each.description, "schema": key})

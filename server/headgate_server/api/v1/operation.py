@@ -1,7 +1,7 @@
-"""An operation of /api/v1: one method of one path, with all that there is to know about it. The rows of the table.
+"""An operation of /api/v1: one method of one path, with all its properties. The rows of the table.
 
-In: `Call`, a request whose caller is known and whose parts have been read as the row says. Out: what `returns` says. No row reads
-a request itself, so that the table, the checks and the OpenAPI document cannot disagree.
+In: `Call`, a request with a known caller, whose parts were read according to the row. Out: a value of the type `returns`. No
+row reads a request itself, so the table, the checks and the OpenAPI document cannot disagree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .services import Lane, Services
 
 
 class Who(Enum):
-    """Callers without a scope of their own."""
+    """Callers without a particular scope."""
 
     ANYONE = "anyone"
     """No credentials are asked for."""
@@ -34,7 +34,7 @@ class Who(Enum):
 
 
 class Cost(Enum):
-    """The work of an operation, and what a caller pays for it: reads of `read_per_s`."""
+    """The work of an operation and its price in reads of `read_per_s`."""
 
     NOTHING = "nothing: it asks nothing of Redis"
     REQUEST = "one read: its work does not grow with what is there"
@@ -47,7 +47,7 @@ class Cost(Enum):
 
     @property
     def units(self) -> int:
-        """How many of what it counts make a read."""
+        """The number of units in one read."""
         return _UNITS.get(self, 0)
 
 
@@ -62,7 +62,7 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class IdField:
-    """A header field that holds an id of an event (grammar.EventId), of so many characters at most."""
+    """A header field with an event id (grammar.EventId) of limited length."""
 
     description: str
     max_length: int
@@ -73,18 +73,18 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class InNamespace(msgspec.Struct, forbid_unknown_fields=True):
-    """The parameter that most operations have. One that is not there is UNSET: in a query nothing is null."""
+    """The parameter of most operations. A missing one is UNSET, because a query has no null."""
 
     namespace: str | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request, read. `namespace` is one that the gateway serves, `path` has the names in the path.
+    """A parsed request. `namespace` is one that the gateway serves, `path` has the names in the path.
 
-    `need` refuses the caller if it has not some scope, `need_namespaces` if its scopes do not count in all of these namespaces:
-    for what only the operation finds out. `reach` are those in which they count; None: all. `charge` counts what the operation
-    has looked at, in the units of its `cost`, also where the answer is a refusal.
+    `need` refuses a caller without a scope, and `need_namespaces` one whose scopes do not count in all of these namespaces, for
+    facts that only the operation finds out. `reach` are the namespaces in which they count; None: all. `charge` counts the work
+    of the operation in the units of its `cost`, even if the answer is a refusal.
     """
 
     services: Services
@@ -114,14 +114,14 @@ class Call:
         return reach(self.identity, self.services.settings)
 
     def need_every_namespace(self) -> None:
-        """Refuse a caller whose scopes do not count in every namespace of this Redis: for what has no namespace."""
+        """Refuse a caller whose scopes do not count in every namespace of this Redis, for things without a namespace."""
         if self.reach is not None:
             self.need_namespaces(sorted({*known_namespaces(self.redis), *self.services.settings.namespaces}))
 
 
 @dataclass(frozen=True, slots=True)
 class Otherwise:
-    """An answer with another status than the row's, one that the row names in `also`."""
+    """An answer with a status other than the row's, from those in `also`."""
 
     status: int
     value: Any
@@ -135,14 +135,14 @@ class Operation:
         name: `operationId`.
         path: below /api/v1, with names in braces.
         scope: what the caller needs: a scope, the kind of one with a pattern, or a `Who`.
-        pattern: the parameter whose value is the scope's pattern; "" where the operation asks for the scope itself.
+        pattern: the parameter with the scope's pattern; "" if the operation checks the scope itself.
         query, body, returns: the types; None: there is no body.
-        status: of the answer when all is well; `also`: other statuses that are no refusals, with their types.
-        problems: statuses beside those that every operation may answer.
-        answer: None where the operation answers by itself (publishing.py).
+        status: of a successful answer; `also`: other statuses that are no refusals, with their types.
+        problems: statuses in addition to those of every operation.
+        answer: None if the operation answers itself (publishing.py).
         fields: header fields of the request that it reads.
-        cost: what its work grows with, and how that is charged.
-        searches: it may look through much of the log: each caller has one such under way (searches.py).
+        cost: what its work grows with, and its charge.
+        searches: it may read much of the log, so each caller has at most one running (searches.py).
     """
 
     name: str

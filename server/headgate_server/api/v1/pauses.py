@@ -1,4 +1,4 @@
-"""Pauses: connects, publishes or a namespace refused on every gateway of a Redis, for a time or until they are resumed."""
+"""Pauses: connects, publishes or a namespace refused on every gateway of a Redis, for a time or until resumed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .problems import NotFound
 
 
 class Pause(msgspec.Struct):
-    """A pause: `connects`, `publishes` or `namespace:<name>`. `left_s`: when it ends; null: when somebody resumes it."""
+    """A pause: `connects`, `publishes` or `namespace:<name>`. `left_s` is the time until it ends; null: until it is resumed."""
 
     what: str
     left_s: int | None
@@ -32,7 +32,7 @@ class PauseList(msgspec.Struct):
 
 
 class PauseWanted(msgspec.Struct, forbid_unknown_fields=True):
-    """For how long; without a time until it is resumed."""
+    """The duration; without it, until resumed."""
 
     for_s: Annotated[int, Meta(ge=1, le=MAX_PAUSED_S)] | None = None
 
@@ -51,7 +51,7 @@ def every(call: Call) -> PauseList:
 
 
 def pause(call: Call) -> Pause:
-    """Pause something, or give its pause another end."""
+    """Pause something, or change the end of its pause."""
     what, wanted = _member(call), call.body
     pauses.pause(call.redis, what, wanted.for_s)
     audit.acted("paused", by=shown_name(call.identity.user), what=what, for_s=wanted.for_s)
@@ -67,7 +67,7 @@ def resume(call: Call) -> None:
 
 
 def _member(call: Call) -> str:
-    """Return what the path names. `connects` and `publishes` are of every namespace, and so must be the caller."""
+    """Return the paused thing in the path. `connects` and `publishes` cover every namespace, so the caller must too."""
     what = call.path["what"]
     name = namespace_of(what)
     if name is not None:

@@ -1,4 +1,4 @@
-"""Presence: who is in a topic now, over all gateways, by name, in parts."""
+"""Presence: the users in a topic now, over all gateways, by name, in pages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .grammar import Topic
 from .operation import Call, Cost, InNamespace, Operation
 
 MAX_PAGE = 1000
-# Of a member that is shown all is read, of the others the name.
+# All data is read for shown members, only names for the others.
 PER_SHOWN = 10
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class Member(msgspec.Struct):
-    """A user who is in a topic: with so many connections, since a time (ms since 1970), and what its page says about it."""
+    """A user in a topic: the number of connections, the start (ms since 1970), and the data from its page."""
 
     user: str
     connections: int
@@ -28,7 +28,7 @@ class Member(msgspec.Struct):
 
 
 class Members(msgspec.Struct):
-    """Members by name; `count` is of all. `next` is what to ask for as `after` to go on; null: that was the end."""
+    """Members by name; `count` is the total. `next` is the `after` of the next page; null: that was the end."""
 
     namespace: str
     topic: str
@@ -38,7 +38,7 @@ class Members(msgspec.Struct):
 
 
 class MembersOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
-    """The topic, and the part of its members that is wanted."""
+    """The topic, and the selected page of its members."""
 
     topic: Annotated[Topic, Meta(description="The topic.")]
     after: Annotated[Name | UnsetType, Meta(description="Members behind this user.")] = UNSET
@@ -46,7 +46,7 @@ class MembersOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
 
 
 def members(call: Call) -> Members:
-    """Return a part of a topic's members."""
+    """Return a page of a topic's members."""
     asked = call.query
     after = None if asked.after is UNSET else asked.after
     found = call.services.gate.presence_page(check_topic(asked.topic), after, asked.limit, call.namespace)

@@ -1,9 +1,10 @@
-"""Problems: every refusal over HTTP as `application/problem+json` (RFC 9457), with the wire's codes.
+"""Problems: every refusal over HTTP as `application/problem+json` (RFC 9457), with the codes of the wire.
 
-Out: `{type, title, status, detail, code, retry, …parts}`, and `errors: [{pointer, code, detail, …}]` where the fault is in the
-body: a JSON Pointer to each field at fault. `type` leads to the code's description, which is the first sentence of its class.
+Out: `{type, title, status, detail, code, retry, …parts}`, and `errors: [{pointer, code, detail, …}]` if the fault is in the
+body, with a JSON Pointer to each faulty field. `type` leads to the code's description, which is the first sentence of its
+class.
 
-400 is for a request that cannot be read, 422 for a body that can be and asks for what cannot be.
+400 is for an unreadable request, 422 for a readable body that asks for something impossible.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from headgate_server.api.json_answers import encoded_answer, json_bytes
 
 ROOT = "/api/v1"
 MEDIA_TYPE = "application/problem+json"
-# Namespaces that one problem names.
+# Namespaces listed in one problem.
 _MAX_SHOWN = 5
-# Places in a body that one problem names; `refused` counts all.
+# Places in a body listed in one problem; `refused` counts all.
 MAX_NAMED = 100
-# Beside the codes of the error tree, by HTTP's own status.
+# Codes in addition to those of the error tree, by HTTP status.
 OF_HTTP: Mapping[int, tuple[str, str]] = {
     400: ("bad_request", "The request cannot be read as HTTP."),
     404: ("not_found", "There is no such path, or nothing of that name (any more)."),
@@ -40,7 +41,7 @@ OF_HTTP: Mapping[int, tuple[str, str]] = {
 }
 
 
-# The base, and what only somebody who starts a gateway is told.
+# The base class, and errors that only the start of a gateway reports.
 _NOT_HERE = ("error", "invalid_settings", "not_durable")
 
 
@@ -55,7 +56,7 @@ class NotFound(HeadgateError):
 
 
 class Conflict(HeadgateError):
-    """The state of things does not allow it now."""
+    """The current state does not allow it."""
 
     code = "conflict"
 
@@ -64,7 +65,7 @@ class Conflict(HeadgateError):
 
 
 class NotAcceptable(HeadgateError):
-    """The answer would be JSON, which the field Accept of the request does not allow."""
+    """The answer would be JSON, which the Accept field of the request does not allow."""
 
     code = "not_acceptable"
 
@@ -82,23 +83,23 @@ class UnsupportedMediaType(HeadgateError):
 
 
 class ScopeMissing(Forbidden):
-    """A known caller asked for something outside its scopes or grants; `scope` is what it lacks."""
+    """A known caller asked for something outside its scopes or grants; `scope` is the missing one."""
 
     def __init__(self, scope: str) -> None:
         HeadgateError.__init__(self, f"the scope {scope!r} is missing", action="use", name=scope, scope=scope)
 
 
 class NamespaceMissing(Forbidden):
-    """A known caller asked for something that reaches namespaces which its key is not for."""
+    """A known caller asked for something in namespaces outside its key's."""
 
     def __init__(self, namespaces: Sequence[str]) -> None:
         shown = ", ".join(namespaces[:_MAX_SHOWN]) + (", …" if len(namespaces) > _MAX_SHOWN else "")
-        said = f"this reaches namespaces that the key is not for ({shown}); expected a key for them, or for all (*)"
-        HeadgateError.__init__(self, said, action="reach", name=shown)
+        message = f"this reaches namespaces that the key is not for ({shown}); expected a key for them, or for all (*)"
+        HeadgateError.__init__(self, message, action="reach", name=shown)
 
 
 class RateReached(LimitReached):
-    """A caller goes too fast: `fields` tell its quota (draft-ietf-httpapi-ratelimit-headers-10)."""
+    """A caller is too fast: `fields` have its quota (draft-ietf-httpapi-ratelimit-headers-10)."""
 
     def __init__(self, name: str, per_s: float, burst: int, wait_s: float) -> None:
         super().__init__(name, per_s, wait_s)
@@ -107,7 +108,7 @@ class RateReached(LimitReached):
 
 
 class BodyFault(Exception):
-    """Faults in a body that could be read: (JSON Pointer, error) of each."""
+    """Faults in a readable body: (JSON Pointer, error) of each."""
 
     def __init__(self, faults: Sequence[tuple[str, HeadgateError]]) -> None:
         super().__init__(f"{len(faults)} faults in a body")
@@ -115,7 +116,7 @@ class BodyFault(Exception):
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """A refusal (RFC 9457). Beside these members it may have those that its code has, such as `limit` or `scope`."""
+    """A refusal (RFC 9457). It may also have its code's own members, such as `limit` or `scope`."""
 
     type: str
     title: str
@@ -161,7 +162,7 @@ def problem_answer(error: HeadgateError | BodyFault) -> Answer:
 
 
 def http_problem(status: int, detail: str | None = None, headers: Sequence[tuple[str, str]] = ()) -> Answer:
-    """Return the answer for a refusal that is HTTP's own."""
+    """Return the answer for one of HTTP's own refusals."""
     code, meaning = OF_HTTP.get(status, OF_HTTP[500 if status >= 500 else 400])
     body = {
         "type": type_of(code),
@@ -175,12 +176,12 @@ def http_problem(status: int, detail: str | None = None, headers: Sequence[tuple
 
 
 def type_of(code: str) -> str:
-    """Return where a code is described."""
+    """Return the URL of a code's description."""
     return f"{ROOT}/problems/{code}"
 
 
 def descriptions() -> dict[str, tuple[int, str]]:
-    """Return status and description of every code that a refusal over HTTP may have."""
+    """Return status and description of every code of a refusal over HTTP."""
     found: dict[str, tuple[int, str]] = {code: (status, meaning) for status, (code, meaning) in OF_HTTP.items()}
     for each in (*vars(errors).values(), NonePublished):
         if not (isinstance(each, type) and issubclass(each, HeadgateError) and each.__doc__ and "code" in vars(each)):

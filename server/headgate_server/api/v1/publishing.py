@@ -1,10 +1,10 @@
-"""Publishing over /api/v1: one event, or a batch, of which each event stands for itself or all go together.
+"""Publishing over /api/v1: one event, or a batch whose events are independent or all go together.
 
-`Idempotency-Key` is the id of an event that has none, of a batch `<key>.<number>` for each that has none. An id counts for its
-topic and its caller: while it counts (event.ID_RULE), a second request with it for the same topics is answered with the receipts
-of the first, `duplicate` said. On another topic it publishes.
+`Idempotency-Key` is the id of an event without one; in a batch, `<key>.<number>` is the id of each event without one. An id
+counts for its topic and its caller. While it counts (event.ID_RULE), a second request with it for the same topics gets the
+receipts of the first, with `duplicate` set. On another topic it publishes.
 
-It has no I/O but through the gate, and answers requests below WSGI and Flask's with the same bytes (api/publish_requests.py).
+Its only I/O is through the gate, and it answers requests below WSGI and in Flask with the same bytes (api/publish_requests.py).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .operation import Cost, IdField, Operation
 from .problems import ROOT, BodyFault, RateReached, ScopeMissing, UnsupportedMediaType
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
-# Room for the names around the payload in a request body: topic 255, id 128, namespace 64, JSON punctuation.
+# Room in a request body in addition to the payload: topic 255, id 128, namespace 64, JSON punctuation.
 ENVELOPE_BYTES = 1024
-# A batch is checked and encoded in one piece, in which nobody else has a turn: 3 ms or so.
+# A batch is checked and encoded without yielding, for about 3 ms.
 MAX_BATCH_EVENTS = 500
 MAX_BATCH_BYTES = 1024 * 1024
-# Behind the key of a batch: a dot and the number of the event.
+# After the key of a batch: a dot and the number of the event.
 MAX_BATCH_KEY_LENGTH = MAX_ID_LENGTH - len(f".{MAX_BATCH_EVENTS - 1}")
 
 
@@ -50,7 +50,7 @@ IdForS = Annotated[int, Meta(ge=1, le=MAX_ID_FOR_S)]
 
 
 class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event of a batch: as an event alone, but that one whose topic or id cannot be is refused in its place."""
+    """An event of a batch: like a single event, but an invalid topic or id is refused at its place."""
 
     topic: str
     data: msgspec.Raw
@@ -58,9 +58,9 @@ class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event: a topic, data that is any JSON, an id, and a namespace; without one it is the first.
+    """An event: a topic, data that is any JSON, an id, and a namespace (default: the first).
 
-    The id makes publishing to the topic idempotent for 300 s (less at a high rate), or, of a key, for `id_for_s` seconds.
+    The id makes publishing to the topic idempotent for 300 s (less at a high rate), or, with a key, for `id_for_s` seconds.
     """
 
     topic: Topic
@@ -71,9 +71,9 @@ class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
-    """Events in order. `atomic`: nothing is published unless every event can be; else each stands for itself.
+    """Events in order. `atomic`: nothing is published unless every event can be; otherwise they are independent.
 
-    `id_for_s`: of the ids of all of them, as of an event alone.
+    `id_for_s`: of the ids of all of them, as for a single event.
     """
 
     events: Annotated[list[BatchEvent], Meta(extra_json_schema={"maxItems": MAX_BATCH_EVENTS})]
@@ -83,7 +83,7 @@ class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReceiptShown(msgspec.Struct):
-    """The position of an event in the log, and its id. `duplicate`: its id was there already, and nothing was added."""
+    """The position of an event in the log, and its id. `duplicate`: the id was there already, and nothing was added."""
 
     duplicate: bool
     epoch: str
@@ -100,7 +100,7 @@ class WireError(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct, omit_defaults=True):
-    """A receipt, or the `error` for which an event was not published."""
+    """A receipt, or the `error` that prevented an event."""
 
     duplicate: bool | UnsetType = UNSET
     epoch: str | UnsetType = UNSET
@@ -116,7 +116,7 @@ class Receipts(msgspec.Struct):
 
 
 class SomeReceipts(msgspec.Struct):
-    """A receipt for each event of a batch that was published, and an error for each other, in order."""
+    """In order, a receipt for each published event of a batch, and an error for each other."""
 
     receipts: list[Outcome]
 
@@ -127,7 +127,7 @@ _Events: TypeAlias = list[tuple[str, object, str | None]]
 
 
 class Publishing:
-    """See the module. Errors are raised: of the tree, `BodyFault`, and what reading the body raises."""
+    """See the module. Raises errors of the tree, `BodyFault`, and errors from reading the body."""
 
     def __init__(self, gate: Gate, settings: Settings) -> None:
         self._gate, self._settings = gate, settings
@@ -167,7 +167,7 @@ class Publishing:
         known = self._begin(asked)
         batch = decode(self._body(asked, known[1], self._max_batch_bytes), _decode_batch)
         key = _idempotency_key(asked.environ, MAX_BATCH_KEY_LENGTH)
-        limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be let in
+        limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be accepted
         if len(batch.events) > limit:
             raise LimitReached("batch_events", limit)
         namespace, identity = self._caller(asked, known, batch.namespace)
@@ -212,7 +212,7 @@ class Publishing:
         return _batch_answer([errors[at][1] if at in errors else next(rest) for at in range(len(batch.events))])
 
     def _begin(self, asked: Asked) -> tuple[str, Identity]:
-        """Look at the head, so that the body of a request that is refused is not waited for; return where and who asks."""
+        """Check the head, so that a refused request need not wait for its body; return its namespace and caller."""
         environ = asked.environ
         if accept := environ.get("HTTP_ACCEPT"):
             check_acceptable(str(accept))
@@ -235,22 +235,22 @@ class Publishing:
         return handshake.namespace, identity
 
     def _caller(self, asked: Asked, known: tuple[str, Identity], namespace: str | None) -> tuple[str, Identity]:
-        """Return the namespace that a request names, and the identity of its caller there."""
+        """Return the namespace of a request, and the identity of its caller there."""
         wanted = (namespace if namespace is not None else self._settings.namespaces[0]).removeprefix("/")
         return known if known[0] == wanted else (wanted, caller(self._gate, wanted, asked.environ))
 
     def _body(self, asked: Asked, identity: Identity, limit_bytes: int) -> bytes:
-        """Return the body, as `asked.body`. Raises LimitReached as well: too much is on its way."""
+        """Return the body, as `asked.body`. Also raises LimitReached if too many bytes are in transit."""
         environ = asked.environ
-        told = str(environ.get("CONTENT_LENGTH", ""))
-        size = limit_bytes if "HTTP_TRANSFER_ENCODING" in environ else int(told) if told.isdecimal() else 0
+        length = str(environ.get("CONTENT_LENGTH", ""))
+        size = limit_bytes if "HTTP_TRANSFER_ENCODING" in environ else int(length) if length.isdecimal() else 0
         if not AT_ONCE_BYTES < size <= limit_bytes:
             return asked.body(limit_bytes)
         with self._bodies.coming(account_of(identity, environ, self._settings.proxies), size):
             return asked.body(limit_bytes)
 
     def _encoded(self, event: NewEvent | BatchEvent) -> JsonText:
-        """Return the data of an event as it is published: compact."""
+        """Return the data of an event in its published, compact form."""
         if (size := len(event.data)) > self._settings.max_payload_bytes:
             raise PayloadTooLarge(size, self._settings.max_payload_bytes, "http")
         return compact_json(event.data)
@@ -260,14 +260,14 @@ class Publishing:
             refuse(identity, ScopeMissing(f"publish:{topic}"), namespace, asked.environ, self._settings.proxies)
 
     def _count(self, identity: Identity, events: int) -> None:
-        """Let events count for their user. Raises RateReached when they are too many now."""
+        """Count events against the rate of their user. Raises RateReached if there are too many now."""
         if wait_s := self.rates.spend(identity.user, time.monotonic(), events):
             settings = self._settings
             raise RateReached("publish_per_s", settings.publish_per_s, settings.publish_burst, wait_s)
 
 
 def _check_id_for(identity: Identity, id_for_s: int | None, *, has_ids: bool) -> None:
-    """Refuse to remember ids for a user, who could fill the room that a namespace has for them, or where there are none."""
+    """Refuse a longer memory of ids to users, who could fill the room of a namespace, or for events without ids."""
     if id_for_s is None:
         return
     if identity.scopes is None:
@@ -277,7 +277,7 @@ def _check_id_for(identity: Identity, id_for_s: int | None, *, has_ids: bool) ->
 
 
 def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:
-    """Return the key of a request: bare, or in the quotes that draft-ietf-httpapi-idempotency-key-header wants."""
+    """Return the key of a request: bare, or in quotes as in draft-ietf-httpapi-idempotency-key-header."""
     given = environ.get("HTTP_IDEMPOTENCY_KEY")
     if given is None:
         return None
@@ -292,13 +292,13 @@ def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:
 
 
 def _receipt(receipt: Receipt) -> bytes:
-    """Return a receipt as JSON. An epoch and an id have no character that JSON escapes."""
+    """Return a receipt as JSON. No character of an epoch or id needs escaping."""
     duplicate = "true" if receipt.duplicate else "false"
     return f'{{"duplicate":{duplicate},"epoch":"{receipt.epoch}","id":"{receipt.id}","offset":{receipt.offset}}}'.encode()
 
 
 def _one_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
-    """Return the answer to one event. Raises what it was refused for."""
+    """Return the answer to one event. Raises the error that prevented it."""
     outcome = outcomes[0]
     if isinstance(outcome, HeadgateError):
         raise outcome

@@ -27,7 +27,7 @@ from .problems import NotFound
 Time = Annotated[int, Meta(ge=0, le=2**53)]
 Epoch = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Offset = Annotated[int, Meta(ge=1, le=MAX_OFFSET)]
-# Of a search by id: the newest events of a log that are looked at, and how many bytes of them.
+# Limits of a search by id: the newest events of a log, and their bytes.
 MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES = 20_000, 32 * 1024 * 1024
 
 
@@ -49,19 +49,19 @@ class ReceiptOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
 
 
 class EventOf(InNamespace, forbid_unknown_fields=True):
-    """The topic of an event that is named by its id."""
+    """The topic of an event given by its id."""
 
     topic: Annotated[Topic | UnsetType, Meta(description="The topic of an event that is named by its id.")] = UNSET
 
 
 class FateShown(msgspec.Struct):
-    """What has become of an event: it is in the log, or was; Redis has lost it; or the log is another one."""
+    """The state of an event: it is in the log, or was; Redis has lost it; or the log is another one."""
 
     fate: Literal["in_log", "rolled_back", "trimmed", "unknown"]
 
 
 class LogPage(msgspec.Struct):
-    """Events in the order of the log. `next` is what to ask for as `from` to go on; null: that was the end."""
+    """Events in the order of the log. `next` is the `from` of the next page; null: that was the end."""
 
     namespace: str
     epoch: str
@@ -70,7 +70,7 @@ class LogPage(msgspec.Struct):
 
 
 class PageOf(InNamespace, forbid_unknown_fields=True):
-    """The part of the log that is wanted: from an offset, or from a time (`since`, milliseconds since 1970)."""
+    """The selected part of the log: from an offset, or from a time (`since`, milliseconds since 1970)."""
 
     pattern: Annotated[Pattern, Meta(description="Events of these topics only.")] = "#"
     from_: Annotated[Offset | UnsetType, Meta(description="First offset.")] = msgspec.field(name="from", default=UNSET)
@@ -95,7 +95,7 @@ def page(call: Call) -> LogPage:
 def event(call: Call) -> LoggedEvent:
     """Return one event, by its id or its offset: the newest that the caller may read.
 
-    To a caller who may not read it an event is not there: its topic, and that there is one, are nobody else's to know.
+    A caller without the right to read it gets the answer for a missing event, which reveals neither its topic nor its existence.
     """
     wanted = call.path["event"]
     topic = None if call.query.topic is UNSET else check_topic(call.query.topic)
@@ -116,7 +116,7 @@ def fate(call: Call) -> FateShown:
 
 
 def trace_of(call: Call) -> Trace:
-    """Return what is known of one event, by its id or its offset."""
+    """Return the known facts about one event, by its id or its offset."""
     wanted = call.path["event"]
     if is_offset(wanted) and not any(_range(call.redis, "XRANGE", log_key(call.namespace), f"{wanted}-0", f"{wanted}-0")):
         raise NotFound("event", wanted)
@@ -130,10 +130,10 @@ def trace_of(call: Call) -> Trace:
 def find_events(
     client: Client, namespace: str, wanted: str, topic: str | None, by: str, charge: Callable[[int], None]
 ) -> Iterator[Event]:
-    """Yield the event at an offset, or those with an id, newest first. Waits for Redis. One that cannot be delivered is none.
+    """Yield the event at an offset, or those with an id, newest first. Waits for Redis. Skips events that cannot be delivered.
 
-    With a topic, only events of that: those that the index of recent ids has come first, of services, and of `by`. Then
-    MAX_LOOKED_AT events of the log are looked through, and charged.
+    With a topic, yield only its events: first those in the index of recent ids, of services and of `by`. Then MAX_LOOKED_AT
+    events of the log are searched, and charged.
     """
     if topic is None and is_offset(wanted):
         yield from _at(client, namespace, int(wanted))
@@ -160,9 +160,9 @@ def _range(client: Client, *command: str | int) -> Any:
 
 
 def first_since(client: Client, namespace: str, time_ms: int, charge: Callable[[int], None]) -> int:
-    """Return the offset of the first event that came at a time or later; behind the head, if none has.
+    """Return the offset of the first event at or after a time; after the head if there is none.
 
-    Times of a log do not go back but by a clock that was set, so halving the log finds it, in some twenty looks at most.
+    Times of a log go back only if a clock was set back, so a binary search finds it, in at most some twenty reads.
     """
     head = EventLog(namespace, client, 0).head()
     key, low, high = log_key(namespace), head.first, head.offset + 1
@@ -170,7 +170,7 @@ def first_since(client: Client, namespace: str, time_ms: int, charge: Callable[[
         middle = (low + high) // 2
         charge(1)
         found = _range(client, "XRANGE", key, f"{middle}-0", "+", "COUNT", 1)
-        if not found:  # trimmed meanwhile, or never there
+        if not found:  # just trimmed, or never there
             high = middle
             continue
         at = int(found[0][0].partition(b"-")[0])

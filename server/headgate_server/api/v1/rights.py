@@ -1,7 +1,8 @@
-"""Rights: whether a caller may do something. A key by its scopes; a user's token by its grants; in development anyone here.
+"""Rights: whether a caller may do something. A key has scopes; a user's token has grants; in development, anyone on this
+machine may.
 
-A user may publish and read as its token grants, and see a trace with a grant of everything (`#`). The rest is for keys. A scope
-counts in the namespaces of its caller only (`reach`).
+A user may publish and read within its grants, and see a trace with a grant of everything (`#`). The rest is for keys. A scope
+counts only in the namespaces of its caller (`reach`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from headgate.auth.scopes import ADMIN, PLAIN, WITH_PATTERN, compiled
 from headgate.settings import Settings
 
 EVERYTHING = "#"
-# Development lets anyone on this machine do all but what outlasts it.
+# In development, anyone on this machine may do everything without lasting effect.
 _IN_DEVELOPMENT = compiled(
     (*(f"{kind}:{EVERYTHING}" for kind in WITH_PATTERN), *(scope for scope in PLAIN if scope not in (ADMIN, "keys:write")))
 )
@@ -32,7 +33,7 @@ def may(identity: Identity, scope: str, settings: Settings) -> bool:
 
 
 def reach(identity: Identity, settings: Settings) -> tuple[str, ...] | None:
-    """Return the namespaces in which the scopes of a caller count; None: in all."""
+    """Return the namespaces where a caller's scopes count; None: all."""
     if settings.dev and identity.user == ANONYMOUS:
         return None
     if identity.namespaces is None:
@@ -41,7 +42,7 @@ def reach(identity: Identity, settings: Settings) -> tuple[str, ...] | None:
 
 
 def may_some(identity: Identity, kind: str, settings: Settings) -> bool:
-    """Return whether a caller has a scope of a kind with any pattern: asked before it is known which topic it is about."""
+    """Return whether a caller has a scope of a kind with any pattern, before its topic is known."""
     if identity.scopes is not None:
         return compiled(identity.scopes).have(kind)
     if settings.dev and identity.user == ANONYMOUS and _IN_DEVELOPMENT.have(kind):

@@ -1,6 +1,6 @@
-"""Services: what operations work with. The gate, the settings, and two lanes to Redis, opened when they are first needed.
+"""Services of the operations: the gate, the settings, and two lanes to Redis, opened on first use.
 
-What acts has connections of its own: readers who hold all of theirs keep no operator from a revocation.
+Acts have their own connections, so readers that hold all of theirs cannot delay an operator's revocation.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from headgate_server.api.consumer_list import Consumers
 from headgate_server.api.gate import Gate
 from headgate_server.api.searches import Searches
 
-# Of each lane. One caller that waits for a slow Redis must not keep all others out.
+# Connections of each lane, so that one caller of a slow Redis does not block all others.
 MAX_CONNECTIONS = 4
 TIMEOUT_S = 2.0
 
 
 class Lane:
-    """One client of Redis, and what asks all gateways about their clients over another one.
+    """A client of Redis, and a second one that asks all gateways about their clients.
 
     Args:
-        clients: in place of the latter.
+        clients: replaces the latter.
     """
 
     def __init__(self, open_redis: Callable[[], Client], redis_url: Callable[[], str], clients: Clients | None = None) -> None:
@@ -62,8 +62,8 @@ class Services:
     """See the module. `reads` and `acts` are the lanes.
 
     Args:
-        open_redis: opens the client, in place of one for the settings' Redis.
-        clients: asks all gateways about their clients, in place of one for the settings' Redis.
+        open_redis: opens the client, instead of one for the settings' Redis.
+        clients: asks all gateways about their clients, instead of one for the settings' Redis.
         time_s: seconds since 1970.
     """
 
@@ -83,7 +83,7 @@ class Services:
 
     @property
     def publisher(self) -> Publisher:
-        """Says what has become of receipts.
+        """Returns the state of receipts.
 
         Raises:
             BusUnavailable: no Redis is set.
@@ -94,7 +94,7 @@ class Services:
 
     @contextmanager
     def lent_redis(self) -> Iterator[Client]:
-        """Lend a client that nobody else has, and close it: for what may leave a command behind that Redis has not answered.
+        """Lend a client for exclusive use, and close it: for commands that may end before Redis has answered.
 
         Raises:
             BusUnavailable: no Redis is set.

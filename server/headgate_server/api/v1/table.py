@@ -1,4 +1,4 @@
-"""The table of all operations of /api/v1, and the OpenAPI document that is made from it."""
+"""The table of all operations of /api/v1, and the OpenAPI document generated from it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ OPERATIONS = (
 
 @cache
 def openapi() -> dict[str, Any]:
-    """Return the document. It is made when somebody first asks: a gateway that nobody asks starts a tenth of a second sooner."""
+    """Return the document. It is created on the first request, which makes the start of a gateway a tenth of a second faster."""
     return document(OPERATIONS)
 
 
 @cache
 def openapi_text() -> msgspec.Raw:
-    """Return the document as JSON. Anyone may ask for it: it is not written anew each time."""
+    """Return the document as JSON. It is encoded only once, because anyone may ask for it."""
     return msgspec.Raw(msgspec.json.encode(openapi()))

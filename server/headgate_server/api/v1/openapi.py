@@ -125,13 +125,13 @@ def parameters(operation: Operation) -> list[dict[str, Any]]:
     schema = msgspec.json.schema(operation.query)
     shape = schema["$defs"][operation.query.__name__]
     for name, each in shape.get("properties", {}).items():
-        schema = {key: value for key, value in each.items() if key not in ("default", "description")}
+        plain = {key: value for key, value in each.items() if key not in ("default", "description")}
         if each.get("default") is not None:
-            schema["default"] = each["default"]
+            plain["default"] = each["default"]
         described = {"description": each["description"]} if "description" in each else {}
         if name == "namespace" and operation.in_namespace:
             described = {"description": "The namespace; not given: the first."}
-        found.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": schema})
+        found.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": plain})
     for name, each in operation.fields.items():
         key = {"type": "string", "minLength": 1, "maxLength": each.max_length, "pattern": f"^{ID_CHARACTERS}+$"}
         found.append({"name": name, "in": "header", "required": False, "description": each.description, "schema": key})

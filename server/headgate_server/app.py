@@ -1,6 +1,6 @@
 """The application: routes around one gateway. `headgate serve` runs it when no other app is named.
 
-In: settings. Out: a Flask application whose extension holds the gateway. Each module of routes states its promises: health.py,
+In: settings. Out: a Flask application with the gateway in its extension. Each module of routes states its promises: health.py,
 api/v1, demo/pages.py. Every refusal passes through api/error_pages.py.
 """
 

@@ -1,4 +1,4 @@
-"""The target of an HTTP request: a parsed URL whose host is unambiguous. No I/O.
+"""The target of an HTTP request: a parsed URL with an unambiguous host. No I/O.
 
 Parsers disagree about odd URLs (spaces, backslashes, `0x7f.1`, `1270.1`), so one may check another host than the one to which the
 other connects. So a host must be a plain name or a plainly written address.

@@ -22,7 +22,7 @@ def json_bytes(value: object) -> bytes:
 def encoded_answer(
     status: int, body: bytes, headers: Sequence[tuple[str, str]] = (), media_type: str = "application/json"
 ) -> Answer:
-    """Return an answer whose body is already JSON."""
+    """Return an answer from a JSON body."""
     shown = _headers_of(len(body), media_type)
     return Answer(_STATUS.get(status) or f"{status} UNKNOWN", (*shown, *headers) if headers else shown, body)
 

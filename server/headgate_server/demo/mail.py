@@ -1,6 +1,6 @@
 """The demo's mails: the output of the email consumer on the terminal, without a mail server.
 
-In: the options of `type = "email"`, whose server is not used. See demo.toml.
+In: the options of `type = "email"` (the server is not used). See demo.toml.
 """
 
 from __future__ import annotations

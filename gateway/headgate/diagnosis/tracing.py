@@ -175,7 +175,7 @@ class _Search:
         if self._error is not None:
             raise self._error
         if self._found is None:
-            raise BusUnavailable(f"Redis has not told {self._step} within {DEADLINE_S} s")
+            raise BusUnavailable(f"Redis has not returned {self._step} within {DEADLINE_S} s")
         found = self._found
         if found.unknown:
             found.notes.append(f"Redis was too slow, or refused: not known is {', '.join(found.unknown)}.")

@@ -133,6 +133,6 @@ def test_a_server_that_answers_nothing_holds_a_trace_until_its_deadline_only(mon
     monkeypatch.setattr("headgate.diagnosis.tracing.DEADLINE_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = open_client(f"redis://127.0.0.1:{server.getsockname()[1]}/0", timeout_s=60, max_connections=1)
-        with pytest.raises(BusUnavailable, match="has not told the head of the log"):
+        with pytest.raises(BusUnavailable, match="has not returned the head of the log"):
             trace(client, NAMESPACE, "first")
         client.close()

@@ -318,7 +318,7 @@ def test_a_redis_that_tells_not_even_the_event_by_the_deadline_is_out_of_reach(
 ) -> None:
     """The error says how far the trace came."""
     monkeypatch.setattr(f"headgate.{'redis' if step.startswith('event_ids') else 'diagnosis.tracing'}.{step}", stall)
-    with pytest.raises(BusUnavailable, match=f"has not told {named}"):
+    with pytest.raises(BusUnavailable, match=f"has not returned {named}"):
         trace(NOBODY, "n", "id-12", lambda: 0.0, stall.wait)
 
 

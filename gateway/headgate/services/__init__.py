@@ -1,1 +1,1 @@
-"""What a Python service uses: publish, follow the log, and ask who is connected."""
+"""The interface for Python services: publish events, follow the log, list clients."""

@@ -1,13 +1,13 @@
-"""The publisher for asyncio: many coroutines publish, and what they publish in one turn of the loop is one round trip.
+"""The publisher for asyncio. What many coroutines publish in one turn of the loop shares one round trip.
 
-In: topics and data, from coroutines of one event loop. Out: to each its receipt or its error, which are those of `Publisher`.
-Data is checked and encoded in the loop. Whatever may wait for Redis runs in a thread, by a `Publisher`: its connections, breaker,
-failover and schemas are the only ones. While a round trip is under way the next one gathers, so nobody waits for a timer.
+In: topics and data, from coroutines of one event loop. Out: a receipt or an error for each, as from `Publisher`. The loop checks
+and encodes data. A `Publisher` in a thread does everything that may wait for Redis, with its connections, breaker, failover and
+schemas. During a round trip the next one gathers, so no timer is needed.
 
-Promises. 1. Events of one namespace with one `durable` keep the order in which they were published. 2. Each event stands for
-itself. 3. What waits is bounded, in events and bytes; beyond that a publish is refused. 4. When Redis does not answer, those that
-wait for their turn fail with that round trip: nobody waits for two silences. 5. The loop never waits for Redis, and never ends
-more than MAX_ENDED publishes in one turn.
+Promises. 1. Events of one namespace with one `durable` keep the order in which they were published. 2. Each event succeeds or
+fails alone. 3. The queue is bounded in events and bytes; a publish beyond that is refused. 4. If Redis does not answer, queued
+events fail with that round trip instead of waiting for a second timeout. 5. The loop never waits for Redis, and never ends more
+than MAX_ENDED publishes in one turn.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from headgate.services.publisher import (
 if TYPE_CHECKING:
     from headgate.schemas.check import OnViolation
 
-# One round trip: two full calls of Redis (`redis/batches.py`). To pack it and to read its replies holds the interpreter's lock
+# One round trip: two full calls of Redis (`redis/batches.py`). Packing it and reading its replies holds the interpreter's lock
 # for 1 ms.
 MAX_ROUND_EVENTS = 200
 MAX_ROUND_BYTES = 1024 * 1024
-# All that waits, of all namespaces.
+# Bounds of the queue, over all namespaces.
 MAX_WAITING_EVENTS = 20_000
 MAX_WAITING_BYTES = 32 * 1024 * 1024
-# Publishes that end in one turn of the loop: each wakes a task of the application.
+# Publishes that end in one turn of the loop; each wakes a task of the application.
 MAX_ENDED = 100
-# Calls other than `publish` that wait at one time, and threads of one publisher.
+# Concurrent calls other than `publish`, and threads of one publisher.
 MAX_CALLS = 100
 MAX_THREADS = 4
 _FULL_RETRY_S = 1
@@ -68,7 +68,7 @@ log = logging.getLogger("headgate.publisher")
 
 
 class QueueState(msgspec.Struct, frozen=True, gc=False):
-    """What waits in a publisher now (`events`, `bytes` of payload), the most that has, and how many publishes were refused."""
+    """The current queue of a publisher (`events`, `bytes` of payload), its peaks, and the number of refused publishes."""
 
     events: int
     bytes: int
@@ -77,7 +77,7 @@ class QueueState(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Lane:
-    """Events that may share a round trip, with those that wait for their outcome. One round trip at a time is under way."""
+    """Events that may share a round trip, and the futures of their outcomes. One round trip at a time is under way."""
 
     __slots__ = ("is_sending", "waiting")
 
@@ -92,9 +92,9 @@ class AsyncPublisher:
         async with AsyncPublisher() as publisher:
             receipt = await publisher.publish("orders.7.shipped", {"id": 7})
 
-    It begins with `async with`, or with the first call, and belongs to the loop in which that was. Arguments are those of
-    `Publisher`. The errors of wrong ones come when it begins. `timeout_s` counts from the time at which an event is sent: the
-    round trip before it may take as long. `on_schema_violation` is called in a thread.
+    It starts at `async with` or at the first call, and belongs to the loop of that call. Arguments are those of `Publisher`;
+    invalid ones raise at the start. `timeout_s` counts from the time at which an event is sent; the round trip before it may
+    take as long. `on_schema_violation` is called in a thread.
 
     Raises (all methods): PublisherClosed: it was closed, or belongs to another event loop; nothing was sent.
     """
@@ -132,14 +132,14 @@ class AsyncPublisher:
         self._opening: asyncio.Future[Publisher] | None = None
         self._publisher: Publisher | None = None
         self._is_closed = False
-        self._idle: asyncio.Future[None] | None = None  # of `close`, which waits until nothing is under way
+        self._idle: asyncio.Future[None] | None = None  # `close` waits for it until nothing is under way
         self._lanes: dict[tuple[str, Durable], _Lane] = {}
         self._ended: deque[tuple[asyncio.Future[Receipt], Receipt | HeadgateError]] = deque()
         self._calls = self._waiting_events = self._waiting_bytes = self._most_events = self._refused = 0
 
     @property
     def queue(self) -> QueueState:
-        """What waits to be sent, or for an answer."""
+        """Events that wait to be sent or for an answer."""
         return QueueState(self._waiting_events, self._waiting_bytes, self._most_events, self._refused)
 
     async def publish(
@@ -157,11 +157,11 @@ class AsyncPublisher:
     ) -> Receipt:
         """Append one event to the log and publish it; return its receipt. Arguments and errors as `Publisher.publish`.
 
-        A publish that is cancelled before it is sent sends nothing. Later it is not known whether it was published: publish it
-        again with the same id, while that counts.
+        A publish that is cancelled before it is sent sends nothing. Cancelled later, it may or may not have been published:
+        publish the event again with the same id, while that counts.
 
         Raises:
-            LimitReached: MAX_WAITING_EVENTS events or MAX_WAITING_BYTES wait already; nothing was sent.
+            LimitReached: MAX_WAITING_EVENTS events or MAX_WAITING_BYTES are waiting; nothing was sent.
         """
         publisher = self._publisher_here() or await self._open()
         read_durable(durable)
@@ -184,7 +184,7 @@ class AsyncPublisher:
     ) -> list[Receipt]:
         """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
 
-        Arguments and errors as `Publisher.publish_many`. They are encoded in a thread: change nothing of them meanwhile.
+        Arguments and errors as `Publisher.publish_many`. A thread encodes them, so do not change them until this returns.
         """
         batch = list(islice(events, MAX_BATCH_EVENTS + 1))
         return await self._call(
@@ -192,7 +192,7 @@ class AsyncPublisher:
         )
 
     async def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
-        """Return what has become of an event that was published; as `Publisher.check`."""
+        """Return the fate of a published event, as `Publisher.check`."""
         return await self._call(Publisher.check, receipt, namespace)
 
     async def publish_ephemeral(
@@ -205,31 +205,31 @@ class AsyncPublisher:
         user: str | None = None,
         by: str | None = None,
     ) -> str:
-        """Publish an event to those who are connected now; as `Publisher.publish_ephemeral`."""
+        """Publish an event to the clients that are connected now, as `Publisher.publish_ephemeral`."""
         return await self._call(Publisher.publish_ephemeral, topic, data, id, namespace, user=user, by=by)
 
     async def position(self, namespace: str | None = None) -> LogPosition | None:
-        """Return where the log ends now; as `Publisher.position`."""
+        """Return the current end of the log, as `Publisher.position`."""
         return await self._call(Publisher.position, namespace)
 
     async def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
-        """Return who is in a topic now; as `Publisher.presence`."""
+        """Return the users in a topic, as `Publisher.presence`."""
         return await self._call(Publisher.presence, topic, namespace)
 
     async def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> PresencePage:
-        """Return a part of those who are in a topic; as `Publisher.presence_page`."""
+        """Return a page of the users in a topic, as `Publisher.presence_page`."""
         return await self._call(Publisher.presence_page, topic, after, limit, namespace)
 
     async def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
-        """Refuse a user, or one token; as `Publisher.revoke`."""
+        """Refuse a user, or one token, as `Publisher.revoke`."""
         await self._call(Publisher.revoke, user=user, token_id=token_id, for_s=for_s)
 
     async def close(self) -> None:
-        """Wait for what is under way, then close for good; idempotent. Whatever is published from now on is refused.
+        """Refuse further publishes, wait for those under way, and close. Idempotent.
 
-        One that is cancelled does not wait: the connections close when everything has ended.
+        A cancelled close does not wait: the connections close when everything has ended.
         """
         if self._loop is not None and self._loop.is_closed():
             self._end()
@@ -254,7 +254,7 @@ class AsyncPublisher:
     # -- beginning and ending ---------------------------------------------------------------------------------------
 
     def _publisher_here(self) -> Publisher | None:
-        """Return the publisher, None before it is made."""
+        """Return the publisher, or None before it exists."""
         if self._is_closed:
             raise PublisherClosed("it was closed")
         self._check_loop()
@@ -265,7 +265,7 @@ class AsyncPublisher:
             raise PublisherClosed("it belongs to another event loop: make one for each loop")
 
     async def _open(self) -> Publisher:
-        """Make the publisher, in a thread: that loads redis-py, and may wait for a private Redis that is starting."""
+        """Make the publisher in a thread, since that loads redis-py and may wait for a private Redis to start."""
         if self._opening is None:
             self._loop = asyncio.get_running_loop()
             self._opening = self._loop.run_in_executor(self._threads, self._make)
@@ -319,7 +319,7 @@ class AsyncPublisher:
     # -- publishing -------------------------------------------------------------------------------------------------
 
     async def _wait_for(self, event: Prepared, durable: Durable) -> Receipt:
-        """Have an event sent with others, and return its receipt."""
+        """Queue an event and return its receipt."""
         loop = asyncio.get_running_loop()
         if self._waiting_events >= MAX_WAITING_EVENTS:
             self._refused += 1
@@ -336,13 +336,13 @@ class AsyncPublisher:
             lane = self._lanes[key] = _Lane()
         if not lane.is_sending:
             lane.is_sending = True
-            loop.call_soon(self._send, key, lane)  # so that what others publish in this turn goes with it
+            loop.call_soon(self._send, key, lane)  # later, to include other events of this turn
         outcome: asyncio.Future[Receipt] = loop.create_future()
         lane.waiting.append((event, outcome))
         return await outcome
 
     def _send(self, key: tuple[str, Durable], lane: _Lane) -> None:
-        """Send the next round of a lane; when there is none, the lane ends."""
+        """Send the next round of a lane; remove a lane that has none."""
         assert self._publisher is not None
         sent = self._take(lane)
         if not sent:
@@ -355,7 +355,7 @@ class AsyncPublisher:
         running.add_done_callback(partial(self._answered, key, lane, sent))
 
     def _take(self, lane: _Lane) -> list[_Waiting]:
-        """Take a round out of a lane, without events that nobody waits for any more."""
+        """Take a round from a lane, without cancelled events."""
         sent: list[_Waiting] = []
         size_bytes = 0
         while lane.waiting and len(sent) < MAX_ROUND_EVENTS and size_bytes < MAX_ROUND_BYTES:
@@ -374,7 +374,7 @@ class AsyncPublisher:
         sent: Sequence[_Waiting],
         running: asyncio.Future[list[Receipt | HeadgateError]],
     ) -> None:
-        """A round trip is over: end its publishes, and send the next one."""
+        """End the publishes of a finished round trip, and send the next one."""
         try:
             self._end_each(sent, running.result())
         except HeadgateError as error:
@@ -391,7 +391,7 @@ class AsyncPublisher:
         self._end_each(sent, [error] * len(sent))
 
     def _end_each(self, sent: Sequence[_Waiting], outcomes: Sequence[Receipt | HeadgateError]) -> None:
-        """Have publishes end, a few in each turn of the loop."""
+        """End publishes, a few in each turn of the loop."""
         is_ending = bool(self._ended)
         for (event, outcome), each in zip(sent, outcomes, strict=True):
             self._forget(event)
@@ -400,7 +400,7 @@ class AsyncPublisher:
             self._end_some()
 
     def _end_some(self) -> None:
-        """End some publishes, and others in the next turn of the loop."""
+        """End some publishes now, and the others in later turns of the loop."""
         for _ in range(min(MAX_ENDED, len(self._ended))):
             outcome, each = self._ended.popleft()
             if outcome.done():  # cancelled

@@ -1,11 +1,10 @@
-"""The clients of all gateways, from any process that reaches Redis: look at them, disconnect them, give them other grants, send
-to one.
+"""The clients of all gateways, for any process that reaches Redis: list them, disconnect them, change their grants, send to one.
 
 In: calls of an application, the command line or the HTTP API. Out: questions to all gateway processes (redis/questions.py), and
-one result out of their answers. Each process knows its own clients only, and answers within a second or so (node/cluster).
+one result from their answers. Each process knows its own clients only, and answers within about a second (node/cluster).
 
-No result pretends: processes that did not answer in time are named in `silent`. `within` bounds a question to the clients of
-these namespaces: those of others are not there for it (a gateway of an older version does not know it).
+Every result names the processes that did not answer in time, in `silent`. `within` restricts a question to the clients of these
+namespaces; those of others count as absent (a gateway of an older version ignores it).
 
 Imports neither gevent nor Flask.
 """
@@ -37,7 +36,7 @@ from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 MAX_PAGE_CLIENTS = 1000
 MAX_REASON_CHARACTERS = 120
 MAX_SESSION_CHARACTERS = 64
-# Questions of one process that may be under way at the same time; one more waits for its turn.
+# Concurrent questions of one process; one more waits for its turn.
 MAX_AT_ONCE = 8
 
 
@@ -66,17 +65,17 @@ class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True):
     """A client as its gateway process sees it: one browser connection in one namespace.
 
     Attributes:
-        gateway: the name of the process, `<machine>/<process id>`.
-        address: the network of its address, of IPv4 a /24, of IPv6 a /48; None: there is none.
+        gateway: name of the process, `<machine>/<process id>`.
+        address: network of its address, an IPv4 /24 or an IPv6 /48; None if it has no address.
         transport: `websocket`, `polling` or `stream`.
-        since_ms: when it connected, in milliseconds since 1970.
-        patterns: its subscriptions, of a page the first 20; `subscriptions` is how many there are.
-        state: where its events come from, a word of `delivery.state.Phase`.
+        since_ms: time of its connection, in milliseconds since 1970.
+        patterns: its subscriptions, in a page the first 20; `subscriptions` is their number.
+        state: source of its events, a word of `delivery.state.Phase`.
         queued, queued_bytes: frames and bytes that wait for it; `lagging` while that is over high water.
-        discarded: events that a full queue has left out.
-        gaps: how many gaps it was told of.
-        position: the offset up to which the gateway has handed it events; it is `behind` the live feed by so many offsets.
-        trouble: what is wrong with it, in words for people; empty: nothing.
+        discarded: events that a full queue has dropped.
+        gaps: number of gaps reported to it.
+        position: offset up to which the gateway has handed it events; `behind` is its distance from the live feed in offsets.
+        trouble: a problem of this client, in plain words; empty if there is none.
     """
 
     session: str
@@ -101,7 +100,7 @@ class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientsPage(msgspec.Struct, frozen=True):
-    """A page of clients. `after` asks for the next one, None: this was the last. `total` counts all that match."""
+    """A page of clients. `after` asks for the next page; None: this is the last. `total` counts all matches."""
 
     clients: tuple[ConnectedClient, ...]
     total: int
@@ -110,14 +109,14 @@ class ClientsPage(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """How many clients it was done to, and the processes that did not say: it may have been done to theirs too."""
+    """The number of clients acted on, and the processes that did not answer, which may have acted too."""
 
     count: int
     silent: tuple[str, ...]
 
 
 class ListQuestion(msgspec.Struct, frozen=True):
-    """A page of clients is asked for, behind a place in the order."""
+    """Asks for a page of clients after a place in the order."""
 
     sort: Sort
     limit: int
@@ -135,7 +134,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class ListAnswer(msgspec.Struct, frozen=True):
-    """A part of a process's page; `total` and `more` are of the first part."""
+    """Part of a process's page; only the first part has `total` and `more`."""
 
     rows: list[Row]
     total: int = 0
@@ -143,20 +142,20 @@ class ListAnswer(msgspec.Struct, frozen=True):
 
 
 class OneQuestion(msgspec.Struct, frozen=True):
-    """A client is asked for."""
+    """Asks for a client."""
 
     session: str
     within: tuple[str, ...] | None = None
 
 
 class OneAnswer(msgspec.Struct, frozen=True):
-    """The client, where it is."""
+    """The client, from its process."""
 
     client: ConnectedClient | None
 
 
 class DisconnectQuestion(msgspec.Struct, frozen=True):
-    """A client is to be disconnected, or all of a user."""
+    """Disconnects a client, or all clients of a user."""
 
     reason: str
     by: str
@@ -166,7 +165,7 @@ class DisconnectQuestion(msgspec.Struct, frozen=True):
 
 
 class RegrantQuestion(msgspec.Struct, frozen=True):
-    """A user's grants are to be looked at anew; `explicit` ones replace them for `for_s` seconds (None: the user's own hold)."""
+    """Reads a user's grants again; `explicit` ones replace them for `for_s` seconds (None: the user's own hold)."""
 
     user: str
     by: str
@@ -175,7 +174,7 @@ class RegrantQuestion(msgspec.Struct, frozen=True):
 
 
 class SendQuestion(msgspec.Struct, frozen=True):
-    """An event is for the client of a session; `data` is JSON."""
+    """Sends an event to the client of a session; `data` is JSON."""
 
     session: str
     topic: str
@@ -185,14 +184,16 @@ class SendQuestion(msgspec.Struct, frozen=True):
 
 
 class SendAnswer(msgspec.Struct, frozen=True):
-    """Whether a client's queue took it; None: the client is not here. `limit_bytes`: it is too large for this gateway."""
+    """Whether a client's queue took the event; None: the client is not here. `limit_bytes`: the event exceeds this gateway's
+    limit.
+    """
 
     taken: bool | None
     limit_bytes: int | None = None
 
 
 class CountAnswer(msgspec.Struct, frozen=True):
-    """To how many clients of a process it was done."""
+    """The number of clients of a process that were acted on."""
 
     count: int
 
@@ -208,7 +209,7 @@ class Clients:
 
     Args:
         redis_url: as `Publisher`.
-        within_s: how long answers are waited for.
+        within_s: time limit for answers.
     """
 
     def __init__(self, redis_url: str | None = None, *, within_s: float = ANSWER_S) -> None:
@@ -229,13 +230,13 @@ class Clients:
     ) -> ClientsPage:
         """Return a page of the clients of all gateways. May switch greenlets.
 
-        Clients come, go and change between two pages, so one may be missed or come twice: it is a look, not a log.
+        Clients come, go and change between two pages, so a page may miss one or repeat one.
 
         Args:
-            namespace, user: only of these.
+            namespace, user: only clients of these.
             sort: `trouble`, `queue`, `newest` or `user`.
             limit: 1 to 1000.
-            after: of the page before, with the same `sort`.
+            after: `after` of the page before, with the same `sort`.
 
         Raises:
             InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused.
@@ -254,7 +255,7 @@ class Clients:
         rows: list[Row] = []
 
         def take(body: msgspec.Raw) -> tuple[int, int, bool]:
-            """Take the rows of a part as it comes: thousands at once would hold up a loop."""
+            """Take the rows of each part as it arrives; thousands at once would block a loop."""
             part = _read_list(body)
             rows[:] = islice(merge(rows, part.rows, key=lambda row: row.place), limit)
             return part.total, len(part.rows), part.more
@@ -267,10 +268,10 @@ class Clients:
     def client(self, session: str, *, within: Sequence[str] | None = None) -> ConnectedClient | None:
         """Return the client of a session, with all its patterns; None: no gateway has it. May switch greenlets.
 
-        A gateway that has no link to Redis (it was killed, or lost the link) is not waited for.
+        It does not wait for a gateway without a link to Redis (killed, or disconnected).
 
         Raises:
-            BusUnavailable: no gateway that has answered has it, and one that had the question has not answered; or no Redis.
+            BusUnavailable: no answer has the client, and a gateway that received the question did not answer; or no Redis.
             InvalidRequest, BusRefused.
         """
         question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS), _within(within))
@@ -289,17 +290,17 @@ class Clients:
         by: str = "",
         within: Sequence[str] | None = None,
     ) -> Reached:
-        """Disconnect the client of a session, or all clients of a user, wherever they are. May switch greenlets.
+        """Disconnect the client of a session, or all clients of a user, on all gateways. May switch greenlets.
 
-        They are told the reason, and may come back at once: `revoke` keeps them out.
+        The clients receive the reason, and may reconnect at once; `revoke` keeps them out.
 
         Args:
             reason: words for the client, the log and the audit log.
-            by: who wants it, for the audit log.
+            by: requester, for the audit log.
 
         Raises:
-            InvalidRequest: not exactly one of session and user, or a text that cannot be.
-            BusUnavailable, BusRefused: it may have been done.
+            InvalidRequest: not exactly one of session and user, or an invalid text.
+            BusUnavailable, BusRefused: it may have happened.
         """
         if (session is None) == (user is None):
             raise InvalidRequest("disconnect takes either a session or a user")
@@ -313,21 +314,22 @@ class Clients:
         if session is None:
             return _reached(self._ask(Kind.DISCONNECT, question, _read_count))
         answers = self._ask(Kind.DISCONNECT, question, _read_count, lambda part: part.count > 0)
-        # As `client`: without a link to Redis a gateway is not asked, so only one that was can have the session and not say so.
+        # As in `client`: a gateway without a link to Redis got no question, so only one that got it can have the session and be
+        # silent.
         return Reached(sum(part.count for part in answers.parts), answers.silent if answers.unanswered else ())
 
     def send(self, session: str, topic: str, data: object, id: str | None = None, *, within: Sequence[str] | None = None) -> bool:
-        """Send an event to the one client of a session, wherever it is connected. May switch greenlets.
+        """Send an event to the one client of a session, on any gateway. May switch greenlets.
 
-        It is in no log: it has no offset, is not there for a client that comes back, and no other client can see it. The client
-        needs no grant for the topic, and its page a handler.
+        The event is in no log: it has no offset, a reconnecting client does not get it again, and no other client can see it. The
+        client needs a handler, and no grant for the topic.
 
         Returns:
-            Whether it is in the client's queue, or written to its socket. False: nobody has the session, or its queue is full.
+            Whether it is in the client's queue, or written to its socket. False: no client has the session, or its queue is full.
 
         Raises:
             InvalidRequest, InvalidTopic, InvalidEvent, NotSerializable: nothing was sent.
-            PayloadTooLarge: for any gateway, or for the one that has the session.
+            PayloadTooLarge: for any gateway, or for the one with the session.
             BusUnavailable: a gateway has not answered in time, so it may have been sent; or no Redis.
             BusRefused.
         """
@@ -342,13 +344,13 @@ class Clients:
             _within(within),
         )
         answers = self._ask(Kind.SEND, question, _read_sent, lambda part: part.taken is not None)
-        found: list[SendAnswer] = [part for part in answers.parts if part.taken is not None]
-        if not found:
+        sent: list[SendAnswer] = [part for part in answers.parts if part.taken is not None]
+        if not sent:
             _check_silence(answers)
             return False
-        if found[0].limit_bytes is not None:
-            raise PayloadTooLarge(len(payload), found[0].limit_bytes, "gateway")
-        return found[0].taken is True
+        if sent[0].limit_bytes is not None:
+            raise PayloadTooLarge(len(payload), sent[0].limit_bytes, "gateway")
+        return sent[0].taken is True
 
     def regrant(
         self,
@@ -359,23 +361,23 @@ class Clients:
         for_s: int = DEFAULT_REGRANTED_S,
         by: str = "",
     ) -> Reached:
-        """Give the live clients of a user other grants, wherever they are connected. May switch greenlets.
+        """Change the grants of a user's live clients, on all gateways. May switch greenlets.
 
-        Without lists the grants come from their source again: the application's authenticator is asked with what each client
-        showed, and a client with a token is asked for a fresh one, which it has 30 s to bring. Explicit grants end.
+        Without lists, the gateway reads the grants from their source again: it asks the application's authenticator with each
+        client's original credentials, and asks a client with a token for a fresh one within 30 s. Explicit grants end.
 
         With a list, these are the user's grants for `for_s` seconds, whatever the authenticator or any token says, also after a
-        reconnect; a list that is not given grants nothing. The user's own topics (`own_topics(user)`) stay granted.
+        reconnect; a missing list grants nothing. The user's own topics (`own_topics(user)`) stay granted.
 
-        Subscriptions that are no longer allowed end, and the client is told; others become possible without a reconnect.
+        Subscriptions that are no longer allowed end, with notice to the client; newly allowed ones need no reconnect.
 
         Args:
-            by: who wants it, for the audit log.
+            by: requester, for the audit log.
 
         Raises:
             InvalidRequest, InvalidPattern: nothing has changed.
             LimitReached: 10,000 users have explicit grants.
-            BusUnavailable, BusRefused: call again, it is idempotent.
+            BusUnavailable, BusRefused: call again; it is idempotent.
         """
         check_user(user)
         explicit = None
@@ -418,10 +420,10 @@ def _reached(answers: Answers) -> Reached:
 
 
 def _check_silence(answers: Answers) -> None:
-    """Refuse to say that there is nothing, where some gateways that were asked have not said so.
+    """Refuse to report an absence while some gateways have not answered.
 
     Raises:
-        BusUnavailable: they are named.
+        BusUnavailable: names those gateways.
     """
     if answers.unanswered:
         raise BusUnavailable(f"no answer from {', '.join(answers.silent[:5])} in time, and no other gateway has this session")
@@ -448,14 +450,14 @@ def _place(after: str, sort: Sort) -> list[Any]:
     """Read the place that `_after` wrote.
 
     Raises:
-        InvalidRequest: it is none, or of another order.
+        InvalidRequest: the text is no place, or belongs to another order.
     """
     try:
-        found = msgspec.json.decode(urlsafe_b64decode(after.encode()))
+        parts = msgspec.json.decode(urlsafe_b64decode(after.encode()))
     except (NoBase64, msgspec.DecodeError, UnicodeError):
-        found = None
+        parts = None
     kinds = [int, str] if sort in (Sort.QUEUE, Sort.NEWEST) else [str, str] if sort is Sort.USER else [int] * 5 + [str]
-    if not isinstance(found, list) or found[:1] != [sort] or list(map(type, found[1:])) != kinds:
+    if not isinstance(parts, list) or parts[:1] != [sort] or list(map(type, parts[1:])) != kinds:
         raise InvalidRequest("after: expected the `after` of a page with the same sort")
-    place: list[Any] = found[1:]
+    place: list[Any] = parts[1:]
     return place

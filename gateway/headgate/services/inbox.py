@@ -1,7 +1,7 @@
-"""Inboxes from Python: send items to users, read an inbox, change it. For any process that has a publisher.
+"""Inboxes from Python: send items to users, read an inbox, change it. For any process with a publisher.
 
 In: users, items, changes. Out: events on `users.<user>.inbox.<kind>` and `users.<user>.inbox`. Redis applies them to the inbox in
-the step that logs them (redis/inbox.lua). So every change is ordered, has a receipt, and reaches the user's pages as an event.
+the step that logs them (redis/inbox.lua), so every change is ordered, has a receipt, and reaches the user's pages as an event.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Operation: TypeAlias = Literal["read", "unread", "archive"]
 
 
 class InboxChange(msgspec.Struct, frozen=True):
-    """A change of an inbox, as its event tells it: for those who keep rows of their own.
+    """A change of an inbox, as its event reports it, for applications that keep their own rows.
 
-    `op` is `read`, `unread` or `archive` of the items `ids`, `read_all` of those whose offset is at most `up_to` (None: of all),
-    `dropped` of `ids` that the bounds have pushed out, or `kept`, which changes nothing. `mute` and `unmute` are of a `pattern`;
-    `mutes` has all muted channels by pattern then. `unread` is the count after it.
+    `op` is `read`, `unread` or `archive` of the items `ids`, `read_all` of those whose offset is at most `up_to` (None: all),
+    `dropped` of `ids` that the bounds have pushed out, or `kept`, which changes nothing. `mute` and `unmute` concern a `pattern`;
+    `mutes` then has all muted channels by pattern. `unread` is the count after the change.
     """
 
     user: str
@@ -48,7 +48,7 @@ class Inbox:
     """The inboxes of a namespace's users.
 
     Args:
-        publisher: publishes the events; see `Publisher` for what waits, and for how long.
+        publisher: publishes the events; see `Publisher` for waiting and time limits.
         namespace: None: the publisher's.
     """
 
@@ -59,13 +59,13 @@ class Inbox:
         """Put an item into the inbox of each user, in one round trip; return a receipt for each, in order.
 
         Args:
-            users: a name, or 1 to MAX_USERS names. A name that is there twice gets one item, and one receipt.
-            kind: what it is about: 1 to 5 words, joined by dots, such as `orders.failed`.
+            users: a name, or 1 to MAX_USERS names. A repeated name gets one item and one receipt.
+            kind: subject of the item: 1 to 5 words, joined by dots, such as `orders.failed`.
             data, id: as of `Publisher.publish`. An item with the same kind and id is added once, as long as the inbox has it.
 
         Raises:
             LimitReached: more than MAX_USERS users; nothing was sent.
-            InvalidRequest: no user, or a name that is none; nothing was sent.
+            InvalidRequest: no user, or an invalid name; nothing was sent.
             HeadgateError: as `Publisher.publish`, for several users as `Publisher.publish_many`.
         """
         names = [users] if isinstance(users, str) else list(dict.fromkeys(users))
@@ -83,31 +83,31 @@ class Inbox:
         """Return a part of a user's inbox, newest first. One round trip; waits for Redis.
 
         Args:
-            before: `before` of the part above; None: the newest items.
-            limit: items at most, 1 to MAX_PAGE.
-            archived: archived items too.
+            before: `before` of the previous page; None: the newest items.
+            limit: maximum items, 1 to MAX_PAGE.
+            archived: include archived items.
 
         Raises:
-            InvalidRequest: a name, `before` or `limit` is none.
+            InvalidRequest: a name, `before` or `limit` is invalid.
             BusUnavailable, BusRefused: as `Publisher.check`.
         """
         return self._publisher.inbox_page(user, before, limit, archived=archived, namespace=self._namespace)
 
     def mark_read(self, user: str, ids: Sequence[str]) -> Receipt:
-        """Mark items as read, by their ids (1 to MAX_CHANGED). Idempotent: of two changes of an item the later one counts.
+        """Mark items as read, by their ids (1 to MAX_CHANGED). Idempotent; the later of two changes of an item counts.
 
         Raises:
-            InvalidRequest: a name is none, or the inbox has none of these items; nothing has changed.
+            InvalidRequest: a name is invalid, or the inbox has none of these items; nothing has changed.
             HeadgateError: as `Publisher.publish`.
         """
         return self._change(user, {"op": "read", "ids": list(ids)})
 
     def mark_unread(self, user: str, ids: Sequence[str]) -> Receipt:
-        """Mark items as unread, also archived ones, which come back. Otherwise as `mark_read`."""
+        """Mark items as unread, and list archived ones again. Otherwise as `mark_read`."""
         return self._change(user, {"op": "unread", "ids": list(ids)})
 
     def archive(self, user: str, ids: Sequence[str]) -> Receipt:
-        """Archive items: they are read, and no longer listed. Otherwise as `mark_read`."""
+        """Archive items: mark them as read and no longer list them. Otherwise as `mark_read`."""
         return self._change(user, {"op": "archive", "ids": list(ids)})
 
     def read_all(self, user: str, up_to: int | None = None) -> Receipt:
@@ -122,18 +122,18 @@ class Inbox:
             channels: one or more of CHANNELS.
 
         Raises:
-            InvalidRequest: a name, the pattern or a channel is none.
+            InvalidRequest: a name, the pattern or a channel is invalid.
             LimitReached: the user has muted MAX_MUTES other patterns.
             HeadgateError: as `Publisher.publish`.
         """
         return self._change(user, {"op": "mute", "pattern": pattern, "channels": list(channels)})
 
     def unmute(self, user: str, pattern: str) -> Receipt:
-        """Mute a pattern no longer, on any channel. Idempotent. Raises as `mute`."""
+        """End the muting of a pattern on all channels. Idempotent. Raises as `mute`."""
         return self._change(user, {"op": "unmute", "pattern": pattern})
 
     def mutes(self, user: str) -> dict[str, list[str]]:
-        """Return what a user has muted: channels by pattern. Raises as `page`."""
+        """Return the muted channels of a user by pattern. Raises as `page`."""
         return self.page(user, limit=1).mutes
 
     def _change(self, user: str, change: dict[str, object]) -> Receipt:
@@ -141,7 +141,7 @@ class Inbox:
 
 
 def read_change(topic: str, data: bytes | str) -> InboxChange | None:
-    """Return the change that an event tells: of a consumer, `read_change(event.topic, event.data)`. None: it is no change.
+    """Return the change that an event reports, or None. In a consumer: `read_change(event.topic, event.data)`.
 
     Args:
         data: the event's payload, as JSON text.

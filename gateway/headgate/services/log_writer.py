@@ -1,7 +1,7 @@
-"""What a publisher asks of Redis: to append within one budget of time, and what is known of namespaces, receipts and users.
+"""A publisher's calls to Redis, each within one time budget, and its knowledge of namespaces, receipts and users.
 
-In: commands that the publisher has checked and encoded. Out: the replies, or an error. Everything of a publisher that needs
-redis-py is here: a publisher imports this module when it is made.
+In: commands that the publisher has checked and encoded. Out: the replies, or an error. This module contains everything of a
+publisher that needs redis-py, and loads when a publisher is made.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from headgate.redis.presence_entries import Member
 from headgate.redis.registry import has_been_served, remembered
 from headgate.schemas.check import OnViolation, SchemaCheck, open_check
 
-# Of a call's time, how long Redis may wait for replicas or the disk: its answer must come before the call is given up.
+# Share of a call's time that Redis may wait for replicas or the disk. Its answer must arrive before the call times out.
 _SHARE_OF_WAITING = 0.8
-# Namespaces whose place a publisher remembers; then it forgets them all.
+# Namespaces with a cached place; then the cache is cleared.
 MAX_PLACES = 1000
 
-# The standard library's: whoever publishes has set that up, or finds warnings on standard error.
+# The standard library's logging: an application has configured it, or sees warnings on standard error.
 log = logging.getLogger("headgate.publisher")
 
 
@@ -49,14 +49,14 @@ class LogWriter:
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
         self._online = OnlineReplicas()
-        # Of each namespace the server that has it, as `place_of` names it: always the same.
+        # The server of each namespace, as `place_of` names it; it never changes.
         self._places: dict[str, str] = {}
         self._appending = Appending(self._client)
-        # Appends one event, or several in one round trip; of appending.py.
+        # Appends one event, or several in one round trip (appending.py).
         self.append, self.append_many = self._appending.append, self._appending.append_many
 
     def budget(self, namespace: str, *, is_patient: bool = False) -> Budget:
-        """Return the time of one call, in all, for what it asks of a namespace's Redis."""
+        """Return the time for one call to a namespace's Redis, in total."""
         place = self._places.get(namespace)
         if place is None:
             if len(self._places) >= MAX_PLACES:
@@ -67,16 +67,16 @@ class LogWriter:
     def open_check(
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None
     ) -> SchemaCheck | None:
-        """Return the check of data against schemas; None: nothing is checked. Raises as `schemas.check.open_check`."""
+        """Return the check of data against schemas, or None without checks. Raises as `schemas.check.open_check`."""
         return open_check(self._client, schemas, mode, on_violation)
 
     def wait_ms(self, namespace: str) -> int:
-        """Return how long Redis may wait for replicas or the disk, in what is left of the call; the library is loaded before."""
+        """Return how long Redis may wait for replicas or the disk within the rest of the call. Loads the library first."""
         self._appending.load_library(log_key(namespace))
         return max(1, round(1000 * (left_s() or 0.0) * _SHARE_OF_WAITING))
 
     def counted(self, wish: Durability, namespace: str) -> Durability:
-        """Return a wish for all replicas as one for the number that there are now; any other as it is.
+        """Replace a wish for all replicas by their current number; return any other wish unchanged.
 
         Raises:
             BusRefused: this user may not ask; nothing was sent.
@@ -87,13 +87,13 @@ class LogWriter:
         return wish.of(self._online.count(info, monotonic()))
 
     def refuse_unserved(self, namespace: str) -> None:
-        """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
+        """Raise NamespaceNotServed for a strict publisher before it sends; ask each time, as a gateway may appear."""
         if not self._strict_namespace or self._remembered.is_resolved(namespace):
             return
         try:
             served, known = has_been_served(self._client, namespace)
         except BusUnavailable:
-            return  # to publish will not be possible either, and says so
+            return  # the publish itself will fail and report why
         except BusRefused as error:
             log.warning("publishing to namespace %r without knowing whether a gateway serves it: %s", namespace, error.message)
             served, known = True, []
@@ -102,7 +102,7 @@ class LogWriter:
         self._remembered.resolve(namespace)
 
     def warn_unserved(self, namespace: str) -> None:
-        """Of any other: warn once of a namespace that no gateway has served; after the event, when Redis is known to answer."""
+        """Warn once about a namespace that no gateway has served. Called after the event, when Redis is known to answer."""
         if self._strict_namespace or not self._remembered.is_new(namespace):
             return
         try:
@@ -128,7 +128,7 @@ class LogWriter:
             )
 
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str, max_payload_bytes: int) -> Fate:
-        """Return what has become of the event of a receipt. Waits for Redis. Raises as `call_at`."""
+        """Return the fate of a receipt's event. Waits for Redis. Raises as `call_at`."""
         with self.budget(namespace, is_patient=True):
             self._appending.check_library(log_key(namespace))
             events = EventLog(namespace, self._client, max_payload_bytes)
@@ -142,24 +142,24 @@ class LogWriter:
             there = events.page(offset - 1, offset)
             if not there:
                 return Fate.TRIMMED
-            # Redis that is reverted with its memory may give a place twice (docs/guarantees.md, the limits of promise 2).
+            # A Redis that is reverted with its memory may assign a place twice (docs/guarantees.md, the limits of promise 2).
             is_another = event_id and there[0].event is not None and there[0].event.id != event_id
             return Fate.ROLLED_BACK if is_another else Fate.IN_LOG
 
     def position(self, namespace: str, max_payload_bytes: int) -> LogPosition | None:
-        """Return where the log of a namespace ends; None: it has no event yet. Waits for Redis. Raises as `call_at`."""
+        """Return the end of the log of a namespace, or None before its first event. Waits for Redis. Raises as `call_at`."""
         with self.budget(namespace, is_patient=True):
             self._appending.check_library(log_key(namespace))
             head = EventLog(namespace, self._client, max_payload_bytes).head()
         return {"epoch": head.epoch, "offset": head.offset} if head.epoch else None
 
     def members(self, namespace: str, topic: str) -> list[Member]:
-        """Return who is in a topic. Waits for Redis. Raises as `call_at`."""
+        """Return the users in a topic. Waits for Redis. Raises as `call_at`."""
         with self.budget(namespace, is_patient=True):
             return read_members(self._client, namespace, topic)
 
     def members_page(self, namespace: str, topic: str, after: str | None, limit: int) -> tuple[int, list[Member], str | None]:
-        """Return (members in all, a part of them, where the next part begins or None). Waits for Redis. Raises as `call_at`."""
+        """Return (number of members, a page of them, start of the next page or None). Waits for Redis. Raises as `call_at`."""
         with self.budget(namespace, is_patient=True):
             return read_page(self._client, namespace, topic, after, limit)
 
@@ -174,5 +174,5 @@ class LogWriter:
             revoke(self._client, user=user, token_id=token_id, for_s=for_s)
 
     def close(self) -> None:
-        """Close the connections; idempotent. A later call opens new ones."""
+        """Close the connections. Idempotent. A later call opens new ones."""
         self._client.close()

@@ -1,10 +1,10 @@
 """The publisher: from a Python value to a receipt. For any Python process: Flask, Django, Celery, a cron job.
 
-In: a topic and data from the application. Out: one FCALL to Redis, and the receipt that it answers, or an error. It never
-pretends: whatever is not known to be in the log raises.
+In: a topic and data from the application. Out: one FCALL to Redis, and its receipt or an error. Everything that is not known to
+be in the log raises.
 
-To import it imports modules without I/O, and to make a publisher imports redis-py, never gevent, Flask or Socket.IO. Threads and
-greenlets may share one.
+Importing this module loads modules without I/O. Making a publisher also loads redis-py, but never gevent, Flask or Socket.IO.
+Threads and greenlets may share one.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ _KEY: Final = 3
 _TOPIC: Final = 4
 _PAYLOAD: Final = 5
 _ID: Final = 6
-# Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
+# Hexadecimal digits of a publisher's name: 128 bits, so names cannot be made to collide.
 _BY_LENGTH = 32
-# The time of a call in all. A Redis nearby answers in a hundredth of it, and an application that waits stands still too.
+# Time of a call in total. A nearby Redis answers in a hundredth of it, and the application is blocked as long as it waits.
 DEFAULT_TIMEOUT_S = 1.0
-# Each has its share of a call's time, so that an idle connection which leads nowhere any more leaves time for a new one.
+# Each has its share of a call's time, so a dead idle connection leaves time for a new one.
 ATTEMPTS = 2
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.01, 3600.0
 Durable: TypeAlias = Literal["replica", "all", "disk"] | int | None
@@ -74,7 +74,7 @@ STARTING_S = 2.0
 
 
 class PresentUser(msgspec.Struct, frozen=True, gc=False):
-    """A user who is in a topic: with so many connections, since a time (ms since 1970), and what the page has said about it."""
+    """A user in a topic: the number of connections, since when (ms since 1970), and the data from the page."""
 
     user: str
     connections: int
@@ -83,23 +83,23 @@ class PresentUser(msgspec.Struct, frozen=True, gc=False):
 
 
 class PresencePage(msgspec.Struct, frozen=True):
-    """A part of a topic's members by name. `count` is of all; `after` asks for the next part, None: this was the last."""
+    """A page of a topic's members by name. `count` counts all; `after` asks for the next page, None: this is the last."""
 
     count: int
     members: list[PresentUser]
     after: str | None
 
 
-# A Struct is made in a tenth of the time of a frozen dataclass.
+# Making a Struct takes a tenth of the time of a frozen dataclass.
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """The answer of Redis to a publish: the position of the event in the log, and its id.
 
-    Redis may lose the event later, in a crash or a failover: `Publisher.check` tells.
+    Redis may lose the event later, in a crash or a failover; `Publisher.check` finds that out.
 
-    `duplicate` says that an event with this id was already there and that nothing was added; the position is then the earlier
-    event's. An id counts for 300 s (less at a high rate). A later publish with it is another event, with another receipt.
-    `replicas` is the number of replicas that are known to have it, `fsynced` whether it is on the primary's disk; None where
-    nobody asked (`durable`).
+    `duplicate` means that an event with this id existed already and nothing was added; the position is that of the earlier event.
+    An id counts for 300 s (less at a high rate). A later publish with it is another event, with another receipt.
+    `replicas` is the number of replicas known to have it, `fsynced` whether it is on the primary's disk; None without a question
+    (`durable`).
     """
 
     epoch: str
@@ -111,9 +111,9 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """An event that is ready to be sent: the command, and the id that it carries (`has_new_id`: nobody has used it before).
+    """An event ready to be sent: the command, and the id in it (`has_new_id`: the id is unused).
 
-    `is_checked`: it has been held against the schemas of its topic. `size_bytes` is the length of the payload.
+    `is_checked`: it has been checked against the schemas of its topic. `size_bytes` is the length of the payload.
     """
 
     command: Command
@@ -142,7 +142,7 @@ class PublishManyError(HeadgateError):
 
 
 class NonePublished(HeadgateError):
-    """Some events of a batch cannot be published, and it was to be all or none: none was. `errors` has theirs, by number."""
+    """Some events of a batch are invalid, so none of it was published. `errors` has their errors, by number."""
 
     code = "batch_refused"
 
@@ -161,32 +161,33 @@ class Publisher:
     Args:
         redis_url: `redis://`, `rediss://` or `unix://`; `redis+sentinel://` or `redis+cluster://` for Redis behind Sentinels and
             Redis Cluster. None: HEADGATE_REDIS_URL, else the private server of a gateway that runs in this project's folder.
-        namespace: where to publish unless `publish` is told otherwise.
-        max_payload_bytes: largest payload, as JSON text, that is sent at all; the namespace's own limit in Redis still counts.
-        timeout_s: limit on each call in all (0.01 to 3,600 s): a connection, and a second attempt over another one if there is no
-            answer for half of it. While Redis answers that another server is about to take over (a failover, a slot of a Cluster
-            that moves), a call tries again for as long. After a call that got no answer in time, every call of this process with
-            this limit fails at once for 1 s; then one at a time tries. Name resolution has the system's own limit.
-        strict_namespace: refuse to publish where no gateway has ever served the namespace. Otherwise that is one warning of the
-            logger `headgate.publisher`. A process asks Redis for that once per namespace (a strict one as long as the answer is
-            no), and publishes if Redis does not say.
-        durable: how far each event must have come before its receipt is given, unless `publish` is told otherwise: None: into
-            the primary's memory; "replica" or a number: onto so many replicas (WAIT); "all": onto every replica that the primary
-            lists as online, or did within 10 s, and at least one (INFO replication, a round trip more); "disk": synced to the
-            primary's disk (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
+        namespace: default namespace of `publish`.
+        max_payload_bytes: size limit of a payload, as JSON text, before sending; the namespace's own limit in Redis still
+        applies. timeout_s: limit on each call in total (0.01 to 3,600 s): a connection, and a second attempt over another one
+        after half
+            of it without an answer. While Redis answers that another server is about to take over (a failover, a slot of a
+            Cluster that moves), a call keeps trying within it. After a call without an answer in time, every call of this
+            process with this limit fails at once for 1 s; then one at a time tries. Name resolution has the system's own limit.
+        strict_namespace: refuse to publish where no gateway has ever served the namespace. Otherwise this is one warning of the
+            logger `headgate.publisher`. A process asks Redis once per namespace (a strict one as long as the answer is no), and
+            publishes if Redis does not answer the question.
+        durable: how far each event must have come before its receipt is given, unless `publish` overrides it. None: into the
+            primary's memory; "replica" or a number: onto so many replicas (WAIT); "all": onto every replica that the primary
+            lists as online, or did within 10 s, and at least one (INFO replication, one more round trip); "disk": synced to the
+            primary's disk (WAITAOF, Redis 7.2). Each call costs a round trip to the replica, or a sync.
         show_by: patterns of topics whose events name the user of `by` to clients, as `event.by`.
         schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
             extra `schemas`. The registry is asked at the first event and every 10 s; that event waits, in `prepare` too.
-        schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
-            SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
+        schema_check: for an event that violates a schema of its topic: "off" publishes it, "warn" also logs it (throttled),
+            "refuse" raises SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
         on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting; must not wait.
 
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
-        BusRefused: `redis_url` is wrong; the message names what, and no part of its credentials.
+        BusRefused: `redis_url` is invalid; the message names the fault, and no part of its credentials.
         SettingsError, UnknownNamespace, InvalidPattern (`show_by`), InvalidRequest (`durable`): an argument, or a HEADGATE_
-            variable, is wrong.
-        InvalidSchema, MissingExtra: the folder's schemas cannot be used, or the extra is not installed.
+            variable, is invalid.
+        InvalidSchema, MissingExtra: the folder's schemas are unusable, or the extra is not installed.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class Publisher:
         schema_check: Literal["off", "warn", "refuse"] | None = None,
         on_schema_violation: OnViolation | None = None,
     ) -> None:
-        # Only here: redis-py takes three quarters of the time of an import, and many processes that import a publisher make none.
+        # Only here: redis-py takes three quarters of the import time, and many processes import a publisher without making one.
         from headgate.services.log_writer import LogWriter
         from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 
@@ -236,36 +237,37 @@ class Publisher:
 
         Args:
             topic: 1 to 8 words of `[A-Za-z0-9_-]`, joined by dots.
-            data: anything that is JSON: None, bool, numbers, str, lists and tuples, dicts with str keys; also what msgspec makes
-                JSON of (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
+            data: any JSON value: None, bool, numbers, str, lists and tuples, dicts with str keys; also types that msgspec encodes
+                (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
                 docs/data.md has the whole table.
             id: makes publishing idempotent within the topic, for 300 s (less at a high rate): 1 to 128 characters of
                 `A-Z a-z 0-9 _ . : ~ -`. None: a new one.
             namespace: None: the publisher's.
-            user: publish to the own topic of the user of this name, `users.<word>.<topic>`; `headgate.user_word` has the word.
-            by: the user on whose behalf it is published, where users choose ids: the ids of different users never meet, nor do
-                they meet those of publishers without `by`. `headgate trace` shows it, and clients see it in the topics of
+            user: publish to the own topic of this user, `users.<word>.<topic>`; `headgate.user_word` returns the word.
+            by: the user on whose behalf it is published, if users choose ids. Ids of different users never collide, nor do they
+                collide with those of publishers without `by`. `headgate trace` shows it, and clients see it in the topics of
                 `show_by`.
             durable: as the publisher's; None: the publisher's.
-            traceparent: of the trace that the event belongs to (W3C Trace Context); one that is malformed is dropped. None: that
-                of the current span of OpenTelemetry, if the process uses it: then the publish is a span of its own.
-            id_for_s: remember the id for so many seconds, up to MAX_ID_FOR_S, whatever the rate: for a try that may come hours
-                later, as an outbox makes. Every try says so. Redis has room for so many of a day's ids as fill a quarter of
-                `log_max_bytes`; None: as `id` says.
+            traceparent: of the trace of the event (W3C Trace Context); a malformed one is dropped. None: that of the current span
+                of OpenTelemetry, if the process uses it; then the publish is a span of its own.
+            id_for_s: remember the id for so many seconds, up to MAX_ID_FOR_S, whatever the rate, for attempts hours apart, such
+            as
+                those of an outbox. Every attempt must set it. The ids of a day may fill a quarter of `log_max_bytes` in Redis.
+                None: as `id` says.
 
         Raises:
             LimitReached: there is no more room for ids of `id_for_s` today; nothing was published.
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
                 Redis refused it; nothing was published.
-            SchemaViolation: the data breaks a schema of its topic, and `schema_check` is "refuse"; nothing was published.
+            SchemaViolation: the data violates a schema of its topic, and `schema_check` is "refuse"; nothing was published.
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
-            BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
-            BusUnavailable: no answer within `timeout_s`, or no server that takes it in time: not known whether it was published.
-                Publish it again with the same id, while that counts. At once, when an earlier call got no answer: nothing was
-                sent.
-            NotDurable: it is published, and is not where `durable` wants it within eight tenths of `timeout_s`; the error has the
-                receipt. Publish it again with the same id, while that counts, to wait on.
-            InvalidRequest: `durable` or `id_for_s` is none of its values; nothing was published.
+            BusRefused: Redis refused it (out of memory, no permission, …); nothing was published.
+            BusUnavailable: no answer within `timeout_s`, or no server that takes it in time; it may have been published. Publish
+                it again with the same id, while that counts. If it raises at once after an earlier call without an answer,
+                nothing was sent.
+            NotDurable: it is published, and not where `durable` wants it within eight tenths of `timeout_s`; the error has the
+                receipt. To wait on, publish it again with the same id, while that counts.
+            InvalidRequest: `durable` or `id_for_s` is invalid; nothing was published.
         """
         _check_id_for(id_for_s, has_id=id is not None)
         wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
@@ -305,18 +307,18 @@ class Publisher:
     ) -> list[Receipt]:
         """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
 
-        Every event is checked before the first is sent. It is no transaction: other publishers' events may come between.
-        `traceparent` and `id_for_s`: of all of them, as of `publish`.
+        Every event is checked before the first is sent. This is not a transaction: other publishers' events may come between.
+        `traceparent` and `id_for_s` apply to all of them, as in `publish`.
 
         Raises:
             LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
             InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation: nothing was sent; a
-                note on the error tells the number of the event at fault.
+                note on the error gives the number of the invalid event.
             NamespaceNotServed: as `publish`.
             PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
-            BusUnavailable: no answer: not known which were published. A batch of more than 100 events may take longer than
-                `timeout_s` as long as Redis answers, and fails when it has not answered for so long.
-            NotDurable: all are published, and are not where `durable` wants them; it has the receipt of the last.
+            BusUnavailable: no answer; each may have been published. A batch of more than 100 events may take longer than
+                `timeout_s` as long as Redis answers, and fails after that time without an answer.
+            NotDurable: all are published, and not where `durable` wants them; it has the receipt of the last.
         """
         _check_id_for(id_for_s)
         wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
@@ -374,15 +376,15 @@ class Publisher:
         user: str | None = None,
         by: str | None = None,
     ) -> str:
-        """Publish an event to those who are connected now: not in the log, without an offset; return its id. Waits for Redis.
+        """Publish an event to the clients that are connected now, without the log and an offset; return its id. Waits for Redis.
 
-        For what is worthless a moment later, such as a pointer's place or that somebody is typing. A client that reads too slowly
-        goes without it, and no gap reports it. Nothing recognises an id that is used twice. Arguments as `publish`.
+        For data that is worthless a moment later, such as a pointer's position or a typing notice. A client that reads too slowly
+        misses it, and no gap reports it. Repeated ids are not detected. Arguments as `publish`.
 
         Raises:
             InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation, BusRefused: nothing
                 was published.
-            BusUnavailable: it is not known whether it was published.
+            BusUnavailable: it may have been published.
         """
         namespace = self._named(namespace)
         event_id = spare_id() if id is None else check_event_id(id)
@@ -405,10 +407,10 @@ class Publisher:
         id_for_s: int | None = None,
         check_schemas: bool = True,
     ) -> Prepared:
-        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
+        """Return an event, checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
 
-        `check_schemas`: False: `publish_prepared` does it, as the schemas of the registry may have to be read. Then, and where
-        there are none, it never waits.
+        `check_schemas`: False leaves the check to `publish_prepared`, as it may have to read the schemas of the registry. Then,
+        and without schemas, this method never waits.
         """
         _check_id_for(id_for_s, has_id=id is not None)
         event = (topic if user is None else user_topic(user, topic), data, id)
@@ -429,7 +431,7 @@ class Publisher:
         id_for_s: int | None = None,
         check_schemas: bool = True,
     ) -> list[Prepared | HeadgateError]:
-        """Return each of some events (topic, data, id) as `prepare` does, or its error.
+        """Return the prepared event, as of `prepare`, or the error of each event (topic, data, id).
 
         Raises:
             UnknownNamespace, InvalidRequest: as `prepare`.
@@ -455,11 +457,11 @@ class Publisher:
         return prepared
 
     def publish_prepared(self, events: Sequence[Prepared], *, durable: Durable = None) -> list[Receipt | HeadgateError]:
-        """Publish events of one namespace in order and in one round trip; return a receipt, or what Redis said, for each.
+        """Publish events of one namespace in order and in one round trip; return a receipt or the error of each.
 
-        The events stand for themselves: one that is refused keeps no other out. Each keeps the id that it was prepared with, so
-        to publish them again adds nothing while their ids count, for 300 s (less at a high rate). Waits for Redis. `durable`: of
-        all of them, as of `publish`; one that is not where it is wanted has NotDurable for its outcome.
+        Each event succeeds or fails alone, and keeps the id that it was prepared with, so publishing it again adds nothing while
+        its id counts, for 300 s (less at a high rate). Waits for Redis. `durable` applies to all of them, as in `publish`; the
+        outcome of one that misses it is NotDurable.
 
         Raises:
             NamespaceNotServed, InvalidRequest (`durable`): as `publish`.
@@ -490,25 +492,25 @@ class Publisher:
         self._note_newest(outcomes)
         if wish is not None:
             outcomes = [each if isinstance(each, HeadgateError) else _confirmed(each, wish, waited, wait_ms) for each in outcomes]
-        for index, error in violations.items():  # by number, the lowest first
+        for index, error in violations.items():  # lowest number first
             outcomes.insert(index, error)
         return outcomes
 
     def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
-        """Return what has become of an event that was published: see `Fate`. Waits for Redis.
+        """Return the fate of a published event; see `Fate`. Waits for Redis.
 
-        After a failover, or a crash of Redis' machine, it tells which of the receipts still hold: publish again, with the same
-        ids, the events that were rolled back. A receipt without an id is judged by its place alone.
+        After a failover, or a crash of Redis' machine, it shows which receipts still hold. Publish the events that were rolled
+        back again, with the same ids. A receipt without an id is judged by its place alone.
 
         Raises:
-            UnknownNamespace: `namespace` is no name.
+            UnknownNamespace: `namespace` is not a name.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         return self._writer.fate(namespace, receipt.epoch, receipt.offset, receipt.id, self._max_payload_bytes)
 
     def position(self, namespace: str | None = None) -> LogPosition | None:
-        """Return where the log ends now; None: it has no event yet. One round trip; waits for Redis.
+        """Return the current end of the log; None before the first event. One round trip; waits for Redis.
 
         Read it before the state that an answer shows, and put it into the answer: `load` in the page then leaves out the
         events up to there, and a page that was rendered with the state fetches nothing.
@@ -522,7 +524,7 @@ class Publisher:
         )
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
-        """Return who is in a topic now, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.
+        """Return the users in a topic, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.
 
         Raises:
             InvalidTopic, UnknownNamespace.
@@ -534,11 +536,11 @@ class Publisher:
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> PresencePage:
-        """Return a part of those who are in a topic, for one that may have thousands: only this part is decoded. Waits for Redis.
+        """Return a page of the users in a topic, which may have thousands; only this page is decoded. Waits for Redis.
 
         Args:
-            after: users behind this one by name, `after` of the part before; None: from the first on.
-            limit: users at most.
+            after: `after` of the previous page, which is the name before the first user; None: from the first user on.
+            limit: maximum users.
 
         Raises:
             As `presence`.
@@ -556,7 +558,7 @@ class Publisher:
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.
 
-        Clients that are connected are told and disconnected, on every gateway, within a second.
+        Every gateway notifies and disconnects the connected clients within a second.
 
         Raises:
             InvalidRequest, LimitReached, BusUnavailable, BusRefused: as `revocation.revoke`.
@@ -564,17 +566,17 @@ class Publisher:
         self._writer.revoke(self._namespace, user=user, token_id=token_id, for_s=for_s)
 
     def prepare_schemas(self, schemas: str | None, schema_check: Literal["off", "warn", "refuse"] | None) -> Callable[[], None]:
-        """Read schemas anew, as the arguments of these names say; return what puts them into force.
+        """Read schemas again, by arguments as of the constructor; return a function that applies them.
 
         Raises:
-            SettingsError, InvalidSchema, MissingExtra: as the constructor; those before stay in force.
+            SettingsError, InvalidSchema, MissingExtra: as the constructor; the current schemas stay in force.
         """
-        found = self._writer.open_check(schemas, schema_check, self._on_schema_violation)
+        check = self._writer.open_check(schemas, schema_check, self._on_schema_violation)
 
-        def use() -> None:
-            self._schemas = found
+        def apply() -> None:
+            self._schemas = check
 
-        return use
+        return apply
 
     def close(self) -> None:
         """Close the connections to Redis; idempotent. A later `publish` opens new ones."""
@@ -593,7 +595,7 @@ class Publisher:
         return check_namespace(namespace)
 
     def _call(self, key: str, topic: str, data: object, event_id: str) -> _Call:
-        """Return the call that appends an event; only `topic` and `data` are checked here. Raises as `publish`."""
+        """Return the call that appends an event. Checks only `topic` and `data`. Raises as `publish`."""
         call = self._encoded(key, topic, data, event_id)
         self._check_schemas(call)
         return call
@@ -606,29 +608,29 @@ class Publisher:
         return "FCALL", TRUSTED, 1, key, topic, payload, event_id
 
     def _origin(self, call: Command, by: str | None, traceparent: str | None, id_for_s: int | None = None) -> str:
-        """Return what is told of a publish beside its event: `<by> <traceparent> <publisher> <id_for_s>`, as log.lua reads it."""
+        """Return the origin of a publish as log.lua reads it: `<by> <traceparent> <publisher> <id_for_s>`."""
         owner = word = ""
         if by is not None:
             owner, word = id_owner(by), sender_word(by, shown=self._show_by.contain(str(call[_TOPIC])))
         return f"{owner} {traceparent or '-'} {word}" + ("" if id_for_s is None else f" {id_for_s}")
 
     def _check_schemas(self, call: Any) -> None:
-        """Hold an event against the schemas of its topic. May wait for Redis. Raises as `publish`."""
+        """Check an event against the schemas of its topic. May wait for Redis. Raises as `publish`."""
         if self._schemas is not None:
             namespace = namespace_of(call[_KEY])
             with self._writer.budget(namespace, is_patient=True):
                 self._schemas.check(namespace, call[_TOPIC], call[_PAYLOAD])
 
     def _violations(self, events: Sequence[Prepared]) -> dict[int, HeadgateError]:
-        """Return the errors of those that have not been checked and break a schema, by their numbers in order."""
-        found: dict[int, HeadgateError] = {}
+        """Return the errors of unchecked events that violate a schema, by their numbers in order."""
+        errors: dict[int, HeadgateError] = {}
         for index, event in enumerate(events):
             if not event.is_checked:
                 try:
                     self._check_schemas(event.command)
                 except HeadgateError as error:
-                    found[index] = error
-        return found
+                    errors[index] = error
+        return errors
 
     def _note_newest(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
         """Note the last new event of a batch; a duplicate is an older event."""
@@ -639,7 +641,7 @@ class Publisher:
 
 
 def _all_confirmed(receipts: list[Receipt], wish: Durability, waited: Any, wait_ms: int) -> list[Receipt]:
-    """Return the receipts with what is known of the writes, or raise NotDurable with the last one."""
+    """Return the receipts with the confirmation of their writes, or raise NotDurable with the last one."""
     outcomes = [_confirmed(receipt, wish, waited, wait_ms) for receipt in receipts]
     if isinstance(outcomes[-1], NotDurable):
         raise outcomes[-1]
@@ -647,7 +649,7 @@ def _all_confirmed(receipts: list[Receipt], wish: Durability, waited: Any, wait_
 
 
 def _confirmed(receipt: Receipt, wish: Durability, waited: Any, wait_ms: int) -> Receipt | NotDurable:
-    """Return a receipt with what is known of the write, or NotDurable."""
+    """Return a receipt with the confirmation of its write, or NotDurable."""
     if isinstance(waited, HeadgateError):
         return NotDurable(receipt, not_waited(waited))
     replicas, fsynced = wish.confirmed(waited)
@@ -662,7 +664,7 @@ def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
 
 
 def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1) -> AbstractContextManager[str | None]:
-    """Return the traceparent that events carry: the one given, or that of the span of their publish."""
+    """Return the traceparent of events: the given one, or that of the span of their publish."""
     if traceparent is not None:
         return nullcontext(read_traceparent(traceparent, "publisher"))
     return publishing(namespace, topic, events)
@@ -677,9 +679,9 @@ def _check_id_for(id_for_s: int | None, *, has_id: bool = True) -> None:
         raise InvalidRequest("id_for_s goes with an id: one that nobody knows is never tried again")
 
 
-@lru_cache(maxsize=1024)  # a service that publishes is one user
+@lru_cache(maxsize=1024)  # a service publishes as one user
 def id_owner(by: str) -> str:
-    """Return what stands beside the ids of events that are published on behalf of a user."""
+    """Return the owner of the ids of events that are published on behalf of a user."""
     return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
 
 
@@ -687,16 +689,16 @@ def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_
     """Return HEADGATE_REDIS_URL, else the URL of the private server that runs, or is starting, in this project's data folder.
 
     Args:
-        settings: where the two are set; None reads the environment.
-        within_s: how long to wait for a server that is starting, where one has run before.
+        settings: source of the two; None reads the environment.
+        within_s: how long to wait for a server that is starting, if one has run here before.
 
     Raises:
-        BusUnavailable: neither is there, or it takes longer to start; the message says what to do.
-        SettingsError: the variable is wrong.
+        BusUnavailable: neither exists, or the server takes longer to start; the message says what to do.
+        SettingsError: the variable is invalid.
     """
     if settings is None:
         from headgate.settings import (
-            Settings,  # only here: to describe all settings takes as long as the rest of a publisher's own modules
+            Settings,  # only here: describing all settings takes as long as the rest of a publisher's own modules
         )
 
         settings = Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")

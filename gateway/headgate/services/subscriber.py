@@ -1,12 +1,12 @@
 """The subscriber: an iterator over the log of a namespace, for services, scripts, tests and notebooks.
 
-In: patterns, and where to begin. Out: events in log order, and a Gap in the place of those that will not come. It reads Redis
-itself: it needs no gateway, no WebSocket and no gevent, and no gateway knows of it.
+In: patterns and a start. Out: events in log order, and a Gap in place of lost ones. It reads Redis itself, without a gateway, a
+WebSocket or gevent, and gateways do not know about it.
 
-It reads the whole log, a page at a time, and leaves out what matches no pattern. At the end it waits with a blocking read (XREAD)
-of up to BLOCK_S, which costs Redis one client that waits, and then asks for the head. A Pub/Sub connection would need a channel
-for each pattern, a fence that proves that nothing is missing, and this reading of the log beside it. A poll would wake
-each process many times a second for events that come within 1 ms this way.
+It reads the whole log, a page at a time, and skips events that match no pattern. At the end it waits in a blocking read (XREAD)
+of up to BLOCK_S, which costs Redis one waiting client, and then asks for the head. A Pub/Sub connection would need a channel
+for each pattern, a fence to prove that nothing is missing, and this reading of the log too. Polling would wake each process
+many times a second for events that arrive within 1 ms this way.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ EXPECTED_SINCE = (
     "with a time zone"
 )
 MAX_PATTERNS = 100
-# One wait for the log to grow; then the head is asked for, which shows a log that was put back or replaced.
+# One wait for the log to grow. Then the subscriber asks for the head, which shows a log that was rolled back or replaced.
 BLOCK_S = 1.0
 DEFAULT_PATIENCE_S = 30.0
 MAX_WAIT_S = 1e9
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 1.0
-# For one command; longer than the wait.
+# Time limit of one command, longer than the wait.
 ANSWER_WITHIN_S = 5.0
 _MAX_OFFSET = 10**15
 _POSITION = frozenset(("epoch", "offset"))
-# No epoch has this name: a head that is asked with it comes with its lineage.
+# No epoch has this name, so the answer to a question with it includes the lineage.
 _ANOTHER_EPOCH = "0" * 16
 
 Since = str | int | datetime | LogPosition | None
@@ -68,28 +68,28 @@ class Subscriber:
         for item in Subscriber("redis://localhost", "orders.#", since=cursor):
             ...
 
-    Each item is an `Event` (topic, data, id, time_ms, epoch, offset; `value()` decodes the data) or a `Gap`. An iteration that
-    has ended, or has raised, goes on where it was with the next one. Threads may share one: each item goes to one of them.
+    Each item is an `Event` (topic, data, id, time_ms, epoch, offset; `value()` decodes the data) or a `Gap`. After an iteration
+    has ended or raised, the next one continues from there. Threads may share a subscriber; each item goes to one of them.
 
     Args:
         redis_url: as of `Publisher`.
         patterns: 1 to 100: topics with `*` for one word and `#` for any number of words.
-        since: where to begin. None: now, which is at `with` or `async with`, else when the first item is asked for. A cursor (see
-            `cursor`), or what `Publisher.position` returned: after it. An offset: after it, in the log that there is; of 0 a Gap
-            reports what is trimmed. "oldest": with the oldest event kept. A datetime: with the first event from then on.
-        namespace: whose log.
-        wait_s: how long to wait for the next item at the end of the log; then the iteration ends. 0: it ends there. None: never.
+        since: the start. None: now, which is at `with` or `async with`, else at the request for the first item. A cursor (see
+            `cursor`), or a result of `Publisher.position`: after it. An offset: after it, in the current log; after 0, a Gap
+            reports trimmed events. "oldest": with the oldest event kept. A datetime: with the first event from then on.
+        namespace: namespace of the log.
+        wait_s: how long to wait at the end of the log for the next item before the iteration ends. 0: no wait. None: forever.
         patience_s: how long Redis may be unreachable, as in a failover.
 
     Raises:
-        InvalidPattern, InvalidRequest (`since`, `wait_s`, `patience_s`), UnknownNamespace: an argument is wrong.
+        InvalidPattern, InvalidRequest (`since`, `wait_s`, `patience_s`), UnknownNamespace: an argument is invalid.
         BusUnavailable, BusRefused: as `Publisher`.
 
     Iterating raises:
-        InvalidRequest: `since` is an offset beyond the newest event of the log. A cursor is never refused here: a Gap reports
-            what is missing where its log is lost, or its events are trimmed or rolled back.
+        InvalidRequest: `since` is an offset beyond the newest event of the log. A cursor is never refused here: if its log is
+            lost, or its events are trimmed or rolled back, a Gap reports the missing part.
         BusUnavailable: Redis has been unreachable for `patience_s`.
-        BusRefused: Redis will not do it: this user may not read the log, say.
+        BusRefused: Redis refused it, for example because this user may not read the log.
     """
 
     def __init__(
@@ -115,18 +115,18 @@ class Subscriber:
             lambda topic: any(matches(pattern, topic) for pattern in checked)
         )
         self._walk: LogWalk | None = None
-        self._items: deque[tuple[Position, Item]] = deque()  # of one page at most, each with the position after it
+        self._items: deque[tuple[Position, Item]] = deque()  # at most one page, each with the position after it
         self._reached: Position | None = None
         self._lock = Lock()
         self._closed = Flag()
         self._thread: ThreadPoolExecutor | None = None
-        self._filling: Future[bool] | None = None  # that of the thread
+        self._filling: Future[bool] | None = None  # the thread's current run
 
     @property
     def cursor(self) -> str | None:
-        """The position after the last item that was handed out, as text: `since` of a later subscriber goes on there.
+        """The position after the last returned item, as text. As `since` of a later subscriber, it continues there.
 
-        None: there is none yet, or no log. Store it when an item has been handled: then each is handled once at least.
+        None before the first position, or without a log. Store it after an item has been handled, to handle each at least once.
         """
         return None if self._reached is None or not self._reached.epoch else str(self._reached)
 
@@ -144,7 +144,7 @@ class Subscriber:
         return self
 
     async def __anext__(self) -> Item:
-        """Return the next item; a thread waits for Redis. One that is cancelled leaves its item to the next."""
+        """Return the next item; a thread waits for Redis. A cancelled call leaves its item to the next."""
         while self._filling is not None or not self._items:
             if not await self._in_thread(self._fill) and not self._items:
                 raise StopAsyncIteration
@@ -155,7 +155,7 @@ class Subscriber:
         self._closed.set()
         if self._thread is not None:
             self._thread.shutdown(wait=False)
-        if self._lock.acquire(blocking=False):  # else a thread is waiting at Redis, and closes it
+        if self._lock.acquire(blocking=False):  # else a thread is waiting for Redis, and closes it
             try:
                 self._client.close()
             finally:
@@ -176,7 +176,7 @@ class Subscriber:
         self.close()
 
     async def _in_thread(self, work: Callable[[], bool]) -> bool:
-        """Do something in the thread, unless it does already; return the answer."""
+        """Run `work` in the thread, or join the run under way; return its result."""
         filling = self._filling
         if filling is None:
             if self._closed.is_set():
@@ -191,7 +191,7 @@ class Subscriber:
                 self._filling = None
 
     def _locked(self, work: Callable[[], R]) -> R:
-        """Do something, one thread at a time."""
+        """Run `work` in one thread at a time."""
         try:
             with self._lock:
                 return work()
@@ -202,16 +202,16 @@ class Subscriber:
     def _hand_out(self) -> Item:
         self._reached, item = self._items.popleft()
         if not self._items and self._walk is not None:
-            self._reached = self._walk.at  # what follows on the page is not wanted
+            self._reached = self._walk.at  # the rest of the page matches no pattern
         return item
 
     def _begin(self) -> bool:
-        """Find the position to begin at, if there is none yet."""
+        """Set the start position unless it is set."""
         self._patiently(self._start)
         return True
 
     def _fill(self) -> bool:
-        """Read on until there is an item; False: the iteration is over."""
+        """Read on until there is an item; return False at the end of the iteration."""
         until_s = None if self._wait_s is None else monotonic() + self._wait_s
         while not self._items:
             is_at_end = self._patiently(self._read_on)
@@ -222,7 +222,7 @@ class Subscriber:
         return bool(self._items)
 
     def _patiently(self, step: Callable[[], bool]) -> bool:
-        """Take a step, again and again while Redis is unreachable; False when this is closed."""
+        """Run a step, repeatedly while Redis is unreachable; return False after `close`."""
         since_s: float | None = None
         pause_s = FIRST_PAUSE_S
         while not self._closed.is_set():
@@ -249,7 +249,7 @@ class Subscriber:
         return True
 
     def _read_on(self) -> bool:
-        """Read what comes next; return whether that was the end of the log."""
+        """Read the next page; return whether the log is at its end."""
         self._start()
         assert self._walk is not None
         walk, at = self._walk, self._walk.at
@@ -278,7 +278,7 @@ class Subscriber:
         return True
 
     def _position(self, head: Head) -> Position:
-        """Return where to begin, of a log with this head."""
+        """Return the start position, in a log with this head."""
         since = self._since
         if isinstance(since, Position):
             return since
@@ -297,10 +297,10 @@ class Subscriber:
 
 
 def _read_since(since: object) -> Position | int | str | datetime | None:
-    """Return where to begin.
+    """Return the start position.
 
     Raises:
-        InvalidRequest: it is none of the forms.
+        InvalidRequest: `since` has none of the forms.
     """
     if since is None or since == OLDEST or (type(since) is int and 0 <= since <= _MAX_OFFSET):
         return since

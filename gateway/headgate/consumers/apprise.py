@@ -1,9 +1,8 @@
-"""Apprise: events as short messages to any service that the library Apprise knows by URL. The one file that meets Apprise.
+"""Apprise: events as short messages to any service that the library Apprise knows by URL. The only file that imports Apprise.
 
-In: deliveries. Out: one call of Apprise for each of the URLs, each a part of the work by itself: what one service does not take
-is tried again there alone, three times at most. URLs are the operator's. A template of them takes the event's user, or addresses
-from a function of the operator's: percent-encoded, and never more than one target. A redirect is followed only where a URL has
-`redirect=yes`.
+In: deliveries. Out: one call of Apprise per URL. Each is a separate part of the work, so a failed service is tried again alone,
+at most three times. URLs come from the operator. A template of a URL inserts the event's user, or addresses from a function of
+the operator, percent-encoded, and never more than one target. A redirect is followed only if the URL has `redirect=yes`.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
 # Before the third attempt, so that three attempts outlast an outage of an hour.
 LAST_ATTEMPT_AFTER_S = 3600.0
-# What Apprise reads as more than one target, or decodes twice: a name with it would reach somebody else.
+# Apprise reads these as more than one target, or decodes them twice, so a name with one would reach another user.
 _SEVERAL = re.compile(r"[\s,;\[\]\\/%]")
-# At least one of them is what a service expects of a target.
+# Every service accepts at least one of these as a target.
 _SAMPLES = ("ana", "1234567890", "ana@example.org")
 MAX_ADDRESSES = 32
 
@@ -84,7 +83,7 @@ class Apprise(Consumer):
     """Sends each event to each service.
 
     Raises:
-        ValueError, TemplateFault: what `check` would have told.
+        ValueError, TemplateFault: a fault that `check` reports.
     """
 
     Options = AppriseOptions
@@ -96,7 +95,7 @@ class Apprise(Consumer):
         self._urls = _read_urls(options)
         self._addresses = import_string(options.address_function, FUNCTION) if options.address_function else _user
         self._per_user = _is_per_user(options)
-        # Those of one user are made when they are needed.
+        # A user's services are made on demand.
         self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in self._urls}
 
     @classmethod
@@ -115,7 +114,7 @@ class Apprise(Consumer):
 
     @classmethod
     def channel(cls, options: AppriseOptions) -> str | None:
-        """Return `push`, or None with fixed URLs: no user's choice keeps a message from them."""
+        """Return `push`, or None with fixed URLs, whose messages no user can mute."""
         return None if options.urls or options.urls_env else "push"
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
@@ -125,10 +124,10 @@ class Apprise(Consumer):
         """Send to one service.
 
         Raises:
-            Reject: the templates do not go with the event, an address is no single target, or its service is not among the URLs
-                any more.
-            OutcomeUnknown: it failed. Apprise does not say whether the service refused it, or took it and its answer was lost, or
-                took it for some of the targets that a URL may name.
+            Reject: the templates do not fit the event, an address is not a single target, or its service is no longer among the
+            URLs. OutcomeUnknown: it failed. Apprise does not report whether the service refused it, accepted it without an
+            answer, or
+                accepted it for some of the URL's targets.
         """
         targets = self._targets(delivery)
         if delivery.key not in targets:
@@ -149,10 +148,10 @@ class Apprise(Consumer):
         return f"To {', '.join(map(_scheme, self._targets(delivery).values()))}\n{title}\n\n{body}"
 
     def _targets(self, delivery: Delivery) -> dict[str, str]:
-        """Return the URLs of an event by what names them in Redis.
+        """Return the URLs of an event by their names in Redis.
 
         Raises:
-            Reject: an address is no single target, or there are more than MAX_ADDRESSES.
+            Reject: an address is not a single target, or there are more than MAX_ADDRESSES.
         """
         if not self._per_user:
             return {_key(url): url for url in self._urls}
@@ -182,7 +181,7 @@ def _is_per_user(options: AppriseOptions) -> bool:
 
 
 def _read_urls(options: AppriseOptions) -> list[str]:
-    """Return the URLs, or the templates of them, each once.
+    """Return the URLs, or the templates of them, without duplicates.
 
     Raises:
         ValueError: there are none, of both kinds, too many, or a template has no place for a user.
@@ -201,7 +200,7 @@ def _read_urls(options: AppriseOptions) -> list[str]:
 
 
 def _check_url(url: str, timeout_s: float) -> None:
-    """Raise what `_service` does, if it does so for each sample of a user."""
+    """Raise the error of `_service` if every sample of a user causes one."""
     for nth, sample in enumerate(_SAMPLES, 1):
         try:
             _service(url.replace("{user}", quote(sample, safe="")), timeout_s)
@@ -220,7 +219,7 @@ def _service(url: str, timeout_s: float) -> apprise.Apprise:
 
 
 def _key(url: str) -> str:
-    """Name a service in Redis, where no URL may stand: they are secrets."""
+    """Return the name of a service in Redis, where URLs, which are secrets, must not appear."""
     return hashlib.sha256(url.encode()).hexdigest()[:16]
 
 

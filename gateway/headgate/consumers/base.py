@@ -1,11 +1,11 @@
 """The interface of a consumer: the class to derive from, its deliveries, and its possible answers. No I/O.
 
-In: deliveries, one after the other, from the runner. Out: nothing (done), a `Defer` (later), `Retry` (it will pass),
-`OutcomeUnknown` (it may have worked) or `Reject` (it never will). Any other exception counts as a fault of its code: it is logged
-with its traceback and tried again, until the event is set aside.
+In: deliveries, one after the other, from the runner. Out: nothing (done), a `Defer` (later), `Retry` (a temporary failure),
+`OutcomeUnknown` (it may have worked) or `Reject` (a permanent failure). Any other exception counts as a fault of the consumer's
+code: it is logged with its traceback and tried again, until the event is set aside.
 
-Every delivery may come twice (a process that dies between doing and acknowledging), so `Delivery.identity` names the work:
-the same for every attempt, and a receiver can recognise a double by it.
+Every delivery may repeat, if a process dies between doing and acknowledging it. `Delivery.identity` names the work, the same for
+every attempt, so a receiver can recognise duplicates.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Delivery(Event, frozen=True, gc=False):
-    """An event as a consumer is handed it: an Event (topic, data, id, time_ms, epoch, offset; `value()` decodes the data).
+    """An event for a consumer: an Event (topic, data, id, time_ms, epoch, offset; `value()` decodes the data).
 
-    `key` names one part of the event's work, such as one recipient of a mail ("" when there is only one part); `attempt` is 1 at
-    first and counts every time that this part was handed out; `deferred` says that a `Defer` brought it back.
+    `key` names one part of the event's work, such as one recipient of a mail ("" if there is only one part); `attempt` is 1 at
+    first and counts the deliveries of this part; `deferred` marks one that follows a `Defer`.
     """
 
     namespace: str = ""
@@ -42,9 +42,9 @@ class Delivery(Event, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """An answer to a delivery: keep it, durably, and bring it back at `until_s` (seconds since 1970).
+    """An answer to a delivery: store it, and deliver it again at `until_s` (seconds since 1970).
 
-    `together` brings all that are deferred under the same key in one call of `handle_together`, when the first of them is due.
+    With `together`, all deliveries deferred under the same key arrive in one call of `handle_together`, when the first is due.
     """
 
     until_s: float
@@ -52,9 +52,9 @@ class Defer:
 
 
 class Retry(Exception):
-    """It did not work and will pass: try again, later and later. `after_s` sets the least wait.
+    """A temporary failure: try again, with growing delays. `after_s` sets the least delay.
 
-    The reason is shown to operators: it must hold no secret and nothing of the payload.
+    Operators see the reason, so it must contain no secret and nothing of the payload.
     """
 
     def __init__(self, reason: str, after_s: float | None = None) -> None:
@@ -63,7 +63,7 @@ class Retry(Exception):
 
 
 class OutcomeUnknown(Retry):
-    """It may have worked: everything was sent, and the answer was lost or did not come in time.
+    """It may have worked: everything was sent, and the answer was lost or late.
 
     It is tried again, but no sooner than after `retry_last_s`. After the third attempt without a known outcome the event goes to
     the dead letters as `outcome_unknown`.
@@ -71,7 +71,7 @@ class OutcomeUnknown(Retry):
 
 
 class Reject(Exception):
-    """It will never work: the event goes to the dead letters at once, with this reason (no secret, nothing of the payload)."""
+    """A permanent failure: the event goes to the dead letters at once, with this reason (no secret, nothing of the payload)."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -79,10 +79,10 @@ class Reject(Exception):
 
 
 class Progress(NamedTuple):
-    """How far a consumer has come, in milliseconds since 1970 by Redis' clock, whole and rounded down as an event's time is.
+    """The progress of a consumer, in milliseconds since 1970 by Redis' clock, whole and rounded down as an event's time is.
 
-    Every event before `handled_ms` has been answered by all instances: it is the time of the oldest that is not (not yet taken,
-    or taken and not yet acknowledged), else `now_ms`. Events that are deferred or wait for another attempt count as answered.
+    The instances have answered every event before `handled_ms`. It is the time of the oldest unanswered event (not yet taken, or
+    taken and not yet acknowledged), else `now_ms`. Events that are deferred or wait for another attempt count as answered.
     `now_ms` is never before the newest event of the log.
     """
 
@@ -91,46 +91,48 @@ class Progress(NamedTuple):
 
 
 class State(Protocol):
-    """A consumer's small shared memory in Redis, one for all its instances. Every entry ends by itself.
+    """A consumer's small shared memory in Redis, common to all its instances. Every entry expires.
 
-    Names are the consumer's own (any text); they are kept apart from other consumers'. Methods wait for Redis.
+    Names are any text, separate from those of other consumers. Methods wait for Redis.
 
-    Raises (all): BusUnavailable, BusRefused: as `redis.client.call`. Not caught, they count as `Retry`.
+    Raises (all): BusUnavailable, BusRefused: as `redis.client.call`. Uncaught, they count as `Retry`.
     """
 
     def window(self, name: str, length_s: float) -> float | None:
-        """Open a window of `length_s` unless one is open: None when it was opened now, else when it ends (since 1970)."""
+        """Open a window of `length_s` unless one is open. Return None if it was opened, else the end of the open one (since
+        1970).
+        """
 
     def within_rate(self, name: str, limit: int, period_s: float) -> float | None:
-        """Count one against `limit` in `period_s`: None when it was within, else when there is room again (since 1970)."""
+        """Count one against `limit` in `period_s`. Return None if it is within, else when there is room again (since 1970)."""
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
-        """Add amounts to counters, (name, time bucket) → amount, in one round trip; each ends `ttl_s` after its last change."""
+        """Add amounts to counters, (name, time bucket) → amount, in one round trip; each lasts `ttl_s` from its last change."""
 
     def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
         """Return for each name the sum over its buckets, in one round trip."""
 
     def get(self, name: str) -> bytes | None:
-        """Return what `put` kept, or None."""
+        """Return the value of `put`, or None."""
 
     def put(self, name: str, value: bytes, ttl_s: float) -> None:
-        """Keep a small value for `ttl_s`."""
+        """Store a small value for `ttl_s`."""
 
     def lease(self, name: str, for_s: float) -> bool:
-        """Take or renew a lease that one instance holds at a time; return whether it is ours for `for_s` from now."""
+        """Take or renew a lease for one instance at a time; return whether it is ours for `for_s` from now."""
 
     def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
-        """Return what a user has done about an event, and on which channels the user has muted its topic."""
+        """Return a user's actions on an event, and the channels on which the user has muted its topic."""
 
     def record(self, user: str, event_id: str, outcome: str) -> None:
-        """Keep for a day what was done with an event for a user: the newest 1,000 of each user."""
+        """Record for a day the outcome of an event for a user. Keeps the newest 1,000 of each user."""
 
     def progress(self) -> Progress:
-        """Return how far the consumer has come, in one step and one round trip."""
+        """Return the progress of the consumer, in one step and one round trip."""
 
 
 class Publishing(Protocol):
-    """The part of Publisher that a consumer has: see publisher.Publisher.publish."""
+    """The part of `publisher.Publisher` that a consumer has."""
 
     def publish(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, user: str | None = None
@@ -139,7 +141,7 @@ class Publishing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Given to a consumer beside its options: its name, its namespace, its state, and a publisher for events of its own.
+    """The surroundings of a consumer besides its options: name, namespace, state, and a publisher for its own events.
 
     `rate` and `rate_period_s` are for a consumer that `keeps_rate` itself.
     """
@@ -154,20 +156,20 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """The options of a consumer that has none."""
+    """The options of a consumer without any."""
 
 
 class Consumer:
-    """Derive from this, and write `handle`. One object serves one worker thread; no method is called by two at once.
+    """Derive from this, and write `handle`. One object serves one worker thread, and its methods never run concurrently.
 
-    `Options` is a frozen dataclass whose fields are declared with `options.option`: it is what may stand in the consumer's TOML
-    table beside what every consumer has. `batch = True` hands `handle_many` whole pages instead: quicker, and all of a page comes
-    again when the process dies inside.
+    `Options` is a frozen dataclass whose fields are declared with `options.option`. They extend the common options in the
+    consumer's TOML table. `batch = True` passes whole pages to `handle_many` instead: faster, but the whole page repeats if the
+    process dies within it.
     """
 
     Options: ClassVar[type] = NoOptions
     batch: ClassVar[bool] = False
-    # Whether it keeps `rate` itself, as by collecting; else an event beyond it is deferred before `handle`.
+    # Whether it enforces `rate` itself, for example by collecting; else the runner defers events beyond it before `handle`.
     keeps_rate: ClassVar[bool] = False
     # Seconds between calls of `tick`; None: never.
     tick_s: ClassVar[float | None] = None
@@ -177,19 +179,19 @@ class Consumer:
 
     @classmethod
     def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
-        """Return what is wrong with options that are right one by one (templates, files, contradictions), a line each."""
+        """Return the faults of options that are valid one by one (templates, files, contradictions), a line each."""
         return []
 
     @classmethod
     def channel(cls, options: Any) -> str | None:
-        """Return the channel of its users that it is with these options, `mail` or `push`; None: it reaches no user."""
+        """Return the channel to its users that these options make it, `mail` or `push`; None: it reaches no user."""
         return None
 
     def start(self) -> None:
         """Called once before the first delivery, in the worker's thread."""
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
-        """Name the parts of this event's work: each is handed out, tried again and acknowledged by itself. None: ignore it.
+        """Name the parts of this event's work. Each is delivered, retried and acknowledged separately. None: ignore the event.
 
         Raises: as `handle`.
         """
@@ -208,15 +210,15 @@ class Consumer:
         raise NotImplementedError
 
     def handle_many(self, deliveries: Sequence[Delivery]) -> None:
-        """Do the work of a page (`batch = True`). Raises as `handle`; a `Retry` or fault has each of them tried again."""
+        """Do the work of a page (`batch = True`). Raises as `handle`; a `Retry` or fault repeats each of them."""
         raise NotImplementedError
 
     def tick(self) -> None:
         """Called every `tick_s` between deliveries, in the worker's thread, whether or not there are any."""
 
     def preview(self, delivery: Delivery) -> str:
-        """Say in a few lines what `handle` would do: what `--dry-run` prints. Does nothing."""
+        """Describe in a few lines what `handle` would do, for `--dry-run`, without doing it."""
         return f"{type(self).__name__}: {delivery.topic}"
 
     def close(self) -> None:
-        """Called once after the last delivery: let go of connections."""
+        """Called once after the last delivery, to close connections."""

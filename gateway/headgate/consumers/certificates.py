@@ -1,4 +1,4 @@
-"""Files of certificates among a consumer's options (`ca_file`): what is wrong with one, before anything runs."""
+"""Check the certificate files in a consumer's options (`ca_file`) before anything runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 
 
 def ca_file_faults(path: str | None) -> list[str]:
-    """Return why a PEM file cannot be trusted instead of the system's, in one line at most. None: the system's are trusted."""
+    """Return why a PEM file cannot replace the system's certificates, in at most one line. None means the system's."""
     try:
         if path is not None:
             ssl.create_default_context(cafile=path)

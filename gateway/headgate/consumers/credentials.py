@@ -1,7 +1,7 @@
-"""Secrets among a consumer's options: `password` in the file, or `password_env`, the name of an environment variable.
+"""Secrets in a consumer's options: `password` in the file, or `password_env`, the name of an environment variable.
 
-In: a consumer's options, which have both fields. Out: the secret; or a ValueError whose text is what `Consumer.check` returns for
-it, and never holds the secret. `environ` None: the process's environment.
+In: a consumer's options, which have both fields. Out: the secret, or a ValueError whose text `Consumer.check` returns and which
+never contains the secret. `environ` None: the process's environment.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from headgate.settings import environment
 
 
 def read_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str | None:
-    """Return the secret `name` of these options from where it is given, or None when it is given nowhere.
+    """Return the secret `name` of these options, or None if it is not set.
 
-    White space around it is refused, as of every secret (`settings.STRONG_SECRET`): only its owner knows whether it is a part of
-    it. Around a URL it means nothing, and is taken away.
+    White space around it is refused, as for every secret (`settings.STRONG_SECRET`), since only its owner knows whether it
+    belongs to it. Around a URL it has no meaning, and is removed.
 
     Raises:
-        ValueError: it is given twice, the variable is not set or blank, or the secret has white space around it.
+        ValueError: it is set twice, the variable is unset or blank, or the secret has white space around it.
     """
     value: str | None = getattr(options, name)
     variable: str | None = getattr(options, f"{name}_env")
@@ -26,22 +26,22 @@ def read_secret(options: object, name: str, environ: Mapping[str, str] | None = 
         return _checked(value, name, is_url=is_url)
     if value is not None:
         raise ValueError(f"{name} and {name}_env are both given; expected one of them")
-    found = (environment() if environ is None else environ).get(variable, "")
-    if not found.strip():
+    secret = (environment() if environ is None else environ).get(variable, "")
+    if not secret.strip():
         raise ValueError(f"{name}_env={variable!r}: there is no such environment variable, or it is blank")
-    return _checked(found, f"{name}_env={variable!r}", is_url=is_url)
+    return _checked(secret, f"{name}_env={variable!r}", is_url=is_url)
 
 
 def need_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str:
-    """Return the secret `name`, which must be given; the rest as `read_secret`.
+    """Return the secret `name`, which must be set; otherwise as `read_secret`.
 
     Raises:
-        ValueError: as `read_secret`; also when it is given nowhere.
+        ValueError: as `read_secret`; also if it is not set.
     """
-    found = read_secret(options, name, environ, is_url=is_url)
-    if found is None:
+    secret = read_secret(options, name, environ, is_url=is_url)
+    if secret is None:
         raise ValueError(f"{name} is missing; expected {name} or {name}_env")
-    return found
+    return secret
 
 
 def _checked(secret: str | None, where: str, *, is_url: bool) -> str | None:

@@ -1,4 +1,4 @@
-"""Functions of the operator's own among a consumer's options (`to_function`): what is wrong with one, before anything runs."""
+"""Check the operator's own functions in a consumer's options (`to_function`) before anything runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FUNCTION = "package.module:function"
 
 
 def function_faults(name: str, value: str | None) -> list[str]:
-    """Return why the option `name` names no function, in one line at most. None: it is not set."""
+    """Return why the option `name` is not a function, in at most one line. None means unset."""
     try:
         if value is not None and not callable(import_string(value, FUNCTION)):
             return [f"{name}={value!r}: expected a function"]

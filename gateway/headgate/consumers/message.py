@@ -40,7 +40,7 @@ class Message:
     """The templates of a message. `title` and `body` are Jinja2; None: the built-in ones.
 
     Raises:
-        TemplateFault: one of them is no template.
+        TemplateFault: one of them is not a template.
     """
 
     def __init__(self, title: str | None, body: str | None) -> None:
@@ -48,10 +48,10 @@ class Message:
         self._body = Template("body", body or DEFAULT_BODY, limit=MAX_BODY_CHARACTERS)
 
     def render(self, delivery: Delivery) -> tuple[str, str]:
-        """Return title and body of an event, without blanks around them; one of them may be empty.
+        """Return title and body of an event, stripped; one of them may be empty.
 
         Raises:
-            Reject: the templates do not go with the event, or both are empty.
+            Reject: the templates do not fit the event, or both are empty.
         """
         values = {"event": view(delivery)}
         try:
@@ -64,7 +64,7 @@ class Message:
 
 
 def message_faults(title: str | None, body: str | None) -> list[str]:
-    """Return what is wrong with templates, a line each."""
+    """Return the faults of templates, a line each."""
     faults: list[str] = []
     for name, source in (("title", title), ("body", body)):
         try:

@@ -1,8 +1,7 @@
-"""The state of a notification: what has become of one event for one user. No I/O.
+"""The state of a notification: the fate of one event for one user. No I/O.
 
 In: the known facts, in any order: a gateway wrote it to a page, a page handled it, a consumer sent it, the user saw it. Out: one
-state. It is derived from the facts and stored nowhere: an item that is marked as unread again has the state that the other facts
-give it.
+state. It is derived from the facts and never stored, so an item marked as unread again has the state of its other facts.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from headgate.runtime.machine import between
 
 
 class NotificationState(Enum):
-    """What has become of an event for its user.
+    """The fate of an event for its user.
 
-    `SENT`: it is in the log. `DELIVERED`: a gateway wrote it to a client of the user. `HANDLED`: a page's handler was called with
-    it. `WITHDRAWN`: a consumer had it for the user and did not send it. `PUSHED`, `MAILED`: a consumer sent it. `SHOWN`: a page
-    reported that it has shown it. `READ`: its item is read, archived, or no longer there.
+    `SENT`: it is in the log. `DELIVERED`: a gateway wrote it to a client of the user. `HANDLED`: a page called a handler with it.
+    `WITHDRAWN`: a consumer had it for the user and did not send it. `PUSHED`, `MAILED`: a consumer sent it. `SHOWN`: a page
+    reported that it has shown it. `READ`: its item is read, archived, or gone.
     """
 
     SENT = "sent"
@@ -32,7 +31,7 @@ class NotificationState(Enum):
 
 
 _S = NotificationState
-# What may follow each state. A fact that does not is one about the past: what is pushed stays pushed when a page gets it too.
+# Possible successors of each state. Any other fact concerns the past: a pushed event stays pushed when a page gets it too.
 NOTIFICATION = between(
     "notification",
     {
@@ -49,7 +48,7 @@ NOTIFICATION = between(
 
 
 def state_of(facts: Iterable[NotificationState]) -> NotificationState:
-    """Return the state of a notification of which these facts are known, in any order."""
+    """Return the state of a notification from its known facts, in any order."""
     state = NotificationState.SENT
     for fact in facts:
         if (state, fact) in NOTIFICATION.table:
@@ -57,7 +56,7 @@ def state_of(facts: Iterable[NotificationState]) -> NotificationState:
     return state
 
 
-# What a consumer records that it has done with an event for its user, and what this is to the notification.
+# A consumer's records of an event for its user, and their facts about the notification.
 READ, SEEN, MUTED, UNWANTED = "read", "seen", "muted", "unwanted"
 WITHDRAWN = (READ, SEEN, MUTED, UNWANTED)
 SENT_ON = {"mail": "mailed", "push": "pushed"}

@@ -1,8 +1,8 @@
-"""Templates over events: mails and other texts that people read. The one file that meets Jinja2. No I/O.
+"""Templates over events: mails and other texts for people. The only file that imports Jinja2. No I/O.
 
-In: a template's source, from the operator, and values that hold events, from anyone. Out: text of bounded length, or a
-`TemplateFault` that quotes the template and never the event. The source is trusted to say what it likes, the event is not: the
-sandbox lets no value reach Python's internals, HTML is escaped, and a name that is not there is a fault, not a hole in the text.
+In: a template's source, from the operator, and values from events, whose authors are untrusted. Out: text of bounded length, or a
+`TemplateFault` that quotes the template and never the event. The source is trusted and the event is not: the sandbox lets no
+value reach Python's internals, HTML is escaped, and an undefined name is a fault, not a hole in the text.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SHOWN_CHARACTERS = 80
 
 
 class TemplateFault(Exception):
-    """A template that is wrong, or does not go with an event: one line that names the template, its line, and what is wrong."""
+    """A template that is invalid or does not fit the event. One line names the template, its line and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventView:
-    """An event as templates see it: `{{ event.topic }}`. `time` is a datetime in UTC; `user` is "" but for a user's own topic."""
+    """An event in templates: `{{ event.topic }}`. `time` is a datetime in UTC; `user` is "" except for a user's own topic."""
 
     topic: str
     id: str
@@ -45,7 +45,7 @@ class EventView:
 
 
 def view(delivery: Delivery) -> EventView:
-    """Return what a template may know of a delivery."""
+    """Return the part of a delivery that templates may read."""
     return EventView(
         topic=delivery.topic,
         id=delivery.id or "",
@@ -61,13 +61,13 @@ class Template:
     """One compiled template.
 
     Args:
-        name: what it is called in faults, such as the option that holds it.
+        name: its name in faults, such as the option that holds it.
         source: Jinja2.
         html: escape every value.
-        limit: the most characters that it may render to.
+        limit: maximum characters of its output.
 
     Raises:
-        TemplateFault: the source is too long or no template.
+        TemplateFault: the source is too long or not a template.
     """
 
     def __init__(self, name: str, source: str, *, html: bool = False, limit: int = 10_000) -> None:
@@ -86,7 +86,7 @@ class Template:
         """Return the text.
 
         Raises:
-            TemplateFault: a name that is not there, an operation that does not go with the event, or a text above the limit.
+            TemplateFault: an undefined name, an operation that does not fit the event, or a text above the limit.
         """
         parts: list[str] = []
         length = 0
@@ -103,19 +103,19 @@ class Template:
         return "".join(parts)
 
     def check(self, sample: Mapping[str, object]) -> str | None:
-        """Return what is wrong with it whatever the event, or None. `sample` has all the names that `render` is given."""
+        """Return the fault that is independent of the event, or None. `sample` has all names of `render`."""
         if unknown := sorted(self.names - sample.keys()):
             return f"{self.name}: unknown name {unknown[0]!r}; there are {', '.join(sorted(sample))}"
         try:
             self.render(sample)
         except TemplateFault as fault:
-            # Errors of other kinds can be the sample's own: it stands for any data, and is of no type.
+            # Other errors may come from the sample, which stands for any data and has no type.
             if isinstance(fault, TextTooLong) or isinstance(fault.__cause__, jinja2.TemplateError):
                 return str(fault)
         return None
 
     def _refuse(self, error: Exception) -> NoReturn:
-        """Raise the fault for an error. Its text may quote the event: only its kind is told, and the template's own line."""
+        """Raise the fault for an error. Its text may quote the event, so only its kind and the template's line are reported."""
         number, trace = 0, error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == "<template>":
@@ -127,7 +127,7 @@ class Template:
 
 
 class TextTooLong(TemplateFault):
-    """The text is above the template's limit."""
+    """The text exceeds the template's limit."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -149,7 +149,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Anything(jinja2.ChainableUndefined):
-    """Data that is not known yet: it has every name, and goes with nearly every operation."""
+    """Unknown data: it has every name, and supports nearly every operation."""
 
     def _itself(self, *_: object, **__: object) -> Self:
         return self
@@ -180,7 +180,7 @@ class _Anything(jinja2.ChainableUndefined):
     __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _true  # type: ignore[assignment]
 
 
-# The event that `check` renders: an event of no particular kind.
+# A generic event for `check`.
 SAMPLE = EventView("users.42.sample", "sample-1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), _Anything(), "sample", 1, "42")
 _SAID: dict[type[Exception], str] = {
     jinja2.UndefinedError: "a name that is not there",
@@ -194,6 +194,6 @@ def _environment(html: bool) -> jinja2.Environment:
     environment = _Sandbox(
         autoescape=html, undefined=jinja2.StrictUndefined, loader=jinja2.DictLoader({}), trim_blocks=True, lstrip_blocks=True
     )
-    # The output of `tojson` is for people here: letters as they are, keys in the publisher's order.
+    # `tojson` writes for people here: letters unescaped, keys in the publisher's order.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     return environment

@@ -1,7 +1,7 @@
-"""Mail addresses: which texts are one, and their one spelling. No I/O.
+"""Validate mail addresses and return their canonical spelling. No I/O.
 
-Stricter than RFC 5321 and 5322 on purpose: no comments, quoted local parts, address literals or routes. The rest is what
-people have, and it cannot carry a second address, a header or a command.
+Deliberately stricter than RFC 5321 and 5322: no comments, quoted local parts, address literals or routes. Ordinary addresses
+pass, and none can carry a second address, a header or a command.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ MAX_ADDRESS_CHARACTERS = 254  # RFC 5321, section 4.5.3.1.3, less the brackets
 MAX_LOCAL_CHARACTERS = 64  # section 4.5.3.1.1
 MAX_NAME_CHARACTERS = 100
 _ATOM_MARKS = frozenset("!#$%&'*+-/=?^_`{|}~.")  # RFC 5322, section 3.2.3
-_DOTS = ".\u3002\uff0e\uff61"  # all of them dots to IDNA
+_DOTS = ".\u3002\uff0e\uff61"  # IDNA treats all of them as dots
 _MAILBOX = re.compile(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>")
 
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """An address with the name to show before it ("" for none)."""
+    """An address with its display name ("" for none)."""
 
     name: str
     address: str
 
 
 def check_address(raw: object) -> str:
-    """Return an address in its one spelling: no blanks around it, the domain in lower case and in ASCII (IDNA).
+    """Return an address in its canonical spelling: stripped, the domain in lower case and in ASCII (IDNA).
 
-    The local part may hold other letters than ASCII; such an address needs a server with SMTPUTF8.
+    The local part may hold letters beyond ASCII; such an address needs a server with SMTPUTF8.
 
     Raises:
-        ValueError: it is no address; the text says why, without the address itself.
+        ValueError: it is not an address; the text gives the reason without the address.
     """
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
@@ -53,7 +53,7 @@ def check_address(raw: object) -> str:
 
 
 def read_mailbox(raw: object) -> Mailbox:
-    """Return `name <address>` or a bare address, taken apart.
+    """Parse `name <address>` or a bare address.
 
     Raises:
         ValueError: it is neither.
@@ -74,7 +74,7 @@ def _check_local(local: str) -> str:
         raise ValueError(f"expected 1 to {MAX_LOCAL_CHARACTERS} characters before the @")
     if local.startswith(".") or local.endswith(".") or ".." in local:
         raise ValueError("a dot at the start or end, or two in a row, before the @")
-    # A letter that is another one's compatibility form (full width, ligature) could pass for it.
+    # A compatibility form of a letter (full width, ligature) could pass for that letter.
     if unicodedata.normalize("NFKC", local) != local or not all(_may_stand(character) for character in local):
         raise ValueError("a character before the @ that may not stand there")
     return local
@@ -83,7 +83,7 @@ def _check_local(local: str) -> str:
 def _may_stand(character: str) -> bool:
     if character.isascii():
         return character.isalnum() or character in _ATOM_MARKS
-    # Letters, the marks on them, and digits: nothing that is invisible, blank or turns the direction.
+    # Letters, their marks, and digits; nothing invisible, blank, or changing the writing direction.
     return unicodedata.category(character)[0] in "LMN"
 
 
@@ -92,7 +92,7 @@ def _check_domain(domain: str) -> str:
         name = ascii_host(domain)
     except ValueError as error:
         raise ValueError("what stands after the @ is no host name") from error
-    # Literals, names of private networks, and the dot at the end that no mail address has (RFC 5321, section 4.1.2).
+    # Literals, names of private networks, and a final dot, which no mail address has (RFC 5321, section 4.1.2).
     if ":" in name or "_" in name or name.rpartition(".")[2].isdigit() or domain[-1] in _DOTS:
         raise ValueError("what stands after the @ is no host name")
     return name

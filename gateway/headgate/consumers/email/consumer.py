@@ -1,10 +1,10 @@
 """The email consumer: events as mails, to fixed addresses or to those that the event names.
 
-In: deliveries. Out: one mail per recipient, each a part of the event's work with its own retries. Between the two stand two
-questions, in this order: has this recipient had a mail just now (`digest_s`: the first goes at once, the next are collected), and
-too many (`rate`: the rest is collected until there is room, or waits one by one if the templates speak of one event only).
+In: deliveries. Out: one mail per recipient, each a part of the event's work with its own retries. Two checks precede each mail,
+in this order. `digest_s`: the first mail to a recipient goes at once, and the next ones are collected. `rate`: mails beyond it
+are collected until there is room, or wait one by one if the templates handle a single event only.
 
-A mail is sent at least once. Its Message-ID is made of what it is about, so a double is recognisable.
+A mail is sent at least once. Its Message-ID depends on its subject matter only, so duplicates are recognisable.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .options import EmailOptions, check_options, one_address, server_of
 from .smtp import MailServer
 from .text import MailTemplates
 
-# How long it is remembered that a mail had been let through: while it may be on its way and its process die, and once it has
-# failed, as long as the runner usually goes on trying.
+# How long the admission of a mail is remembered: while it is being sent and its process may die, and after a failure, as long
+# as the runner usually retries.
 SENDING_S = 3600.0
 ADMITTED_S = 86400.0
 MAX_REASON_CHARACTERS = 200
-# Starts the key of a recipient that is no address; no address has a blank.
+# Prefix of the key of an invalid recipient; no address contains a blank.
 _NO_ADDRESS = "# "
 
 
 class Postbox(Protocol):
-    """Takes the mails of one worker: `smtp.MailServer`."""
+    """Takes the mails of one worker; implemented by `smtp.MailServer`."""
 
     def send(self, mail: Mail) -> None:
         """Hand over one mail.
@@ -45,7 +45,7 @@ class Postbox(Protocol):
         Raises:
             Retry: not now; the mail is unchanged and may come again.
             OutcomeUnknown: the server may have it.
-            Reject: this mail will never be taken.
+            Reject: the server refuses this mail for good.
         """
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Email(Consumer):
 
     Args:
         options, context: as every consumer's.
-        postbox: takes the mails; None: the SMTP server that the options name.
+        postbox: takes the mails; None: the SMTP server of the options.
     """
 
     Options = EmailOptions
@@ -73,19 +73,19 @@ class Email(Consumer):
 
     @classmethod
     def check(cls, options: EmailOptions, patterns: Sequence[str]) -> list[str]:
-        """Return what is wrong with addresses, templates, files, the login, and options that need each other."""
+        """Return the faults of addresses, templates, files, the login, and options that depend on each other."""
         return check_options(options)
 
     @classmethod
     def channel(cls, options: EmailOptions) -> str | None:
-        """Return `mail`, or None where the recipients are fixed: no user's choice keeps a mail from them."""
+        """Return `mail`, or None with fixed recipients, whose mails no user can mute."""
         return None if options.to else "mail"
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
-        """Return the recipients' addresses, each once. One that is no address is a part too, and will be rejected alone.
+        """Return the recipients' addresses, without duplicates. An invalid address is a part too, and is rejected alone.
 
         Raises:
-            Reject: there are too many, or `to_template` does not go with the event.
+            Reject: there are too many, or `to_template` does not fit the event.
         """
         recipients = self._recipients(delivery)
         if len(recipients) > self._options.max_recipients:
@@ -99,10 +99,10 @@ class Email(Consumer):
         return tuple(keys)
 
     def handle(self, delivery: Delivery) -> Defer | None:
-        """Send one recipient's mail about one event, or hold it."""
+        """Send one recipient's mail about one event, or defer it."""
         if delivery.key.startswith(_NO_ADDRESS):
             raise Reject(delivery.key.removeprefix(_NO_ADDRESS))
-        # Before it is deferred: an event that the templates do not go with must not take a whole digest along.
+        # Render it before deferring: an event that does not fit the templates must not spoil a whole digest.
         mail = self._compose([delivery], delivery.key)
         hold = self._admit(delivery, together=False)
         if hold is None:
@@ -110,7 +110,7 @@ class Email(Consumer):
         return hold
 
     def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Defer | None:
-        """Send one recipient's mail about all that was collected."""
+        """Send one recipient's mail about all collected events."""
         mail = self._compose(deliveries, key)
         hold = self._admit(deliveries[0], together=True)
         if hold is None:
@@ -118,7 +118,7 @@ class Email(Consumer):
         return hold
 
     def preview(self, delivery: Delivery) -> str:
-        """Return the mail as text, without sending it or asking anything of anyone."""
+        """Return the mail as text, without sending it or contacting any server."""
         try:
             keys = self.keys(delivery)
             found = [key for key in keys if not key.startswith(_NO_ADDRESS)]
@@ -130,7 +130,7 @@ class Email(Consumer):
         return f"To: {', '.join(found)}\nSubject: {said.subject}\n\n{said.text}"
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._postbox.close()
 
     def _recipients(self, delivery: Delivery) -> Sequence[object]:
@@ -139,7 +139,7 @@ class Email(Consumer):
             return [address] if address else []
         if self._to_function is not None:
             found = self._to_function(delivery)
-            # One more than may be, so that `keys` sees that there are too many.
+            # One more than allowed, so `keys` sees that there are too many.
             return [found] if isinstance(found, str) else list(islice(found or (), self._options.max_recipients + 1))
         return self._options.to
 
@@ -154,15 +154,15 @@ class Email(Consumer):
             raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
 
     def _admit(self, delivery: Delivery, *, together: bool) -> Defer | None:
-        """Return None when this recipient may have a mail now, else until when to collect. A mail is let through once.
+        """Return None if this recipient may have a mail now, else until when to collect. Each mail is admitted once.
 
-        That is remembered before it is sent: after a kill the same mail goes again, and does not join a digest as another one.
+        The admission is recorded before the mail is sent: after a kill the same mail goes again, and does not join a digest.
         """
         options, context, state, recipient = self._options, self.context, self.context.state, delivery.key
         if not (options.digest_s or context.rate) or (delivery.attempt > 1 and state.get(_admitted(delivery))):
             return None
         if options.digest_s:
-            # A digest opens the next window: what comes right after it is collected again.
+            # A digest opens the next window, so events right after it are collected again.
             ends_s = state.window(f"digest {recipient}", options.digest_s)
             if ends_s is not None and not together:
                 return Defer(ends_s, together=True)
@@ -178,7 +178,7 @@ class Email(Consumer):
             self._postbox.send(mail)
         except Retry:
             if self._options.digest_s or self.context.rate:
-                with suppress(BusUnavailable, BusRefused):  # which would hide that the outcome is unknown; SENDING_S still holds
+                with suppress(BusUnavailable, BusRefused):  # it would hide the unknown outcome; SENDING_S still holds
                     self.context.state.put(_admitted(first), b"1", ADMITTED_S)
             raise
         MAILS.labels(self.context.name, kind).inc()

@@ -1,11 +1,11 @@
-"""One mail as bytes, from texts that anyone may have written. No I/O.
+"""One mail as bytes, from untrusted texts. No I/O.
 
-In: subject, text and HTML as rendered, addresses that address.py has checked. Out: a `Mail`, ready for SMTP. Nothing that an
-event says can add a header or a recipient: what is shown in a header is one printable line, machine-readable headers are ASCII
-without blanks, and the finished head is read back and compared, value for value, before it leaves.
+In: subject, text and HTML as rendered, addresses that address.py has checked. Out: a `Mail`, ready for SMTP. An event cannot
+add a header or a recipient: displayed header values are one printable line, machine-readable headers are ASCII without blanks,
+and `compose` parses the finished head and compares it, value for value.
 
-The head is written here and not by the email package: that of Python 3.11 loses blanks between the encoded words of a folded
-line, and it makes encoded words of long machine-readable values. That package makes the body.
+This module writes the head itself, because the email package of Python 3.11 loses blanks between the encoded words of a folded
+line, and makes encoded words of long machine-readable values. That package makes the body.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from urllib.parse import quote
 
 from .address import Mailbox
 
-# Of a line with encoded words, and of one such word: RFC 2047, section 2.
+# Limits of a line with encoded words, and of one such word: RFC 2047, section 2.
 MAX_LINE_CHARACTERS, WORD_CHARACTERS = 76, len("=?utf-8?b??=")
 MAX_SUBJECT_CHARACTERS = 200
 MAX_URL_CHARACTERS = 900  # on one line with the header's name: RFC 5322, section 2.1.1, allows 998
 EXPECTED_URL = f"a URL of at most {MAX_URL_CHARACTERS} characters that starts with https://, http:// or mailto:"
-# RFC 3986, and what is percent-encoded already. Neither a blank nor < > can end the header's angle brackets.
+# RFC 3986, and percent-encoded characters. No blank and no < > can end the header's angle brackets.
 _URL_CHARACTERS = ":/?#[]@!$&'()*+;=%-._~"
-# Unicode's switches of writing direction: they make a line read as something else.
+# Unicode's switches of writing direction, which change how a line reads.
 _TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -48,7 +48,7 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class MailText:
-    """The content of a mail: a subject, text, HTML (None: text alone), and where to unsubscribe (None: nowhere)."""
+    """The content of a mail: a subject, text, HTML (None: text alone), and a URL to unsubscribe (None: none)."""
 
     subject: str
     text: str
@@ -57,23 +57,23 @@ class MailText:
 
 
 def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, event_ids: Sequence[str]) -> Mail:
-    """Return the mail as it goes to the server.
+    """Return the mail for the server.
 
     Args:
-        sender: whom it is from.
+        sender: its sender.
         recipient: an address from `check_address`.
-        text: what it says. Control characters are taken out, a long subject is cut.
-        identity: what this mail is called, the same for every attempt: its Message-ID is made of it.
-        event_ids: ids of the events that it tells of.
+        text: its content. Control characters are removed, a long subject is cut.
+        identity: name of this mail, the same for every attempt; makes its Message-ID.
+        event_ids: ids of its events.
 
     Raises:
-        ValueError: an id is not printable ASCII, or the head would not read as it was written.
+        ValueError: an id is not printable ASCII, or the head does not parse to the values that were written.
     """
     subject = one_line(text.subject) or "(no subject)"
     exact = [
         ("Date", format_datetime(datetime.now(UTC))),
         ("Message-ID", f"<{hashlib.sha256(identity.encode()).hexdigest()[:40]}@{sender.address.rpartition('@')[2]}>"),
-        # RFC 3834: nobody's automatic answer comes back.
+        # RFC 3834: prevents automatic answers.
         ("Auto-Submitted", "auto-generated"),
     ]
     if text.unsubscribe is not None:
@@ -84,7 +84,7 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
     for name, value in exact:
         if not (value.isascii() and value.isprintable()):
             raise ValueError(f"{name} is not printable ASCII")
-    # Name, what stands in the head, and how it reads.
+    # Name, encoded value, and parsed value.
     head: list[tuple[str, str, str | tuple[str, str]]] = [
         ("From", _mailbox("From", sender), (sender.name, sender.address)),
         ("To", recipient, ("", recipient)),
@@ -103,9 +103,9 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
 
 
 def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
-    """Return a text as one printable line: what is not printable becomes a blank, blanks become one, a long line is cut.
+    """Return a text as one printable line: other characters become blanks, runs of blanks one blank, a long line is cut.
 
-    `=?`, which starts an encoded word, is pulled apart: the email package and mail programs would decode what follows.
+    `=?`, which starts an encoded word, is split, since the email package and mail programs would decode it.
     """
     shown = "".join(" " if _is_unprintable(character) or character in _TURNING else character for character in text)
     line = " ".join(shown.replace("=?", "= ?").split())
@@ -114,12 +114,12 @@ def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
 
 def header_url(text: str) -> str | None:
     """Return a URL for a header, percent-encoded where it must be, or None when it is not EXPECTED_URL."""
-    url = quote(text.strip(), safe=_URL_CHARACTERS).replace("=?", "=%3F")  # no start of an encoded word
+    url = quote(text.strip(), safe=_URL_CHARACTERS).replace("=?", "=%3F")  # not the start of an encoded word
     return url if url.startswith(("https://", "http://", "mailto:")) and len(url) <= MAX_URL_CHARACTERS else None
 
 
 def _plain(text: str) -> str:
-    """Return a body without control characters; ends of lines are the mail's own."""
+    """Return a body without control characters, with the line ends of mail."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return "".join(character for character in lines if character in "\n\t" or not _is_unprintable(character))
 
@@ -145,7 +145,7 @@ def _mailbox(name: str, box: Mailbox) -> str:
 
 
 def _shown(name: str, text: str) -> str:
-    """Return a text as the value of a header, folded: as it is where it is ASCII, else all of it in encoded words (RFC 2047).
+    """Return a text as the value of a header, folded: unchanged if it is ASCII, else all in encoded words (RFC 2047).
 
     A reader joins words without the blank between them, so every blank of the text is inside a word.
     """
@@ -168,7 +168,7 @@ def _shown(name: str, text: str) -> str:
 
 
 def _read(lines: str) -> list[tuple[str, str | tuple[str, str]]]:
-    """Return the headers of a head as a mail program reads them; From and To as (name, address)."""
+    """Parse a head as a mail program does, and return its headers; From and To as (name, address)."""
     found: list[tuple[str, str | tuple[str, str]]] = []
     for line in re.sub("\r\n(?=[ \t])", "", lines).removesuffix("\r\n").split("\r\n"):
         name, _, value = line.partition(": ")

@@ -1,4 +1,4 @@
-"""The options of the email consumer, and what can be wrong with them together. Reads the files that they name."""
+"""The options of the email consumer, and their joint faults. Reads the files that they name."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class EmailOptions:
 
 
 def check_options(options: EmailOptions) -> list[str]:
-    """Return what is wrong with options that are right one by one, a line each."""
+    """Return the faults of options that are valid one by one, a line each."""
     return [
         *_server_faults(options),
         *_recipient_faults(options),
@@ -100,10 +100,10 @@ def check_options(options: EmailOptions) -> list[str]:
 
 
 def server_of(options: EmailOptions) -> Server:
-    """Return the mail server that the options name.
+    """Return the mail server of the options.
 
     Raises:
-        ValueError: the password is given twice, or its variable is not set.
+        ValueError: the password is set twice, or its variable is unset.
     """
     return Server(
         options.host,
@@ -121,7 +121,7 @@ def one_address(name: str, source: str | None) -> Template | None:
     """Compile the template of an address.
 
     Raises:
-        TemplateFault: it is none.
+        TemplateFault: it is not a template.
     """
     return None if source is None else Template(name, source, limit=1000)
 

@@ -1,14 +1,15 @@
-"""Handing mails to one SMTP server. The one file that meets smtplib.
+"""Hands mails to one SMTP server. The only file that imports smtplib.
 
-In: a `Mail`. Out: nothing, once the server has said 250; else a `Retry` or `Reject` of base.py. verdict.py judges the answers. An
-answer against us (greeting, login, sender) rejects no event: it is a fault of the set-up, tried again, and logged.
+In: a `Mail`. Out: nothing, once the server has answered 250; else a `Retry` or `Reject` of base.py. verdict.py judges the
+answers. A refusal of our connection (greeting, login, sender) rejects no event: it is a fault of the set-up, tried again, and
+logged.
 
-While the server is out of reach or refuses us, most mails are sent back to wait without an attempt: one that hangs must not
-keep the consumer from reading its log, which is trimmed meanwhile, and a wrong password must not be tried a thousand times.
+While the server is unreachable or refuses us, most mails are deferred without an attempt. A hanging attempt must not keep the
+consumer from reading its log, which is trimmed in the meantime, and a wrong password must not be tried a thousand times.
 
-One connection per worker, kept while it is used. Without an answer to the last byte of a mail the server may have it: its outcome
-is unknown (`OutcomeUnknown`), and the next attempt has the same Message-ID. RFC 5321, section 4.5.3.2.6, gives the server ten
-minutes there: a client that gives up sooner makes copies of each mail that a content filter is slow with.
+Each worker keeps one connection while it is in use. Without an answer to the last byte of a mail the server may have it: the
+outcome is unknown (`OutcomeUnknown`), and the next attempt has the same Message-ID. RFC 5321, section 4.5.3.2.6, gives the server
+ten minutes there; a client that gives up sooner duplicates each mail that a content filter delays.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .verdict import RefusesUs, Stage, answered, first_line, judge
 # Servers cut idle clients after minutes (RFC 5321: five at least), NATs and firewalls sooner.
 IDLE_S = 30.0
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-# All lines of one reply; RFC 5321, section 4.5.3.1.5, has 512 bytes for each.
+# Limit of a whole reply; RFC 5321, section 4.5.3.1.5, has 512 bytes for each.
 MAX_REPLY_BYTES = 64 * 1024
 _DONE, _GO_ON = 250, 354
 _LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)
@@ -41,9 +42,9 @@ _LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A mail server: where it is, how the connection is secured, the login.
+    """A mail server: its address, the security of the connection, the login.
 
-    `timeout_s` limits connecting and each answer but that to the message, which `accept_timeout_s` limits.
+    `timeout_s` limits connecting and each answer except that to the message, which `accept_timeout_s` limits.
     """
 
     host: str
@@ -65,12 +66,12 @@ class MailServer:
     """Sends mails to a server, one at a time. Belongs to one thread.
 
     Args:
-        server: which one.
-        consumer: whose mails, for the log.
+        server: the server.
+        consumer: name of the consumer, for the log.
         now: the monotonic clock.
 
     Raises:
-        OSError: the file of certificates cannot be read, or holds none (ssl.SSLError).
+        OSError: the file of certificates is unreadable, or contains none (ssl.SSLError).
     """
 
     def __init__(self, server: Server, consumer: str, now: Callable[[], float] = time.monotonic) -> None:
@@ -83,12 +84,12 @@ class MailServer:
         self._pause = Pause()
 
     def send(self, mail: Mail) -> None:
-        """Hand over one mail; it is the server's when this returns.
+        """Hand over one mail; the server has accepted it when this returns.
 
         Raises:
-            Retry: no connection, no answer, an answer that will pass (4xx), or one against us rather than this mail.
-            OutcomeUnknown: no answer to the message. One that is late says nothing of the next mail, which is tried at once.
-            Reject: the server will never take this mail (5xx).
+            Retry: no connection, no answer, a temporary refusal (4xx), or a refusal of us rather than of this mail.
+            OutcomeUnknown: no answer to the message. This says nothing about the next mail, which is tried at once.
+            Reject: the server refuses this mail for good (5xx).
         """
         began_s = self._now()
         self._pause.check(began_s)
@@ -113,12 +114,12 @@ class MailServer:
             self._drop()
             raise self._no_service("the mail server is out of reach: mails wait", _reason(error), began_s) from error
         except (Retry, Reject):
-            self._pause.end()  # it is there, and has something to say about this mail
+            self._pause.end()  # the server works, and refuses only this mail
             raise
         self._pause.end()
 
     def close(self) -> None:
-        """Say goodbye and let go of the connection, without waiting for an answer. Idempotent."""
+        """Say goodbye and close the connection, without waiting for an answer. Idempotent."""
         if self._smtp is not None:
             with suppress(smtplib.SMTPException, OSError):
                 self._smtp.putcmd("QUIT")
@@ -130,7 +131,7 @@ class MailServer:
             smtp.close()
 
     def _ready(self) -> _Smtp:
-        """Return a connection that waits for MAIL: the kept one if it still answers, else a new one."""
+        """Return a connection ready for MAIL: the open one if it still answers, else a new one."""
         smtp = self._smtp
         if smtp is not None and self._now() - self._used_s < IDLE_S:
             with suppress(smtplib.SMTPException, OSError):
@@ -150,7 +151,7 @@ class MailServer:
                 smtp = _Smtp(server.host, server.port, self._own_name, timeout=server.timeout_s)
         except smtplib.SMTPConnectError as error:
             raise RefusesUs(answered("the greeting", error.smtp_code, first_line(error.smtp_error))) from error
-        # Found out by asking the resolver, which can take long: once is enough.
+        # The resolver may take long to find this name, so it is asked once.
         self._own_name = smtp.local_hostname
         try:
             self._open(smtp)
@@ -172,7 +173,7 @@ class MailServer:
             if server.user is not None:
                 smtp.login(server.user, server.password or "")
         except smtplib.SMTPAuthenticationError as error:
-            # Without the server's text: some repeat what they were sent.
+            # Without the server's text, as some servers repeat the credentials.
             raise RefusesUs(answered("the login", error.smtp_code)) from error
         except smtplib.SMTPResponseException as error:
             raise RefusesUs(answered("EHLO or STARTTLS", error.smtp_code, first_line(error.smtp_error))) from error
@@ -193,7 +194,7 @@ class MailServer:
         if code != _GO_ON:
             judge(Stage.MESSAGE, code, text)
             raise Retry(answered("DATA", code, first_line(text)))
-        # An error of `send` leaves the last bytes unsent: the server cannot take the mail for whole.
+        # An error of `send` leaves the last bytes unsent, so the server cannot accept the mail.
         smtp.send(_LINE_START_DOT.sub(b"..", mail.content) + (b"" if mail.content.endswith(b"\r\n") else b"\r\n") + b".\r\n")
         try:
             _, text = smtp.read_reply(self._server.accept_timeout_s)
@@ -201,7 +202,7 @@ class MailServer:
             if smtp.first_code is None:
                 raise _AnswerLost(error) from error
             text = b""
-        code = smtp.first_code or -1  # it decides; the lines after it explain it
+        code = smtp.first_code or -1  # the first line decides; the others explain it
         if not 200 <= code < 300 and not 400 <= code < 600:
             raise _AnswerLost(smtplib.SMTPException("an answer that is none of SMTP's"))
         judge(Stage.MESSAGE, code, text)
@@ -213,7 +214,7 @@ class MailServer:
 
 
 class _AnswerLost(Exception):
-    """A mail was sent whole, and its answer did not come, or is none; `error` is why."""
+    """The whole mail was sent, and its answer is missing or invalid; `error` is the cause."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -221,10 +222,11 @@ class _AnswerLost(Exception):
 
 
 class _Smtp(smtplib.SMTP):
-    """smtplib's client, with a limit on the time and the bytes of a whole reply. Its own begin again with every byte and line.
+    """smtplib's client, with a limit on the time and the bytes of a whole reply. smtplib's own limits restart with every byte
+    and line.
 
     Attributes:
-        first_code: of the reply that is being read, or was read last; None until its first line is there.
+        first_code: code of the current or last reply; None until its first line has arrived.
     """
 
     first_code: int | None = None
@@ -234,11 +236,11 @@ class _Smtp(smtplib.SMTP):
         return self.read_reply(self.timeout)
 
     def discard_received(self) -> None:
-        """Forget what came in the clear after the answer to STARTTLS: it is not part of what is secured."""
+        """Discard plain-text bytes after the answer to STARTTLS, which are not secured."""
         self._received = b""
 
     def read_reply(self, within_s: float) -> tuple[int, bytes]:
-        """Return the code (-1: it is no reply) and the text of the next reply; after an error the connection is closed.
+        """Return the code (-1: not a reply) and the text of the next reply; after an error the connection is closed.
 
         Raises:
             TimeoutError: it did not end in time.
@@ -287,7 +289,7 @@ class _SmtpTls(_Smtp, smtplib.SMTP_SSL):
 
 
 def _reason(error: Exception) -> str:
-    """Return why there was no answer, in a line without addresses and numbers of the system."""
+    """Return why there was no answer, in a line without addresses and error numbers."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, smtplib.SMTPServerDisconnected):

@@ -1,7 +1,7 @@
-"""The text of a mail: the templates of a mail consumer, rendered for one event or for several. Reads the files that options name.
+"""The text of a mail: a mail consumer's templates, rendered for one event or several. Reads the files that options name.
 
-In: events, as templates see them. Out: a `MailText`. The same templates serve a single event and a digest: `events` are those
-that are shown, oldest first, `event` is the first of them, `count` counts all, `more` those that are not shown.
+In: events, as templates see them. Out: a `MailText`. The same templates serve a single event and a digest: `events` are the
+shown events, oldest first, `event` is the first of them, `count` counts all, `more` the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BODIES = ("text", "html")
 
 
 class TextOptions(Protocol):
-    """The options that say what a mail says."""
+    """The options for the content of a mail."""
 
     @property
     def subject(self) -> str: ...
@@ -49,7 +49,7 @@ class MailTemplates:
     """The compiled templates of one consumer.
 
     Raises:
-        TemplateFault: `check` would find something.
+        TemplateFault: a fault that `check` reports.
     """
 
     def __init__(self, options: TextOptions) -> None:
@@ -61,10 +61,10 @@ class MailTemplates:
 
     @staticmethod
     def check(options: TextOptions, *, several: bool) -> list[str]:
-        """Return what is wrong with files and templates whatever the event, a line each.
+        """Return the faults of files and templates that are independent of the event, a line each.
 
         Args:
-            several: whether mails of several events may be asked for: then text and html must not speak of one alone.
+            several: whether mails of several events are possible; then text and html must not refer to a single event.
         """
         compiled, faults = _compile(options)
         sample = _values([SAMPLE, SAMPLE], 5, "sample@example.com")
@@ -80,10 +80,10 @@ class MailTemplates:
         return faults
 
     def render(self, deliveries: Sequence[Delivery], recipient: str) -> tuple[MailText, list[str]]:
-        """Return what the mail about these says, and the ids of the events that it shows: as many of the first as fit.
+        """Return the text of the mail about these events, and the ids of the events that it shows: as many of the first as fit.
 
         Raises:
-            TemplateFault: the templates do not go with these events, or not even one fits.
+            TemplateFault: the templates do not fit these events, or not even one fits.
         """
         shown = deliveries[: self._shown_events]
         while True:
@@ -108,7 +108,7 @@ class MailTemplates:
 
 
 def _compile(options: TextOptions) -> tuple[dict[str, Template], list[str]]:
-    """Return the templates by name, and what is wrong with the others."""
+    """Return the valid templates by name, and the faults of the others."""
     sources, faults = {"subject": options.subject, "list_unsubscribe": options.list_unsubscribe}, []
     for name in _BODIES:
         try:

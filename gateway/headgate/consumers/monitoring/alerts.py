@@ -1,10 +1,10 @@
-"""Alert rules: when one fires, and when it is over. Pure: counts and times in, a record and a notice out. No I/O.
+"""Alert rules: the decision when one fires and when it resolves. Pure: counts and times in, a record and a notice out. No I/O.
 
-A rule is judged as of a time (milliseconds since 1970, Redis' clock) up to which every event has been counted, never as of a
-clock of this process: a backlog is then judged as it happened, and silence is known to be silence.
+A rule is judged as of a time (milliseconds since 1970, Redis' clock) up to which every event has been counted, never by a clock
+of this process. So a backlog is judged as it happened, and silence is certain to be silence.
 
-The record outlives the process. A decision stands in it as a `notice` before anyone is told: an instance that dies between
-telling and writing that down finds the notice again, with the same number, and tells it under the same id. Until it has been told
+The record outlives the process. It stores a decision as a `notice` before publication. An instance that dies between publishing
+and recording that finds the notice again, with the same number, and publishes it under the same id. Until its publication
 (`told`) a rule is not judged further, so notices of one rule alternate: firing, resolved, firing.
 """
 
@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from headgate.options import integer, matching, one_of, option, pattern, required, topic, user
 
-# The widths of buckets, in seconds: a window has at most 60 of them and the one that has just begun.
+# Widths of buckets in seconds. A window has at most 60 of them, and the one in progress.
 _WIDTHS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 MAX_WINDOW_S = 86400
-# Judging may pause so long (or for one window) and go on as if it had not; after more, it starts as at first.
+# A pause in judging of at most this time (or one window) changes nothing; after a longer one judging restarts.
 PAUSE_MS = 30_000
 
 
@@ -50,7 +50,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A notice: firing or resolved, the count then, since when (ms) it has been so, and how often it was repeated."""
+    """A notice: firing or resolved, the count then, the start of this state (ms), and the number of repeats."""
 
     number: int
     firing: bool
@@ -61,9 +61,9 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The record of a rule: where judging began and where it is, the state, and since when its opposite has been the case.
+    """The record of a rule: start and current time of judging, the state, and since when the opposite condition holds.
 
-    `number` counts the notices so far. `notice` has been decided and perhaps not been told.
+    `number` counts the notices so far. `notice` has been decided, and may not have been published.
     """
 
     began_ms: int
@@ -78,15 +78,15 @@ class Record:
 
 
 def judge(rule: Rule, before: Record | None, at_ms: int, count: int) -> Record:
-    """Return the record after `count` events were found in the window that ends at `at_ms`; it may hold a new notice.
+    """Return the record after a count of `count` events in the window that ends at `at_ms`; it may hold a new notice.
 
-    A record with a notice that was not told is returned as it is.
+    A record with an unpublished notice is returned unchanged.
     """
     record = before or Record(at_ms, at_ms)
     if record.notice is not None:
         return record
     if not 0 <= at_ms - record.judged_ms <= max(rule.window_s * 1000, PAUSE_MS):
-        # Nobody looked, or the clock jumped: what held before need not have held meanwhile.
+        # Judging paused, or the clock jumped, so the condition may have changed in between.
         record = replace(record, began_ms=at_ms, turned_ms=None)
     record = replace(record, judged_ms=at_ms)
     alarming = _is_alarming(rule, record, count)
@@ -102,12 +102,12 @@ def judge(rule: Rule, before: Record | None, at_ms: int, count: int) -> Record:
 
 
 def told(record: Record) -> Record:
-    """Return the record after its notice was told."""
+    """Return the record after the publication of its notice."""
     return replace(record, notice=None)
 
 
 def notice_data(rule: Rule, notice: Notice) -> dict[str, object]:
-    """Return the data of the event that tells a notice."""
+    """Return the data of the event for a notice."""
     return {
         "alert": rule.name,
         "state": "firing" if notice.firing else "resolved",
@@ -122,22 +122,22 @@ def notice_data(rule: Rule, notice: Notice) -> dict[str, object]:
 
 
 def bucket_width_s(window_s: int) -> int:
-    """Return how many seconds one bucket of such a window holds."""
+    """Return the seconds per bucket of such a window."""
     return next(width for width in _WIDTHS_S if window_s <= 60 * width)
 
 
 def bucket(window_s: int, time_ms: int) -> int:
-    """Return the bucket that an event of this time is counted in."""
+    """Return the bucket that counts an event of this time."""
     return time_ms // (bucket_width_s(window_s) * 1000)
 
 
 def window_buckets(window_s: int, at_ms: int) -> range:
-    """Return the buckets of the window that ends at `at_ms`: whole ones, so it may begin up to one bucket early."""
+    """Return the buckets of the window that ends at `at_ms`, all whole, so it may begin up to one bucket early."""
     return range(bucket(window_s, at_ms - window_s * 1000), bucket(window_s, at_ms) + 1)
 
 
 def _is_alarming(rule: Rule, record: Record, count: int) -> bool | None:
-    """Return whether the count is a reason for alarm; None: not known, as a whole window of silence has not been seen."""
+    """Return whether the count calls for an alarm, or None before a whole window of silence has been observed."""
     if rule.kind == "rate":
         return count > rule.above
     if count:

@@ -1,10 +1,9 @@
 """The monitoring consumer: counters and gauges by topic pattern, to StatsD and Prometheus, and alerts on rates and on silence.
 
-In: pages of events. Out: what they add up to. The counts of alerts are shared by all instances in Redis, in buckets by the
-events' own time; one instance at a time judges them and publishes what turns out. Every name and label comes from the
-configuration.
+In: pages of events. Out: their totals. All instances share the counts of alerts in Redis, in buckets by the events' own time; one
+instance at a time judges them and publishes the notices. Every name and label comes from the configuration.
 
-A page that is handled twice, because a process died in it, is counted twice: at least once, as everywhere.
+A page that is handled twice, because a process died within it, is counted twice (at least once, as everywhere).
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from .alerts import Record, Rule, bucket, bucket_width_s, judge, notice_data, to
 
 MAX_METRICS = 256
 MAX_ALERTS = 64
-# How many topics' rules are remembered; one more is matched again.
+# Topics with cached rules.
 MAX_TOPICS = 4096
-# Counts are kept this much longer than their window, so alerts can be judged up to this far behind.
+# Counts outlive their window by this time, so alerts can be judged up to this late.
 KEEP_S = 600
-# The instance that judges renews its claim every second; another one takes over after this time.
+# The judging instance renews its lease every second; another one takes over after this time.
 LEASE_S = 5.0
 RECORDS_TTL_S = 30 * 86400
 _RECORDS = "alerts"
@@ -100,7 +99,7 @@ class MonitoringOptions:
 
 
 class _Matching(NamedTuple):
-    """The rules that count a topic."""
+    """The rules for a topic."""
 
     counters: tuple[str, ...]
     gauges: tuple[GaugeRule, ...]
@@ -125,7 +124,7 @@ class Monitoring(Consumer):
 
     @classmethod
     def check(cls, options: MonitoringOptions, patterns: Sequence[str]) -> list[str]:
-        """Find names that are taken, rules that can match nothing, and alerts that would set each other off for ever."""
+        """Report duplicate names, rules that can match nothing, and alerts that would trigger each other in a cycle."""
         faults = []
         metrics = [rule.name for rule in options.counters] + [rule.name for rule in options.gauges]
         for kind, names in (("counters and gauges", metrics), ("alerts", [rule.name for rule in options.alerts])):
@@ -133,18 +132,18 @@ class Monitoring(Consumer):
             faults += [f"{kind}: the name {name} is used more than once" for name in taken]
         if len(metrics) > MAX_METRICS:
             faults.append(f"{len(metrics)} counters and gauges: at most {MAX_METRICS} are allowed")
-        asked = [("counters", rule.name, rule.pattern) for rule in options.counters]
-        asked += [("gauges", rule.name, rule.pattern) for rule in options.gauges]
-        asked += [("alerts", rule.name, rule.pattern) for rule in options.alerts]
+        rules = [("counters", rule.name, rule.pattern) for rule in options.counters]
+        rules += [("gauges", rule.name, rule.pattern) for rule in options.gauges]
+        rules += [("alerts", rule.name, rule.pattern) for rule in options.alerts]
         faults += [
             f"{kind}[{name}].pattern={pattern!r}: no topic matches it and the consumer's patterns"
-            for kind, name, pattern in asked
+            for kind, name, pattern in rules
             if not any(overlaps(pattern, one) for one in patterns)
         ]
         return faults + _topic_faults(options.alerts)
 
     def start(self) -> None:
-        """Find the StatsD server, and show every counter with 0."""
+        """Resolve the StatsD server, and export every counter with 0."""
         for rule in self.options.counters:
             MONITORED_EVENTS.labels(self.context.name, rule.name)
         if self._statsd:
@@ -175,16 +174,16 @@ class Monitoring(Consumer):
             )
 
     def tick(self) -> None:
-        """Judge the alerts, if it is on this instance to do so.
+        """Judge the alerts if this instance holds the lease.
 
-        They are judged as of the time up to which everything has been counted. Too far behind it they are not: counts may have
-        ended by then, and silence of a window ago is no news.
+        They are judged as of the time up to which everything has been counted. If that is too long ago they are not judged, since
+        counts may have expired by then, and silence of a window ago is no news.
         """
         rules = self.options.alerts
         if not rules or not self.context.state.lease(_RECORDS, LEASE_S):
             return
         progress = self.context.state.progress()  # before the counts, so that these hold everything up to then
-        behind_s = (progress.now_ms - progress.handled_ms) / 1000
+        lag_s = (progress.now_ms - progress.handled_ms) / 1000
         before = self._read_records()
         counts = self.context.state.sums(
             [(_counted_as(rule), window_buckets(rule.window_s, progress.handled_ms)) for rule in rules]
@@ -192,13 +191,13 @@ class Monitoring(Consumer):
         records = {}
         for rule, count in zip(rules, counts, strict=True):
             record = before.get(rule.name)
-            if behind_s <= (min(rule.window_s, KEEP_S) if rule.kind == "absence" else KEEP_S):
+            if lag_s <= (min(rule.window_s, KEEP_S) if rule.kind == "absence" else KEEP_S):
                 record = judge(rule, record, progress.handled_ms, round(count))
             if record is not None:
                 records[rule.name] = record
         if any(record.notice for record in records.values()):
             self._write_records(records)
-            self._tell(rules, records)
+            self._publish(rules, records)
         self._write_records(records)
 
     def preview(self, delivery: Delivery) -> str:
@@ -224,7 +223,7 @@ class Monitoring(Consumer):
         )
 
     def _read_gauges(self, rules: Iterable[GaugeRule], delivery: Delivery) -> dict[str, float]:
-        """Return the numbers found in an event, but for gauges that a newer event has set: an older one may come again."""
+        """Return the numbers in an event, except for gauges set by a newer event, as an older event may repeat."""
         data = delivery.value()
         values = {}
         for rule in rules:
@@ -247,11 +246,11 @@ class Monitoring(Consumer):
     def _write_records(self, records: dict[str, Record]) -> None:
         self.context.state.put(_RECORDS, _encode(records), RECORDS_TTL_S)
 
-    def _tell(self, rules: Iterable[Rule], records: dict[str, Record]) -> None:
-        """Publish the notices that are due, and note them in `records`. The next tick retries a notice that Redis refused.
+    def _publish(self, rules: Iterable[Rule], records: dict[str, Record]) -> None:
+        """Publish the due notices, and update `records`. The next tick retries a notice that Redis refused.
 
         Raises:
-            BusUnavailable: the records in Redis still say what is to be told.
+            BusUnavailable: the records in Redis still hold the unpublished notices.
         """
         for rule in rules:
             record = records.get(rule.name)
@@ -273,13 +272,13 @@ class Monitoring(Consumer):
         self._fault("statsd", str(error))
 
     def _fault(self, code: str, reason: str) -> None:
-        """Count what goes wrong and is passed over; tell of each kind once a minute."""
+        """Count a fault that the consumer skips; log each kind once a minute."""
         MONITOR_FAULTS.labels(self.context.name, code).inc()
         self._log(_FAULTS[code], consumer=self.context.name, reason=reason)
 
 
 def _counted_as(rule: Rule) -> str:
-    """Return the name of an alert's counts: another width of buckets counts anew."""
+    """Return the name of an alert's counts. Another width of buckets has counts of its own."""
     return f"{rule.name}:{bucket_width_s(rule.window_s)}"
 
 
@@ -304,7 +303,7 @@ def _topic_faults(rules: Sequence[Rule]) -> list[str]:
 
 
 def _number_at(value: object, path: Iterable[str]) -> float | None:
-    """Return the number at a path, or None: not there, of another type, or beyond what a float holds."""
+    """Return the number at a path; None if it is missing, of another type, or beyond the range of a float."""
     try:
         for word in path:
             match value:

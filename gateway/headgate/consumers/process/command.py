@@ -1,7 +1,7 @@
-"""The command `headgate consume`: run the consumers of a file, check them, or show what they would do.
+"""The command `headgate consume`: run the consumers of a file, check them, or preview their work.
 
-In: what the command line says. Out: an exit code, lines on standard output, and on standard error one for every fault. Raises
-(all): SettingsError with every fault of the file and the environment; BusUnavailable, BusRefused: Redis.
+In: the command line. Out: an exit code, lines on standard output, and on standard error one for each fault. Raises (all):
+SettingsError with every fault of the file and the environment; BusUnavailable, BusRefused: Redis.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .config import Configuration, need_file, read_consumers, read_settings
 from .dry_run import DryRun
 from .supervisor import Supervisor, describe
 
-# Beside a gateway, consumers take the processor's time that it, and Redis, leave (man 2 nice): live delivery goes first.
+# Next to a gateway, consumers get the processor time that it and Redis leave (man 2 nice), since live delivery goes first.
 NICENESS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which consumers are meant: the configuration file (None: found), names in it (none: all), the Redis (None: configured)."""
+    """The selected consumers: configuration file (None: searched), names in it (none: all), Redis URL (None: configured)."""
 
     config: str | None
     only: Sequence[str] = ()
@@ -43,7 +43,7 @@ class Asked:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The environment, and what the command line says beside it."""
+        """The environment, overridden by the command line."""
         return {**environment(), **({PREFIX + "REDIS_URL": self.redis_url} if self.redis_url else {})}
 
     def read(self) -> Configuration:
@@ -52,7 +52,7 @@ class Asked:
 
 
 def consume(asked: Asked, listen: tuple[str, int] | None, parent: int | None) -> int:
-    """Run the consumers until a signal; see Supervisor.run. Beside a gateway, its `parent`, they give way to it."""
+    """Run the consumers until a signal, as Supervisor.run does. With a gateway as `parent`, they yield to it."""
     never_block()
     if parent is not None:
         os.nice(NICENESS)
@@ -68,7 +68,7 @@ def consume(asked: Asked, listen: tuple[str, int] | None, parent: int | None) ->
 
 
 def check(asked: Asked, *, file_only: bool = False) -> int:
-    """Check file and Redis, and print a line for each consumer; return 1 when there is any fault."""
+    """Check file and Redis, and print a line for each consumer; return 1 on any fault."""
     faults: list[str] = []
     try:
         for spec in asked.read().consumers:
@@ -80,7 +80,7 @@ def check(asked: Asked, *, file_only: bool = False) -> int:
         if not file_only:
             say(f"using {describe_server(find_redis_url(settings))}")
     except SettingsError:
-        pass  # among the faults already
+        pass  # the faults are in the list already
     except HeadgateError as error:
         faults += error.lines()
     for fault in faults:
@@ -89,7 +89,7 @@ def check(asked: Asked, *, file_only: bool = False) -> int:
 
 
 def dry_run(asked: Asked, since: int | None) -> None:
-    """Print what the consumers would do, until interrupted; see DryRun.run."""
+    """Print what the consumers would do, until interrupted, as DryRun.run does."""
     configuration = asked.read()
     run = DryRun(configuration.consumers, find_redis_url(configuration.settings), partial(print, flush=True))
     for spec in configuration.consumers:

@@ -1,8 +1,8 @@
-"""The configuration file: TOML in, settings and consumers out, every fault of the file reported together.
+"""The configuration file: TOML in, settings and consumers out. Every fault of the file is reported together.
 
-`[settings]` holds any setting by its name in lower case; the environment wins over it. Each `[consumers.<name>]` holds what
-every consumer has (`TableOptions`, `RunnerOptions`) and, flat beside it, the options of its type. A fault is one line: file,
-table, key, value, what was expected. A secret is never shown, nor is the value of a key that nobody knows.
+`[settings]` holds any setting by its name in lower case; the environment overrides it. Each `[consumers.<name>]` holds the common
+options (`TableOptions`, `RunnerOptions`) and, in the same table, the options of its type. A fault is one line: file, table, key,
+value, and the expected values. Neither a secret nor the value of an unknown key is ever shown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Declared = TypeVar("Declared")
 _SETTINGS = frozenset(each.name for each in dataclasses.fields(Settings))
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
-# Loaded by name, so that a process loads only what its file asks for.
+# Loaded by name, so a process loads only the types of its file.
 TYPES = {
     "apprise": "headgate.consumers.apprise:Apprise",
     "email": "headgate.consumers.email.consumer:Email",
@@ -47,15 +47,15 @@ _EXPECTED_TYPE = f"{', '.join(TYPES)}, or your own as {OWN_TYPE}"
 
 
 def _some_patterns(raw: str | Sequence[str]) -> tuple[str, ...]:
-    found: tuple[str, ...] = patterns().read(raw)
-    if not 1 <= len(found) <= MAX_PATTERNS:
+    read: tuple[str, ...] = patterns().read(raw)
+    if not 1 <= len(read) <= MAX_PATTERNS:
         raise ValueError
-    return found
+    return read
 
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """The options in every consumer's table beside those of the runner and of its type."""
+    """The options in every consumer's table besides those of the runner and of its type."""
 
     type: str = option(required(), text(_EXPECTED_TYPE), "The kind of consumer.")
     patterns: tuple[str, ...] = option(
@@ -75,7 +75,7 @@ class Configuration:
 
 
 def find_file(given: str | None) -> str | None:
-    """Return the configuration file to read: `given`, else HEADGATE_CONFIG, else headgate.toml if it is in this folder."""
+    """Return the configuration file: `given`, else HEADGATE_CONFIG, else headgate.toml if this folder has one."""
     return given or configuration_file() or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
 
 
@@ -92,12 +92,12 @@ def need_file(given: str | None) -> str:
 
 
 def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what `environment` sets (an empty value sets nothing), with the `[settings]` of the file beside it.
+    """Return the settings of `environment` (an empty value sets nothing), completed by the `[settings]` of the file.
 
-    The consumers are not looked at.
+    The consumers are not read.
 
     Raises:
-        SettingsError: the file cannot be read, is no TOML, or has settings that are wrong or in no table, or unknown tables.
+        SettingsError: the file is unreadable or not TOML, has invalid settings or settings outside a table, or unknown tables.
     """
     document = _read_toml(path)
     given, faults = _settings_table(path, document)
@@ -108,15 +108,15 @@ def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str] = ()) -> Configuration:
-    """Read the whole file, and import what its consumers need.
+    """Read the whole file, and import the code of its consumers.
 
     Args:
-        path: the file, named in errors as it is here.
-        environment: `HEADGATE_*` names that win over `[settings]`.
-        only: names of consumers; the others are checked, and left out. Empty: all.
+        path: the file, named in errors as given.
+        environment: `HEADGATE_*` names that override `[settings]`.
+        only: names of consumers; the others are checked and left out. Empty: all.
 
     Raises:
-        SettingsError: with a line for every fault of the file, of the environment, and every name in `only` that is not there.
+        SettingsError: with a line for every fault of the file and of the environment, and every unknown name in `only`.
     """
     document = _read_toml(path)
     given, faults = _settings_table(path, document)
@@ -130,8 +130,8 @@ def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str
     specs: list[ConsumerSpec] = []
     tables = document.get("consumers", {})
     if not isinstance(tables, dict) or not 1 <= len(tables) <= MAX_CONSUMERS:
-        found = f"{len(tables)} consumers" if isinstance(tables, dict) else show(tables)
-        faults.append(f"{path} [consumers]: {found}; expected 1 to {MAX_CONSUMERS} tables such as [consumers.on-call]")
+        shown = f"{len(tables)} consumers" if isinstance(tables, dict) else show(tables)
+        faults.append(f"{path} [consumers]: {shown}; expected 1 to {MAX_CONSUMERS} tables such as [consumers.on-call]")
         tables = {}
     namespaces = settings.namespaces if settings else None
     for name, table in tables.items():
@@ -146,10 +146,10 @@ def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str
 
 
 def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """Return (namespace, name) of every consumer of the file, whatever may be wrong with it. Imports nothing.
+    """Return (namespace, name) of every consumer of the file, whatever its faults. Imports nothing.
 
     Raises:
-        SettingsError: as `read_settings`, or what the environment sets is wrong.
+        SettingsError: as `read_settings`, or the environment is invalid.
     """
     tables = _read_toml(path).get("consumers", {})
     first = Settings.read(read_settings(path, environment)).namespaces[0]
@@ -158,30 +158,30 @@ def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str
 
 
 def load_type(type_name: str) -> type[Consumer]:
-    """Return the class behind the `type` of a consumer's table.
+    """Return the class for the `type` of a consumer's table.
 
     Raises:
-        ValueError: there is none; the message says what was tried and what is expected.
+        ValueError: there is none; the message names the attempt and the expected values.
     """
     if type_name not in TYPES and ":" not in type_name:
         close = difflib.get_close_matches(type_name, TYPES, 1, 0.6)
         raise ValueError(f"expected {_EXPECTED_TYPE}" + (f"; did you mean {close[0]}?" if close else ""))
     try:
-        found = import_string(TYPES.get(type_name, type_name), OWN_TYPE)
+        loaded = import_string(TYPES.get(type_name, type_name), OWN_TYPE)
     except InvalidRequest as error:
         raise ValueError(error.parts["reason"]) from error
     except Exception as error:
         raise ValueError(_import_fault(error, "push" if type_name == "webpush" else "consumers")) from error
-    if not isinstance(found, type) or not issubclass(found, Consumer):
+    if not isinstance(loaded, type) or not issubclass(loaded, Consumer):
         raise ValueError("expected a class that derives from headgate.consumers.Consumer")
-    if clashing := sorted(_keys(found.Options) & _common_keys()):
+    if clashing := sorted(_keys(loaded.Options) & _common_keys()):
         raise ValueError(f"its option {clashing[0]} has the name of one that every consumer has")
-    return found
+    return loaded
 
 
 def _import_fault(error: Exception, extra: str) -> str:
-    if isinstance(error, ModuleNotFoundError) and (said := advice(error, extra)) is not None:
-        return said
+    if isinstance(error, ModuleNotFoundError) and (text := advice(error, extra)) is not None:
+        return text
     return f"cannot be imported: {type(error).__name__}: {show(str(error))}"
 
 
@@ -205,16 +205,16 @@ def _read_toml(path: str) -> dict[str, object]:
 
 
 def _settings_table(path: str, document: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
-    """Return `[settings]` as the environment would say it, and what is wrong in it."""
+    """Return `[settings]` in the form of the environment, and its faults."""
     table = document.get("settings", {})
     if not isinstance(table, dict):
         return {}, [f"{path} settings={show(table)}: expected a table [settings]"]
     _, faults = read_options(Settings, table, "a setting")
-    said = {PREFIX + name.upper(): _said(value) for name, value in table.items()}
-    return said, [f"{path} [settings] {fault.line()}" for fault in faults]
+    variables = {PREFIX + name.upper(): _variable(value) for name, value in table.items()}
+    return variables, [f"{path} [settings] {fault.line()}" for fault in faults]
 
 
-def _said(value: object) -> str:
+def _variable(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -235,7 +235,7 @@ def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
 
 
 def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:
-    """Return one consumer, or None and its faults, each with its table. `namespaces`: None when they are not known."""
+    """Return one consumer, or None and its faults, each with its table. `namespaces`: None if unknown."""
     where = f"[consumers.{name}]"
     if not _NAME.fullmatch(name):
         return None, [f"[consumers.{show(name)}]: expected a name of 1 to 64 characters of [A-Za-z0-9_-]"]

@@ -1,7 +1,7 @@
-"""A dry run: what consumers would do with the events of the log, printed. No group is made and nothing is acknowledged.
+"""A dry run: prints what consumers would do with the events of the log, without making a group or acknowledging anything.
 
-In: consumers, and where to begin. Out: a line for each event that a consumer wants, and below it what its `preview` says. Reads
-the log, so it shows what the consumers would get: every logged event once, in order, also while it looks away for a moment.
+In: consumers and a start. Out: a line for each event that a consumer wants, followed by its `preview`. Reads the log, so it shows
+every logged event once, in order, even after a pause.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from headgate.runtime.terminal_text import for_terminal
 from headgate.services.publisher import Publisher
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 
-# How often the log is looked at: a person is watching.
+# Interval between reads of the log, short because a person is watching.
 POLL_S = 0.2
 
 
 class DryRun:
-    """Previews of what some consumers would do.
+    """Previews the work of some consumers.
 
     Args:
         specs: the consumers.
-        redis_url: where their logs are.
-        say: takes a text of one or more lines; what would move the cursor of a terminal is escaped.
+        redis_url: the Redis of their logs.
+        say: takes a text of one or more lines, in which sequences that move the cursor of a terminal are escaped.
     """
 
     def __init__(self, specs: Sequence[ConsumerSpec], redis_url: str, say: Callable[[str], None]) -> None:
@@ -47,10 +47,10 @@ class DryRun:
         """Print previews until interrupted.
 
         Args:
-            since: the first offset to look at, in every namespace; None: only what is published from now on.
+            since: first offset to read, in every namespace; None: only events published from now on.
 
         Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`; also when a log was replaced by another one.
+            BusUnavailable, BusRefused: as `redis.client.call`; also if another log has replaced one.
         """
         heads = {namespace: log.head() for namespace, log in self._logs.items()}
         after = {namespace: head.offset if since is None else max(since - 1, 0) for namespace, head in heads.items()}
@@ -73,7 +73,7 @@ class DryRun:
                 time.sleep(POLL_S)
 
     def close(self) -> None:
-        """Let go of Redis and of what the consumers hold."""
+        """Close the consumers and the connections to Redis."""
         for _, consumer in self._consumers:
             consumer.close()
         self._publisher.close()
@@ -93,12 +93,12 @@ class DryRun:
 
 
 def printable_lines(text: str) -> list[str]:
-    """Return the lines of a text that may hold anything, as they may be printed on a terminal."""
+    """Return the lines of any text, escaped for a terminal."""
     return [for_terminal(line).decode() for line in text.splitlines()]
 
 
 def _preview(consumer: Consumer, delivery: Delivery) -> str:
     try:
         return consumer.preview(delivery)
-    except Exception as error:  # noqa: BLE001 - somebody's class; the next event may be another matter
+    except Exception as error:  # noqa: BLE001 - an operator's class; the next event may work
         return f"its preview raised {type(error).__name__}: {error}"

@@ -1,10 +1,10 @@
-"""The health and metrics page of `headgate consume --listen`: a thread for each of a few requests at once, nothing but GET.
+"""The health and metrics page of `headgate consume --listen`. A few concurrent requests, each in its thread; GET only.
 
-In: a function that tells each consumer's state. Out: `/healthz` (200 when every consumer is at work, else 503, with each one's
-state as JSON) and `/metrics` in the Prometheus text format. No topic, payload or secret is on either.
+In: a function that returns each consumer's state. Out: `/healthz` (200 if every consumer is at work, else 503, with each one's
+state as JSON) and `/metrics` in the Prometheus text format. Neither contains a topic, payload or secret.
 
-A slow caller keeps no probe waiting: a connection is cut after REQUEST_DEADLINE_S, however slowly its bytes come and go, and
-the oldest one at once when there would be more than MAX_CONNECTIONS.
+A slow caller cannot block a probe. The server cuts a connection after REQUEST_DEADLINE_S, however slowly its bytes come and go,
+and the oldest one at once if there would be more than MAX_CONNECTIONS.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from headgate.errors import InvalidRequest
 # From the connection to the end of the answer.
 REQUEST_DEADLINE_S = 5.0
 MAX_CONNECTIONS = 16
-# How often the page looks for connections whose time is over.
+# Interval between checks for expired connections.
 LOOK_S = 0.5
 
-# A request as socketserver has it: a TCP server's is a socket.
+# A request as socketserver types it; a TCP server's is a socket.
 _Request = socket.socket | tuple[bytes, socket.socket]
 
 
@@ -37,10 +37,10 @@ class HealthPage:
 
     Args:
         place: host and port; port 0 picks a free one.
-        states: what each consumer is doing, by name; `ready` is False when one is not at work.
+        states: returns the state of each consumer by name; `ready` is False if one is not at work.
 
     Raises:
-        InvalidRequest: nobody can listen there.
+        InvalidRequest: the address is not available.
     """
 
     def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, object]]) -> None:
@@ -63,18 +63,18 @@ class HealthPage:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Bounds how many are connected, and how long."""
+    """Bounds the number and the duration of connections."""
 
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
-    # socketserver's own 5 are full in no time, and the kernel then has a client wait a second.
+    # socketserver's default of 5 fills quickly, and then the kernel makes a client wait a second.
     request_queue_size = 128
 
     def __init__(self, place: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self.address_family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
         self._lock = threading.Lock()
-        # Oldest first, with when each is to end.
+        # Deadlines by connection, oldest first.
         self._ends_s: dict[socket.socket, float] = {}
         super().__init__(place, handler)
 
@@ -106,12 +106,12 @@ class _Server(socketserver.ThreadingTCPServer):
                 self._cut(request)
 
     def handle_error(self, request: _Request, client_address: object) -> None:
-        """Write nothing of clients that left or were cut; anything else is a fault of ours."""
+        """Ignore the errors of clients that left or were cut; report any other as a fault of this program."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
     def _cut(self, request: socket.socket) -> None:
-        """End a connection: the thread that serves it sees the end of the stream, and closes it."""
+        """End a connection. Its thread sees the end of the stream, and closes it."""
         del self._ends_s[request]
         with suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
@@ -123,8 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/healthz":
-            found = self.report()
-            self._answer(200 if found["ready"] else 503, "application/json", json.dumps(found).encode())
+            states = self.report()
+            self._answer(200 if states["ready"] else 503, "application/json", json.dumps(states).encode())
         elif self.path == "/metrics":
             self._answer(200, *metrics.exposition())
         else:

@@ -1,7 +1,7 @@
-"""The consumers of a process, all of them, from the first line to the drain.
+"""All consumers of a process, from the first line of output to the drain.
 
-In: the configuration. Out: an exit code; a line for each thing that was done, and for each fault. Each consumer has a Runner; one
-that has lost a worker thread, which only code of somebody's own can bring about, is started anew, later and later.
+In: the configuration. Out: an exit code, a line for each step, and a line for each fault. Each consumer has a Runner. A consumer
+that has lost a worker thread, which only an operator's own code can cause, is restarted with growing delays.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from headgate.redis.client import describe_server
 from .config import TYPES, Configuration
 from .health_page import HealthPage
 
-# How often it is looked whether workers, and the parent, are still there.
+# Interval between checks of the workers and the parent.
 LOOK_S = 0.5
 RESTART_FIRST_S, RESTART_LAST_S = 1.0, 60.0
-# A runner that was whole for so long is not in trouble any more.
+# After this time without a loss, the delay of restarts starts at its first value again.
 STEADY_S = 60.0
 
 Say = Callable[[str], None]
 
 
 class ConsumerState(TypedDict):
-    """The state of one consumer: `ready` when all its workers run without trouble (one line, no secret)."""
+    """The state of one consumer: `ready` if all its workers run without trouble (one line, no secret)."""
 
     ready: bool
     namespace: str
@@ -41,7 +41,7 @@ class ConsumerState(TypedDict):
 
 
 class ProcessState(TypedDict):
-    """The state of a process with consumers, by their names: `ready` when all of them are."""
+    """The state of a process with consumers, by their names: `ready` if all of them are."""
 
     ready: bool
     consumers: dict[str, ConsumerState]
@@ -51,35 +51,35 @@ class Supervisor:
     """Runs the consumers of one configuration.
 
     Args:
-        configuration: what to run.
-        redis_url: where their logs are.
+        configuration: the consumers and settings.
+        redis_url: the Redis of their logs.
         say, complain: take one line each, for standard output and standard error.
     """
 
     def __init__(self, configuration: Configuration, redis_url: str, say: Say, complain: Say) -> None:
         self._url, self._say = redis_url, say
         self._watched = [_Watched(spec, redis_url, configuration, complain) for spec in configuration.consumers]
-        # Not an Event: a signal's handler runs in the middle of whatever the main thread does, and inside the Event's own wait it
-        # would wait for its lock for ever. A SimpleQueue may be interrupted by itself.
-        self._asked: SimpleQueue[int] = SimpleQueue()
+        # Not an Event: a signal's handler interrupts the main thread anywhere, and inside the Event's own wait it would wait for
+        # its lock for ever. A SimpleQueue is reentrant.
+        self._signals: SimpleQueue[int] = SimpleQueue()
 
     def run(self, listen: tuple[str, int] | None = None, parent: int | None = None) -> int:
         """Run until SIGTERM, SIGINT or the end of the parent, then drain. Call it in the main thread.
 
         Args:
-            listen: where to have the health and metrics page; None: nowhere.
-            parent: the process that this one is to end with; None: none.
+            listen: address of the health and metrics page; None: no page.
+            parent: id of the process that ends this one with it; None: none.
 
         Returns:
-            0 when everything leased was finished, 1 when something was still at work after DRAIN_S; it is handed out again.
+            0 if all leased work was finished, 1 if some was unfinished after DRAIN_S; Redis hands it out again.
 
         Raises:
             BusUnavailable, BusRefused: Redis does not answer, or is too old.
-            InvalidRequest: nobody can listen there.
+            InvalidRequest: the address is not available.
         """
         self._say(f"using {describe_server(self._url)}")
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: self._asked.put(number))
+            signal.signal(number, lambda number, _: self._signals.put(number))
         page = HealthPage(listen, self.states) if listen else None
         if page and listen:
             self._say(f"health and metrics at http://{_host(listen[0])}:{page.port}/healthz and /metrics")
@@ -89,7 +89,7 @@ class Supervisor:
             self._say(line)
         while not self._is_asked_to_stop() and parent in (None, os.getppid()):
             for watched in self._watched:
-                watched.look()
+                watched.check()
         for watched in self._watched:
             watched.runner.ask_to_stop()
         self._say("stopping the consumers")
@@ -104,15 +104,15 @@ class Supervisor:
         return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
 
     def _is_asked_to_stop(self) -> bool:
-        """Whether a signal has come; waits for one for LOOK_S."""
+        """Return whether a signal has arrived; waits for one for LOOK_S."""
         try:
-            self._asked.get(timeout=LOOK_S)
+            self._signals.get(timeout=LOOK_S)
         except Empty:
             return False
         return True
 
     def _drain(self) -> bool:
-        """Wait for all consumers at once; each has DRAIN_S."""
+        """Drain all consumers at the same time, each within DRAIN_S."""
         with ThreadPoolExecutor(len(self._watched)) as pool:
             drained = list(pool.map(lambda watched: watched.runner.stop(DRAIN_S), self._watched))
         for watched, is_drained in zip(self._watched, drained, strict=True):
@@ -122,7 +122,7 @@ class Supervisor:
 
 
 class _Watched:
-    """One consumer, its runner now, and when the next one may be started."""
+    """One consumer, its current runner, and the time of its next restart."""
 
     def __init__(self, spec: ConsumerSpec, redis_url: str, configuration: Configuration, complain: Say) -> None:
         self.spec, self._complain = spec, complain
@@ -133,7 +133,7 @@ class _Watched:
         self._due_s: float | None = None
 
     def open(self) -> str:
-        """Make sure of the consumer's group, and return the line that tells what is consumed."""
+        """Open the consumer's group, and return the line that reports its consumption."""
         offset = self.runner.open()
         return f"consuming {describe(self.spec)}, from offset {offset + 1}"
 
@@ -142,8 +142,8 @@ class _Watched:
         self._due_s, self._since_s = None, time.monotonic()
         self.runner.start()
 
-    def look(self) -> None:
-        """Start a new runner, when it is time, in place of one that has lost a worker."""
+    def check(self) -> None:
+        """Replace a runner that has lost a worker, once its restart is due."""
         if self._due_s is None:
             if self._is_whole():
                 return
@@ -159,7 +159,7 @@ class _Watched:
             self.begin()
 
     def state(self) -> ConsumerState:
-        """Return what the health page tells."""
+        """Return the state for the health page."""
         status = self.runner.status()
         return {
             "ready": self._is_whole() and status.trouble is None,
@@ -173,7 +173,7 @@ class _Watched:
 
 
 def describe(spec: ConsumerSpec) -> str:
-    """Return a consumer in one line: `notifications as on-call (email): orders.*.failed`."""
+    """Describe a consumer in one line: `notifications as on-call (email): orders.*.failed`."""
     path = f"{spec.consumer.__module__}:{spec.consumer.__qualname__}"
     kind = next((name for name, known in TYPES.items() if known == path), path)
     return f"{spec.namespace} as {spec.name} ({kind}): {', '.join(spec.patterns)}"

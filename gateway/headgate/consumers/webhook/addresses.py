@@ -1,7 +1,7 @@
-"""Which network addresses a request may be sent to, and how an operator allows more. No I/O.
+"""The network addresses to which a request may be sent, and how an operator allows more. No I/O.
 
-In: addresses, after a name was resolved. Out: what speaks against one ("loopback", "private", …), or None. Public is what IANA's
-special-purpose registries (RFC 6890 and its successors) leave as global unicast; whatever is not known to be public is refused.
+In: addresses, after the resolution of a name. Out: the objection to one ("loopback", "private", …), or None. Public means what
+IANA's special-purpose registries (RFC 6890 and its successors) leave as global unicast; any other address is refused.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headgate.options import read_words
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 LINK_LOCAL, LOOPBACK, METADATA, PRIVATE, RESERVED = "link-local", "loopback", "cloud metadata", "private", "reserved"
-# The first that holds an address tells its kind.
+# The first match determines the kind of an address.
 _KINDS: tuple[tuple[Network, str], ...] = tuple(
     (ipaddress.ip_network(network), kind)
     for network, kind in (
-        ("168.63.129.16/32", METADATA),  # Azure; in public space
+        ("168.63.129.16/32", METADATA),  # Azure, in public address space
         ("169.254.169.254/32", METADATA),
         ("100.100.100.200/32", METADATA),  # Alibaba
         ("192.0.0.192/32", METADATA),  # Oracle
@@ -56,14 +56,15 @@ _KINDS: tuple[tuple[Network, str], ...] = tuple(
 )
 _PLACE = re.compile(r"[^/?#]+:[0-9]+", re.ASCII)
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# Their last four bytes are the IPv4 address that is meant: mapped, and NAT64 (RFC 6052, the well-known prefix).
+# Their last four bytes are an IPv4 address: mapped, and NAT64 (RFC 6052, the well-known prefix).
 _CARRIES_IPV4 = (ipaddress.IPv6Network("::ffff:0:0/96"), ipaddress.IPv6Network("64:ff9b::/96"))
-# Kinds that a named host and port allow. Others take a network: a name that leads to a metadata address is an attack.
+# Kinds that an allowed host and port cover. Others need an allowed network; a name that resolves to a metadata address is an
+# attack.
 _ALLOWED_BY_NAME = (PRIVATE, LOOPBACK, "carrier-grade NAT")
 
 
 def kind_of(address: Address) -> str | None:
-    """Return None for a public address, else what it is."""
+    """Return None for a public address, else its kind."""
     address = _meant(address)
     for network, kind in _KINDS:
         if address in network:
@@ -73,13 +74,13 @@ def kind_of(address: Address) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The addresses that an operator allows beside public addresses: networks, and hosts (as in a Target) with a port."""
+    """The addresses that an operator allows besides public ones: networks, and hosts (as in a Target) with a port."""
 
     networks: tuple[Network, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
 
     def refusal(self, address: Address, host: str, port: int) -> str | None:
-        """Return what speaks against connecting to `address`, to which `host` was resolved, or None."""
+        """Return the objection to connecting to `address`, which `host` resolved to, or None."""
         kind = kind_of(address)
         meant = _meant(address)
         if kind is None or any(meant in network or address in network for network in self.networks):
@@ -101,7 +102,7 @@ def read_allowed(raw: str | Sequence[str]) -> Allowed:
         except ValueError:
             if not _PLACE.fullmatch(word):
                 raise
-            place = read_target(f"http://{word}")  # so that a host is written the same way here as in a target
+            place = read_target(f"http://{word}")  # normalises a host as a target does
             places.append((place.host, place.port))
     return Allowed(tuple(networks), tuple(places))
 

@@ -1,7 +1,7 @@
 """The meaning of a receiver's answer, after the Standard Webhooks specification. No I/O.
 
-In: a status and a `Retry-After`. Out: nothing for a 2xx, which means done; `Reject` for 410 Gone, as the receiver wants no more;
-`Retry` for everything else, redirects too: a receiver that is being deployed answers 404 as well.
+In: a status and a `Retry-After`. Out: nothing for a 2xx (done); `Reject` for 410 Gone, as the receiver wants no more events;
+`Retry` for everything else, including redirects, and 404, which a receiver may answer during its deployment.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from email.utils import parsedate_to_datetime
 from headgate.consumers.base import Reject, Retry
 
 GONE = 410
-# The longest Retry-After that counts: beyond it the next attempt would be after the runner has given up.
+# Longest Retry-After that counts; a longer one would put the next attempt after the runner has given up.
 MAX_PAUSE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The status of an answer, and the seconds that its `Retry-After` asks for (None: it has none, or none that can be read)."""
+    """The status of an answer, and the seconds of its `Retry-After` (None: missing or invalid)."""
 
     status: int
     retry_after_s: float | None
@@ -28,22 +28,22 @@ def judge(answer: Answer, origin: str) -> None:
     """Return if the event is done.
 
     Args:
-        origin: the receiver, as reasons name it.
+        origin: name of the receiver in reasons.
 
     Raises:
         Reject: 410 Gone.
-        Retry: any other answer but a 2xx, with the pause that it asks for, at most MAX_PAUSE_S.
+        Retry: any other answer except a 2xx, with the requested pause, at most MAX_PAUSE_S.
     """
     if 200 <= answer.status < 300:
         return
-    said = f"{origin} answered {answer.status}"
+    reason = f"{origin} answered {answer.status}"
     if answer.status == GONE:
-        raise Reject(f"{said}: it wants no more events")
-    raise Retry(said, None if answer.retry_after_s is None else min(answer.retry_after_s, MAX_PAUSE_S))
+        raise Reject(f"{reason}: it wants no more events")
+    raise Retry(reason, None if answer.retry_after_s is None else min(answer.retry_after_s, MAX_PAUSE_S))
 
 
 def read_retry_after(text: str, now_s: float) -> float | None:
-    """Return the seconds that a `Retry-After` asks for (RFC 9110, section 10.2.3: seconds or a date), or None if it is neither.
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3: seconds or a date), or None if it is neither.
 
     `now_s` is the time since 1970.
     """

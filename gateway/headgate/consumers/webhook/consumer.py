@@ -1,7 +1,7 @@
 """The webhook: every event as one signed POST to a fixed URL, after the Standard Webhooks specification.
 
-In: deliveries. Out: a request each, whose `webhook-id` is the same for every attempt. answer.py judges the answers; a failed
-attempt is made again no sooner than a `Retry-After` asks, and until then this worker sends nothing at all there (paced.py).
+In: deliveries. Out: a request for each, whose `webhook-id` is the same for every attempt. answer.py judges the answers. A failed
+attempt is repeated no sooner than its `Retry-After` allows, and until then this worker sends nothing to the receiver (paced.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .post import HttpPost
 from .signing import EXPECTED_SECRET, read_secrets, sign
 
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
-# Ours, or of the connection (RFC 9110, section 7.6.1); `webhook-…` are the specification's.
+# Headers that we set, or of the connection (RFC 9110, section 7.6.1); `webhook-…` belong to the specification.
 _OWN_HEADERS = re.compile(
     "connection|content-length|content-type|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|webhook-.*",
     re.IGNORECASE,
@@ -38,7 +38,9 @@ _HEADER_VALUE = re.compile(rf"[!-~]([\t -~]{{0,{MAX_HEADER_BYTES - 2}}}[!-~])?",
 
 
 class Envelope(msgspec.Struct):
-    """The body: what the specification recommends, and where the event stands in the log. `data` is the publisher's own bytes."""
+    """The body: the fields that the specification recommends, and the event's position in the log. `data` is the publisher's own
+    bytes.
+    """
 
     type: str
     timestamp: str
@@ -67,7 +69,7 @@ def _secrets(raw: str) -> str:
 class WebhookOptions:
     """The options of the webhook consumer."""
 
-    # The path of a URL often is a secret of its own.
+    # The path of a URL is often a secret itself.
     url: Target = option(required(), Kind(read_target, EXPECTED_URL), "The address that gets the POST.", secret=True)
     secret: str | None = option(
         None,
@@ -145,8 +147,8 @@ class Webhook(Consumer):
 
         Raises:
             Reject: 410 Gone.
-            OutcomeUnknown: the request was sent, and no status line came.
-            Retry: any other answer but a 2xx, no connection, a pause that the receiver asked for, an address that is not allowed.
+            OutcomeUnknown: the request was sent, and no status line arrived.
+            Retry: any other answer except a 2xx, no connection, a requested pause, an address that is not allowed.
         """
         body = encode_body(delivery)
         judge(self._post.post(self._signed_headers(delivery, body), body), self._target.origin)
@@ -158,7 +160,7 @@ class Webhook(Consumer):
         self._post.close()
 
     def _signed_headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
-        # An identity holds no dot: names, hex and digits with colons and a hyphen. So it can be signed as it is.
+        # An identity (names, hex and digits, colons, a hyphen) contains no dot, so it can be signed unchanged.
         now_s = int(time.time())
         return {
             **self._headers,
@@ -169,7 +171,7 @@ class Webhook(Consumer):
 
 
 def encode_body(delivery: Delivery) -> bytes:
-    """Return the JSON that is sent: see Envelope."""
+    """Return the JSON of the request; see Envelope."""
     occurred = datetime.fromtimestamp(delivery.time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return msgspec.json.encode(
         Envelope(

@@ -1,7 +1,7 @@
-"""Posts to one place, with the pauses that it asks for or needs. For webhooks and for push services.
+"""Posts to one place, with the pauses that it requests or needs. For webhooks and for push services.
 
-In: requests. Out: answers, whatever their status; or `Retry`. After a `Retry-After` nothing is sent before its time. While the
-place does not answer, one request at a time is sent there, later and later (pause.py).
+In: requests. Out: answers, whatever their status, or `Retry`. A `Retry-After` stops all requests until its time. While the
+place does not answer, one request at a time is sent there, with growing delays (pause.py).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .answer import GONE, MAX_PAUSE_S, Answer
 
 
 class Post(Protocol):
-    """Posts to one place, one request at a time: `post.HttpPost`."""
+    """Posts to one place, one request at a time; implemented by `post.HttpPost`."""
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
         """Send one request and return the answer, whatever its status. `path` None: the target's own.
 
         Raises:
             Retry: there is no answer.
-            OutcomeUnknown: there is none, and the request was sent whole.
+            OutcomeUnknown: there is no answer to a request that was sent whole.
         """
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class Post(Protocol):
 
 
 class PacedPost:
-    """Satisfies Post. `origin` is the place as reasons name it, `now` the monotonic clock."""
+    """Satisfies Post. `origin` is the name of the place in reasons, `now` the monotonic clock."""
 
     def __init__(self, post: Post, origin: str, now: Callable[[], float] = time.monotonic) -> None:
         self._post, self._origin, self._now = post, origin, now

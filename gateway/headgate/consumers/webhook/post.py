@@ -1,11 +1,12 @@
-"""One POST at a time to one place, that cannot be led elsewhere and cannot be held up. Plain blocking sockets.
+"""One POST at a time to one place, safe against redirection to another and against delay. Plain blocking sockets.
 
-In: a target, headers, a body. Out: the status that it answered, or `Retry` with the reason that there is none. Every new
-connection resolves the name once, checks every address of the answer, and connects to one of those very addresses: a second
-resolution could say something else. Redirects are not followed and no proxy is taken from the environment. One deadline covers
-connecting, sending and the head of the answer, however slowly its bytes come; of its body a little is read and forgotten.
+In: a target, headers, a body. Out: the status of the answer, or `Retry` with the reason for its absence. Every new connection
+resolves the name once, checks every address of the result, and connects to one of these addresses, since a second resolution
+could differ. It follows no redirects and ignores proxies in the environment. One deadline covers connecting, sending and the
+head of the answer, however slowly its bytes arrive. A little of the body is read and discarded.
 
-Without a status line, a request that was sent whole has an unknown outcome: the receiver may have acted on it (`OutcomeUnknown`).
+Without a status line, a request that was sent whole has an unknown outcome, as the receiver may have acted on it
+(`OutcomeUnknown`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from .answer import Answer, read_retry_after
 
 # A longer body costs the connection.
 MAX_BODY_BYTES = 16 * 1024
-# The answer's body is only read so that the connection can be used again: not worth a longer wait.
+# Reading the body only serves to reuse the connection, so a longer wait does not pay.
 BODY_TIMEOUT_S = 1.0
-# How long a connection may be idle, and in use: its address is resolved and checked anew after that.
+# Maximum idle time and age of a connection; then its address is resolved and checked again.
 KEEP_IDLE_S = 15.0
 KEEP_S = 60.0
 MAX_ADDRESSES = 4
@@ -36,7 +37,7 @@ MAX_ADDRESSES = 4
 Resolved = tuple[
     socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 ]
-# Both have the time limits of the system; `connect` also its argument, in seconds.
+# Both have the system's time limits; `connect` also that of its argument, in seconds.
 Resolve = Callable[[str, int], list[Resolved]]
 Connect = Callable[[Resolved, float], socket.socket]
 
@@ -46,13 +47,13 @@ def resolve(host: str, port: int) -> list[Resolved]:
     return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
-def connect(found: Resolved, timeout_s: float) -> socket.socket:
+def connect(resolved: Resolved, timeout_s: float) -> socket.socket:
     """Connect to one address.
 
     Raises:
         OSError: it did not answer in time, or refused.
     """
-    family, kind, protocol, _, address = found
+    family, kind, protocol, _, address = resolved
     sock = socket.socket(family, kind, protocol)
     try:
         sock.settimeout(timeout_s)
@@ -64,16 +65,16 @@ def connect(found: Resolved, timeout_s: float) -> socket.socket:
 
 
 class HttpPost:
-    """Posts to one target over a connection that is kept a short while. For one thread.
+    """Posts to one target over a connection that is kept for a short time. For one thread.
 
     Args:
         timeout_s: for everything from connecting to the head of the answer.
-        allowed: what may be connected to beside public addresses.
-        ca_file: certificates (PEM) that are trusted instead of the system's.
+        allowed: addresses allowed besides public ones.
+        ca_file: trusted certificates (PEM) instead of the system's.
         resolve, connect, now: the network and the monotonic clock.
 
     Raises:
-        OSError: `ca_file` cannot be read, or holds no certificate.
+        OSError: `ca_file` is unreadable, or contains no certificate.
     """
 
     def __init__(
@@ -94,10 +95,10 @@ class HttpPost:
         self._opened_s = self._used_s = 0.0
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
-        """Send one request and return what was answered, whatever the status. `path` None: the target's.
+        """Send one request and return the answer, whatever its status. `path` None: the target's.
 
         Raises:
-            Retry: no answer; the reason names the target's host, what went wrong, and no address or path.
+            Retry: no answer; the reason names the target's host and the fault, and no address or path.
             OutcomeUnknown: likewise, after the request was sent whole.
         """
         deadline_s = self._now() + self._timeout_s
@@ -113,7 +114,7 @@ class HttpPost:
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
-                raise (OutcomeUnknown if sent else Retry)(f"{self._target.origin} {_wrong(error, self._timeout_s)}") from error
+                raise (OutcomeUnknown if sent else Retry)(f"{self._target.origin} {_failure(error, self._timeout_s)}") from error
             raise
         try:
             connection.read_body(MAX_BODY_BYTES, self._now() + BODY_TIMEOUT_S)
@@ -146,16 +147,16 @@ class HttpPost:
         return self._connection
 
     def _addresses(self) -> list[Resolved]:
-        """Resolve the host, and check every address of the answer: one that mixes public and private is refused whole."""
-        found = self._resolve(self._target.host, self._target.port)
-        for *_, address in found:
+        """Resolve the host and check every address. If public and private ones are mixed, all are refused."""
+        resolved = self._resolve(self._target.host, self._target.port)
+        for *_, address in resolved:
             refused = self._allowed.refusal(ipaddress.ip_address(address[0]), self._target.host, self._target.port)
             if refused:
                 raise Retry(f"{self._target.origin} is at a {refused} address, which allow_private does not allow")
-        return found
+        return resolved
 
     def _open_socket(self, addresses: list[Resolved], deadline_s: float) -> socket.socket:
-        """Connect to the first address that answers; each is given its share of the time that is left."""
+        """Connect to the first address that answers; each has a share of the remaining time."""
         addresses = addresses[:MAX_ADDRESSES]
         failed: OSError = OSError("has no address")
         for tried, address in enumerate(addresses):
@@ -166,8 +167,8 @@ class HttpPost:
         raise failed
 
 
-def _wrong(error: BaseException, timeout_s: float) -> str:
-    """Say in a few words why there is no answer; nothing of what the other side sent, and no address."""
+def _failure(error: BaseException, timeout_s: float) -> str:
+    """Describe in a few words why there is no answer, without the other side's text and without an address."""
     match error:
         case TimeoutError():
             return f"did not answer within {timeout_s:g} s"

@@ -11,7 +11,7 @@ from headgate.settings import is_placeholder
 PREFIX = "whsec_"
 # The specification's bounds on a secret, in bytes before base64.
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
-# The current secret, the one before, and one to spare.
+# The current secret, the previous one, and a spare.
 MAX_SECRETS = 3
 EXPECTED_SECRET = (
     f"1 to {MAX_SECRETS} secrets with spaces between, "
@@ -23,7 +23,7 @@ def read_secrets(text: str) -> tuple[bytes, ...]:
     """Return the keys in a text of one or several secrets.
 
     Raises:
-        ValueError: it is not what EXPECTED_SECRET says; the text is not in the error.
+        ValueError: it is not EXPECTED_SECRET; the error does not contain the text.
     """
     words = text.split()
     if not 1 <= len(words) <= MAX_SECRETS:
@@ -32,11 +32,11 @@ def read_secrets(text: str) -> tuple[bytes, ...]:
 
 
 def sign(keys: tuple[bytes, ...], message_id: str, timestamp_s: int, body: bytes) -> str:
-    """Return the header `webhook-signature`: one signature for each key, so that a receiver may know either in a rotation.
+    """Return the header `webhook-signature`: a signature for each key, so a receiver needs only one of them during a rotation.
 
     Args:
         message_id: the same for every attempt; without a dot, which would make the signed text ambiguous.
-        timestamp_s: when this attempt is made, in seconds since 1970.
+        timestamp_s: time of this attempt, in seconds since 1970.
     """
     signed = b"%b.%d.%b" % (message_id.encode("ascii"), timestamp_s, body)
     return " ".join("v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode() for key in keys)

@@ -1,8 +1,8 @@
 """Web Push: events as notifications of a user's browsers, also while no page is open (RFC 8030, 8291, 8292).
 
-In: deliveries. Out: one encrypted POST for each subscription of the event's user, each a part of the work by itself. The
-application keeps the subscriptions: one function of its own returns them, one removes an endpoint that is gone (404, 410).
-Other failures are tried again as those of a webhook are. Endpoints come from browsers, so it connects to public addresses only.
+In: deliveries. Out: one encrypted POST for each subscription of the event's user, each a separate part of the work. The
+application stores the subscriptions: one function of its own returns them, another removes an expired endpoint (404, 410).
+Other failures are tried again, as for a webhook. Endpoints come from browsers, so it connects to public addresses only.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from headgate.runtime.importing import import_string
 from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, Subscription, encode, encrypt, read_subscription
 
 MAX_SUBSCRIPTIONS = 32
-# Connections that are kept; the browsers of this world have four push services.
+# Open connections; all browsers together use four push services.
 MAX_SERVICES = 8
 MAX_TITLE_SHOWN, MAX_BODY_SHOWN = 120, 1_000
-# The endpoint is not known to the service any more: RFC 8030, section 7.3, and what services answer.
+# The service no longer knows the endpoint: RFC 8030, section 7.3, and the practice of services.
 _GONE = (404, 410)
 _TOO_LARGE = 413
 _CONTACT = re.compile(r"mailto:[!-~]+@[!-~]+|https://[!-~]+", re.ASCII)
@@ -108,7 +108,7 @@ class WebPush(Consumer):
 
     Args:
         options, context: as every consumer's.
-        open_post: makes what posts to a push service; None: HTTP.
+        open_post: makes the Post for a push service; None: HTTP.
         now: the monotonic clock.
     """
 
@@ -148,20 +148,20 @@ class WebPush(Consumer):
 
     @classmethod
     def channel(cls, options: WebPushOptions) -> str:
-        """Return `push`: a user may mute it."""
+        """Return `push`, which a user may mute."""
         return "push"
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
-        return tuple(self._found(delivery))
+        return tuple(self._stored(delivery))
 
     def handle(self, delivery: Delivery) -> None:
-        """Send to one browser; nothing if its subscription has been removed meanwhile.
+        """Send to one browser, unless its subscription has been removed since.
 
         Raises:
-            Reject: the subscription is none, or the templates do not go with the event.
-            OutcomeUnknown, Retry: as `webhook.paced.PacedPost`; Retry also for any answer but a 2xx, 404, 410 or 413.
+            Reject: the subscription is invalid, or the templates do not fit the event.
+            OutcomeUnknown, Retry: as `webhook.paced.PacedPost`; Retry also for any answer except a 2xx, 404, 410 or 413.
         """
-        raw = self._found(delivery).get(delivery.key)
+        raw = self._stored(delivery).get(delivery.key)
         if raw is None:
             PUSHES.labels(self.context.name, "unsubscribed").inc()
             return
@@ -178,22 +178,22 @@ class WebPush(Consumer):
         PUSHES.labels(self.context.name, "sent").inc()
 
     def preview(self, delivery: Delivery) -> str:
-        return f"To {len(self._found(delivery))} browsers\n{self._payload(delivery).decode()}"
+        return f"To {len(self._stored(delivery))} browsers\n{self._payload(delivery).decode()}"
 
     def close(self) -> None:
         for service in self._services.values():
             service.close()
         self._services.clear()
 
-    def _found(self, delivery: Delivery) -> Mapping[str, object]:
-        """Return the subscriptions by what names them in Redis, where no endpoint may stand."""
+    def _stored(self, delivery: Delivery) -> Mapping[str, object]:
+        """Return the subscriptions by their names in Redis, where endpoints, which are secrets, must not appear."""
         found = list(islice(self._subscriptions(delivery) or (), MAX_SUBSCRIPTIONS + 1))
         if len(found) > MAX_SUBSCRIPTIONS:
             raise Reject(f"subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more")
         return {_key(each): each for each in found}
 
     def _payload(self, delivery: Delivery) -> bytes:
-        """Return what the service worker gets: title, body, topic, and the id of the item (null: the event is none)."""
+        """Return the payload for the service worker: title, body, topic, and the id of the item (null: not an item)."""
         title, body = self._message.render(delivery)
         item = f"{delivery.topic.split('.', 3)[3]}/{delivery.id}" if is_item(delivery.topic) else None
         shown = {"title": _cut(title, MAX_TITLE_SHOWN), "body": _cut(body, MAX_BODY_SHOWN), "topic": delivery.topic, "item": item}
@@ -210,14 +210,14 @@ class WebPush(Consumer):
             "Content-Encoding": "aes128gcm",
             "Content-Type": "application/octet-stream",
             "TTL": str(int(self._options.ttl_s)),
-            # The same for every attempt: a message that waits at the service is replaced, not doubled (RFC 8030, section 5.4).
+            # The same for every attempt, so it replaces a message that waits at the service (RFC 8030, section 5.4).
             "Topic": encode(hashlib.sha256(delivery.identity.encode()).digest()[:24]),
             "Urgency": self._options.urgency,
             "User-Agent": f"Headgate/{__version__}",
         }
 
     def _service(self, target: Target) -> PacedPost:
-        """Return the one of a push service; the one that was not used for longest is closed for it."""
+        """Return the Post of a push service, after closing the least recently used one if there are too many."""
         service = self._services.pop(target.origin, None) or PacedPost(self._open_post(target), target.origin, self._now)
         self._services[target.origin] = service
         if len(self._services) > MAX_SERVICES:

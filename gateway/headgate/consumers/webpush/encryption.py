@@ -1,4 +1,4 @@
-"""What a push service wants of a message: encryption for one browser (RFC 8291) and a signature of the sender (RFC 8292). No I/O.
+"""The encryption of a message for one browser (RFC 8291) and the signature of its sender (RFC 8292). No I/O.
 
 In: the application's private key, a browser's subscription, a payload. Out: a body that only this browser can read, and the value
 of the header `Authorization`. Keys are base64url without padding: 32 bytes of a private key, the 65-byte point of a public key.
@@ -19,18 +19,18 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-# A push service takes 4096 bytes (RFC 8030, section 7.2): 86 of header, 16 of tag, and a delimiter are not the payload's.
+# A push service accepts 4096 bytes (RFC 8030, section 7.2), of which 86 are header, 16 tag, and 1 delimiter.
 RECORD_BYTES = 4096
 MAX_PAYLOAD_BYTES = RECORD_BYTES - 86 - 16 - 1
 EXPECTED_KEY = "a private key as `headgate vapid-keys` makes it"
-# RFC 8292, section 2: at most 24 hours. Half of it leaves room for clocks that differ.
+# RFC 8292, section 2: at most 24 hours. Half of it tolerates differing clocks.
 TOKEN_S = 12 * 3600
 _CURVE = ec.SECP256R1()
 _SECRET_BYTES, _AUTH_BYTES, _SALT_BYTES = 32, 16, 16
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A browser's subscription. `endpoint` is a secret: who has it and the key of the application can push."""
+    """A browser's subscription. `endpoint` is a secret, as it and the application's key suffice to push."""
 
     endpoint: str
     public_key: bytes
@@ -38,10 +38,10 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 def read_subscription(raw: object) -> Subscription:
-    """Read what `PushSubscription.toJSON()` makes, as an object or as JSON text.
+    """Read the result of `PushSubscription.toJSON()`, as an object or as JSON text.
 
     Raises:
-        ValueError: it is none; nothing of it is in the error.
+        ValueError: it is invalid; the error contains nothing of it.
     """
     try:
         parts = msgspec.json.decode(raw) if isinstance(raw, str | bytes) else raw
@@ -56,10 +56,10 @@ def read_subscription(raw: object) -> Subscription:
 
 
 class ApplicationKey:
-    """The key pair by which push services know the application (VAPID).
+    """The key pair that identifies the application to push services (VAPID).
 
     Raises:
-        ValueError: the text is no private key.
+        ValueError: the text is not a private key.
     """
 
     def __init__(self, private_key: str) -> None:
@@ -98,7 +98,7 @@ def encrypt(
 
     Args:
         payload: at most MAX_PAYLOAD_BYTES.
-        key, random: of this message alone; given in tests.
+        key, random: of this message alone; set in tests.
     """
     key = key or ec.generate_private_key(_CURVE)
     own, salt = _point(key), random(_SALT_BYTES)
@@ -118,7 +118,7 @@ def decode(text: str) -> bytes:
     """Return the bytes of base64url, with or without padding.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not base64url.
     """
     try:
         return base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4), altchars=b"-_", validate=True)
@@ -135,7 +135,7 @@ _TOKEN_HEAD = encode(b'{"typ":"JWT","alg":"ES256"}')
 
 
 def _derive(salt: bytes, secret: bytes, info: bytes, length: int) -> bytes:
-    """HKDF with SHA-256 (RFC 5869) for up to 32 bytes, which is one step of it."""
+    """Derive up to 32 bytes by HKDF with SHA-256 (RFC 5869), which needs one step for them."""
     return hmac.digest(hmac.digest(salt, secret, "sha256"), info + b"\x01", "sha256")[:length]
 
 

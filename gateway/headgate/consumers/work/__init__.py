@@ -1,1 +1,1 @@
-"""A consumer's work: handed out by Redis, done by worker threads, acknowledged or kept."""
+"""A consumer's work. Redis hands it out, worker threads do it, and acknowledge or keep it."""

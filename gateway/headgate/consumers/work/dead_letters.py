@@ -1,7 +1,7 @@
-"""Dead letters: work that a consumer gave up, kept to be looked at, tried again or dropped. A bounded stream per consumer.
+"""Dead letters: work that a consumer gave up, kept to be viewed, retried or dropped. A bounded stream per consumer.
 
-In: a command client from redis/client.py. Out: pages of letters, oldest first. A letter that is tried again becomes a
-deferred task that is due now, as if it had never been tried; the consumer need not run for that.
+In: a command client from redis/client.py. Out: pages of letters, oldest first. A retried letter becomes a deferred task that is
+due now, as if it had never been tried. The consumer need not run for that.
 
 Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
 """
@@ -28,12 +28,12 @@ _ID = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One letter: its `id` among the dead letters, since when it is there, why, and the work that it was.
+    """One letter: its `id` among the dead letters, its time, the cause, and its work.
 
     `why` is one of `unreadable` (the log's entry is no event), `poison` (it ended the process three times, or the consumer's code
-    failed five times), `rejected` (it will never work), `gave_up` (tried for too long) and `outcome_unknown` (it may have worked,
-    and is not repeated further); `reason` says it in words. Of an unreadable one `task` holds as much as can be looked at; it can
-    only be dropped.
+    failed five times), `rejected` (a permanent failure), `gave_up` (tried for too long) and `outcome_unknown` (it may have
+    worked, and is not repeated further); `reason` explains it in words. The `task` of an unreadable one has its readable parts;
+    it can only be dropped.
     """
 
     id: str
@@ -48,7 +48,7 @@ class DeadLetters:
 
     Args:
         client: of its Redis.
-        namespace, consumer: whose letters.
+        namespace, consumer: owner of the letters.
     """
 
     def __init__(self, client: Client, namespace: str, consumer: str) -> None:
@@ -57,32 +57,32 @@ class DeadLetters:
         self._key = group_key(namespace, consumer) + ":dead"
 
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of letters."""
         return int(call(self._client, "XLEN", self._key))
 
     def page(self, after: str | None = None, limit: int = PAGE_LETTERS) -> list[DeadLetter]:
         """Return the letters after the one with this id (None: from the oldest), at most `limit` (1 to PAGE_LETTERS).
 
         Raises:
-            InvalidRequest: no such limit, or not an id.
+            InvalidRequest: an invalid limit or id.
         """
         if not 1 <= limit <= PAGE_LETTERS:
             raise InvalidRequest(f"a page of {limit} dead letters; expected 1 to {PAGE_LETTERS}")
         first = "-" if after is None else f"({check_letter_id(after)}"
-        return [_letter(*found) for found in call(self._client, "XRANGE", self._key, first, "+", "COUNT", limit)]
+        return [_letter(*entry) for entry in call(self._client, "XRANGE", self._key, first, "+", "COUNT", limit)]
 
     def show(self, letter_id: str) -> DeadLetter | None:
-        """Return one letter, or None if it is not there (any more).
+        """Return one letter, or None if it does not exist.
 
         Raises:
             InvalidRequest: not an id.
         """
         check_letter_id(letter_id)
-        found = call(self._client, "XRANGE", self._key, letter_id, letter_id)
-        return _letter(*found[0]) if found else None
+        entries = call(self._client, "XRANGE", self._key, letter_id, letter_id)
+        return _letter(*entries[0]) if entries else None
 
     def retry(self, letter_ids: Sequence[str]) -> int:
-        """Have these tried again now; return how many that are. One that is not there, or unreadable, is passed over.
+        """Retry these letters now; return how many. Missing and unreadable ones are skipped.
 
         Raises:
             InvalidRequest: not an id.
@@ -90,7 +90,7 @@ class DeadLetters:
         return self._put_back([letter for letter_id in letter_ids if (letter := self.show(letter_id)) is not None])
 
     def drop(self, letter_ids: Sequence[str]) -> int:
-        """Drop these for good; return how many there were.
+        """Drop these letters for good; return how many existed.
 
         Raises:
             InvalidRequest: not an id.
@@ -99,15 +99,15 @@ class DeadLetters:
         return self._store.drop(checked) if checked else 0
 
     def retry_all(self) -> int:
-        """Have all that are there now tried again, but for the unreadable ones; return how many that are. Page by page."""
+        """Retry all current letters except unreadable ones, page by page; return how many."""
         return sum(self._put_back(page) for page in self._pages())
 
     def drop_all(self) -> int:
-        """Drop all that are there now; return how many there were. Page by page."""
+        """Drop all current letters, page by page; return how many existed."""
         return sum(self.drop([letter.id for letter in page]) for page in self._pages())
 
     def _pages(self) -> Iterator[list[DeadLetter]]:
-        """Yield what is there now, not what comes meanwhile: a letter that is tried again may die again."""
+        """Yield the current letters, without later ones, since a retried letter may die again."""
         left, after = self.count(), None
         while left > 0 and (page := self.page(after, min(left, PAGE_LETTERS))):
             left, after = left - len(page), page[-1].id

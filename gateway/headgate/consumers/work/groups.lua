@@ -1,59 +1,59 @@
 #!lua name=headgate_consumers
--- Consumer groups on a namespace's log, as a Redis function library: what is handed out, deferred, set aside, and what was missed.
+-- Consumer groups on a namespace's log, as a Redis function library: delivery, deferral, dead letters, and counts of missed events.
 --
 -- In: FCALL from store.py and state.py. Works on Redis 7.0 or newer and on Valkey; every key is in the slot of the
--- log's key. Redis' own group on the stream remembers what is new and what is leased. It is named <g>@<epoch>, so that an
--- XACK that comes late, about an event that the log has lost, cannot be about a new event that has the old one's id. When another
--- epoch begins (log.lua), a new group of Redis goes on from the position, and the one before stays until all that is leased in it
--- has been answered. Beside it, for <g>:
+-- log's key. Redis' own group on the stream remembers which entries are new and which are leased. It is named <g>@<epoch>, so a
+-- late XACK for an event that the log has lost cannot acknowledge a new event with the same id. When another epoch begins (log.lua),
+-- a new group of Redis continues from the position, and the previous one stays until everything leased in it has been answered.
+-- Besides it, for <g>:
 --
---   hg:{N}:group:<g>            hash: epoch and position of the group in the log; older, the epochs before it in which something is
---                               still leased; totals missed, log_lost, dead, dead_dropped; held_bytes, the sum over the hash of bodies;
+--   hg:{N}:group:<g>            hash: epoch and position of the group in the log; older, the previous epochs with leased entries;
+--                               totals missed, log_lost, dead, dead_dropped; held_bytes, the sum over the hash of bodies;
 --                               dead_bytes, that over the dead letters; clock and shift, of its clock
 --   hg:{N}:group:<g>:held       sorted set: task → when it is due, by the clock (ms)
---   hg:{N}:group:<g>:body       hash: task → what store.py packed, never looked into here
---   hg:{N}:group:<g>:out        hash: task → how often it was handed out without an answer; not there: in nobody's hand
---   hg:{N}:group:<g>:together   sorted set, by name: `<key hash>:<task>` of the tasks that go together with their key's others
+--   hg:{N}:group:<g>:body       hash: task → the bytes packed by store.py, opaque here
+--   hg:{N}:group:<g>:out        hash: task → number of deliveries without an answer; absent: not leased
+--   hg:{N}:group:<g>:together   sorted set, by name: `<key hash>:<task>` of the tasks that are handled together with others of their key
 --   hg:{N}:group:<g>:dead       stream of dead letters, each with its weight
---   hg:{N}:group:<g>:state:*    the consumer's own small memory, each key with an end
+--   hg:{N}:group:<g>:state:*    the consumer's own small memory; every key expires
 --
 -- A task is named `<time, 13 digits>-<epoch>-<offset, 15 digits>-<key hash, 16 digits>`, so names sort as the events do.
 --
--- Promises: what is handed out is handed out again after the lease unless it is answered or renewed; what was handed out
--- before without an answer, and so may have ended a process, is handed out alone; whatever the log trimmed before the group
--- got it is counted. A refused call has written nothing. While the slot moves key by key in a Cluster, calls are refused (TRYAGAIN):
--- a key that is on the other node must not be taken for one that is not there, nor a part of a step stand.
+-- Promises. Work is handed out again after its lease unless it is answered or renewed. Work that was handed out before without an
+-- answer, and so may have ended a process, is handed out alone. Events that the log trimmed before the group got them are counted. A
+-- refused call has written nothing. While the slot moves key by key in a Cluster, calls are refused (TRYAGAIN), since a key on the
+-- other node must not pass for a missing one, and a step must not be half done.
 --
--- Leases and due times are kept by the clock of clock.lua, one for each group, and given as times from now: they stay what they are when
--- somebody sets the wall clock. Each process of a consumer calls `headgate_group_tick` every few seconds, with the time that it was told
--- by the last call, and how long ago that was. Redis keeps the leases of entries by its wall clock, so these begin anew when it was set.
+-- Leases and due times follow the clock of clock.lua, one per group, and are given as times from now, so setting the wall clock does
+-- not change them. Each process of a consumer calls `headgate_group_tick` every few seconds, with the time from the last call and its
+-- age. Redis keeps the leases of entries by its wall clock, so these restart when that is set.
 --
--- A Redis that is full must let answers in, and whatever leads to one: they free memory, and without them it would stay full.
+-- A full Redis must accept answers and the calls that lead to them: they free memory, and without them it would stay full.
 --
--- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
+-- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
 local VERSION = 7
 
--- Redis keeps what is leased by a reader's name. One name for all of a group: who has it is of no interest, only since when.
+-- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
 local MAX_NAME_LENGTH = 64
 local MAX_PAGE = 1000
 local MAX_TOGETHER = 500
--- The weight of waiting tasks in one answer (the first one always goes).
+-- Maximum weight of waiting tasks in one answer (the first one always goes).
 local MAX_BODY_BYTES = 16 * 1024 * 1024
--- An idle time that is beyond every lease.
+-- An idle time longer than every lease.
 local LONG_AGO_MS = 7 * 86400000
--- The weight of a waiting task on average while `max_waiting` wait: a large one counts as several.
+-- Average weight of a waiting task while `max_waiting` wait; a large one counts as several.
 local TASK_BYTES = 8192
--- Epochs in which something is still leased; of the oldest beyond that, it is counted as missed.
+-- Previous epochs with leased entries. Beyond that, the leased entries of the oldest count as missed.
 local MAX_OLDER = 16
--- The bytes of a dead letter beside its body and reason, and how many letters go at most for one that comes.
+-- Bytes of a dead letter besides its body and reason, and maximum letters dropped for a new one.
 local LETTER_BYTES, MAX_DROPPED = 256, 1000
--- Groups whose clock this process remembers.
+-- Groups whose clock this process caches.
 local MAX_CLOCKS = 10000
--- Namespaces (of all databases) whose lineage this process remembers.
+-- Namespaces (of all databases) whose lineage this process caches.
 local MAX_LINEAGES = 1000
--- After the last of all events. (Not the greatest id: that is how Redis itself writes `>`.)
+-- An id after every event. (Not the greatest id, which Redis itself uses for `>`.)
 local END = '18446744073709551615-0'
 
 -- Refusals and names ----------------------------------------------------------------------------------------------------
@@ -79,10 +79,10 @@ local function is_name(text)
   return text and #text >= 1 and #text <= MAX_NAME_LENGTH and not string.find(text, '[^A-Za-z0-9_-]')
 end
 
--- Whether this is a node of a Cluster; nil until a user asks who may know it.
+-- Whether this is a node of a Cluster; nil until a call by a user with the permission to ask.
 local in_cluster
 
--- Nil, or the answer while some of these keys are on another node: Redis refuses a command of several keys then.
+-- Return nil, or the refusal while some of these keys are on another node, when Redis refuses a command of several keys.
 local function moving(...)
   if in_cluster == nil and redis.acl_check_cmd('INFO', 'cluster') then
     in_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
@@ -94,8 +94,8 @@ local function moving(...)
   end
 end
 
--- The names of redis/keys.py, built from the log's key. Returns nil and a refusal for anything else, and while any of the keys is
--- on another node; `memory`: one more, of the consumer's memory.
+-- Return the names of redis/keys.py, built from the log's key, or nil and a refusal for any other key, and while one of the keys is
+-- on another node. `memory`: an additional key, of the consumer's memory.
 local function names(keys, group, memory)
   local namespace = #keys == 1 and string.match(keys[1], '^hg:{([A-Za-z0-9_-]+)}:log$')
   if not is_name(namespace) then
@@ -116,7 +116,7 @@ local function names(keys, group, memory)
   return name
 end
 
--- A right that is missing for a later write must refuse before the first one, or a part of the step would stand.
+-- Refuse a call without a permission for a later write before the first write, or the step would be half done.
 local function may(command, ...)
   if redis.acl_check_cmd(command, ...) then return end
   return redis.error_reply('NOPERM this user may not run ' .. command .. ' on the keys of a consumer')
@@ -157,7 +157,7 @@ end
 
 local clocks, ticking = {}, 0
 
--- The time by the group's clock, the wall clock and the clock itself.
+-- Return the time by the group's clock, the wall clock and the clock itself.
 local function read_time(name, told, elapsed)
   local wall, clock = wall_ms(), clocks[name.state]
   if not clock then
@@ -171,14 +171,14 @@ local function read_time(name, told, elapsed)
   return read_clock(clock, wall, told, elapsed), wall, clock
 end
 
--- Keep the time for another process of Redis, now and then.
+-- Save the time for another process of Redis, occasionally.
 local function save_time(name, clock)
   if not is_unsaved(clock) then return end
   redis.call('HSET', name.state, 'clock', whole(clock.last), 'shift', whole(clock.shift))
   clock.saved = clock.last
 end
 
--- Without a log the epoch is empty.
+-- The epoch is empty without a log.
 local function read_head(name)
   local raw = redis.call('HMGET', name.head, 'epoch', 'offset', 'time')
   return { epoch = raw[1] or '', offset = number(raw[2]) or 0, time = number(raw[3]) or 0 }
@@ -188,12 +188,12 @@ local function offset_of(id)
   return tonumber(string.match(id, '^%d+'))
 end
 
--- From here on it is about the group's entries of this epoch.
+-- Select the group's entries of this epoch for the following calls.
 local function enter(name, epoch)
   name.group = name.consumer .. '@' .. epoch
 end
 
--- Make the group of the epoch that was entered anew at a position.
+-- Replace the group of the current epoch by a new one at a position.
 local function create(name, position)
   redis.pcall('XGROUP', 'DESTROY', name.log, name.group)
   redis.call('XGROUP', 'CREATE', name.log, name.group, whole(position) .. '-0', 'MKSTREAM')
@@ -203,14 +203,14 @@ local function move(name, epoch, position)
   redis.call('HSET', name.state, 'epoch', epoch, 'position', whole(position))
 end
 
--- Whether a position of an epoch is still one of this log. State and log are written to one server, so they are lost together:
--- the position of a group that is on the line is never above the end of its epoch. A log that an older library of the log has begun
--- has no lineage: its epoch is not among the epochs that are left of the log before it.
+-- Return whether a position of an epoch still belongs to this log. State and log are on one server, so they are lost together, and
+-- the position of a group on the line is never above the end of its epoch. A log begun by an older version of the log's library has
+-- no lineage: its epoch is not among the epochs left from the log before it.
 local function on_line(name, epoch, newest)
   return epoch ~= '' and redis.call('HEXISTS', name.epochs, newest) == 1 and redis.call('HEXISTS', name.epochs, epoch) == 1
 end
 
--- Lineages by their newest epoch, newest first: none ever changes, as a further epoch is another lineage.
+-- Lineages by their newest epoch, newest first. None ever changes, as a further epoch is another lineage.
 local lineages, known = {}, 0
 
 local function lineage_of(name, newest)
@@ -227,7 +227,7 @@ local function lineage_of(name, newest)
   return found
 end
 
--- Give each entry the epoch in which it was written: the same whenever, and by whichever group, it is handed out.
+-- Add to each entry the epoch in which it was written, which is the same for every delivery by every group.
 local function name_epochs(name, head, entries)
   if #entries == 0 then return end
   local lineage = lineage_of(name, head.epoch)
@@ -243,7 +243,7 @@ local function name_epochs(name, head, entries)
   end
 end
 
--- The epochs before the group's in which something is still leased, the oldest first.
+-- Return the previous epochs with leased entries, oldest first.
 local function older_of(name)
   local found = {}
   for epoch in string.gmatch(redis.call('HGET', name.state, 'older') or '', '%x+') do found[#found + 1] = epoch end
@@ -258,7 +258,7 @@ local function keep_older(name, older)
   end
 end
 
--- How many entries are leased in the group that was entered; what is over with it if there are none.
+-- Return the number of entries leased in the current epoch's group; destroy the group if there are none.
 local function leased_or_gone(name)
   local pending = redis.pcall('XPENDING', name.log, name.group)
   local leased = pending.err and 0 or pending[1]
@@ -266,7 +266,7 @@ local function leased_or_gone(name)
   return leased
 end
 
--- Go on from the same position in the epoch that the log has now. Returns how many events are given up.
+-- Continue from the same position in the log's current epoch. Return the number of events given up.
 local function follow(name, from, to, position)
   local older, missed = older_of(name), 0
   enter(name, from)
@@ -297,8 +297,8 @@ local function begin_anew(name, from, to)
   move(name, to, 0)
 end
 
--- Open a group: <group> new|oldest|lost → [epoch, position]. It stays where it is when it is open. `lost`: it was open, and
--- Redis does not know it any more, so that it begins with all there is.
+-- Open a group: <group> new|oldest|lost → [epoch, position]. An open group keeps its position. `lost`: it was open, and Redis no
+-- longer knows it, so it begins with all there is.
 local function open(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -329,8 +329,8 @@ end
 
 -- Handing out ---------------------------------------------------------------------------------------------------------------
 
--- The wall clock was set: Redis does not know any more how long the entries of this group have been leased. All leases begin anew.
--- Returns how many entries the log has trimmed meanwhile.
+-- Restart all leases after the wall clock was set, since Redis no longer knows their age. Return the number of entries that the
+-- log has trimmed.
 local function lease_anew(name)
   local missed, from = 0, '-'
   repeat
@@ -345,7 +345,7 @@ local function lease_anew(name)
   return missed
 end
 
--- The same for all epochs of the group, once for each time that the clock was found set.
+-- The same for all epochs of the group, once for each detected setting of the clock.
 local function follow_clock(name, clock, epoch)
   if clock.leased_at == clock.steps then return 0 end
   clock.leased_at = clock.steps
@@ -358,7 +358,7 @@ local function follow_clock(name, clock, epoch)
   return missed
 end
 
--- Entries without a heartbeat. XCLAIM removes the ones that the log has trimmed meanwhile, and they are counted.
+-- Return entries without a heartbeat. XCLAIM removes those that the log has trimmed, and they are counted.
 local function take_abandoned(name, count, lease_ms)
   local found, missed, alone = {}, 0, false
   local idle = redis.pcall('XPENDING', name.log, name.group, 'IDLE', lease_ms, '-', '+', count)
@@ -377,7 +377,7 @@ local function take_abandoned(name, count, lease_ms)
   return found, missed, false
 end
 
--- The same, of the epochs before the group's; and the epoch that they are of, if any were found.
+-- The same for the previous epochs; also return the epoch of the entries, if any.
 local function take_abandoned_before(name, count, lease_ms)
   local older, left, found, missed, alone, of = older_of(name), {}, {}, 0, false, nil
   for _, epoch in ipairs(older) do
@@ -394,8 +394,8 @@ local function take_abandoned_before(name, count, lease_ms)
   return found, missed, alone, of
 end
 
--- The tasks that go with this one and are in nobody's hand; and whether they were handed out without an answer. Those that
--- were come again without those that have joined since: what may have been done with them is then done with the same again.
+-- Return the unleased tasks that are handled together with this one, and whether they were handed out without an answer. If so,
+-- tasks that have joined since stay out, so the repeated work covers the same tasks.
 local function batch_of(name, task, now)
   local mark = string.sub(task, -16)
   if not redis.call('ZSCORE', name.together, mark .. ':' .. task) then
@@ -415,7 +415,7 @@ local function batch_of(name, task, now)
   return found, mark, false
 end
 
--- How many tasks wait; where they are large, as many as would weigh the same.
+-- Return the number of waiting tasks; large ones count by their weight.
 local function count_waiting(name)
   local bytes = tonumber(redis.call('HGET', name.state, 'held_bytes') or 0)
   return math.max(redis.call('ZCARD', name.waiting), math.ceil(bytes / TASK_BYTES))
@@ -434,7 +434,7 @@ local function forget(name, task)
   redis.call('ZREM', name.together, string.sub(task, -16) .. ':' .. task)
 end
 
--- Hand out what is due: each task's time moves on by the lease, so that it is due again if nobody answers.
+-- Hand out due tasks. The lease is added to each task's time, so it is due again without an answer.
 local function take_due(name, count, now, lease_ms)
   local found, seen, bytes = {}, {}, 0
   for _, first in ipairs(redis.call('ZRANGEBYSCORE', name.waiting, '-inf', whole(now), 'LIMIT', 0, count)) do
@@ -456,12 +456,12 @@ local function take_due(name, count, now, lease_ms)
   return found, false
 end
 
--- Leave a heartbeat for `remove`: it reads nothing and writes nothing. A read that finds nothing new is none in Redis 7.0.
+-- Leave a heartbeat for `remove`, by a call that reads and writes nothing. In Redis 7.0 a read without new entries is no heartbeat.
 local function heartbeat(name)
   redis.pcall('XREADGROUP', 'GROUP', name.group, READER, 'COUNT', 1, 'STREAMS', name.log, END)
 end
 
--- New entries, and how many the log had trimmed before the group got them: offsets are contiguous.
+-- Return new entries, and the number that the log had trimmed before the group got them, as offsets are contiguous.
 local function take_new(name, head, position, count)
   local function read()
     return redis.pcall('XREADGROUP', 'GROUP', name.group, READER, 'COUNT', count, 'STREAMS', name.log, '>')
@@ -488,8 +488,8 @@ end
 -- [epoch in which the entries are leased, offset of the log's newest event, position, tasks waiting (count_waiting),
 --  when the next is due (ms, -1: none), now (ms), missed in this call, logs lost in this call,
 --  entries [[id, deliveries, fields, epoch]], tasks [[task, times out, key hash, body]]],
--- or [] when the group is not open. A task that was handed out before without an answer comes alone. At most half of a page are waiting
--- tasks (and what goes together with them), and while `max_waiting` wait there are no entries. `known`: nothing but what was handed
+-- or [] if the group is not open. A task that was handed out before without an answer comes alone. At most half of a page are waiting
+-- tasks (and those handled together with them), and while `max_waiting` wait there are no entries. `known`: only work that was handed
 -- out before, or waits.
 local function take(keys, args, known)
   local name, wrong = names(keys, args[1])
@@ -557,12 +557,12 @@ local function defer(name, task, due, together, out, body)
   if out == '0' then redis.call('HDEL', name.out, task) else redis.call('HSET', name.out, task, out) end
 end
 
--- The bytes of the dead letters: those of letters from before they were weighed do not count.
+-- Return the bytes of the dead letters, except letters stored by versions that did not weigh them.
 local function dead_bytes(name)
   return math.max(0, number(redis.call('HGET', name.state, 'dead_bytes')) or 0)
 end
 
--- Drop a dead letter. Returns how many there were of it.
+-- Drop a dead letter. Return 1 if it existed, else 0.
 local function drop_letter(name, id)
   local letter = redis.call('XRANGE', name.dead, id, id)[1]
   if not letter then return 0 end
@@ -572,7 +572,7 @@ local function drop_letter(name, id)
   return 1
 end
 
--- Write a dead letter, and drop the oldest ones beyond both limits; not the new one. Returns how many were dropped.
+-- Write a dead letter, and drop the oldest ones beyond either limit, never the new one. Return the number dropped.
 local function add_letter(name, why, reason, task, body, max_dead, max_bytes)
   local weight = #body + #reason + LETTER_BYTES
   local before = redis.call('XLEN', name.dead) > 0 and dead_bytes(name) or 0
@@ -588,33 +588,33 @@ local function add_letter(name, why, reason, task, body, max_dead, max_bytes)
   return dropped
 end
 
--- Each answer is a word and so many arguments. All of a call are given in one step. An entry is answered in the group of the epoch in
--- which it was handed out: if the log has lost it, it is not leased there, and a new event that has its id is not touched.
+-- Each answer is a word and its number of arguments. All answers of a call take effect in one step. An entry is answered in the
+-- group of the epoch in which it was handed out. If the log has lost it, it is not leased there, and a new event with its id stays.
 local ANSWERS = {
-  -- <epoch> <id>: an entry is done with, or lives on as tasks.
+  -- <epoch> <id>: an entry is done, or replaced by tasks.
   ack = { 2, function(name, epoch, id)
     enter(name, epoch)
     redis.pcall('XACK', name.log, name.group, id)
   end },
-  -- <epoch> <id> <deliveries>: an entry was not begun; anyone may have it at once.
+  -- <epoch> <id> <deliveries>: an entry was not begun; any worker may have it at once.
   back = { 3, function(name, epoch, id, deliveries)
     enter(name, epoch)
     redis.pcall('XCLAIM', name.log, name.group, READER, 0, id, 'IDLE', LONG_AGO_MS, 'RETRYCOUNT', deliveries, 'JUSTID')
   end },
-  -- <task>: a waiting task is done with.
+  -- <task>: a waiting task is done.
   done = { 1, forget },
-  -- <task> <+ms from now> <together 0/1> <times out> <body>: keep, or keep on. Times out above 0: it is leased. An older headgate says
-  -- when by the wall clock.
+  -- <task> <+ms from now> <together 0/1> <times out> <body>: store, or replace. Times out above 0: it is leased. An older headgate
+  -- gives the time by the wall clock.
   defer = { 5, defer },
   -- <why> <reason> <task> <body> <max_dead> <max_bytes>
   letter = { 6, function(name, why, reason, task, body, max_dead, max_bytes)
     return add_letter(name, why, reason, task, body, number(max_dead) or 1, number(max_bytes) or 0)
   end },
-  -- <why> <reason> <task> <body> <max_dead>: the same from an older headgate, which knows no limit of bytes.
+  -- <why> <reason> <task> <body> <max_dead>: the same from an older headgate, without a limit of bytes.
   dead = { 5, function(name, why, reason, task, body, max_dead)
     return add_letter(name, why, reason, task, body, number(max_dead) or 1, math.huge)
   end },
-  -- <dead letter's id> <task> <body>: try a dead letter again, now; nothing if it is not there any more.
+  -- <dead letter's id> <task> <body>: retry a dead letter now; nothing if it no longer exists.
   again = { 3, function(name, id, task, body)
     if drop_letter(name, id) == 1 then defer(name, task, '+0', '0', '0', body) end
   end },
@@ -644,7 +644,7 @@ local function settle(keys, args)
   return { count_waiting(name), dropped }
 end
 
--- Drop dead letters: <group> <id>… → how many there were.
+-- Drop dead letters: <group> <id>… → number that existed.
 local function drop(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -655,8 +655,8 @@ local function drop(keys, args)
   return dropped
 end
 
--- Make the time known: <group> [<told> <elapsed_ms>] → the time by the group's clock (0: it is not open). This process of the consumer
--- was told `told` by the last call, so long ago by its own clock.
+-- Report the time: <group> [<told> <elapsed_ms>] → the time by the group's clock (0: it is not open). `told` is the result of this
+-- process's last call, `elapsed_ms` its age by the process's own clock.
 local function tick(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -672,7 +672,7 @@ local function tick(keys, args)
   return now
 end
 
--- Renew: <group> <lease_ms> <task>… : those that are still out stay leased for another lease.
+-- Renew: <group> <lease_ms> <task>… : extend the tasks still leased by another lease.
 local function renew(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -687,8 +687,8 @@ local function renew(keys, args)
   return #args - 2
 end
 
--- How far the group has come: <group> → [now, handled] (ms). `handled` is the time of the oldest event that is leased or not
--- yet taken; 0 when that time is not known any more, or the group not open.
+-- Return the progress: <group> → [now, handled] (ms). `handled` is the time of the oldest event that is leased or not yet taken;
+-- 0 if that time is no longer known, or the group not open.
 local function progress(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -720,7 +720,7 @@ end
 
 -- A consumer's memory -------------------------------------------------------------------------------------------------------
 
--- Count one against a limit in any period: <group> <name> <limit> <period_ms> <unique> → -1, or when there is room again (ms).
+-- Count one against a limit in any period: <group> <name> <limit> <period_ms> <unique> → -1, or the time of new room (ms).
 local function rate(keys, args)
   local name, wrong = names(keys, args[1], args[2])
   if not name then return wrong end
@@ -741,7 +741,7 @@ local function rate(keys, args)
   return -1
 end
 
--- Open a window: <group> <name> <length_ms> → -1 when it was opened now, else when the open one ends (ms).
+-- Open a window: <group> <name> <length_ms> → -1 if it was opened now, else the end of the open one (ms).
 local function window(keys, args)
   local name, wrong = names(keys, args[1], args[2])
   if not name then return wrong end
@@ -767,7 +767,7 @@ local function lease(keys, args)
   return 1
 end
 
--- Keep a value: <group> <name> <value> <for_ms>.
+-- Store a value: <group> <name> <value> <for_ms>.
 local function put(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -776,7 +776,7 @@ local function put(keys, args)
   return redis.call('SET', name.own .. args[2], args[3], 'PX', whole(for_ms))
 end
 
--- Keep an outcome: <group> <name> <member> <for_ms> <most>. The oldest gives way.
+-- Store an outcome: <group> <name> <member> <for_ms> <most>. Beyond `most`, the oldest is removed.
 local function record(keys, args)
   local name, wrong = names(keys, args[1], args[2])
   if not name then return wrong end
@@ -796,14 +796,14 @@ end
 
 -- For operators -------------------------------------------------------------------------------------------------------------
 
--- A reply of Redis that is a flat list of names and values.
+-- Convert a flat list of names and values from Redis to a table.
 local function fields(flat)
   local found = {}
   for index = 1, #flat, 2 do found[flat[index]] = flat[index + 1] end
   return found
 end
 
--- The groups on the log that are this consumer's, of any epoch.
+-- Return this consumer's groups on the log, of any epoch.
 local function groups_of(name)
   local found, all = {}, redis.pcall('XINFO', 'GROUPS', name.log)
   for _, flat in ipairs(all.err and {} or all) do
@@ -813,7 +813,7 @@ local function groups_of(name)
   return found
 end
 
--- How long ago (ms) an instance gave a heartbeat: 0 while it has a task leased; -1: not known.
+-- Return the age (ms) of an instance's last heartbeat: 0 while it has a task leased; -1: unknown.
 local function idle_ms(name, groups)
   local now, least = read_time(name), -1
   for _, task in ipairs(redis.call('HKEYS', name.out)) do
@@ -828,8 +828,8 @@ local function idle_ms(name, groups)
   return least
 end
 
--- The status of a consumer: <group> → [lag, leased, waiting, dead, missed, ms since a heartbeat (-1: not known)], or [] when
--- there is nothing of it.
+-- Return the status of a consumer: <group> → [lag, leased, waiting, dead, missed, ms since a heartbeat (-1: unknown)], or [] if
+-- Redis has nothing of it.
 local function look(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -845,8 +845,8 @@ local function look(keys, args)
   return { lag, leased, waiting, dead, number(state[3]) or 0, idle_ms(name, groups) }
 end
 
--- Take a consumer out of Redis, with all that waits or is dead: <group> <quiet_ms> → [waiting, dead], or [ms since a heartbeat] if
--- that is less than quiet_ms: then nothing was done. Its state is left to the caller, and ends by itself.
+-- Remove a consumer with its waiting tasks and dead letters: <group> <quiet_ms> → [waiting, dead], or [ms since a heartbeat], and
+-- no change, if that is less than quiet_ms. The caller may delete its state, which expires anyway.
 local function remove(keys, args)
   local name, wrong = names(keys, args[1])
   if not name then return wrong end
@@ -876,7 +876,7 @@ redis.register_function{ function_name = 'headgate_group_drop', callback = drop,
 redis.register_function{ function_name = 'headgate_group_progress', callback = progress, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'headgate_group_look', callback = look, flags = { 'no-writes' } }
 redis.register_function{ function_name = 'headgate_group_remove', callback = remove, flags = { 'allow-oom' } }
--- Small, with an end, and asked before work that has an answer.
+-- Small and expiring, and called before work that has an answer.
 redis.register_function{ function_name = 'headgate_state_rate', callback = rate, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_state_window', callback = window, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_state_put', callback = put, flags = { 'allow-oom' } }

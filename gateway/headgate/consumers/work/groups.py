@@ -1,7 +1,8 @@
 """The groups of consumers in Redis, configured or not: their status, and their removal by name.
 
-In: a command client from redis/client.py. Out: how each consumer of a namespace stands. A consumer that leaves the configuration
-leaves its group, its waiting tasks and its dead letters behind: only the operator knows whether it will come back.
+In: a command client from redis/client.py. Out: the status of each consumer of a namespace. A consumer that leaves the
+configuration leaves its group, its waiting tasks and its dead letters in Redis, since only the operator knows whether it will
+return.
 
 Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
 """
@@ -20,7 +21,7 @@ from headgate.redis.keys import group_key, log_key
 
 from .store import GROUP_LIBRARY
 
-# A running consumer gives a heartbeat every half second, and while it works on one event every third of its lease.
+# A running consumer sends a heartbeat every half second, and every third of its lease while it works on one event.
 QUIET_S = 60.0
 _SCAN_KEYS = 1000
 
@@ -30,8 +31,8 @@ class GroupStatus:
     """The status of a consumer.
 
     `lag` counts the events of the log that it has not taken yet; `leased`, `waiting` and `dead` count tasks; `missed` events.
-    `idle_s` is the time since the last heartbeat of an instance (None: not known). `elsewhere` names the instances whose last
-    heartbeat went to another Redis server (redis/instances.py): `lag` says nothing of these.
+    `idle_s` is the time since the last heartbeat of an instance (None: unknown). `elsewhere` names the instances whose last
+    heartbeat went to another Redis server (redis/instances.py), for which `lag` says nothing.
     """
 
     name: str
@@ -45,12 +46,12 @@ class GroupStatus:
 
 
 class Groups:
-    """The consumers that are known to the Redis of a namespace.
+    """The consumers in the Redis of a namespace.
 
     Args:
         client: of that Redis.
-        namespace: whose log they read.
-        scanned: is called after each thousand names of keys that were looked through.
+        namespace: namespace of their log.
+        scanned: called after each thousand key names of a scan.
     """
 
     def __init__(self, client: Client, namespace: str, scanned: Callable[[], None] = lambda: None) -> None:
@@ -58,27 +59,27 @@ class Groups:
         self._log = log_key(namespace)
 
     def statuses(self) -> list[GroupStatus]:
-        """Return all, by name. It looks through the names of all keys, a thousand at a time."""
+        """Return the status of all, by name. Scans the names of all keys, a thousand at a time."""
         return [status for name in self.names() or () if (status := self.look(name)) is not None]
 
     def look(self, name: str) -> GroupStatus | None:
-        """Return the status of one, or None if there is nothing of it.
+        """Return the status of one, or None if Redis has nothing of it.
 
         Raises:
-            InvalidRequest: it is not a consumer's name.
+            InvalidRequest: not a consumer's name.
         """
-        found = GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)
-        if not found:
+        reply = GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)
+        if not reply:
             return None
-        lag, leased, waiting, dead, missed, idle_ms = found
+        lag, leased, waiting, dead, missed, idle_ms = reply
         elsewhere = read_elsewhere(self._client, group_key(self._namespace, name))
         return GroupStatus(name, lag, leased, waiting, dead, missed, None if idle_ms < 0 else idle_ms / 1000, elsewhere)
 
     def remove(self, name: str) -> tuple[int, int]:
-        """Take out a consumer: its group, what it deferred, its dead letters, its state. Return the numbers of tasks and letters.
+        """Remove a consumer: group, deferred tasks, dead letters, state. Return the numbers of tasks and letters.
 
         Raises:
-            InvalidRequest: there is none of this name, or one of its instances has given a heartbeat within QUIET_S.
+            InvalidRequest: no such consumer, or one of its instances has sent a heartbeat within QUIET_S.
         """
         if self.look(name) is None:
             known = ", ".join(status.name for status in self.statuses()) or "none"
@@ -98,7 +99,7 @@ class Groups:
         return waiting, dead
 
     def names(self, late: Callable[[], bool] = lambda: False) -> list[str] | None:
-        """Return the names of all, in order; None: it was `late` before all were known. It looks as `statuses` does."""
+        """Return the names of all, in order; None: it was `late` before all were known. Scans as `statuses` does."""
         prefix = group_key(self._namespace, "")
         name_of = re.compile(re.escape(prefix) + r"([A-Za-z0-9_-]{1,64})(?::|$)", re.ASCII)
         found: set[str] = set()

@@ -1,11 +1,11 @@
-"""The leases of one worker: the tasks that it has in hand, which another thread keeps for it while it works.
+"""The leases of one worker, which another thread renews while the worker is busy.
 
-In: the work of a page (`take`), and each part of it that is about to be answered (`release`), from the worker's thread; `keep`
-from the thread that keeps the leases of all workers. Out: renewed leases in the store. The lock is held while leases are moved:
-from its release on, the place of a task does not change under the answer.
+In: the work of a page (`take`), and each part of it before its answer (`release`), from the worker's thread; `keep` from the
+thread that renews the leases of all workers. Out: renewed leases in the store. A lock is held while leases move, so a task
+cannot move between its release and its answer.
 
-Work that lasts longer than a third of the lease is moved out of the log: it becomes a task leased, whose lease is renewed, so
-that neither another process nor the log's retention can take it away meanwhile.
+Work that lasts longer than a third of the lease is moved out of the log: it becomes a leased task, and its lease is renewed, so
+neither another process nor the log's retention can take it away in the meantime.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Leases:
     """See the module.
 
     Args:
-        lease_ms: how long a lease lasts.
+        lease_ms: duration of a lease.
     """
 
     def __init__(self, lease_ms: int) -> None:
@@ -32,24 +32,24 @@ class Leases:
         self._taken_s = 0.0
 
     def take(self, work: Sequence[LeasedTask], now_s: float) -> None:
-        """Keep this work from now on, and nothing else."""
+        """Renew the leases of this work from now on, and no others."""
         with self._lock:
             self._leased = {id(leased): leased for leased in work}
             self._taken_s = now_s
 
     def release(self, group: Sequence[LeasedTask]) -> None:
-        """Keep these no longer: they are about to be answered."""
+        """Stop renewing these, as their answers follow."""
         with self._lock:
             for leased in group:
                 self._leased.pop(id(leased), None)
 
     def release_all(self) -> None:
-        """Keep nothing any more."""
+        """Stop renewing all."""
         with self._lock:
             self._leased = {}
 
     def name(self, leased: LeasedTask, key: str) -> bool:
-        """Give the only part of an event's work its key; return False for a task, whose name has its key in it already."""
+        """Give an event's only part its key; return False for a task, whose name contains its key already."""
         with self._lock:
             if key and not leased.in_log:
                 return False
@@ -57,7 +57,7 @@ class Leases:
             return True
 
     def keep(self, store: Store, now_s: float) -> None:
-        """Renew the leases for their whole length, if they have lasted for a third of it. Called by another thread.
+        """Renew leases that have lasted for a third of their length, for the whole length. Called by another thread.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`; try again.

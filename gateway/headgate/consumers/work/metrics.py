@@ -1,4 +1,4 @@
-"""The metrics of one consumer, by its name: its children of headgate.metrics, looked up once."""
+"""The metrics of one consumer, by its name: its children of headgate.metrics, resolved once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headgate.consumers.notification import WITHDRAWN
 
 from .wants import WANTS_FAULTS
 
-# Why there are dead letters: the words of the `why` label and of the letters themselves.
+# Causes of dead letters: values of the `why` label, and of the letters themselves.
 UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN = "unreadable", "poison", "rejected", "gave_up", "outcome_unknown"
 WHY_DEAD = (UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN)
 

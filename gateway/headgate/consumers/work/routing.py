@@ -1,8 +1,8 @@
 """Routing: an event goes to its user by mail or push only if the user has not seen it, has not muted it, and wants it.
 
-In: a delivery that is due. Out: until when it waits for the user, or why it is withdrawn. It waits (`unless_seen_s`,
-`unless_read_s`); then counts what the user has done meanwhile, then what the user has muted, then what `wants` of the application
-answers. An event of no user goes at once.
+In: a due delivery. Out: how long it waits for the user, or why it is withdrawn. After the wait (`unless_seen_s`,
+`unless_read_s`), the user's actions decide first, then the user's mutes, then the application's `wants`. An event without a
+user goes at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Routing:
 
     Args:
         spec: the consumer.
-        state: reads what users have done, and keeps what was done about their events.
+        state: reads the actions of users, and records the outcomes of their events.
         fault: as of `wants.Asking`.
     """
 
@@ -44,10 +44,10 @@ class Routing:
         self.is_on = self.channel is not None or bool(spec.runner.unless_seen_s or spec.runner.unless_read_s)
 
     def user(self, delivery: Delivery) -> str | None:
-        """Return the user whom an event is for; None: it is for several.
+        """Return the user of an event; None: it is for several.
 
         Raises:
-            Reject: `seen_user` does not go with the event.
+            Reject: `seen_user` does not fit the event.
         """
         if self._template is None or is_item(delivery.topic):
             return user_of(delivery.topic)
@@ -57,19 +57,19 @@ class Routing:
             raise Reject(str(fault)) from fault
 
     def waits_until_ms(self, delivery: Delivery) -> int | None:
-        """Return until when a new event of a user waits (ms since 1970); None: it does not."""
+        """Return the end of a new event's wait for its user (ms since 1970); None: it does not wait."""
         options = self._options
         wait_s = max(options.unless_seen_s, options.unless_read_s if is_item(delivery.topic) else 0.0)
         return delivery.time_ms + round(1000 * wait_s) if wait_s else None
 
     def withdrawn(self, user: str, delivery: Delivery, *, is_first: bool) -> str | None:
-        """Return why an event of a user is not to be sent, one of `notification.WITHDRAWN`; None: it is to be. Waits for Redis.
+        """Return why a user's event must not be sent, one of `notification.WITHDRAWN`; None: send it. Waits for Redis.
 
         Args:
-            is_first: the application is asked too; not for each attempt, nor for each part of the work.
+            is_first: also ask the application, which is not asked for each attempt or each part of the work.
 
         Raises:
-            Reject: the user's name is none.
+            Reject: the user's name is invalid.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         try:
@@ -88,7 +88,7 @@ class Routing:
         return None if not is_first or self._asking is None or self._asking.ask(user, delivery, self.channel) else UNWANTED
 
     def sent(self, deliveries: Sequence[Delivery]) -> None:
-        """Keep that these were sent to their users, for `headgate trace`: as far as Redis takes it."""
+        """Record for `headgate trace` that these were sent to their users, if Redis accepts it."""
         if self.channel is None:
             return
         for delivery in deliveries:
@@ -96,25 +96,25 @@ class Routing:
                 self.record(self.user(delivery), delivery, SENT_ON[self.channel])
 
     def record(self, user: str | None, delivery: Delivery, outcome: str) -> None:
-        """Keep an outcome of `notification.OUTCOMES`: a hint for people, so a Redis that does not take it holds up nothing."""
+        """Record an outcome of `notification.OUTCOMES`. It informs people only, so an error of Redis delays nothing."""
         if user is not None:
             with suppress(BusUnavailable, BusRefused):
                 self._state.record(user, delivery.id or "", outcome)
 
     def close(self) -> None:
-        """Let go of the thread that asks the application."""
+        """End the thread that asks the application."""
         if self._asking is not None:
             self._asking.close()
 
 
 def channel_of(runner: RunnerOptions, consumer: type[Consumer], options: Any) -> str | None:
-    """Return the channel of a consumer: the one of its table, or else of its type."""
-    found = runner.channel or consumer.channel(options)
-    return None if found == "none" else found
+    """Return the channel of a consumer, from its table, else from its type."""
+    channel = runner.channel or consumer.channel(options)
+    return None if channel == "none" else channel
 
 
 def routing_faults(runner: RunnerOptions, consumer: type[Consumer], options: Any, patterns: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with the routing of a consumer whose options are right one by one, a line each. Imports `wants`."""
+    """Yield the faults in the routing of a consumer whose options are valid one by one, a line each. Imports `wants`."""
     names = ("unless_seen_s", "unless_read_s", "seen_user", "channel", "rate", "wants")
     given = [name for name in names if getattr(runner, name)]
     if consumer.batch:

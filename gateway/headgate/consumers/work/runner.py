@@ -1,7 +1,7 @@
-"""One consumer in this process: its worker threads, the thread that keeps their leases, and its end.
+"""One consumer in this process: its worker threads, the thread that renews their leases, and its shutdown.
 
-In: what the consumer is (spec.py) and where Redis is. Out: events in its hands, until `stop`. Several processes may run the same
-consumer: they share its group.
+In: the consumer's specification (spec.py) and the Redis URL. Out: handled events, until `stop`. Several processes may run the
+same consumer and share its group.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .store import Store
 from .worker import Worker
 
 DRAIN_S = 10.0
-# Also while all workers are busy, an old primary is left this fast. Longer than ASK_EVERY_SENTINEL_S of redis/primary_switch.py,
-# or every second time would be a moment too early.
+# The consumer leaves an old primary this fast even if all workers are busy. Longer than ASK_EVERY_SENTINEL_S of
+# redis/primary_switch.py, or every second check would come a moment too early.
 KEEP_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerStatus:
-    """How a consumer is: worker threads that run, and the trouble that they are in (one line, no secret; None: none)."""
+    """The status of a consumer: the running worker threads, and their trouble (one line, no secret; None: none)."""
 
     workers: int
     trouble: str | None
@@ -48,8 +48,8 @@ class Runner:
 
     Args:
         spec: the consumer.
-        redis_url: where its log is.
-        settings: of these, `max_payload_bytes`.
+        redis_url: the Redis of its log.
+        settings: only `max_payload_bytes` is read.
 
     Raises:
         BusRefused: `redis_url` is not a Redis URL.
@@ -68,9 +68,9 @@ class Runner:
         self._keeper = threading.Thread(target=self._keep, name=f"{spec.name}-keeper", daemon=True)
 
     def open(self) -> int:
-        """Make the consumer's group if it is not there, and return the offset after which it reads on.
+        """Make the consumer's group unless it exists, and return the last offset before its next read.
 
-        `start` need not be preceded by it: the workers do the same.
+        Optional before `start`, whose workers do the same.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -78,7 +78,7 @@ class Runner:
         return self._store().open(self._spec.runner.start)[1]
 
     def start(self) -> None:
-        """Start the threads, and return. They wait for Redis as long as it takes, and do not end before `stop`."""
+        """Start the threads, and return. They wait for Redis without a time limit, and do not end before `stop`."""
         for number, worker in enumerate(self._workers):
             thread = threading.Thread(target=worker.run, name=f"{self._spec.name}-{number}", daemon=True)
             self._threads.append(thread)
@@ -86,20 +86,20 @@ class Runner:
         self._keeper.start()
 
     def status(self) -> RunnerStatus:
-        """Return how the consumer is now."""
+        """Return the current status of the consumer."""
         trouble = next((worker.trouble for worker in self._workers if worker.trouble), None)
         return RunnerStatus(sum(thread.is_alive() for thread in self._threads), trouble)
 
     def ask_to_stop(self) -> None:
-        """Have the workers finish what they have begun and take nothing new; returns at once."""
+        """Make the workers finish their current tasks and take nothing new. Returns at once."""
         self._stopping.set()
         for worker in self._workers:
             worker.interrupt()
 
     def stop(self, drain_s: float = DRAIN_S) -> bool:
-        """Finish what is leased, give the rest back, and return whether that was done within `drain_s`. Idempotent.
+        """Finish the leased work, give the rest back, and return whether that was done within `drain_s`. Idempotent.
 
-        A worker that is still at work then is left alone: its thread ends with the process, and the work is handed out again.
+        A worker still busy after that is abandoned: its thread ends with the process, and Redis hands the work out again.
         """
         self.ask_to_stop()
         deadline_s = time.monotonic() + drain_s
@@ -133,7 +133,7 @@ class Runner:
         return client, Store(client, self._url, self._spec.namespace, self._spec.name, self._limit)
 
     def _keep(self) -> None:
-        """Keep the leases of all workers, and watch over the group's clock and the primary, over a connection of its own."""
+        """Renew the leases of all workers, and watch the group's clock and the primary, over a separate connection."""
         (client, store), watch = self._client_and_store(), TimeWatch()
         group, name = group_key(self._spec.namespace, self._spec.name), process_name()
         next_tick_s = 0.0
@@ -141,9 +141,9 @@ class Runner:
             try:
                 check_primary(client)
                 if time.monotonic() >= next_tick_s:
-                    told_ms = store.tick(*watch.words())
-                    watch.hear(told_ms)
-                    if told_ms:  # else the group is not open
+                    group_ms = store.tick(*watch.words())
+                    watch.hear(group_ms)
+                    if group_ms:  # 0: the group is not open
                         give_word(client, group, name)
                     next_tick_s = time.monotonic() + WATCH_EVERY_S
                 for worker in self._workers:
@@ -152,5 +152,5 @@ class Runner:
                 self._log("consumer waits for Redis", reason=error.message)
             if self._ended.wait(min(KEEP_EVERY_S, self._spec.runner.lease_s / 3)):
                 break
-        with suppress(HeadgateError):  # its word is old in a moment
+        with suppress(HeadgateError):  # its entry expires soon
             take_out(client, group, name)

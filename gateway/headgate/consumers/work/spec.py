@@ -11,13 +11,13 @@ from typing import Any
 from headgate.consumers.base import Consumer, Context, Publishing, State
 from headgate.options import integer, number, one_of, option, text
 
-# Of each consumer's dead letters; with the other limits' defaults it leaves the private Redis room for three consumers.
+# Bytes of each consumer's dead letters. With the other limits' defaults, the private Redis has room for three consumers.
 DEFAULT_MAX_DEAD_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
-    """The options that every consumer has beside those of its type."""
+    """The options of every consumer besides those of its type."""
 
     start: str = option("new", one_of("new", "oldest"), "A new consumer begins with new events, or with the oldest of the log.")
     workers: int = option(1, integer(1, 64), "Threads per process. A killed process may repeat one task for each.")
@@ -100,5 +100,5 @@ class ConsumerSpec:
 
 
 def context_of(spec: ConsumerSpec, state: State, publisher: Publishing) -> Context:
-    """Return what an object of the consumer's class is given."""
+    """Return the context for an object of the consumer's class."""
     return Context(spec.name, spec.namespace, state, publisher, spec.runner.rate, spec.runner.rate_period_s)

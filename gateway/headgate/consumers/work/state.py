@@ -1,7 +1,7 @@
-"""A consumer's small shared memory in Redis: what `base.State` promises, on the group's own keys. Every key has an end.
+"""A consumer's small shared memory in Redis, as `base.State` describes it, on the group's own keys. Every key expires.
 
-In: a command client from redis/client.py. Names of any text become keys `hg:{N}:group:<group>:state:<kind>:<name>`; one that is
-long or has odd characters stands there as its hash. Times are Redis' own wherever two instances must agree.
+In: a command client from redis/client.py. Names of any text become keys `hg:{N}:group:<group>:state:<kind>:<name>`; a hash
+replaces a name that is long or has unusual characters. Redis' clock is used wherever two instances must agree.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from headgate.redis.user_facts import UserFacts, read_user_facts
 
 from .store import GROUP_LIBRARY, Store
 
-# How long, and how many of each user at most, a consumer keeps what it has done for a user.
+# Duration of a consumer's records for a user, and their maximum per user.
 OUTCOME_S, MAX_OUTCOMES = 86400.0, 1000
 _PLAIN = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
 
 
 class RedisState:
-    """The state of one consumer; `base.State` says what its methods do. A lease is held by one of these objects at a time.
+    """The state of one consumer; see `base.State` for its methods. One of these objects holds a lease at a time.
 
     Args:
-        client: where it is kept.
-        namespace, consumer: whose it is.
+        client: of its Redis.
+        namespace, consumer: owner of the state.
         store: the consumer's group, for `progress`.
     """
 
@@ -47,7 +47,7 @@ class RedisState:
         return self._time("window", _suffix("window", name), _ms(length_s))
 
     def within_rate(self, name: str, limit: int, period_s: float) -> float | None:
-        """See `base.State.within_rate`: in any stretch of `period_s`, not in fixed ones."""
+        """See `base.State.within_rate`. The limit applies to any stretch of `period_s`, not to fixed ones."""
         return self._time("rate", _suffix("rate", name), limit, _ms(period_s), uuid.uuid4().hex)
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
@@ -110,7 +110,7 @@ class RedisState:
 
 
 def read_outcomes(client: Client, namespace: str, consumer: str, user: str, event_id: str) -> list[str]:
-    """Return what a consumer has recorded of an event for a user, of `notification.OUTCOMES`.
+    """Return a consumer's records of an event for a user, of `notification.OUTCOMES`.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
@@ -121,7 +121,7 @@ def read_outcomes(client: Client, namespace: str, consumer: str, user: str, even
 
 
 def _suffix(kind: str, name: str) -> str:
-    """Return the end of a key. No plain name begins with the `=` of a hash."""
+    """Return the end of a key. No plain name begins with `=`, which marks a hash."""
     plain = _PLAIN.fullmatch(name)
     return f"{kind}:{name}" if plain else f"{kind}:={hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 

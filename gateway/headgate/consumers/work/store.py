@@ -1,10 +1,10 @@
-"""A consumer's group in Redis: what is handed out, and what is made of the answers. groups.lua does it in one step each.
+"""A consumer's group in Redis: hands out work, and processes the answers. groups.lua does each in one step.
 
-In: a command client from redis/client.py. Out: pages of work for the runner, whose answers come back to `settle`. A task that
-is neither settled nor renewed within its lease is handed out again.
+In: a command client from redis/client.py. Out: pages of work for the runner, whose answers come back to `settle`. Redis hands
+out a task again if it is neither settled nor renewed within its lease.
 
-Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`. After BusUnavailable it is not known whether a step was
-taken; every step may be repeated: at worst something is handed out twice, never lost.
+Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`. After BusUnavailable a step may have happened. Every
+step may be repeated: at worst something is handed out twice, never lost.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .task import Task, unpack
 
 GROUP_LIBRARY = Library("headgate.consumers.work", "groups.lua", "headgate_consumers_version")
 
-# How long Redis may take to answer, as with `redis.client.open_client`; longer than any wait.
+# Time limit for an answer of Redis, as with `redis.client.open_client`; longer than any wait.
 ANSWER_WITHIN_S = 5.0
-# How many acknowledgements, and for how long, may be on their way to Redis before its answers are waited for.
+# Number and age of unanswered acknowledgements at which the worker waits for the answers.
 MAX_UNCONFIRMED, UNCONFIRMED_S = 100, 0.05
 
 Answer = tuple[str | bytes | int, ...]
@@ -42,10 +42,9 @@ Answer = tuple[str | bytes | int, ...]
 class LeasedTask:
     """A task that a worker has leased.
 
-    `name` is what it is called in Redis ("": it is an entry of the log, and not yet kept by itself); `out` is how often it was
-    handed out without an answer, this time included; `mark` is the same for all that are to be worked on together ("": by
-    itself); `error` is what keeps it from being read; `leased_in` is the epoch in whose group of Redis an entry of the log is
-    leased, which may be a later one than the event's.
+    `name` is its name in Redis ("": it is an entry of the log, without a task); `out` counts the deliveries without an answer,
+    including this one; tasks with the same `mark` are handled together ("": alone); `error` is why it is unreadable; `leased_in`
+    is the epoch in whose group of Redis an entry of the log is leased, which may be later than the event's.
     """
 
     task: Task
@@ -65,10 +64,10 @@ class LeasedTask:
 class Page:
     """The result of one `take`, and the position of the group.
 
-    `unwanted` are the offsets of entries that match no pattern: they need an acknowledgement only. `epoch` is the one in which
-    the page's entries are leased, and "" while there is no log. `due_in_s` is when the next deferred task is due (None: none
-    waits). `missed` events were trimmed before this group got them, `lost` is 1 when the log was found to be another one, both in
-    this call.
+    `unwanted` are the offsets of entries that match no pattern and only need an acknowledgement. `epoch` is the one in which the
+    page's entries are leased, and "" without a log. `due_in_s` is the time until the next deferred task is due (None: none
+    waits). `missed` counts events that were trimmed before this group got them, `lost` is 1 if the log was replaced by another
+    one, both in this call.
     """
 
     epoch: str
@@ -86,8 +85,8 @@ class Store:
     """One consumer's group in one namespace. Owned by one thread.
 
     Args:
-        client, url: of its Redis; those for acknowledging and for waiting are made from `url` when they are needed.
-        namespace, group: whose it is.
+        client, url: of its Redis; the connections for acknowledging and waiting are made from `url` on demand.
+        namespace, group: its namespace and name.
         max_payload_bytes: larger entries of the log are unreadable.
     """
 
@@ -100,10 +99,10 @@ class Store:
         self._max_payload_bytes = max_payload_bytes
 
     def open(self, start: str) -> tuple[str, int]:
-        """Make the group if it is not there; return its epoch ("": there is no log yet) and position.
+        """Make the group unless it exists; return its epoch ("": there is no log yet) and position.
 
         Args:
-            start: where a new one begins: `new`, `oldest`, or `lost`: it was there before, so with all that there is now.
+            start: start of a new one: `new`, `oldest`, or `lost` (it existed before, so it reads all there is now).
         """
         epoch, position = self._call("open", start)
         return epoch.decode(), position
@@ -111,8 +110,8 @@ class Store:
     def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
         """Hand out up to `count` (2 to 1,000) entries and due tasks for `lease_ms`; None: the group is not open.
 
-        With `max_waiting` tasks or more there are no new entries, nor while Redis is full, until answers to the others make room.
-        `wanted` says of a topic whether it is to be read at all.
+        If `max_waiting` or more tasks wait, or Redis is full, there are no new entries until answers to the others make room.
+        `wanted` returns whether a topic is to be read at all.
         """
         try:
             reply = self._call("take", count, lease_ms, max_waiting)
@@ -136,10 +135,10 @@ class Store:
         return Page(epoch, work, unwanted, head, position, waiting, due_in_s, missed, lost)
 
     def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
-        """Be done with entries of the log; return whether `confirm` is due. Raises nothing, and waits for nothing.
+        """Finish entries of the log; return whether `confirm` is due. Raises nothing, and waits for nothing.
 
-        The cheapest answer, as it is the one given for every event: one XACK, written at once over a connection of its own, so
-        that it arrives though this process ends with the next instruction.
+        The cheapest answer, since every event needs one: one XACK, written at once over a separate connection, so it arrives
+        even if this process ends with the next instruction.
         """
         if not self._unconfirmed:
             self._unconfirmed_since_s = time.monotonic()
@@ -159,24 +158,24 @@ class Store:
     def settle(self, answers: Iterable[Answer]) -> tuple[int, int]:
         """Give answers (`done`, `defer`, `dead`, `back`, `again`), all in one step.
 
-        Return how many tasks wait now, and how many dead letters these have pushed out.
+        Return the number of waiting tasks, and the number of dead letters that these have pushed out.
         """
         waiting, dropped = self._call("settle", *[argument for answer in answers for argument in answer])
         return waiting, dropped
 
     def renew(self, names: Sequence[str], lease_ms: int) -> None:
-        """Keep tasks leased for another lease."""
+        """Renew the leases of tasks."""
         self._call("renew", lease_ms, *names)
 
     def tick(self, *told: int) -> int:
-        """Say which time was told before, and how many ms ago; return the time that is told now (0: the group is not open).
+        """Report the time from the last call, and its age in ms; return the group's time now (0: the group is not open).
 
-        Leases and due times are right while each process does this every few seconds (redis/time_watch.py has the words).
+        Leases and due times are right while each process does this every few seconds (redis/time_watch.py has the arguments).
         """
         return int(self._call("tick", *told))
 
     def drop(self, letter_ids: Sequence[str]) -> int:
-        """Drop these dead letters; return how many there were."""
+        """Drop these dead letters; return how many existed."""
         return int(self._call("drop", *letter_ids))
 
     def wait(self, position: int, timeout_s: float) -> None:
@@ -193,12 +192,12 @@ class Store:
         self._waits.end()
 
     def close(self) -> None:
-        """Close the connections of its own; idempotent."""
+        """Close its own connections. Idempotent."""
         self._acks.close()
         self._waits.close()
 
     def progress(self) -> Progress:
-        """Return how far the group has come; see `Progress`."""
+        """Return the progress of the group; see `Progress`."""
         return Progress(*GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_progress", 1, self._log, self._group))
 
     def _call(self, function: str, *arguments: str | bytes | int) -> Any:
@@ -209,16 +208,16 @@ class Store:
         if entry.event is not None:
             event = entry.event
             task = Task(epoch, offset, event.topic, event.id, event.time_ms, event.data, traceparent=event.traceparent)
-        else:  # as much as is fit to be looked at
+        else:  # the readable parts
             topic, data = fields.get(b"topic", b""), fields.get(b"data", b"")
             task = Task(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])
         return LeasedTask(task, "", deliveries, error=entry.error, leased_in=leased_in)
 
 
 class _Line:
-    """A connection for one thread's commands on a key. Of their answers only errors count.
+    """A connection for one thread's commands on a key. Only errors of their answers count.
 
-    It is made when it is needed, and given up with the first trouble. `ended`: it is made no more.
+    It is opened on demand, and dropped at the first fault. `ended`: it is not opened again.
     """
 
     def __init__(self, url: str, key: str) -> None:
@@ -232,7 +231,7 @@ class _Line:
         self.finish((command,))
 
     def send(self, command: Command) -> bool:
-        """Send a command if there is a connection; return whether it went. `finish` is to be called in either case."""
+        """Send a command if there is a connection; return whether it was sent. Call `finish` in either case."""
         if self._link is None:
             return False
         try:
@@ -244,12 +243,12 @@ class _Line:
         return True
 
     def finish(self, commands: Sequence[Command]) -> None:
-        """Wait until all of these are answered. The first of them were sent, unless the connection was given up since."""
+        """Wait until all of these are answered. The first of them were sent, unless the connection was dropped since."""
         try:
             link = self._link
             if link is None:
                 link = self._link = SubscriberLink(self._url, key=self._key)
-                # Looked at only now: an `end` before the line above has found no link to close.
+                # Checked only now, since an `end` before the line above found no connection to close.
                 if self.ended:
                     link.close()
                 link.connect()
@@ -261,51 +260,51 @@ class _Line:
                 self._unanswered += len(unsent)
             while self._unanswered > 0:
                 self._unanswered -= len(link.read())
-        except HeadgateError:  # a reply that comes late must not be taken for the next one's
+        except HeadgateError:  # a late reply must not pass for the next command's
             self.close()
             raise
 
     def close(self) -> None:
-        """Close it; idempotent, from any thread: whoever waits for an answer gets BusUnavailable."""
+        """Close it. Idempotent, from any thread; a caller that waits for an answer gets BusUnavailable."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
 
     def end(self) -> None:
-        """Close it for good; from any thread: every later command raises BusUnavailable at once."""
+        """Close it for good, from any thread; every later command raises BusUnavailable at once."""
         self.ended = True
         self.close()
 
 
 def done(leased: LeasedTask) -> Answer:
-    """The work is done, or not to be done at all."""
+    """Finish the work, done or unwanted."""
     return ("ack", leased.leased_in, f"{leased.task.offset}-0") if leased.in_log else ("done", leased.name)
 
 
 def back(leased: LeasedTask) -> Answer:
-    """The work was not begun: anyone may have it at once, and it does not count as handed out."""
+    """Return work that was not begun. Any worker may have it at once, and this delivery does not count."""
     if leased.in_log:
         return "back", leased.leased_in, f"{leased.task.offset}-0", leased.out - 1
     return defer_for(leased.task, 0, leased.out - 1)
 
 
 def defer(task: Task, until_ms: int) -> Answer:
-    """Keep a task, in place of what is kept under its name, until `until_ms` (since 1970, by the clock of this machine)."""
+    """Keep a task until `until_ms` (since 1970, by the clock of this machine), replacing its previous version."""
     return defer_for(task, max(0, until_ms - int(time.time() * 1000)))
 
 
 def defer_for(task: Task, delay_ms: int, out: int = 0) -> Answer:
-    """Keep a task for `delay_ms`; `out` above 0: it is leased so long, handed out that often."""
+    """Keep a task for `delay_ms`. With `out` above 0 it is leased for that time, after so many deliveries."""
     return "defer", task.name, f"+{delay_ms}", int(task.together), out, task.pack()
 
 
 def dead(task: Task, why: str, reason: str, max_dead: int, max_bytes: int = DEFAULT_MAX_DEAD_BYTES) -> Answer:
-    """Put a task to the dead letters, of which the newest are kept: at most `max_dead`, and `max_bytes` of them."""
+    """Add a task to the dead letters, and keep the newest, at most `max_dead` and `max_bytes`."""
     return "letter", why, reason, task.name, task.pack(), max_dead, max_bytes
 
 
 def again(dead_id: str, task: Task) -> Answer:
-    """Take a task out of the dead letters and have it due now; nothing happens if it is not there any more."""
+    """Move a task from the dead letters to the due tasks; do nothing if it is no longer there."""
     return "again", dead_id, task.name, task.pack()
 
 

@@ -1,6 +1,6 @@
-"""A task: one part of an event's work that is kept in Redis until it is done, deferred or to be tried again. No I/O.
+"""A task: one part of an event's work, kept in Redis until it is done, deferred or due for another attempt. No I/O.
 
-The payload's bytes are packed as they are. Fields may be added at the end, with a default: an older body is still read.
+The payload's bytes are packed unchanged. Fields may be added at the end, with a default, so an older body stays readable.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _LATEST_MS = 10**13 - 1
 
 
 class Task(msgspec.Struct, array_like=True):
-    """An event, the part of its work that this is, and how it has fared.
+    """An event, the part of its work, and its attempts so far.
 
-    `split` says that the consumer was asked for the event's keys; `attempt` counts the times that it was handed out and
-    answered; `failures` and `faults` the answers in a row that were failures at all, and faults of the consumer's code, since
-    `failing_since_ms`; `unknown` the attempts whose outcome is unknown: the answer was lost, or the process ended.
+    `split` means that the consumer has named the event's keys. `attempt` counts the deliveries that were answered. `failures`
+    counts the failed answers in a row since `failing_since_ms`, and `faults` those caused by the consumer's code. `unknown`
+    counts the attempts without a known outcome, because the answer was lost or the process ended.
     """
 
     epoch: str
@@ -40,19 +40,19 @@ class Task(msgspec.Struct, array_like=True):
 
     @property
     def name(self) -> str:
-        """The name of the task in Redis (groups.lua): names sort as the events do, and end with a hash of the key."""
+        """The name of the task in Redis (groups.lua). Names sort as the events do, and end with a hash of the key."""
         return f"{min(self.time_ms, _LATEST_MS):013d}-{self.epoch}-{self.offset:015d}-{_key_hash(self.key)}"
 
     def pack(self) -> bytes:
-        """Return the task as `unpack` reads it."""
+        """Pack the task for `unpack`."""
         return _encoder.encode(self)
 
 
 def unpack(body: bytes) -> Task:
-    """Return a task from what `Task.pack` made.
+    """Return a task from the result of `Task.pack`.
 
     Raises:
-        msgspec.DecodeError: it is none.
+        msgspec.DecodeError: it is not a packed task.
     """
     return _decoder.decode(body)
 

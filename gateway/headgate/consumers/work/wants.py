@@ -1,8 +1,8 @@
-"""An application's preferences: its function is asked whether a user wants a notification, and has a deadline.
+"""An application's preferences. Its function answers within a deadline whether a user wants a notification.
 
 In: the function `wants(user, event, channel)`. Out: its answer. Without one (it raises, blocks, or returns no boolean) the
-notification goes out, and the fault is counted and logged. The function runs in one thread that is kept, since applications have
-connections for each thread. While it blocks it is not asked again: a worker has one such thread at most.
+notification goes out, and the fault is counted and logged. The function runs in one permanent thread, since applications have
+connections per thread. While it blocks it is not called again, so a worker has at most one such thread.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _Call = tuple[Future[object], tuple[str, Delivery, str]]
 
 
 class Asking:
-    """Asks one function, from one thread.
+    """Calls one function, from one thread.
 
     Args:
         wants: the application's function.
-        fault: is called with one of WANTS_FAULTS, and the exception that was raised, if any.
-        within_s: how long the function may take.
+        fault: called with one of WANTS_FAULTS, and the exception that was raised, if any.
+        within_s: time limit of the function.
     """
 
     def __init__(

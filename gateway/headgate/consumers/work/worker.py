@@ -1,10 +1,10 @@
-"""One worker of a consumer: takes pages of work, has the consumer do it, settles its answers. One thread, one consumer object.
+"""One worker of a consumer: takes pages of work, calls the consumer, settles its answers. One thread, one consumer object.
 
-In: pages from the store. Out: answers to the store, each as soon as it is known: a process that dies doubles what it had begun
-and not yet answered, which is one task, or one page of a batch consumer. While Redis does not answer, it waits and tries
-again, with jitter, and remembers what it has to say.
+In: pages from the store. Out: an answer to the store as soon as it is known. A process that dies repeats the work it had begun
+and not answered, which is one task, or one page of a batch consumer. While Redis does not answer, the worker remembers its
+answers, waits and tries again, with jitter.
 
-While it works, another thread calls `keep`, so that nobody else gets the work (leases.py).
+While it works, another thread calls `keep`, so that no other worker gets the work (leases.py).
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from .spec import ConsumerSpec
 from .store import Answer, LeasedTask, Page, Store, back, dead, defer, defer_for, done
 from .task import Task
 
-# While Redis hands out a page it does nothing else: 0.3 ms for 25 entries, 1.5 ms for 100, at the same rate for the consumer.
+# Handing out a page blocks Redis: 0.3 ms for 25 entries, 1.5 ms for 100, at the same rate for the consumer.
 PAGE_TASKS = 25
-# How late a page may be for those behind it to make up for it.
+# Maximum delay of a page that later ones make up for.
 PACE_SLACK_S = 0.01
-# The longest wait for something new: after it, what other instances deferred or left behind is looked for.
+# Longest wait for something new. After it, the worker checks for tasks that other instances deferred or abandoned.
 IDLE_S = 0.5
 SHORTEST_WAIT_S = 0.01
-# How often work may fail by a fault of the consumer's code before it is set aside.
+# Faults of the consumer's code in one task before it is set aside.
 MAX_FAULTS = 5
-# Attempts that may have worked (the answer was lost, or the process ended): at most so many copies reach a receiver.
+# Attempts with an unknown outcome (the answer was lost, or the process ended), and so the most copies that reach a receiver.
 MAX_UNKNOWN = 3
-# Into how many tasks one event may be split.
+# Maximum tasks of one event.
 MAX_KEYS = 1000
-# Waits for Redis: the ceiling of the first and of the last. A new primary is there from one moment to the next.
+# Ceilings of the first and the last wait for Redis, short because a new primary may appear at any moment.
 BUS_FIRST_S, BUS_LAST_S = 0.2, 1.0
-# And of the last wait for a consumer that cannot start.
+# Ceiling of the last wait for a consumer that cannot start.
 START_LAST_S = 5.0
 MAX_REASON_CHARACTERS = 200
 LONGEST_S = 366 * 86400.0
@@ -59,7 +59,7 @@ _BusError = (BusUnavailable, BusRefused)
 
 
 class Abandoned(Exception):
-    """The drain took too long while an answer waited for Redis: the work is left to its lease."""
+    """The drain took too long while an answer waited for Redis; the work is left to its lease."""
 
 
 class Worker:
@@ -67,12 +67,12 @@ class Worker:
 
     Args:
         spec: the consumer.
-        context: what the consumer is given.
+        context: context for the consumer.
         store: its group, over a client of this worker's own.
-        metrics: what is counted.
+        metrics: its counters.
         log: events with fields, for operators.
-        stopping: set when the worker is to finish what it has begun and return.
-        abandoned: set when it is not to wait for Redis any more.
+        stopping: set when the worker must finish its current task and return.
+        abandoned: set when it must no longer wait for Redis.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Worker:
         self.trouble: str | None = None
 
     def run(self) -> None:
-        """Work until `stopping` is set; never raises. Tasks that it has not begun by then are given back."""
+        """Work until `stopping` is set, then give back tasks that were not begun. Never raises."""
         consumer: Consumer | None = None
         failures = 0
         while not self._stopping.is_set():
@@ -116,7 +116,7 @@ class Worker:
                 break
             except _BusError as error:
                 self._waits_for_bus(error)
-            except Exception as error:  # noqa: BLE001 - a consumer that cannot start, or a fault of ours: told, and tried again
+            except Exception as error:  # noqa: BLE001 - a consumer that cannot start, or our own fault; logged, and tried again
                 self.trouble, last_s = type(error).__name__, START_LAST_S
                 self._log("consumer failed", exc_info=True)
             failures += 1
@@ -131,15 +131,15 @@ class Worker:
         if consumer is not None:
             try:
                 consumer.close()
-            except Exception:  # noqa: BLE001 - somebody's code; nothing depends on it any more
+            except Exception:  # noqa: BLE001 - an operator's code; nothing depends on it now
                 self._log("consumer failed to close", exc_info=True)
 
     def interrupt(self) -> None:
-        """End a wait for something new; `stopping` is set. From any thread."""
+        """End a wait for something new, once `stopping` is set. From any thread."""
         self._store.interrupt()
 
     def keep(self, store: Store) -> None:
-        """Keep what is leased for another lease, if it has been there for a third of one. Called by another thread.
+        """Renew leases that have lasted for a third of their length. Called by another thread.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`; try again.
@@ -185,7 +185,7 @@ class Worker:
             self._wait(consumer, page)
 
     def _keep_pace(self) -> bool:
-        """Wait until a page may be taken; return False when there will be none any more."""
+        """Wait until a page may be taken; return False if the worker stops first."""
         now_s = time.monotonic()
         self._next_page_s = max(self._next_page_s, now_s - PACE_SLACK_S)
         return self._next_page_s <= now_s or not self._stopping.wait(self._next_page_s - now_s)
@@ -227,7 +227,7 @@ class Worker:
             consumer.tick()
         except _BusError as error:
             self._waits_for_bus(error)
-        except Exception:  # noqa: BLE001 - somebody's code: told, and called again at its time
+        except Exception:  # noqa: BLE001 - an operator's code; logged, and called again when due
             self._log("consumer's tick failed", exc_info=True)
 
     def _work(self, consumer: Consumer, work: Sequence[LeasedTask]) -> None:
@@ -292,7 +292,7 @@ class Worker:
             self._dead_letter(group, REJECTED, error.reason)
         except _BusError as error:
             self._retry(group, error.message)
-        except Exception as error:  # noqa: BLE001 - somebody's code: told with its traceback, and tried again
+        except Exception as error:  # noqa: BLE001 - an operator's code; logged with its traceback, and tried again
             self._fault(group, error)
         else:
             self._metrics.handled.inc(len(group))
@@ -304,11 +304,11 @@ class Worker:
                 self._keep(group, until_ms, answer.together)
 
     def _routed(self, group: Sequence[LeasedTask]) -> Sequence[LeasedTask]:
-        """Return what of a group is to be done now; keep what waits for its user, and be done with what is withdrawn."""
+        """Return the part of a group to do now; keep tasks that wait for their user, and finish withdrawn ones."""
         routing = self._routing
         if routing is None or not routing.is_on:
             return group
-        # All is decided before anything is answered: what Redis does not say is asked again, for all of the group.
+        # Rule on all tasks before answering any, since an error of Redis repeats the questions for the whole group.
         ruled = [(leased, *self._rule(routing, leased)) for leased in group]
         for leased, until_ms, user, why in ruled:
             if until_ms is not None:
@@ -320,7 +320,7 @@ class Worker:
         return [leased for leased, until_ms, _, why in ruled if until_ms is None and why is None]
 
     def _rule(self, routing: Routing, leased: LeasedTask) -> tuple[int | None, str | None, str | None]:
-        """Return until when a task waits for its user, if it does; the user; and why it is withdrawn, if it is."""
+        """Return the end of the wait for the user (or None), the user, and the reason of a withdrawal (or None)."""
         task, delivery = leased.task, self._delivery(leased)
         user = routing.user(delivery)
         if user is None:
@@ -331,7 +331,7 @@ class Worker:
         return None, user, routing.withdrawn(user, delivery, is_first=not (task.split or task.failures))
 
     def _beyond_rate(self, consumer: Consumer, leased: LeasedTask) -> Defer | None:
-        """Return until when work waits that is beyond the rate. What is tried again was within it."""
+        """Return a Defer for work beyond the rate. Retried work was within it."""
         runner, task = self._spec.runner, leased.task
         if not runner.rate or consumer.keeps_rate or task.failures or leased.out > 1 or self._routing is None:
             return None
@@ -351,7 +351,7 @@ class Worker:
         except _BusError as error:
             self._retry(group, error.message)
         except Exception as error:  # noqa: BLE001 - as in _handle
-            if len(group) > 1:  # whose fault it is shows when each is handed over by itself
+            if len(group) > 1:  # handling each alone shows which one is at fault
                 for leased in group:
                     self._handle_many(consumer, [leased])
             elif isinstance(error, Reject):
@@ -363,12 +363,13 @@ class Worker:
             self._finish(group)
 
     def _span(self, group: Sequence[LeasedTask]) -> AbstractContextManager[None]:
-        """Return a span of OpenTelemetry for work, in the trace of the first event that is recorded, if any is."""
+        """Return a span of OpenTelemetry for work, in the trace of the first recorded event, if any."""
         task = next((leased.task for leased in group if leased.task.traceparent and is_sampled(leased.task.traceparent)), None)
         if task is None:
             return nullcontext()
-        said: dict[str, str | int] = {"messaging.consumer.group.name": self._spec.name, "headgate.attempt": task.attempt + 1}
-        return consuming(task.traceparent, self._spec.namespace, task.topic, said)
+        group_name, attempt = self._spec.name, task.attempt + 1
+        attributes: dict[str, str | int] = {"messaging.consumer.group.name": group_name, "headgate.attempt": attempt}
+        return consuming(task.traceparent, self._spec.namespace, task.topic, attributes)
 
     def _delivery(self, leased: LeasedTask) -> Delivery:
         task = leased.task
@@ -391,7 +392,7 @@ class Worker:
             self._until_answered(self._store.confirm)
 
     def _split(self, leased: LeasedTask, keys: Sequence[str]) -> None:
-        """Keep each part by itself, due now; the next page has them."""
+        """Store each part as a task, due now; the next page has them."""
         parts = [msgspec.structs.replace(leased.task, key=key, split=True) for key in keys]
         self._settle([leased], lambda leased: [done(leased), *(defer_for(part, 0) for part in parts)])
 
@@ -414,7 +415,7 @@ class Worker:
         options, now_ms, reason = self._spec.runner, round(time.time() * 1000), reason[:MAX_REASON_CHARACTERS]
         failures = max(leased.task.failures for leased in group) + 1
         wait_s = max(delay_s(failures, options.retry_first_s, options.retry_last_s), min(after_s or 0.0, LONGEST_S))
-        if unknown:  # a receiver that was too slow is not hurried, and an outage of minutes does not use up the attempts
+        if unknown:  # spare a slow receiver, and do not use up the attempts in an outage of minutes
             wait_s = max(wait_s, options.retry_last_s)
 
         def answers(leased: LeasedTask) -> list[Answer]:
@@ -458,10 +459,10 @@ class Worker:
     # Waiting for Redis ------------------------------------------------------------------------------------------------------
 
     def _until_answered(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Take a step until Redis has answered.
+        """Repeat a step until Redis has answered.
 
         Raises:
-            Abandoned: it did not, and the drain is over.
+            Abandoned: Redis did not answer before the end of the drain.
         """
         failures = 0
         while True:
@@ -478,7 +479,9 @@ class Worker:
         self._log("consumer waits for Redis", reason=error.message)
 
     def _matches(self, topic: str) -> bool:
-        """Return whether a topic is wanted, as a probe never is; what is none, too: it is set aside where it can be looked at."""
+        """Return whether to read a topic: if a pattern matches and it is no probe, or if it is invalid, to set it aside for
+        inspection.
+        """
         try:
             check_topic(topic)
         except InvalidTopic:
@@ -487,7 +490,7 @@ class Worker:
 
 
 def _answered(leased: LeasedTask, unknown: bool = False, /, **changes: Any) -> Task:
-    """Return the task as it is after this answer; of the times that it was handed out only the last one was answered."""
+    """Return the task after this answer. Only the last of its deliveries was answered."""
     task = leased.task
     return msgspec.structs.replace(
         task, attempt=task.attempt + leased.out, unknown=task.unknown + leased.out - 1 + unknown, **changes
@@ -495,7 +498,7 @@ def _answered(leased: LeasedTask, unknown: bool = False, /, **changes: Any) -> T
 
 
 def _instead(leased: LeasedTask, answer: Answer) -> list[Answer]:
-    """Return what keeps a task in place of what was leased: an entry of the log is acknowledged, a task is overwritten."""
+    """Return the answers that store a task in place of the leased one: acknowledge a log entry, overwrite a task."""
     return [done(leased), answer] if leased.in_log else [answer]
 
 
@@ -504,7 +507,7 @@ def _until_ms(answer: Defer) -> int:
 
 
 def _age_s(page: Page, now_s: float) -> float | None:
-    """Return how old what the consumer has not taken yet may be: younger than this page. None: the page does not say."""
+    """Return a bound on the age of the events not yet taken, which are younger than this page. None: the page has no bound."""
     if page.head <= page.position:
         return 0.0
     times_ms = [leased.task.time_ms for leased in page.work if leased.in_log]

@@ -1,4 +1,4 @@
-"""Consumers beyond the browser: durable readers of a namespace's log. Your own consumer imports from here.
+"""Consumers beyond the browser, which read a namespace's log durably. Your own consumer imports from here.
 
 A consumer is a named consumer group on the log. It handles each event of the log at least once, at its own pace. See
 docs/consumers.md.

@@ -2,7 +2,7 @@
 
 In: deliveries, one after the other, from the runner. Out: nothing (done), a `Defer` (later), `Retry` (a temporary failure),
 `OutcomeUnknown` (it may have worked) or `Reject` (a permanent failure). Any other exception counts as a fault of the consumer's
-code: it is logged with its traceback and tried again, until the event is set aside.
+code. It is logged with its traceback and tried again, until the event is set aside.
 
 Every delivery may repeat, if a process dies between doing and acknowledging it. `Delivery.identity` names the work, the same for
 every attempt, so a receiver can recognise duplicates.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Delivery(Event, frozen=True, gc=False):
-    """An event for a consumer: an Event (topic, data, id, time_ms, epoch, offset; `value()` decodes the data).
+    """An event for a consumer, with the fields of an Event (topic, data, id, time_ms, epoch, offset; `value()` decodes the data).
 
     `key` names one part of the event's work, such as one recipient of a mail ("" if there is only one part); `attempt` is 1 at
     first and counts the deliveries of this part; `deferred` marks one that follows a `Defer`.
@@ -42,7 +42,7 @@ class Delivery(Event, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """An answer to a delivery: store it, and deliver it again at `until_s` (seconds since 1970).
+    """Store the delivery, and repeat it at `until_s` (seconds since 1970).
 
     With `together`, all deliveries deferred under the same key arrive in one call of `handle_together`, when the first is due.
     """
@@ -52,7 +52,7 @@ class Defer:
 
 
 class Retry(Exception):
-    """A temporary failure: try again, with growing delays. `after_s` sets the least delay.
+    """A temporary failure. The work is tried again, with growing delays. `after_s` sets the least delay.
 
     Operators see the reason, so it must contain no secret and nothing of the payload.
     """
@@ -63,7 +63,7 @@ class Retry(Exception):
 
 
 class OutcomeUnknown(Retry):
-    """It may have worked: everything was sent, and the answer was lost or late.
+    """It may have worked, as everything was sent, and the answer was lost or late.
 
     It is tried again, but no sooner than after `retry_last_s`. After the third attempt without a known outcome the event goes to
     the dead letters as `outcome_unknown`.
@@ -71,7 +71,7 @@ class OutcomeUnknown(Retry):
 
 
 class Reject(Exception):
-    """A permanent failure: the event goes to the dead letters at once, with this reason (no secret, nothing of the payload)."""
+    """A permanent failure. The event goes to the dead letters at once, with this reason (no secret, nothing of the payload)."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -163,8 +163,8 @@ class Consumer:
     """Derive from this, and write `handle`. One object serves one worker thread, and its methods never run concurrently.
 
     `Options` is a frozen dataclass whose fields are declared with `options.option`. They extend the common options in the
-    consumer's TOML table. `batch = True` passes whole pages to `handle_many` instead: faster, but the whole page repeats if the
-    process dies within it.
+    consumer's TOML table. `batch = True` passes whole pages to `handle_many` instead, which is faster, but the whole page
+    repeats if the process dies within it.
     """
 
     Options: ClassVar[type] = NoOptions

@@ -1,4 +1,4 @@
-"""Short messages about events: a title and a body, from the operator's templates or built in. No I/O."""
+"""Short messages about events, with a title and a body from the operator's templates or built in. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a notification: the fate of one event for one user. No I/O.
+"""The state of a notification, which is one event for one user. No I/O.
 
 In: the known facts, in any order: a gateway wrote it to a page, a page handled it, a consumer sent it, the user saw it. Out: one
 state. It is derived from the facts and never stored, so an item marked as unread again has the state of its other facts.

@@ -74,7 +74,7 @@ STARTING_S = 2.0
 
 
 class PresentUser(msgspec.Struct, frozen=True, gc=False):
-    """A user in a topic: the number of connections, since when (ms since 1970), and the data from the page."""
+    """A user in a topic, with the number of connections, since when (ms since 1970), and the data from the page."""
 
     user: str
     connections: int
@@ -92,7 +92,7 @@ class PresencePage(msgspec.Struct, frozen=True):
 
 # Making a Struct takes a tenth of the time of a frozen dataclass.
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """The answer of Redis to a publish: the position of the event in the log, and its id.
+    """The answer of Redis to a publish, with the position of the event in the log and its id.
 
     Redis may lose the event later, in a crash or a failover; `Publisher.check` finds that out.
 
@@ -111,7 +111,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """An event ready to be sent: the command, and the id in it (`has_new_id`: the id is unused).
+    """An event ready to be sent, with the command, and the id in it (`has_new_id`: the id is unused).
 
     `is_checked`: it has been checked against the schemas of its topic. `size_bytes` is the length of the payload.
     """
@@ -142,7 +142,7 @@ class PublishManyError(HeadgateError):
 
 
 class NonePublished(HeadgateError):
-    """Some events of a batch are invalid, so none of it was published. `errors` has their errors, by number."""
+    """Some events of a batch cannot be published, so none of it was. `errors` has their errors, by number."""
 
     code = "batch_refused"
 
@@ -307,7 +307,7 @@ class Publisher:
     ) -> list[Receipt]:
         """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
 
-        Every event is checked before the first is sent. This is not a transaction: other publishers' events may come between.
+        Every event is checked before the first is sent. This is not a transaction, so other publishers' events may come between.
         `traceparent` and `id_for_s` apply to all of them, as in `publish`.
 
         Raises:
@@ -516,7 +516,7 @@ class Publisher:
         events up to there, and a page that was rendered with the state fetches nothing.
 
         Raises:
-            UnknownNamespace: `namespace` is no name.
+            UnknownNamespace: `namespace` is not a name.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         return self._writer.position(
@@ -539,7 +539,7 @@ class Publisher:
         """Return a page of the users in a topic, which may have thousands; only this page is decoded. Waits for Redis.
 
         Args:
-            after: `after` of the previous page, which is the name before the first user; None: from the first user on.
+            after: `after` of the previous page, the name before the first user, or None for the first page.
             limit: maximum users.
 
         Raises:
@@ -664,7 +664,7 @@ def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
 
 
 def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1) -> AbstractContextManager[str | None]:
-    """Return the traceparent of events: the given one, or that of the span of their publish."""
+    """Return the traceparent of events, which is the given one, or that of the span of their publish."""
     if traceparent is not None:
         return nullcontext(read_traceparent(traceparent, "publisher"))
     return publishing(namespace, topic, events)
@@ -698,14 +698,14 @@ def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_
     """
     if settings is None:
         from headgate.settings import (
-            Settings,  # only here: describing all settings takes as long as the rest of a publisher's own modules
+            Settings,  # imported here, as describing all settings takes as long as the rest of a publisher's own modules
         )
 
         settings = Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
     from headgate.redis.data_folder import (
-        wait_for_private_redis,  # only here: a publisher with a URL needs no code of a private server
+        wait_for_private_redis,  # imported here, as a publisher with a URL does not need a private server
     )
 
     url = wait_for_private_redis(settings.data_dir, within_s)

@@ -86,7 +86,7 @@ class Subscriber:
         BusUnavailable, BusRefused: as `Publisher`.
 
     Iterating raises:
-        InvalidRequest: `since` is an offset beyond the newest event of the log. A cursor is never refused here: if its log is
+        InvalidRequest: `since` is an offset beyond the newest event of the log. A cursor is never refused here. If its log is
             lost, or its events are trimmed or rolled back, a Gap reports the missing part.
         BusUnavailable: Redis has been unreachable for `patience_s`.
         BusRefused: Redis refused it, for example because this user may not read the log.

@@ -1,7 +1,7 @@
 """Validate mail addresses and return their canonical spelling. No I/O.
 
-Deliberately stricter than RFC 5321 and 5322: no comments, quoted local parts, address literals or routes. Ordinary addresses
-pass, and none can carry a second address, a header or a command.
+Deliberately stricter than RFC 5321 and 5322, without comments, quoted local parts, address literals and routes. Ordinary
+addresses pass, and none can carry a second address, a header or a command.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Mailbox:
 
 
 def check_address(raw: object) -> str:
-    """Return an address in its canonical spelling: stripped, the domain in lower case and in ASCII (IDNA).
+    """Return an address in its canonical spelling, stripped, the domain in lower case and in ASCII (IDNA).
 
     The local part may hold letters beyond ASCII; such an address needs a server with SMTPUTF8.
 

@@ -1,4 +1,4 @@
-"""The email consumer: events as mails, to fixed addresses or to those that the event names.
+"""The email consumer sends events as mails, to fixed addresses or to those that the event names.
 
 In: deliveries. Out: one mail per recipient, each a part of the event's work with its own retries. Two checks precede each mail,
 in this order. `digest_s`: the first mail to a recipient goes at once, and the next ones are collected. `rate`: mails beyond it
@@ -27,7 +27,7 @@ from .options import EmailOptions, check_options, one_address, server_of
 from .smtp import MailServer
 from .text import MailTemplates
 
-# How long the admission of a mail is remembered: while it is being sent and its process may die, and after a failure, as long
+# How long the admission of a mail is remembered, while it is being sent and its process may die, and after a failure, as long
 # as the runner usually retries.
 SENDING_S = 3600.0
 ADMITTED_S = 86400.0
@@ -102,7 +102,7 @@ class Email(Consumer):
         """Send one recipient's mail about one event, or defer it."""
         if delivery.key.startswith(_NO_ADDRESS):
             raise Reject(delivery.key.removeprefix(_NO_ADDRESS))
-        # Render it before deferring: an event that does not fit the templates must not spoil a whole digest.
+        # Render before deferring, since an event that does not fit the templates must not spoil a whole digest.
         mail = self._compose([delivery], delivery.key)
         hold = self._admit(delivery, together=False)
         if hold is None:
@@ -156,7 +156,7 @@ class Email(Consumer):
     def _admit(self, delivery: Delivery, *, together: bool) -> Defer | None:
         """Return None if this recipient may have a mail now, else until when to collect. Each mail is admitted once.
 
-        The admission is recorded before the mail is sent: after a kill the same mail goes again, and does not join a digest.
+        The admission is recorded before the mail is sent, so after a kill the same mail goes again, and does not join a digest.
         """
         options, context, state, recipient = self._options, self.context, self.context.state, delivery.key
         if not (options.digest_s or context.rate) or (delivery.attempt > 1 and state.get(_admitted(delivery))):

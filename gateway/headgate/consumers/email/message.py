@@ -103,7 +103,7 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
 
 
 def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
-    """Return a text as one printable line: other characters become blanks, runs of blanks one blank, a long line is cut.
+    """Return a text as one printable line. Other characters become blanks, runs of blanks one blank, a long line is cut.
 
     `=?`, which starts an encoded word, is split, since the email package and mail programs would decode it.
     """
@@ -145,7 +145,7 @@ def _mailbox(name: str, box: Mailbox) -> str:
 
 
 def _shown(name: str, text: str) -> str:
-    """Return a text as the value of a header, folded: unchanged if it is ASCII, else all in encoded words (RFC 2047).
+    """Return a text as the value of a header, folded, unchanged if it is ASCII, else all in encoded words (RFC 2047).
 
     A reader joins words without the blank between them, so every blank of the text is inside a word.
     """

@@ -1,13 +1,13 @@
 """Hands mails to one SMTP server. The only file that imports smtplib.
 
 In: a `Mail`. Out: nothing, once the server has answered 250; else a `Retry` or `Reject` of base.py. verdict.py judges the
-answers. A refusal of our connection (greeting, login, sender) rejects no event: it is a fault of the set-up, tried again, and
+answers. A refusal of our connection (greeting, login, sender) rejects no event. It is a fault of the set-up, tried again, and
 logged.
 
 While the server is unreachable or refuses us, most mails are deferred without an attempt. A hanging attempt must not keep the
 consumer from reading its log, which is trimmed in the meantime, and a wrong password must not be tried a thousand times.
 
-Each worker keeps one connection while it is in use. Without an answer to the last byte of a mail the server may have it: the
+Each worker keeps one connection while it is in use. Without an answer to the last byte of a mail the server may have it, so the
 outcome is unknown (`OutcomeUnknown`), and the next attempt has the same Message-ID. RFC 5321, section 4.5.3.2.6, gives the server
 ten minutes there; a client that gives up sooner duplicates each mail that a content filter delays.
 """

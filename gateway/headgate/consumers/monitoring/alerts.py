@@ -1,4 +1,4 @@
-"""Alert rules: the decision when one fires and when it resolves. Pure: counts and times in, a record and a notice out. No I/O.
+"""Decide when an alert rule fires and when it resolves. Pure: counts and times in, a record and a notice out. No I/O.
 
 A rule is judged as of a time (milliseconds since 1970, Redis' clock) up to which every event has been counted, never by a clock
 of this process. So a backlog is judged as it happened, and silence is certain to be silence.

@@ -150,7 +150,7 @@ class Monitoring(Consumer):
             self._statsd.start()
 
     def handle_many(self, deliveries: Sequence[Delivery]) -> None:
-        """Count a page: alerts in Redis first, which may fail, then what cannot fail."""
+        """Count a page. Alerts in Redis come first, as they may fail, and the rest cannot."""
         counts: Counter[str] = Counter()
         amounts: Counter[tuple[str, int]] = Counter()
         values: dict[str, float] = {}

@@ -290,5 +290,5 @@ def _common_keys() -> set[str]:
 def _checked(consumer: type[Consumer], options: object, asked: Sequence[str]) -> list[str]:
     try:
         return consumer.check(options, asked)
-    except Exception as error:  # noqa: BLE001 - the check of somebody's own class
+    except Exception as error:  # noqa: BLE001 - the check of an operator's own class
         return [f"its check raised {type(error).__name__}: {show(str(error))}"]

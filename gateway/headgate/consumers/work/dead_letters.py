@@ -1,4 +1,4 @@
-"""Dead letters: work that a consumer gave up, kept to be viewed, retried or dropped. A bounded stream per consumer.
+"""Dead letters are work that a consumer gave up, kept to be viewed, retried or dropped. A bounded stream per consumer.
 
 In: a command client from redis/client.py. Out: pages of letters, oldest first. A retried letter becomes a deferred task that is
 due now, as if it had never been tried. The consumer need not run for that.

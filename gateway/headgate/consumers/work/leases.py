@@ -4,7 +4,7 @@ In: the work of a page (`take`), and each part of it before its answer (`release
 thread that renews the leases of all workers. Out: renewed leases in the store. A lock is held while leases move, so a task
 cannot move between its release and its answer.
 
-Work that lasts longer than a third of the lease is moved out of the log: it becomes a leased task, and its lease is renewed, so
+Work that lasts longer than a third of the lease is moved out of the log. It becomes a leased task, and its lease is renewed, so
 neither another process nor the log's retention can take it away in the meantime.
 """
 

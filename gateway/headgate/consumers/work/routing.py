@@ -44,7 +44,7 @@ class Routing:
         self.is_on = self.channel is not None or bool(spec.runner.unless_seen_s or spec.runner.unless_read_s)
 
     def user(self, delivery: Delivery) -> str | None:
-        """Return the user of an event; None: it is for several.
+        """Return the user of an event, or None if it is for several.
 
         Raises:
             Reject: `seen_user` does not fit the event.
@@ -57,13 +57,13 @@ class Routing:
             raise Reject(str(fault)) from fault
 
     def waits_until_ms(self, delivery: Delivery) -> int | None:
-        """Return the end of a new event's wait for its user (ms since 1970); None: it does not wait."""
+        """Return the end of a new event's wait for its user (ms since 1970), or None without a wait."""
         options = self._options
         wait_s = max(options.unless_seen_s, options.unless_read_s if is_item(delivery.topic) else 0.0)
         return delivery.time_ms + round(1000 * wait_s) if wait_s else None
 
     def withdrawn(self, user: str, delivery: Delivery, *, is_first: bool) -> str | None:
-        """Return why a user's event must not be sent, one of `notification.WITHDRAWN`; None: send it. Waits for Redis.
+        """Return why a user's event must not be sent, one of `notification.WITHDRAWN`, or None to send it. Waits for Redis.
 
         Args:
             is_first: also ask the application, which is not asked for each attempt or each part of the work.

@@ -99,7 +99,7 @@ class Runner:
     def stop(self, drain_s: float = DRAIN_S) -> bool:
         """Finish the leased work, give the rest back, and return whether that was done within `drain_s`. Idempotent.
 
-        A worker still busy after that is abandoned: its thread ends with the process, and Redis hands the work out again.
+        A worker still busy after that is abandoned. Its thread ends with the process, and Redis hands the work out again.
         """
         self.ask_to_stop()
         deadline_s = time.monotonic() + drain_s

@@ -1,10 +1,10 @@
-"""A consumer's group in Redis: hands out work, and processes the answers. groups.lua does each in one step.
+"""A consumer's group in Redis: hands out work and processes the answers. groups.lua does each in one step.
 
 In: a command client from redis/client.py. Out: pages of work for the runner, whose answers come back to `settle`. Redis hands
 out a task again if it is neither settled nor renewed within its lease.
 
 Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`. After BusUnavailable a step may have happened. Every
-step may be repeated: at worst something is handed out twice, never lost.
+step may be repeated. At worst something is handed out twice, never lost.
 """
 
 from __future__ import annotations

@@ -72,5 +72,5 @@ class Asking:
             answer, arguments = call
             try:
                 answer.set_result(self._wants(*arguments))
-            except BaseException as error:  # noqa: BLE001 - somebody's code; the one who asks counts and logs it
+            except BaseException as error:  # noqa: BLE001 - an operator's code; the caller counts and logs it
                 answer.set_exception(error)

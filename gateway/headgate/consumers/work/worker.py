@@ -479,9 +479,7 @@ class Worker:
         self._log("consumer waits for Redis", reason=error.message)
 
     def _matches(self, topic: str) -> bool:
-        """Return whether to read a topic: if a pattern matches and it is no probe, or if it is invalid, to set it aside for
-        inspection.
-        """
+        """Return whether to read a topic. Probes are skipped. Invalid topics are read, to set them aside for inspection."""
         try:
             check_topic(topic)
         except InvalidTopic:

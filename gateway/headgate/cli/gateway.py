@@ -71,9 +71,8 @@ def serve(
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
 @redis_option
-@click.pass_context
 @one_line_errors
-def demo(context: click.Context, host: str | None, port: int | None, redis_url: str | None) -> None:
+def demo(host: str | None, port: int | None, redis_url: str | None) -> None:
     """Start the demo and print its address: two people at one board, and faults to cause. Without --redis, it starts a Redis."""
     from headgate.settings import environment
 
@@ -81,5 +80,6 @@ def demo(context: click.Context, host: str | None, port: int | None, redis_url: 
     assert found is not None
     assert found.origin is not None
     config = environment().get("HEADGATE_CONFIG") or str(Path(found.origin).with_name("demo.toml"))
-    given = {"host": host, "port": port, "redis_url": redis_url, "config": config}
-    context.invoke(serve, target=None, dev=False, demo=True, workers=None, with_consumers=True, **given)
+    # Not context.invoke, which would name this command "demo serve" in errors.
+    assert serve.callback is not None
+    serve.callback(None, host, port, redis_url, dev=False, demo=True, config=config, workers=None, with_consumers=True)

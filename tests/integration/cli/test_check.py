@@ -34,7 +34,7 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
         "namespace other: 1 gateway(s) at work, the last one seen N s ago",
     ]
     assert clients.startswith(
-        "clients: with the settings here nobody may connect, unless the application brings an authenticator"
+        "clients: with the settings here no client may connect, unless the application has an authenticator"
     )
     assert loading.stdout.splitlines()[:5] == after.stdout.splitlines()[:5]
     assert "function library: version " in after.stdout

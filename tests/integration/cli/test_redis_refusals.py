@@ -178,7 +178,7 @@ def test_a_server_that_loads_its_data_is_told(run: Run, tmp_path: Path) -> None:
         assert wait_for_private_redis(tmp_path / "data", 0.0) == url_of(socket)
         for said in said_by_each(run, url_of(socket)):
             assert "it is loading its data" in said
-            assert "wait until it has read its data" in said
+            assert "wait until it has loaded its data" in said
     finally:
         process.kill()
         process.wait()

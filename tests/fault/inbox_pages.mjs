@@ -8,7 +8,7 @@
 // - shown: user, for each tab [unread, [[item, read], …]], newest first.
 // - done: item ids, op, when it was confirmed, epoch, offset, op's event id, and of read_all how far it goes. An op that was refused: no offset, its code.
 // - figures: lengths in ms of the times in which two connected tabs of a user showed another count {connected, reconnecting}, how often an
-//   item appeared at a tab for the first time, and the items that appeared there once more.
+//   item appeared at a tab for the first time, the items that appeared there once more, and those whose archiving a failover took back.
 import { openSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import WebSocket from "ws";
@@ -38,7 +38,8 @@ const people = new Map();
 /** Actions by the id of their event. @type {Map<string, any>} */
 const actions = new Map();
 const apart = { connected: [], reconnecting: [] };
-const appeared = { once: 0, again: [] };
+/** `restored`: Redis lost the archiving of these items in a failover, so tabs showed them until the page had archived them again. */
+const appeared = { once: 0, again: [], restored: [] };
 let underWay = 0;
 let isFaulty = false;
 let timer;
@@ -65,7 +66,10 @@ class Tab {
     }
     this.gate = connect(urls[0], { WebSocket: Socket, transport: "websocket", token, reconnectDelayMinMs: 100, reconnectDelayMaxMs: 1000 });
     this.gate.on("connection:up connection:down", () => this.connected());
-    this.gate.on("publish:receipt", ({ id, receipt }) => Object.assign(actions.get(id), { at: now(), epoch: receipt.epoch, offset: receipt.offset }));
+    this.gate.on("publish:receipt", ({ id, receipt, replaces }) => {
+      const action = Object.assign(actions.get(id), { at: now(), epoch: receipt.epoch, offset: receipt.offset });
+      if (replaces && action.op === "archive") appeared.restored.push(...action.ids);
+    });
     this.gate.on("publish:refused", ({ error }) => write("refused", error.code));
     const outbox = createOutbox(this.gate);
     const publish = async (topic, change, { id }) => {

@@ -153,9 +153,13 @@ class Shown:
     appeared: dict[str, Any] = field(default_factory=dict)
 
     def doubled(self, again: set[str]) -> list[str]:
-        """Return the items that came to a tab once more, without `again` and those that people put away and brought back."""
+        """Return the items that came to a tab once more, without `again`.
+
+        Nor does it count items that people archived and brought back, and those with an archiving that Redis lost in a failover.
+        """
         done = {op: {item for ids, each, *_ in self.done for item in ids if each == op} for op in ("archive", "unread")}
-        return [item for item in self.appeared["again"] if item not in done["archive"] & done["unread"] | again]
+        excused = (done["archive"] & done["unread"]) | again | set(self.appeared["restored"])
+        return [item for item in self.appeared["again"] if item not in excused]
 
 
 class World:
@@ -396,6 +400,10 @@ def note(figures: Figures, seed: int, world: World, shown: Shown, pushes: int, l
     figures("F43", f"{what} of these sent again, as a failover might have lost them", len(world.sending.again), "", "", seed)
     figures("F43", f"{what} actions of people", len(shown.done), "", "each in effect (checked)", seed)
     figures("F43", f"{what} items shown to tabs", appeared, "", "each checked", seed)
+    restored = len(set(shown.appeared["restored"]))
+    figures(
+        "F43", f"{what} archived items that a failover brought back until the page archived them again", restored, "", "", seed
+    )
     figures("F43", f"{what} of these shown once more", 100 * len(again) / appeared, "%", "≤ 0.1 %", seed)
     figures("F43", f"{what} connected tabs of a user show another count, p99", p99_ms, "ms", "≤ 200 ms", seed)
     figures("F43", f"{what} the same, longest", connected[-1], "ms", "", seed)

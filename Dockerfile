@@ -22,7 +22,7 @@ COPY gateway/ gateway/
 COPY --from=web /src/gateway/headgate/static/ gateway/headgate/static/
 COPY --from=web /src/server/ server/
 RUN /opt/headgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation --config-settings compiled=yes .
-RUN /opt/headgate/bin/python -c "from headgate.build import build_in_use; assert build_in_use() == 'compiled', build_in_use()"
+RUN /opt/headgate/bin/python -c "from headgate.installation import build_in_use; assert build_in_use() == 'compiled', build_in_use()"
 
 FROM python:3.11-slim-trixie@sha256:90744cff8f32887f075c47d747a173ff333e9e98801667af93c357fa9f5e28ff
 COPY --from=wheel /opt/headgate /opt/headgate

@@ -308,7 +308,7 @@ $(DEV): $(RUNTIME) requirements-dev.txt
 	@$(STEP) "looking for packages that are missing" pip-check $(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
-$(SBOM): tools/sbom.py requirements.txt requirements-dev.txt package-lock.json gateway/headgate/__init__.py | $(RUNTIME)
+$(SBOM): tools/sbom.py requirements.txt requirements-dev.txt package-lock.json gateway/headgate/installation.py | $(RUNTIME)
 	@$(BIN)/python -m tools.sbom $@
 
 $(AUDIT): requirements-audit.txt | $(RUNTIME)

@@ -32,7 +32,7 @@ from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_key
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.fault.redis_process import RedisProcess
 
 from . import machine

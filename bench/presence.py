@@ -19,7 +19,7 @@ from typing import Any
 from headgate.auth.tokens import Tokens
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import start_private_redis
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.gateway_process import GatewayProcess
 from tests.support.raw_client import RawClient
 

@@ -192,9 +192,9 @@ def path_to(
 
 def _synced_feed() -> Any:
     """Return a feed that listens to everything, on a connection to nothing."""
-    from headgate.bus.actions import Configure, ReadHead, ReadLinkHead, Subscribe
-    from headgate.bus.feed import Feed
-    from headgate.bus.interest import by_command
+    from headgate.delivery.bus.actions import Configure, ReadHead, ReadLinkHead, Subscribe
+    from headgate.delivery.bus.feed import Feed
+    from headgate.delivery.bus.interest import by_command
     from headgate.redis.entries import Head
     from headgate.redis.functions import VERSION
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from headgate.consumers.process.config import TYPES, TableOptions, load_type
 from headgate.consumers.work.spec import RunnerOptions
-from headgate.options import describe_options
+from headgate.settings.options import describe_options
 
 from .generated import row, write_or_check
 

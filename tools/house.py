@@ -39,7 +39,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "gunicorn": ("gunicorn",),
     "h11": ("runtime.http_exchange",),
     "hiredis": ("redis",),
-    "idna": ("addresses.hostnames",),
+    "idna": ("settings.addresses.hostnames",),
     "jinja2": ("consumers.templates",),
     "jsonschema_rs": ("schemas.validation",),
     "jwt": ("auth.keys",),
@@ -160,7 +160,7 @@ def table() -> Iterator[Row]:
     flat = [module for module in modules if module.count(".") == 1 and modules[module].name not in ("__init__.py", "__main__.py")]
     trees = [ast.parse(path.read_text("utf-8")) for path in modules.values()]
     classes = sum(isinstance(node, ast.ClassDef) for tree in trees for node in ast.walk(tree))
-    settings = ast.parse((ROOT / "gateway/headgate/settings.py").read_text("utf-8"))
+    settings = ast.parse((ROOT / "gateway/headgate/settings/settings.py").read_text("utf-8"))
     body = next(node.body for node in settings.body if isinstance(node, ast.ClassDef) and node.name == "Settings")
     gateway = ast.parse((ROOT / "gateway/headgate/node/gateway.py").read_text("utf-8"))
     init = next(init for name, init in _constructors(gateway) if name == "Gateway")

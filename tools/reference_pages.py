@@ -19,7 +19,7 @@ import click
 import prometheus_client
 
 import headgate
-import headgate.metrics
+import headgate.runtime.metrics
 from headgate.cli.main import main as commands
 
 from .generated import row, write_or_check

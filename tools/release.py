@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE, NPM, LOCK, CHANGELOG = "gateway/headgate/__init__.py", "web/package.json", "package-lock.json", "CHANGELOG.md"
+PACKAGE, NPM, LOCK, CHANGELOG = "gateway/headgate/installation.py", "web/package.json", "package-lock.json", "CHANGELOG.md"
 VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 WRITTEN = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 UNRELEASED = "## [Unreleased]\n"

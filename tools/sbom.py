@@ -84,7 +84,7 @@ def _component(kind: str, name: str, version: str, scope: str) -> dict[str, Any]
 
 
 def _own_version(root: Path) -> str:
-    found = re.search(r'^__version__ = "([^"]+)"', (root / "gateway/headgate/__init__.py").read_text(), re.MULTILINE)
+    found = re.search(r'^__version__ = "([^"]+)"', (root / "gateway/headgate/installation.py").read_text(), re.MULTILINE)
     assert found is not None
     return found[1]
 

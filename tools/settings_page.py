@@ -1,4 +1,4 @@
-"""docs/settings.md, written from `headgate.settings.describe()`: no setting is described twice.
+"""docs/settings.md, written from `headgate.settings.settings.describe()`: no setting is described twice.
 
 `python -m tools.settings_page` writes the page; with `--check` it writes nothing and exits 1 if the page differs from
 the code.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headgate.settings import describe
+from headgate.settings.settings import describe
 
 from .generated import row, write_or_check
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 HEAD = """\
 # Settings
 
-<!-- Generated from gateway/headgate/settings.py by `make settings`; `make lint` checks that it is up to date. -->
+<!-- Generated from gateway/headgate/settings/settings.py by `make settings`; `make lint` checks that it is up to date. -->
 
 A setting is a key of the Flask application's `app.config`, a line of the [configuration file](consumers.md#the-file), an
 environment variable, or an option of `headgate serve`; the later of these wins. The file has them under `[settings]`, in lower
@@ -72,7 +72,7 @@ def page() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or with `--check` compare it. Return the exit status."""
-    return write_or_check(arguments, PAGE, page(), "gateway/headgate/settings.py")
+    return write_or_check(arguments, PAGE, page(), "gateway/headgate/settings/settings.py")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from bench.bus import Bus
 from bench.child import Child
 from headgate.auth.tokens import Tokens
 from headgate.events.topic import own_topics, user_topic
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 from .variant import LARGE_QUEUED, NAMESPACE, Addressing, HttpPublishing, Kind, Variant, healthy, started
 

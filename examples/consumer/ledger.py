@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from headgate.consumers import Consumer, Delivery, Reject, Retry
-from headgate.options import option, required, text
+from headgate.consumers import Consumer, Delivery, Reject, Retry, option, required, text
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headgate.events.topic import own_topics, pattern, user_word
-from headgate.optional_dependencies import needing
+from headgate.installation import __version__, needing
 
 from .errors import (
     BusRefused,
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from headgate.services.subscriber import Gap, Subscriber
 
     from .auth.identity import Handshake, Identity
-
-__version__ = "0.2.0"
 
 _LAZY = {
     "AsyncPublisher": "services.async_publisher",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from headgate.optional_dependencies import MissingExtra, needing
+from headgate.installation import MissingExtra, needing
 
 
 def main() -> None:

@@ -7,7 +7,7 @@
  *
  * Of Writer. In: replies of a subscriber connection, as hiredis makes them, and the place of the feed. Out: frames on sockets, and what
  * became of them. `Writer.take` takes messages from the front as long as each is the usual case, and leaves the first other one,
- * and all behind it, to Python: bus/feed.py judges it, delivery/fanout.py writes it. delivery/direct.py has the contract,
+ * and all behind it, to Python: delivery/bus/feed.py judges it, delivery/fanout.py writes it. delivery/direct.py has the contract,
  * and the tests hold both ways to the same outcome.
  *
  * The usual case: a message with the header of a logged event in the epoch of the feed, at an offset that simply follows, with a

@@ -31,7 +31,7 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headgate.optional_dependencies import needing
+from headgate.installation import needing
 
 with needing("gunicorn", "several workers"):
     import gunicorn.arbiter
@@ -42,7 +42,7 @@ with needing("gunicorn", "several workers"):
 from .errors import HeadgateError
 from .runtime.operator_lines import complain, say
 from .runtime.patching import plugins_found_once
-from .settings import LET_IN, Settings, environment
+from .settings.settings import LET_IN, Settings, environment
 from .workers.board import Board, State
 from .workers.gunicorn_settings import refused, without_meaning
 from .workers.owners import letters_of
@@ -229,9 +229,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
         from headgate.workers.peer_workers import PeerWorkers
 
-        from .metrics import HTTP_CONNECTIONS
         from .runtime.heap import Heap
         from .runtime.loop import repeat
+        from .runtime.metrics import HTTP_CONNECTIONS
 
         heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
         app: Flask = self.wsgi

@@ -28,7 +28,7 @@ from .redis import data_folder
 from .redis.keys import namespace_of
 from .redis.lineage import Fate
 from .redis.newest import NewestReceipts
-from .settings import REGISTRY, Settings
+from .settings.settings import REGISTRY, Settings
 
 if TYPE_CHECKING:
     from .redis.connections import Command

@@ -7,37 +7,48 @@ api/v1, demo/pages.py. Every refusal passes through api/error_pages.py.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, Flask, render_template
+from flask import Blueprint, Flask, render_template, signals
 
-from headgate import __version__
 from headgate.auth.identity import Authenticator
 from headgate.flask.page_files import add_page_files
+from headgate.installation import __version__
 from headgate.runtime.shared_rates import SharedRates
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.gate import Gate
 from headgate_server.api.health import health_routes
 
 from .api.error_pages import install_error_pages
 from .api.publish_requests import posted, routes_below
+from .api.security_headers import install_security_headers
 from .api.v1.dispatch import routes as api_routes
 from .api.v1.publishing import BATCH, ENVELOPE_BYTES, EVENTS, Publishing
 from .api.v1.services import Services
 from .api.v1.table import OPERATIONS
-from .built_files import add_built_files
 from .console import add_console
+from .console.built_files import add_built_files
 from .demo.orders import OrderBook
 from .demo.pages import demo_authenticator, demo_routes
 from .demo.tokens import USERS, DemoTokens
-from .security_headers import install_security_headers
-from .untouched import watch
 
 if TYPE_CHECKING:
     from headgate.flask.extension import Headgate
 
     from .demo.kept import Kept
+
+# Signals of Flask that a listener expects for every request.
+_SIGNALS = (
+    signals.request_started,
+    signals.request_finished,
+    signals.request_tearing_down,
+    signals.appcontext_pushed,
+    signals.appcontext_popped,
+    signals.appcontext_tearing_down,
+    signals.got_request_exception,
+)
 
 
 def create_app(settings: Settings | None = None, *, gate: Gate | None = None) -> Flask:
@@ -107,3 +118,40 @@ def _index_route(settings: Settings) -> Blueprint:
         return render_template("index.html", version=__version__, namespaces=settings.namespaces, dev=settings.dev)
 
     return routes
+
+
+def watch(app: Flask) -> Callable[[Flask], bool]:
+    """Return a function that later returns whether the application is unchanged, so that requests may bypass Flask.
+
+    An application that has gained hooks, error pages or a JSON provider in between needs them to run for every request.
+    """
+    made, views = _front(app), dict(app.view_functions)
+
+    def untouched(served: Flask) -> bool:
+        same_views = all(served.view_functions.get(endpoint) is view for endpoint, view in views.items())
+        return served is app and same_views and _front(served) == made
+
+    return untouched
+
+
+def _front(app: Flask) -> Hashable:
+    """Return everything that runs before, after and around the routes of an application."""
+    hooks = (
+        app.before_request_funcs,
+        app.after_request_funcs,
+        app.teardown_request_funcs,
+        app.url_value_preprocessors,
+    )
+    pages = {
+        (scope, code, kind): id(page)
+        for scope, by_code in app.error_handler_spec.items()
+        for code, by_kind in by_code.items()
+        for kind, page in by_kind.items()
+    }
+    return (
+        tuple(frozenset((scope, tuple(map(id, called))) for scope, called in by_scope.items() if called) for by_scope in hooks),
+        frozenset(pages.items()),
+        tuple(map(id, app.teardown_appcontext_funcs)),
+        tuple(signal.has_receivers_for(app) for signal in _SIGNALS),
+        (id(app.json), id(app.session_interface), type(app), app.config.get("MAX_CONTENT_LENGTH")),
+    )

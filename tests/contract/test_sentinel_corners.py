@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import redis
 
-from headgate.addresses.redis_url import read_url
 from headgate.redis.connections import connection_pool
 from headgate.redis.sentinel import SentinelConnection, SentinelTlsConnection
+from headgate.settings.addresses.redis_url import read_url
 
 URL = "redis{}+sentinel://127.0.0.1:1/mymaster"
 

@@ -15,7 +15,7 @@ from flask import Flask, Response, request, send_file
 
 from headgate import Headgate
 from headgate.auth.tokens import Tokens
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; require-trusted-types-for 'script'"

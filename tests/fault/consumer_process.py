@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from headgate.consumers import Consumer, Defer, Delivery
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 NAME, NAMESPACE = "killed", "notifications"
 LONGEST_PAUSE_S = 0.004

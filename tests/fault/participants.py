@@ -35,7 +35,7 @@ from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.services.publisher import Publisher, PublishManyError, Receipt
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES, Settings
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES, Settings
 from tests.fault.site import NAMESPACE, TOPICS
 
 RETRY_S = 0.05

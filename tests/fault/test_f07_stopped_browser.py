@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.sightings import disconnects

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from headgate.redis.data_folder import find_private_redis
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.fault.figures import Figures
 from tests.fault.site import FULL, wait_for
 from tests.fault.usage import descriptors, resident_bytes

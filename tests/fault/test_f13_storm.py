@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate.auth.tokens import Tokens
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.fault.checker import Welcomed
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm, all_up

@@ -22,7 +22,7 @@ import pytest
 from headgate.consumers import Consumer, Delivery
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.fault.figures import Figures
 from tests.fault.site import FULL, NAMESPACE, Load, Site
 from tests.fault.soak import Churn, Sample, leaks, memory_slope, sample, sample_of

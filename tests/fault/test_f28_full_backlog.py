@@ -19,7 +19,7 @@ from headgate.redis.client import open_client
 from headgate.redis.keys import group_key, log_key
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.fault.figures import Figures
 from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess

@@ -27,7 +27,7 @@ from headgate.redis.client import open_client
 from headgate.redis.keys import log_key
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Durable, Fate, Publisher, Receipt
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.figures import Figures
 from tests.fault.redis_process import RedisProcess

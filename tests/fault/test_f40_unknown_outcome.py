@@ -12,9 +12,9 @@ from headgate.consumers.webhook import Webhook
 from headgate.consumers.webhook.consumer import WebhookOptions
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.consumers.work.worker import MAX_UNKNOWN
-from headgate.options import read_options
 from headgate.redis.client import Client
 from headgate.services.publisher import Publisher
+from headgate.settings.options import read_options
 from tests.support.http_receiver import Answer, Receiver, hang, reset, say, status
 from tests.support.mailer import email_options
 from tests.support.smtp_server import SmtpServer

@@ -14,14 +14,14 @@ from typing import Any
 import gevent
 import pytest
 
-from headgate.bus import feed, interest, listener
-from headgate.bus.feed import Front
-from headgate.bus.listener import Bus, Taken
+from headgate.delivery.bus import feed, interest, listener
+from headgate.delivery.bus.feed import Front
+from headgate.delivery.bus.listener import Bus, Taken
 from headgate.events.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.loop_clock import LoopClock
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE

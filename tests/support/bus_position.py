@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.bus.listener import Bus
+from headgate.delivery.bus.listener import Bus
 from headgate.redis.lineage import alone
 
 

@@ -171,11 +171,11 @@ def main(redis_url: str, settings: str, linger_s: str, late_fences: str, *patter
     monkey.patch_all()
     from gevent.fileobject import FileObject
 
-    from headgate.bus import feed, interest
-    from headgate.bus import listener as bus_module
-    from headgate.metrics import QUARANTINED
+    from headgate.delivery.bus import feed, interest
+    from headgate.delivery.bus import listener as bus_module
     from headgate.runtime import logging as logs
-    from headgate.settings import Settings
+    from headgate.runtime.metrics import QUARANTINED
+    from headgate.settings.settings import Settings
 
     def tell(*entry: Any) -> None:
         sys.stdout.write(json.dumps(entry) + "\n")

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from headgate.bus import actions as out
-from headgate.bus.feed import Feed, State
-from headgate.bus.interest import by_command
+from headgate.delivery.bus import actions as out
+from headgate.delivery.bus.feed import Feed, State
+from headgate.delivery.bus.interest import by_command
 from headgate.delivery.direct import direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.tally import Tallies

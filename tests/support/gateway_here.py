@@ -19,12 +19,12 @@ import gevent
 import pytest
 
 from headgate.auth.identity import Authenticator
-from headgate.bus import feed, interest, listener
 from headgate.delivery import catch_up
+from headgate.delivery.bus import feed, interest, listener
 from headgate.node import gateway as gateway_module
 from headgate.node.gateway import Gateway
 from headgate.node.requests import streams as streams_module
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport import socketio_face as face_module
 from headgate.transport import stream as stream_module
 from headgate.transport.peer_socket import NativeSocket

@@ -12,7 +12,7 @@ from headgate.consumers.base import Context, Delivery, Reject, State
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.email.message import Mail
 from headgate.consumers.email.options import EmailOptions
-from headgate.options import read_options
+from headgate.settings.options import read_options
 from tests.support.consumers_state import MemoryState
 from tests.support.smtp_server import Received
 

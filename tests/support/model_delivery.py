@@ -17,9 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from headgate.auth.identity import Identity
-from headgate.bus.feed import Front
 from headgate.delivery import client as client_module
 from headgate.delivery import fanout, live_feed, page_cache
+from headgate.delivery.bus.feed import Front
 from headgate.delivery.client import Client
 from headgate.delivery.direct import direct_writer
 from headgate.delivery.fanout import Matched

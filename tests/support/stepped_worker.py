@@ -27,7 +27,7 @@ from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_key
 from headgate.runtime.logging import ThrottledLog
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 # A step has no pace of its own, and a retry comes when the test says so.
 STEPPED = RunnerOptions(max_per_s=0, retry_first_s=3600, retry_last_s=3600)

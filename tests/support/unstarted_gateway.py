@@ -14,7 +14,7 @@ from flask import Flask
 from headgate import Headgate
 from headgate.auth.identity import Authenticator
 from headgate.redis.keys import REVOKED
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 
 class UnstartedGateway(Protocol):

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headgate.consumers.base import Context, Delivery
 from headgate.consumers.webhook.consumer import WebhookOptions
-from headgate.options import read_options
+from headgate.settings.options import read_options
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLDER = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from headgate.node.access.origin import Hosts, origin_check
-from headgate.settings import Settings, is_weak_secret
+from headgate.settings.settings import Settings, is_weak_secret
 from headgate.transport.peer_address import address_of
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate

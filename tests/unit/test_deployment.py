@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from headgate.consumers.process.config import read_consumers
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 # A checkout and the image have all extras but Apprise.

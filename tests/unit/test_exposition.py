@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.exposition import BUCKET, HDR, Family, classic
-from headgate.histogram import GREATEST_S, LEAST_S, Histogram
-from headgate.metrics import exposition_of
+from headgate.runtime.exposition import BUCKET, HDR, Family, classic
+from headgate.runtime.histogram import GREATEST_S, LEAST_S, Histogram
+from headgate.runtime.metrics import exposition_of
 
 NAME = "headgate_x_seconds"
 

@@ -16,24 +16,24 @@ from bench.page import Figure
 from headgate import __version__
 from headgate.auth import claims, client_counts, grants, proven, regrants, revocation, tokens
 from headgate.auth.api_keys import MAX_NAMESPACES
-from headgate.bus import interest, listener
 from headgate.consumers.work.dead_letters import PAGE_LETTERS
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.delivery import client as delivery_client
 from headgate.delivery import fanout, log_topics, matcher, page_cache
 from headgate.delivery import replay_start as past
+from headgate.delivery.bus import interest, listener
 from headgate.events import event, topic
 from headgate.node import gateway, log_search
 from headgate.node.cluster import answers
+from headgate.node.presence import watchers
 from headgate.node.requests import publish_queue
-from headgate.presence import watchers
 from headgate.protocol.requests import MAX_LAST
 from headgate.redis import api_keys, batches, breaker, lineage, pauses, registry
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
 from headgate.runtime import log_throttle, rates, standard_streams
 from headgate.schemas import documents
 from headgate.services import clients, publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
 from headgate.transport.inbox import FULL_MESSAGES
 from headgate.workers.worker_sockets import HAND_OVER_S, MAX_MESSAGE_BYTES

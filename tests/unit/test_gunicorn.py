@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.gunicorn import Premises
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.workers.settings_file import SettingsFile
 from tests.support.service_links import SERVICE_LINKS
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.histogram import FIRST, GREATEST_S, LAST, LEAST_S, WINDOW_S, Histogram, bucket_of, limit_of, quantile, up_to
+from headgate.runtime.histogram import FIRST, GREATEST_S, LAST, LEAST_S, WINDOW_S, Histogram, bucket_of, limit_of, quantile, up_to
 
 seconds = st.floats(LEAST_S, GREATEST_S)
 

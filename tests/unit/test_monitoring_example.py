@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from headgate.metrics import exposition
-from headgate.settings import describe
+from headgate.runtime.metrics import exposition
+from headgate.settings.settings import describe
 from tests.support.metric_names import asked, exported, expressions_of_dashboard, expressions_of_rules
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "monitoring"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.optional_dependencies import EXTRAS, MissingExtra, advice, needing
+from headgate.installation import EXTRAS, MissingExtra, advice, needing
 
 ROOT = Path(__file__).resolve().parents[2]
 # PyJWT's own extra, which [server] asks for.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.options import host_and_port, integer, option, patterns, read_options, required, tables, text
+from headgate.settings.options import host_and_port, integer, option, patterns, read_options, required, tables, text
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from headgate import (
     testing,
 )
 from headgate.services.publisher import Fate, Receipt
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.testing import Published, record
 from tests.support.schema_files import write
 

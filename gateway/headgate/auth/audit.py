@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from headgate.metrics import AUDIT_LEFT_OUT
+from headgate.runtime.metrics import AUDIT_LEFT_OUT
 from headgate.runtime.token_bucket import TokenBucket
 
 # Per address: five lines at once, then one every ten seconds. In total: 200 at once, then 20 a second.

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import structlog
 
-from headgate.addresses.http_target import read_target
-from headgate.metrics import JWKS_FETCHES
 from headgate.runtime.http_exchange import exchange
 from headgate.runtime.loop import Greenlet, Signal, deadline, sleep, spawn
+from headgate.runtime.metrics import JWKS_FETCHES
+from headgate.settings.addresses.http_target import read_target
 
 from .fetch_plan import AGAIN_S, FetchPlan, State
 from .key_sets import read_jwks

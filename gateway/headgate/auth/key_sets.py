@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.errors import SettingsError
-from headgate.settings import PREFIX, Settings
+from headgate.settings.settings import PREFIX, Settings
 
 from .keys import PUBLIC_ALGORITHMS, SECRET_ALGORITHM, Key
 

@@ -15,7 +15,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from headgate.settings import STRONG_SECRET, is_weak_secret
+from headgate.settings.settings import STRONG_SECRET, is_weak_secret
 
 SECRET_ALGORITHM = "HS256"
 ALGORITHMS = (SECRET_ALGORITHM, "RS256", "ES256", "EdDSA")

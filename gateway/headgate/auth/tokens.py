@@ -19,7 +19,7 @@ from typing import Any
 
 from headgate.errors import SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.settings import LET_IN, Settings
+from headgate.settings.settings import LET_IN, Settings
 
 from .claims import ClaimRules
 from .identity import ANONYMOUS, Handshake, Identity

@@ -40,7 +40,7 @@ def token(
     """
     from headgate.auth.tokens import Tokens
     from headgate.errors import SettingsError
-    from headgate.settings import Settings
+    from headgate.settings.settings import Settings
 
     settings = Settings.from_environment("HEADGATE_TOKEN_")
     tokens = Tokens.configured(settings)

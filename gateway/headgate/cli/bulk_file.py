@@ -54,7 +54,7 @@ def namespace_limit(client: Client, namespace: str) -> int:
     """Return the largest payload of the log of a namespace, so that a larger one is found before any is sent."""
     from headgate.redis.client import call
     from headgate.redis.keys import head_key
-    from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+    from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
     found = call(client, "HGET", head_key(namespace), "max_payload_bytes")
     return int(found) if found and found.isdigit() else HARD_MAX_PAYLOAD_BYTES

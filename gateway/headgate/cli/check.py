@@ -26,9 +26,8 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from headgate import __version__
-    from headgate.build import build_in_use
     from headgate.diagnosis.redis_state import look_at_redis
+    from headgate.installation import __version__, build_in_use
     from headgate.redis.client import open_client
     from headgate.runtime.check_result import Verdict, count
     from headgate.services.publisher import find_redis_url
@@ -59,7 +58,7 @@ def _clients() -> Finding | None:
     """Judge whether the settings of a gateway here let any client in. Its application is unknown."""
     from headgate.errors import SettingsError
     from headgate.runtime.check_result import unknown, warning
-    from headgate.settings import LET_IN
+    from headgate.settings.settings import LET_IN
 
     from .effective import effective_settings
 
@@ -75,7 +74,7 @@ def _clients() -> Finding | None:
 @json_option
 def settings(as_json: bool) -> None:
     """Print every setting as a Markdown table."""
-    from headgate.settings import describe
+    from headgate.settings.settings import describe
 
     if as_json:
         for row in describe():

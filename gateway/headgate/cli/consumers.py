@@ -162,7 +162,7 @@ def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
     from headgate.consumers.process.config import find_file, read_settings
     from headgate.redis.client import open_client
     from headgate.services.publisher import find_redis_url
-    from headgate.settings import Settings, environment
+    from headgate.settings.settings import Settings, environment
 
     if redis_url is None:
         path = find_file(config)
@@ -173,7 +173,7 @@ def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
 def configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | None:
     """Return (namespace, name) of the consumers in the configuration file, or None without a file."""
     from headgate.consumers.process.config import find_file, read_names
-    from headgate.settings import environment
+    from headgate.settings.settings import environment
 
     path = find_file(config)
     return read_names(path, environment()) if path else None

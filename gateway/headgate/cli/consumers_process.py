@@ -13,8 +13,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from headgate.metrics import CONSUMERS_PROCESS_ENDED
 from headgate.runtime.loop import Greenlet, Signal, spawn
+from headgate.runtime.metrics import CONSUMERS_PROCESS_ENDED
 from headgate.runtime.operator_lines import complain
 
 RESTART_FIRST_S, RESTART_LAST_S = 1.0, 30.0

@@ -19,13 +19,13 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from headgate.addresses.origins import is_loopback
 from headgate.redis.client import open_client
 from headgate.redis.embedded import EmbeddedRedis, Moment
 from headgate.redis.log_range import LogRange
 from headgate.runtime import standard_streams
 from headgate.runtime.loop import Greenlet, sleep, spawn
-from headgate.settings import Settings
+from headgate.settings.addresses.origins import is_loopback
+from headgate.settings.settings import Settings
 
 from .systemd import FIRST_DESCRIPTOR
 

@@ -15,7 +15,7 @@ from .options import config_option, namespace_option, read_gateway_url, read_ori
 from .output import one_line_errors, print_finding, print_json, print_title
 
 if TYPE_CHECKING:
-    from headgate.settings import Settings
+    from headgate.settings.settings import Settings
 
 _USER = "headgate-doctor"
 _TOKEN_S = 300

@@ -13,7 +13,7 @@ from typing import Any
 
 from headgate.consumers.process.config import find_file, read_settings
 from headgate.redis.connections import redacted_address
-from headgate.settings import PREFIX, Settings, environment, variables_set
+from headgate.settings.settings import PREFIX, Settings, environment, variables_set
 
 HIDDEN = "(hidden)"
 

@@ -77,7 +77,7 @@ def publish(
     from functools import partial
 
     from headgate.services.publisher import Publisher
-    from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+    from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
     if (file is None) == (topic is None) or (data is None) != (topic is None):
         raise click.UsageError("expected TOPIC and JSON, or --file FILE")
@@ -120,7 +120,7 @@ def _publish_one(
     import msgspec
 
     from headgate.errors import NotSerializable
-    from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+    from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
     # One byte above any limit is enough for a refusal, without reading forever.
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
@@ -164,7 +164,7 @@ def tail(
     from headgate.events.event import decode_message
     from headgate.events.topic import check_namespace, check_topic, matches
     from headgate.services.publisher import find_redis_url
-    from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+    from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
     begin = None if since is None else read_since(since, time.time())
     namespace = check_namespace(namespace)

@@ -74,7 +74,7 @@ def serve(
 @one_line_errors
 def demo(host: str | None, port: int | None, redis_url: str | None) -> None:
     """Start the demo and print its address: two people at one board, and faults to cause. Without --redis, it starts a Redis."""
-    from headgate.settings import environment
+    from headgate.settings.settings import environment
 
     found = find_spec("headgate_server.demo")
     assert found is not None

@@ -25,7 +25,7 @@ from headgate.runtime import logging as logs
 from headgate.runtime.loop import READ, Signal, io_watcher
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
-from headgate.settings import PREFIX, Settings, environment
+from headgate.settings.settings import PREFIX, Settings, environment
 
 from .consumers_process import ConsumersProcess
 from .redis_keeper import RedisKeeper

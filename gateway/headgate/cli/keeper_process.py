@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from headgate.settings import PREFIX, environment
+from headgate.settings.settings import PREFIX, environment
 
 # Passed on to the process that replaces this one on SIGUSR2: the pipe's descriptor, the keeper's process id, and
 # whether Redis is private.

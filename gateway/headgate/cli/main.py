@@ -14,7 +14,7 @@ from importlib import import_module
 
 import click
 
-from headgate import __version__
+from headgate.installation import __version__
 
 from .commands import Commands
 

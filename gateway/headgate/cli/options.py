@@ -44,7 +44,7 @@ def read_address(_context: click.Context, _option: click.Parameter, given: str |
     """Read HOST:PORT, such as 127.0.0.1:9100 or [::1]:9100."""
     if given is None:
         return None
-    from headgate.addresses.origins import parse_authority
+    from headgate.settings.addresses.origins import parse_authority
 
     expected = "expected HOST:PORT, such as 127.0.0.1:9100; port 0 picks a free one"
     try:
@@ -59,7 +59,7 @@ def read_address(_context: click.Context, _option: click.Parameter, given: str |
 def read_origin(_context: click.Context, _option: click.Parameter, given: str | None) -> str | None:
     """Check the origin of pages."""
     if given is not None:
-        from headgate.addresses.origins import parse_origin
+        from headgate.settings.addresses.origins import parse_origin
 
         try:
             parse_origin(given)
@@ -72,7 +72,7 @@ def read_gateway_url(_context: click.Context, _option: click.Parameter, given: s
     """Check the URL of a gateway. `ws` and `wss` stand for `http` and `https`."""
     if given is None:
         return None
-    from headgate.addresses.http_target import read_target
+    from headgate.settings.addresses.http_target import read_target
 
     url = re.sub(r"\Aws(s?)://", r"http\1://", given, flags=re.IGNORECASE)
     try:
@@ -88,7 +88,7 @@ def worker_count(given: str | None) -> int:
     Raises:
         SettingsError: the value is no number of workers.
     """
-    from headgate.settings import Settings, environment
+    from headgate.settings.settings import Settings, environment
 
     wanted = Settings.read({WORKERS: given} if given is not None else {WORKERS: environment().get(WORKERS, "1")}).workers
     return wanted or processors()

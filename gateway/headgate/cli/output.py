@@ -52,7 +52,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
         from headgate.errors import HeadgateError
-        from headgate.optional_dependencies import MissingExtra, needing
+        from headgate.installation import MissingExtra, needing
 
         path = click.get_current_context().command_path
         try:
@@ -95,7 +95,7 @@ def paint(text: str, colour: str | None = None, *, bold: bool = False) -> Truste
     safe = for_terminal(text)
     if sys.stdout is None or not sys.stdout.isatty():
         return Trusted(safe)
-    from headgate.settings import wants_no_colour
+    from headgate.settings.settings import wants_no_colour
 
     if wants_no_colour():
         return Trusted(safe)

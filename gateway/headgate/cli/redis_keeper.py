@@ -13,8 +13,8 @@ from typing import Protocol
 import structlog
 
 from headgate.errors import HeadgateError
-from headgate.metrics import PRIVATE_REDIS_STARTED_AGAIN
 from headgate.runtime.loop import Greenlet, sleep, spawn
+from headgate.runtime.metrics import PRIVATE_REDIS_STARTED_AGAIN
 
 # How long to wait after its end, because `EmbeddedRedis.crash` restarts the server itself.
 LOOK_S = 0.2

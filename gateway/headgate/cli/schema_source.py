@@ -32,7 +32,7 @@ def source_options(command: Callable[P, None]) -> Callable[P, None]:
 
 def folder_of(given: str | None) -> str:
     """Return the folder of schemas: the given one, else that of HEADGATE_SCHEMAS, else `schemas`."""
-    from headgate.settings import REGISTRY, Settings
+    from headgate.settings.settings import REGISTRY, Settings
 
     set_ = None if given else Settings.from_environment("HEADGATE_SCHEMAS").schemas
     return given or (set_ if set_ and set_ != REGISTRY else DEFAULT_FOLDER)

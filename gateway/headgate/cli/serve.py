@@ -26,7 +26,7 @@ from headgate.runtime.heap import Heap
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
-from headgate.settings import PREFIX, Settings, environment
+from headgate.settings.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
 from headgate.workers.application import load_application

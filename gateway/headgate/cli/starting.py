@@ -9,13 +9,12 @@ import os
 import socket
 from collections.abc import MutableMapping
 
-from headgate import __version__
-from headgate.build import Build, build_in_use
 from headgate.consumers.process.config import need_file
 from headgate.events.topic import DEFAULT_NAMESPACE
+from headgate.installation import Build, __version__, build_in_use
 from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain, say
-from headgate.settings import LET_IN, Settings
+from headgate.settings.settings import LET_IN, Settings
 from headgate.workers.settings_file import SettingsFile
 
 

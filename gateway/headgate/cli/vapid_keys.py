@@ -22,7 +22,7 @@ def vapid_keys(path: str | None, as_json: bool) -> None:
     """
     import os
 
-    from headgate.optional_dependencies import needing
+    from headgate.installation import needing
 
     with needing("push", "headgate vapid-keys"):
         from headgate.consumers.webpush.encryption import new_keys

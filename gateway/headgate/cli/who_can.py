@@ -18,7 +18,7 @@ from .output import echo, one_line_errors, print_json
 if TYPE_CHECKING:
     from headgate.consumers.work.spec import ConsumerSpec
     from headgate.redis.client import Client
-    from headgate.settings import Settings
+    from headgate.settings.settings import Settings
 
 # Means all namespaces of a key.
 _EVERY = "*"
@@ -80,7 +80,7 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
 
 def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
     from headgate.consumers.process.config import find_file, read_consumers, read_names, read_settings
-    from headgate.settings import Settings, environment
+    from headgate.settings.settings import Settings, environment
 
     path = find_file(config)
     if path is None:

@@ -12,10 +12,10 @@ from tempfile import gettempdir
 from typing import Any
 
 from headgate.errors import HeadgateError
-from headgate.optional_dependencies import MissingExtra
+from headgate.installation import MissingExtra
 from headgate.runtime.operator_lines import complain
 from headgate.runtime.standard_streams import never_block
-from headgate.settings import PREFIX, Settings, environment
+from headgate.settings.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import BACKLOG
 
 from .keeper_process import Keeper, NotKept

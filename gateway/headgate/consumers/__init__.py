@@ -6,6 +6,8 @@ docs/consumers.md.
 
 from __future__ import annotations
 
+from headgate.settings.options import option, required, text
+
 from .base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
 
-__all__ = ["Consumer", "Context", "Defer", "Delivery", "OutcomeUnknown", "Reject", "Retry"]
+__all__ = ["Consumer", "Context", "Defer", "Delivery", "OutcomeUnknown", "Reject", "Retry", "option", "required", "text"]

@@ -18,8 +18,8 @@ from urllib.parse import quote
 import apprise
 
 from headgate.events.topic import user_of
-from headgate.options import Kind, number, option, text
 from headgate.runtime.importing import import_string
+from headgate.settings.options import Kind, number, option, text
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
 from .credentials import need_secret

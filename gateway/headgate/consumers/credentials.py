@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.settings import environment
+from headgate.settings.settings import environment
 
 
 def read_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.options import option, text
+from headgate.settings.options import option, text
 
 from .base import Delivery, Reject
 from .templates import SAMPLE, Template, TemplateFault, view

@@ -25,9 +25,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from headgate.auth.identity import Identity
-from headgate.metrics import EPHEMERAL_DISCARDED
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import BACKPRESSURE, GapReason, Overflow, notice_packet
+from headgate.runtime.metrics import EPHEMERAL_DISCARDED
 from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, ClientQueue
 
 from .gap import Gaps, log_lost_notice, rolled_back_notice

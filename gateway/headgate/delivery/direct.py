@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from headgate.build import Build, build_in_use
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
+from headgate.installation import Build, build_in_use
 from headgate.protocol.frames import Frame, written_frame
 from headgate.redis.keys import channel_prefix, mixed_prefix
 

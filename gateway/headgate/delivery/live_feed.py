@@ -16,10 +16,10 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.events.event import Event
-from headgate.histogram import Histogram
-from headgate.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import CURSOR, GapReason, notice_packet
+from headgate.runtime.histogram import Histogram
+from headgate.runtime.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 
 from .bridge import Bridge
 from .client import Client

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.build import is_pure
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
+from headgate.installation import is_pure
 from headgate.protocol.frames import Frame, event_frame, written_frame
 
 if TYPE_CHECKING:

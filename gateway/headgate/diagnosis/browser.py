@@ -23,8 +23,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from headgate.addresses.http_target import read_target
 from headgate.runtime.http_exchange import exchange
+from headgate.settings.addresses.http_target import read_target
 
 # Of Engine.IO 4 and Socket.IO 5: the first character of a packet, and of the message in it.
 _OPEN, _CLOSE, _PING, _PONG, _MESSAGE = "0", "1", "2", "3", "4"

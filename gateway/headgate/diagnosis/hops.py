@@ -25,7 +25,7 @@ from headgate.redis.client import Client, call
 from headgate.redis.keys import group_key
 from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
 from headgate.services.publisher import Publisher
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .browser import Browser
 from .live_events import LiveEvents

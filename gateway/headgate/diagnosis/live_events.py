@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from headgate.bus.interest import by_command, sources
+from headgate.delivery.bus.interest import by_command, sources
 from headgate.errors import BusUnavailable
 from headgate.events.topic import check_namespace, check_pattern
 from headgate.redis import subscriber_link

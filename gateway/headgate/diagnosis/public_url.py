@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from headgate.addresses.http_target import read_target
-from headgate.addresses.origins import parse_origin
 from headgate.errors import UnauthorizedReason
 from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
-from headgate.settings import LET_IN
+from headgate.settings.addresses.http_target import read_target
+from headgate.settings.addresses.origins import parse_origin
+from headgate.settings.settings import LET_IN
 
 from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
 

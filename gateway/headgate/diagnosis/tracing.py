@@ -37,7 +37,7 @@ from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, time_or_zero
 from headgate.redis.traces import read
 from headgate.redis.user_facts import read_user_facts
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 DEADLINE_S = 0.8
 # Limits of a search by id.

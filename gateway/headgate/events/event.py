@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.build import is_pure
 from headgate.errors import InvalidEvent, NotSerializable, PayloadTooLarge
 from headgate.events.sender import SHOWN, read_sender
 from headgate.events.traceparent import LENGTH as TRACEPARENT_LENGTH
 from headgate.events.traceparent import read_traceparent
+from headgate.installation import is_pure
 
 HEADER_TAG = b"hg1 "
 EPHEMERAL_TAG = b"hg0 "

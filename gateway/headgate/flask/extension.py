@@ -28,7 +28,7 @@ from headgate.errors import HeadgateError, leaving
 from headgate.events.event import Event
 from headgate.events.topic import check_pattern
 from headgate.flask.page_files import add_page_files
-from headgate.optional_dependencies import needing
+from headgate.installation import needing
 from headgate.protocol.requests import MAX_OFFSET, Replay
 from headgate.redis.keys import DEFAULT_REVOKED_S
 from headgate.runtime.patching import NOT_PATCHED, is_patched
@@ -45,7 +45,7 @@ from headgate.services.publisher import (
     Receipt,
     find_redis_url,
 )
-from headgate.settings import Settings, environment
+from headgate.settings.settings import Settings, environment
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

@@ -18,13 +18,13 @@ import structlog
 
 from headgate.auth.identity import Authenticator, Authorizer
 from headgate.errors import BusUnavailable, UnknownHost
-from headgate.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
-from headgate.presence.presence import Presence
+from headgate.node.presence.presence import Presence
 from headgate.redis.budget import count_with
 from headgate.redis.client import ROUND_TRIPS
 from headgate.redis.connections import is_open, redacted_address
+from headgate.runtime.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.limits import TransportLimits
 from headgate.transport.socketio_face import SocketIOFace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NotRequired, TypedDict
 
-from headgate.build import build_in_use
+from headgate.installation import build_in_use
 
 from .namespace import Namespace
 from .state import State

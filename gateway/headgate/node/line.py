@@ -7,7 +7,7 @@ position may come from another gateway, further ahead.
 
 from __future__ import annotations
 
-from headgate.bus.listener import Bus
+from headgate.delivery.bus.listener import Bus
 from headgate.delivery.live_feed import LiveFeed
 from headgate.errors import BusUnavailable
 

@@ -20,7 +20,7 @@ from headgate.protocol.requests import Replay, Since
 from headgate.redis.log import PAGE_EVENTS, EventLog, Head
 from headgate.runtime.loop import Lock, Share, sleep
 from headgate.runtime.shared_rates import SharedRates
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 # One acknowledgement of `replay` carries at most about this much payload.
 REPLAY_BYTES = 65536

@@ -14,7 +14,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from headgate.auth.identity import ANONYMOUS, Identity
-from headgate.bus.listener import Bus
+from headgate.delivery.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client, ClientConnection
 from headgate.delivery.cursor_turns import CursorTurns
@@ -28,14 +28,14 @@ from headgate.delivery.tally import Tallies
 from headgate.delivery.traced import Traced
 from headgate.errors import Forbidden, HeadgateError, InvalidEvent
 from headgate.events.event import Event
-from headgate.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
-from headgate.presence.presence import Presence
+from headgate.node.presence.presence import Presence
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import REPLAY, STATUS, GapReason, notice_packet
 from headgate.protocol.requests import Replay, Resume, read_history, read_replay
 from headgate.redis.log import Entry, Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
-from headgate.settings import MOST_LOG_EVENTS, Settings
+from headgate.runtime.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
+from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 
 from .line import Line
 from .log_search import LogSearch

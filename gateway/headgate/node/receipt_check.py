@@ -15,10 +15,10 @@ from time import monotonic
 
 import structlog
 
-from headgate.bus.listener import Bus
+from headgate.delivery.bus.listener import Bus
 from headgate.errors import HeadgateError
-from headgate.metrics import PUBLISHED_ELSEWHERE
 from headgate.runtime.log_throttle import LogThrottle
+from headgate.runtime.metrics import PUBLISHED_ELSEWHERE
 from headgate.services.publisher import Receipt
 
 log = structlog.get_logger("headgate.receipts")

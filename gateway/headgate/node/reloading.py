@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headgate.settings import PREFIX, Settings
+from headgate.settings.settings import PREFIX, Settings
 
 # Settings that take effect at once. A test holds docs/operations/install.md to this list.
 RELOADED = (

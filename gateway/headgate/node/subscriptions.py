@@ -22,7 +22,7 @@ from headgate.events.topic import check_pattern, is_wildcard
 from headgate.protocol.packets import SUBSCRIBE, Overflow
 from headgate.protocol.requests import Since, Subscription, read_subscription
 from headgate.runtime.loop import Signal
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 from .line import Line
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import redis
 
-from headgate.addresses.redis_url import Kind, read_url
 from headgate.errors import BusRefused, HeadgateError
+from headgate.settings.addresses.redis_url import Kind, read_url
 
 from . import one_server
 from .budget import answered
@@ -44,7 +44,7 @@ def open_client(
     """Return a client for commands; it connects at its first command.
 
     Args:
-        url: see addresses/redis_url.py.
+        url: see settings/addresses/redis_url.py.
         timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool.
         max_connections: bound of the pool (in a Cluster: of each node's); one more command waits.
         newest: what each new connection reports to Redis.

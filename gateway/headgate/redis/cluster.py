@@ -16,9 +16,9 @@ from typing import Any
 
 from redis.crc import key_slot
 
-from headgate.addresses.redis_url import Kind, Node, RedisUrl, read_url
-from headgate.addresses.redis_url import shown_node as shown
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
+from headgate.settings.addresses.redis_url import shown_node as shown
 
 from .faults import refused, unavailable
 

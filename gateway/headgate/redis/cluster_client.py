@@ -18,8 +18,8 @@ from typing import Any
 
 import redis
 
-from headgate.addresses.redis_url import Node, RedisUrl
 from headgate.errors import BusUnavailable, HeadgateError
+from headgate.settings.addresses.redis_url import Node, RedisUrl
 
 from . import one_server
 from .cluster import Topology, key_of, slot_of

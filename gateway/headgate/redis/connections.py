@@ -19,8 +19,8 @@ import redis.connection
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headgate.addresses.origins import is_loopback
-from headgate.addresses.redis_url import Kind, RedisUrl, read_url, shown_node
+from headgate.settings.addresses.origins import is_loopback
+from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url, shown_node
 
 from . import cluster
 from .bounded import Connection, SocketConnection, TlsConnection

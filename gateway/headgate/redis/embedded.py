@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.settings import PREFIX, redis_program
+from headgate.settings.settings import PREFIX, redis_program
 
 from .client import call, open_client
 from .data_folder import PROBE_TIMEOUT_S, already_running, choose_socket, open_lock, server_pid, take_lock, url_of, write_record

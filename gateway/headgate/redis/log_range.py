@@ -12,7 +12,7 @@ import msgspec
 
 from headgate.events.event import Event
 from headgate.events.topic import matches
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .client import Client, call
 from .entries import Entry

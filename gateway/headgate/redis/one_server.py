@@ -16,9 +16,9 @@ from typing import Any
 import redis
 import redis.exceptions
 
-from headgate.addresses.redis_url import RedisUrl, shown_node
 from headgate.errors import BusUnavailable, HeadgateError
-from headgate.histogram import Histogram
+from headgate.runtime.histogram import Histogram
+from headgate.settings.addresses.redis_url import RedisUrl, shown_node
 
 from .bounded import Connection, TlsConnection
 from .budget import left_s, renew

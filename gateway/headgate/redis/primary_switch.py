@@ -20,7 +20,7 @@ import os
 import weakref
 from typing import Any
 
-from headgate.addresses.redis_url import Kind, RedisUrl
+from headgate.settings.addresses.redis_url import Kind, RedisUrl
 
 # A little below the second between two fences, so that each fence of an idle gateway asks.
 ASK_EVERY_S = 0.9

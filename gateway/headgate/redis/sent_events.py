@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .client import Client, call, call_all
 from .event_ids import read_receipt

@@ -26,7 +26,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headgate.addresses.redis_url import Node, RedisUrl, shown_node
+from headgate.settings.addresses.redis_url import Node, RedisUrl, shown_node
 
 from .bounded import Bounded, Connection, TlsConnection
 from .budget import left_s

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import redis
 
-from headgate.addresses.redis_url import Kind, RedisUrl, read_url, shown_node
 from headgate.errors import BusUnavailable
+from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url, shown_node
 
 from .cluster import slot_of
 from .connections import Command, cluster_topology, connection_pool

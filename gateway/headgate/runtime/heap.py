@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from headgate.metrics import GC_PAUSES
+from headgate.runtime.metrics import GC_PAUSES
 
 from .loop import Watcher, repeat
 

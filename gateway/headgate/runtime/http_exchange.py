@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import h11
 
-from headgate.addresses.http_target import Target
+from headgate.settings.addresses.http_target import Target
 
 # All heads of one answer, including 1xx: some receivers send `102 Processing` every second while they work.
 MAX_HEAD_BYTES = 64 * 1024

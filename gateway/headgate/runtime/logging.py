@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from headgate.errors import HeadgateError
-from headgate.settings import wants_no_colour
+from headgate.settings.settings import wants_no_colour
 
 from . import operator_lines
 from .log_throttle import LogThrottle

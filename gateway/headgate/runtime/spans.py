@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from headgate.events.traceparent import ids_of, is_sampled
-from headgate.optional_dependencies import needing
+from headgate.installation import needing
 
 Attributes = Mapping[str, str | int]
 INSTRUMENTATION = "headgate"

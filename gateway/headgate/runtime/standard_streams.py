@@ -22,7 +22,7 @@ from select import PIPE_BUF
 from time import monotonic
 from typing import Any, TypeAlias
 
-from headgate.metrics import OUTPUT_LINES_DROPPED
+from headgate.runtime.metrics import OUTPUT_LINES_DROPPED
 
 from . import operator_lines
 

@@ -18,7 +18,7 @@ from types import FrameType
 
 import structlog
 
-from headgate.metrics import LOOP_LAG, LOOP_STALLED_SECONDS, LOOP_STALLS
+from headgate.runtime.metrics import LOOP_LAG, LOOP_STALLED_SECONDS, LOOP_STALLS
 
 from .loop import Watcher, in_native_thread, native_ident, native_sleep, repeat
 

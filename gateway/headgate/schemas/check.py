@@ -11,7 +11,7 @@ from collections.abc import Callable
 from headgate.errors import BusRefused, HeadgateError, InvalidSchema, SchemaViolation, SettingsError
 from headgate.redis.client import Client
 from headgate.runtime.log_throttle import LogThrottle
-from headgate.settings import REGISTRY, Settings, environment
+from headgate.settings.settings import REGISTRY, Settings, environment
 
 from .sources import FolderSource, RegistrySource, Source
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.errors import HeadgateError
-from headgate.optional_dependencies import needing
+from headgate.installation import needing
 from headgate.redis.client import Client
 from headgate.runtime.log_throttle import LogThrottle
 

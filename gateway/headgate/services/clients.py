@@ -31,7 +31,7 @@ from headgate.redis.client import open_client
 from headgate.redis.questions import ANSWER_S, MAX_ANSWER_S, Answers, ask
 from headgate.redis.registry import living
 from headgate.services.publisher import find_redis_url
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 MAX_PAGE_CLIENTS = 1000
 MAX_REASON_CHARACTERS = 120

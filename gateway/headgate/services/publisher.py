@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from headgate.redis.inbox import InboxPage
     from headgate.redis.presence_entries import Member
     from headgate.schemas.check import OnViolation
-    from headgate.settings import Settings
+    from headgate.settings.settings import Settings
 
 # One batch is one round trip, held in memory on both ends.
 MAX_BATCH_EVENTS = 10_000
@@ -206,7 +206,7 @@ class Publisher:
     ) -> None:
         # Only here: redis-py takes three quarters of the import time, and many processes import a publisher without making one.
         from headgate.services.log_writer import LogWriter
-        from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+        from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
         if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
             raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
@@ -697,9 +697,7 @@ def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_
         SettingsError: the variable is invalid.
     """
     if settings is None:
-        from headgate.settings import (
-            Settings,  # imported here, as describing all settings takes as long as the rest of a publisher's own modules
-        )
+        from headgate.settings.settings import Settings
 
         settings = Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:

@@ -35,7 +35,7 @@ from headgate.redis.log_range import LogRange
 from headgate.redis.log_walk import Gap as Gap
 from headgate.redis.log_walk import Item, LogWalk, Position
 from headgate.services.publisher import find_redis_url
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 OLDEST = "oldest"
 EXPECTED_SINCE = (

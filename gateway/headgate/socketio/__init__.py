@@ -19,7 +19,7 @@ Nearly everything else is as in python-socketio; docs/socketio.md says what diff
 
 from __future__ import annotations
 
-from headgate.optional_dependencies import needing
+from headgate.installation import needing
 
 with needing("server", "headgate.socketio"):
     from socketio import WSGIApp

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from headgate.addresses.origins import origin_in_header
+from headgate.settings.addresses.origins import origin_in_header
 
 Headers = list[tuple[str, str]]
 # "*" allows any. A callable gets the origin and the environment. An empty list refuses none, and sends no header.

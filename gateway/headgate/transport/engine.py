@@ -15,10 +15,10 @@ import msgspec
 import structlog
 
 from headgate.errors import HeadgateError, OriginNotAllowed, PayloadTooLarge
-from headgate.metrics import SESSIONS_ENDED
 from headgate.protocol.frames import Frame
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Together, spawn
+from headgate.runtime.metrics import SESSIONS_ENDED
 from headgate.runtime.servers import instead
 
 from .cors import Cors

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from headgate.addresses.origins import DEFAULT_PORTS
+from headgate.settings.addresses.origins import DEFAULT_PORTS
 
 _HEADERS = {
     "for": "HTTP_X_FORWARDED_FOR",

@@ -15,8 +15,8 @@ from typing import Protocol
 
 import structlog
 
-from headgate.metrics import ACCEPT_FAILURES, HTTP_ENDED
 from headgate.runtime.log_throttle import LogThrottle
+from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_ENDED
 
 from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
 from .http_answers import Answer, no_room, retry_after_s

@@ -10,8 +10,8 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
-from headgate.metrics import HTTP_ENDED
 from headgate.runtime.loop import READ, WRITE, sleep
+from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_limits import MACHINE, HttpLimits, Pace, Part
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last

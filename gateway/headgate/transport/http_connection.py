@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from headgate.metrics import HTTP_ENDED
 from headgate.runtime.loop import READ, Watcher, io_watcher, spawn, unwatch
+from headgate.runtime.metrics import HTTP_ENDED
 
 from .http_answers import LATE_HEADERS, ROUTE_FAILED, Answer, error_answer, http_error
 from .http_channel import LINGER_S, Channel, TooSlow

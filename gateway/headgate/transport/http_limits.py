@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headgate.runtime.machine import between
-from headgate.settings import DEFAULTS, Settings
+from headgate.settings.settings import DEFAULTS, Settings
 
 # Connections that wait to be accepted. All clients may come back at once, and one without a place in this queue tries again after
 # 1 s, 3 s, 7 s and so on. The kernel cuts the number to net.core.somaxconn (in Linux 4,096 by default).

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import gevent.ssl
 from gevent import monkey
 
-from headgate.build import is_pure
-from headgate.metrics import HTTP_CONNECTIONS, HTTP_ENDED
+from headgate.installation import is_pure
 from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, repeat, spawn
+from headgate.runtime.metrics import HTTP_CONNECTIONS, HTTP_ENDED
 
 from .http_admission import EXHAUSTED, Admission
 from .http_answers import Answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.settings import DEFAULTS
+from headgate.settings.settings import DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)

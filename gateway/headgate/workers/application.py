@@ -10,7 +10,7 @@ from flask import Flask
 from headgate.errors import InvalidRequest
 from headgate.flask.extension import SOCKET_PATH, Headgate
 from headgate.runtime.importing import APPLICATION, import_string
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.http_limits import MAX_BODY_BYTES
 
 

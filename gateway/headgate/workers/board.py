@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from headgate.runtime.machine import between
-from headgate.settings import MAX_WORKERS
+from headgate.settings.settings import MAX_WORKERS
 
 
 class State(IntEnum):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.exposition import HDR
+from headgate.runtime.exposition import HDR
 
 WORKER_LABEL = "worker"
 # Ages with their counts in `ended`, so that a late answer does not count twice. Far more than end between two scrapes.

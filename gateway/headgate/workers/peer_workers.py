@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from headgate.metrics import exposition_of, families
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
+from headgate.runtime.metrics import exposition_of, families
 from headgate.runtime.operator_lines import complain
 from headgate.workers import counted, totals_file, worker_sockets
 from headgate.workers.board import Board, Row, State

@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping
 
 from headgate.consumers.process.config import find_file, read_settings
 from headgate.runtime.operator_lines import say
-from headgate.settings import PREFIX, Settings, environment, service_links_ignored
+from headgate.settings.settings import PREFIX, Settings, environment, service_links_ignored
 
 # The variable with the names that the file has set; child processes inherit it.
 _OF_FILE = "_HEADGATE_OF_FILE"

@@ -11,9 +11,9 @@ from typing import Any
 
 from flask import request
 
-from headgate.addresses.origins import authority_in_header, is_loopback, origin_in_header
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
+from headgate.settings.addresses.origins import authority_in_header, is_loopback, origin_in_header
 from headgate.transport.peer_address import address_of
 from headgate_server.api.gate import Gate
 

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from flask import Blueprint, Response, current_app, jsonify, request
 
 from headgate.errors import Forbidden
-from headgate.metrics import exposition
+from headgate.runtime.metrics import exposition
 from headgate_server.api.gate import Gate, PeerWorkers
 
 # The bus proves itself once a second.

@@ -18,7 +18,7 @@ from headgate.events.traceparent import read_traceparent
 from headgate.runtime.spans import current_traceparent
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import Route, RoutedRequest
-from headgate_server.security_headers import security_headers
+from headgate_server.api.security_headers import security_headers
 
 from .callers import has_credentials
 from .error_pages import log_failure

@@ -25,14 +25,14 @@ from typing import Any
 
 from itsdangerous import BadSignature, URLSafeSerializer
 
-from headgate.addresses.origins import origin_in_header
 from headgate.auth.admission import FailedLogins
 from headgate.auth.audit import audit
 from headgate.auth.identity import ANONYMOUS, Admin, Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.node.access.origin import origin_over
-from headgate.settings import Settings
+from headgate.settings.addresses.origins import origin_in_header
+from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
 
 COOKIE = "headgate_console"

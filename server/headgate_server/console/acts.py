@@ -22,7 +22,7 @@ from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
 from headgate.protocol.requests import check_text
 from headgate.redis import api_keys
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 from .access import Access
 from .gate import ConsoleGate

@@ -15,14 +15,14 @@ from typing import NamedTuple
 from flask import Blueprint, Flask, Response, abort, g, jsonify, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 
-from headgate import __version__
 from headgate.errors import HeadgateError, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.flask.page_files import serve_page_file
-from headgate.settings import Settings
+from headgate.installation import __version__
+from headgate.settings.settings import Settings
 from headgate.transport.forwarded import forwarded_scheme
 from headgate_server.api.error_pages import refusal
-from headgate_server.built_files import built_files
-from headgate_server.security_headers import add_security_headers
+from headgate_server.api.security_headers import add_security_headers
+from headgate_server.console.built_files import built_files
 
 from .access import COOKIE, SESSION_S, Access, Operator, check_own_page
 from .acts import act_routes

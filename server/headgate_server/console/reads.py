@@ -27,7 +27,7 @@ from headgate.redis.one_server import address_of
 from headgate.redis.server_advice import advise
 from headgate.schemas.documents import Documents, read_folder
 from headgate.schemas.registry import read_registry
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.consumer_list import Consumers
 from headgate_server.api.searches import Searches
 

@@ -25,7 +25,7 @@ import pytest
 from headgate import Headgate
 from headgate.auth.identity import Handshake
 from headgate.errors import HeadgateError
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 from tests.support.unstarted_gateway import UnstartedGateway

@@ -13,13 +13,13 @@ from contextlib import closing, contextmanager
 import pytest
 import redis
 
-from headgate.bus import listener
-from headgate.bus.listener import Bus
+from headgate.delivery.bus import listener
+from headgate.delivery.bus.listener import Bus
 from headgate.errors import BusUnavailable
 from headgate.redis.cluster import slot_of
 from headgate.redis.keys import channel, log_key
 from headgate.services.publisher import Publisher, Receipt
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.bus_here import BusHere, CooperativeLink, Teller
 from tests.support.clusters import Cluster, start_cluster
 

@@ -14,14 +14,14 @@ from contextlib import closing
 import pytest
 from prometheus_client import REGISTRY
 
-from headgate.bus import messages
+from headgate.delivery.bus import messages
 from headgate.errors import InvalidEvent
 from headgate.events.event import Event, decode_message
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import channel, head_key, log_key
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.bus_here import BusHere, StartRedisBus, join
 from tests.support.bus_process import BusProcess
 from tests.support.model_redis import NAMESPACE

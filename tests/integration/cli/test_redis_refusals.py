@@ -19,7 +19,7 @@ from headgate.redis.keys import gateways_key
 from headgate.redis.program import find_server
 from headgate.redis.registry import LEASE_S
 from headgate.services.publisher import Publisher
-from headgate.settings import redis_program
+from headgate.settings.settings import redis_program
 from tests.integration.cli.conftest import Run
 from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until
 from tests.support.registered import register, write_row

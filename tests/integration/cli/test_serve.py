@@ -20,7 +20,7 @@ from headgate.auth.identity import Handshake
 from headgate.cli.serve import run as serve
 from headgate.cli.starting import check_target, say_ready
 from headgate.errors import InvalidRequest, Unauthorized
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.workers.application import load_application
 from tests.support.service_links import SERVICE_LINKS
 from tests.support.unstarted_gateway import know_revocations

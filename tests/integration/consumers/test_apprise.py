@@ -10,7 +10,7 @@ import pytest
 
 from headgate.consumers.apprise import Apprise, AppriseOptions
 from headgate.consumers.base import Context, Delivery, OutcomeUnknown
-from headgate.options import read_options
+from headgate.settings.options import read_options
 from tests.support.http_receiver import Receiver, hang, status
 
 CONTEXT = Context("chat", "shop", cast(Any, None), cast(Any, None))

@@ -12,9 +12,9 @@ from headgate.consumers.apprise import Apprise, AppriseOptions
 from headgate.consumers.webhook.consumer import Webhook
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.events.topic import DEFAULT_NAMESPACE
-from headgate.options import read_options
 from headgate.redis.client import Client
 from headgate.services.publisher import Publisher
+from headgate.settings.options import read_options
 from tests.support.http_receiver import Receiver, reset, status
 from tests.support.stepped_worker import MakeWorker, SteppedWorker
 from tests.support.webhooks import SECRET, read_webhook

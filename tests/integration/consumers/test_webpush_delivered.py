@@ -15,10 +15,10 @@ from headgate.consumers.webpush.consumer import WebPush, WebPushOptions
 from headgate.consumers.webpush.encryption import new_keys
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.events.topic import DEFAULT_NAMESPACE, user_of
-from headgate.options import read_options
 from headgate.redis.client import Client
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
+from headgate.settings.options import read_options
 from tests.support.certificates import Authority
 from tests.support.http_receiver import Receiver, reset, status
 from tests.support.push_service import PushBrowser

@@ -17,7 +17,7 @@ import pytest
 
 from headgate.auth.tokens import Tokens
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.integration.transport.clients import WebSocket
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere
 from tests.support.gateway_process import StartGateway

@@ -25,7 +25,7 @@ from headgate.redis.data_folder import find_private_redis
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import channel, head_key, log_key
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.gateway_here import StartGatewayHere
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.processes import has_ended

@@ -14,7 +14,7 @@ from headgate.node.access.client_counts_watch import ClientCountsWatch
 from headgate.redis.client import Client, call
 from headgate.redis.keys import table_key
 from headgate.redis.shared_table import SharedTable
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until

@@ -11,7 +11,7 @@ import pytest
 from headgate.auth import revocation_watch
 from headgate.auth.identity import Handshake, Identity
 from headgate.auth.revocation import revoke
-from headgate.presence import presence
+from headgate.node.presence import presence
 from headgate.redis.client import call, open_client
 from headgate.redis.keys import log_key
 from headgate.redis.subscriber_link import SubscriberLink

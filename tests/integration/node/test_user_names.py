@@ -7,7 +7,7 @@ import pytest
 from headgate.auth.identity import Handshake, Identity
 from headgate.diagnosis.tracing import trace
 from headgate.events.topic import own_topics, pattern, user_word
-from headgate.presence import presence
+from headgate.node.presence import presence
 from headgate.redis.client import Client
 from headgate.redis.presence import read_members
 from headgate.redis.user_facts import read_user_facts

@@ -88,7 +88,7 @@ def test_a_service_that_only_publishes_installs_three_distributions(
         code, _, err = run(binaries / "python", "-c", line)
         assert (code, err.splitlines()[-1]) == (
             1,
-            f"headgate.optional_dependencies.MissingExtra: {told}: run `pip install 'headgate[server]'`",
+            f"headgate.installation.MissingExtra: {told}: run `pip install 'headgate[server]'`",
         )
     check_commands(binaries, tmp_path / "with-click", redis_url)
 

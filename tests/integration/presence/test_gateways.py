@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.presence import own_members, presence, rooms
+from headgate.node.presence import own_members, presence, rooms
 from headgate.redis.client import Client, call
 from headgate.redis.pauses import namespace_member, pause, resume
 from headgate.services.publisher import Publisher
@@ -160,7 +160,7 @@ def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> 
 
 def test_members_come_in_parts(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part names the version that it is of, and from where to ask on."""
-    monkeypatch.setattr("headgate.presence.rooms.MAX_PAGE", 2)
+    monkeypatch.setattr("headgate.node.presence.rooms.MAX_PAGE", 2)
     gateway = start()
     clients = [gateway.join({"token": f"u{number}"}) for number in range(5)]
     answers = [enter(client) for client in clients]

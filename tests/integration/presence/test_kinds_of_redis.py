@@ -11,12 +11,12 @@ from typing import Any
 import gevent
 import pytest
 
-from headgate.presence import presence as presence_module
-from headgate.presence.presence import Presence
+from headgate.node.presence import presence as presence_module
+from headgate.node.presence.presence import Presence
 from headgate.redis import presence as store
 from headgate.redis.client import Client, call
 from headgate.redis.presence import PRESENCE_LIBRARY
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.bus_here import CooperativeLink
 from tests.support.clusters import start_cluster
 from tests.support.presence_world import Page

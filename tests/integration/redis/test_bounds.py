@@ -15,7 +15,7 @@ from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import group_key, head_key, log_key
 from headgate.redis.log import EventLog
-from headgate.settings import MOST_LOG_EVENTS, Settings
+from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 
 # The bytes of a waiting task beside its body; a test below measures them.
 TASK_OVERHEAD_BYTES = 800

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headgate.bus.interest import Interest, Source, by_command, sources
+from headgate.delivery.bus.interest import Interest, Source, by_command, sources
 from headgate.errors import BusRefused
 from headgate.events.topic import is_wildcard, matches
 from headgate.redis import keys

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from headgate import BusRefused, BusUnavailable, Publisher
-from headgate.addresses.redis_url import read_url
 from headgate.redis.client import call, check_primary, describe_server, open_client
 from headgate.redis.newest import NewestReceipts
 from headgate.redis.primary_switch import ASK_EVERY_SENTINEL_S, switch_of
 from headgate.redis.sentinel import LEAST_SILENCE_S, Discovery
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.services.publisher import Fate
+from headgate.settings.addresses.redis_url import read_url
 from tests.support.redis_server import wait_until
 from tests.support.sentinels import PRIMARY, Server, start_sentinels
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from headgate.addresses.redis_url import read_url
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis import subscriber_link
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.primary_switch import switch_of
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.settings.addresses.redis_url import read_url
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 

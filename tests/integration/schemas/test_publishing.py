@@ -17,7 +17,7 @@ from headgate.schemas.check import SchemaCheck
 from headgate.schemas.documents import Documents
 from headgate.schemas.registry import change_registry, read_registry, read_version
 from headgate.schemas.sources import REFRESH_S, RegistrySource
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.app import create_app
 from tests.support.gateway_here import StartGatewayHere
 from tests.support.redis_recipes import make_user, users

@@ -17,7 +17,7 @@ from headgate.redis import api_keys
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.app import create_app
 from tests.support.unstarted_gateway import UnstartedGateway
 

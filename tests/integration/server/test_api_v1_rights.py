@@ -21,7 +21,7 @@ from headgate.runtime.rates import Rates
 from headgate.runtime.shared_rates import SharedRates
 from headgate.services.clients import Clients, ClientsPage, Reached
 from headgate.services.publisher import PresentUser, Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.error_pages import install_error_pages
 from headgate_server.api.v1.dispatch import routes
 from headgate_server.api.v1.operation import Cost, Who

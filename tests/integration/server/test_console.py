@@ -17,7 +17,7 @@ from headgate.redis.client import Client, call
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import group_in_log, log_key
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.consumer_list import SCAN_EVERY_S, Consumers
 from headgate_server.console import add_console
 from headgate_server.console.acts import DEFAULT_KEY_S

@@ -20,7 +20,7 @@ from flask.testing import FlaskClient
 
 from headgate import Publisher
 from headgate.auth.tokens import Tokens
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.v1 import dispatch, publishing
 from headgate_server.api.v1.publishing import ENVELOPE_BYTES
 from headgate_server.app import create_app

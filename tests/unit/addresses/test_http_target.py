@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.addresses.http_target import Target, read_target
+from headgate.settings.addresses.http_target import Target, read_target
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.addresses.origins import (
+from headgate.settings.addresses.origins import (
     Origin,
     authority_in_header,
     is_loopback,

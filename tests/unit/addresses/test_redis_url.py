@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import Publisher
-from headgate.addresses.redis_url import Kind, RedisUrl, read_url
 from headgate.errors import BusRefused, SettingsError
-from headgate.settings import Settings
+from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url
+from headgate.settings.settings import Settings
 
 
 @pytest.mark.parametrize(

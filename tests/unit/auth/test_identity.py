@@ -13,7 +13,7 @@ from headgate.auth.keys import Key
 from headgate.errors import InvalidPattern, InvalidRequest
 from headgate.events.topic import own_topics, pattern, user_word
 from headgate.services.publisher import Receipt
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 
 def test_an_identity_may_do_nothing_by_default() -> None:

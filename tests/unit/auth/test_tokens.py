@@ -21,7 +21,7 @@ from headgate.auth.key_sets import SECRET_KEY_ID, read_jwks
 from headgate.auth.keys import Key
 from headgate.auth.tokens import MAX_TOKEN_BYTES, Tokens, _decode_part, token_authenticator
 from headgate.errors import SettingsError, Unauthorized, UnauthorizedReason
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.token_keys import EC_KEY, ED_KEY, OTHER_SECRET, RSA_KEY, SECRET, jwks, pem, segment
 
 NOW_S = 1_800_000_000

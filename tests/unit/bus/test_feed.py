@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from headgate.build import Build, build_in_use
-from headgate.bus import feed as feed_module
-from headgate.bus import interest as interest_module
-from headgate.bus.actions import Action
-from headgate.bus.feed import Feed, State, Steps
-from headgate.bus.messages import Messages
-from headgate.bus.server_check import ServerCheck
+from headgate.delivery.bus import feed as feed_module
+from headgate.delivery.bus import interest as interest_module
+from headgate.delivery.bus.actions import Action
+from headgate.delivery.bus.feed import Feed, State, Steps
+from headgate.delivery.bus.messages import Messages
+from headgate.delivery.bus.server_check import ServerCheck
 from headgate.events.event import Event
+from headgate.installation import Build, build_in_use
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage
 from tests.support.feed_world import Broken, World

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from headgate.bus import actions as out
-from headgate.bus.feed import LATE_FENCES, MACHINE, MAX_EVENTS, MAX_LEAP, Cause, Feed, State
-from headgate.bus.interest import LINGER_S, by_command
+from headgate.delivery.bus import actions as out
+from headgate.delivery.bus.feed import LATE_FENCES, MACHINE, MAX_EVENTS, MAX_LEAP, Cause, Feed, State
+from headgate.delivery.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
 from headgate.events.event import HEADER_TAG
 from headgate.protocol.packets import GapReason

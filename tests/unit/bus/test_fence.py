@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from headgate.bus.fence import MACHINE, Fence, FenceInput, FenceState
+from headgate.delivery.bus.fence import MACHINE, Fence, FenceInput, FenceState
 from headgate.runtime.machine import IllegalStep
 
 NONE, EXPEDITED, IN_FLIGHT, LATE = FenceState.NONE, FenceState.EXPEDITED, FenceState.IN_FLIGHT, FenceState.LATE

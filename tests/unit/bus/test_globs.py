@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.bus.globs import ChannelCounts, GlobSet, matcher
+from headgate.delivery.bus.globs import ChannelCounts, GlobSet, matcher
 from tests.support.steps import steps_during
 
 PREFIX = b"hg:{n}:"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.bus import interest as module
-from headgate.bus.interest import LINGER_S, MAX_GLOBS, Interest, Source, by_command, sources
+from headgate.delivery.bus import interest as module
+from headgate.delivery.bus.interest import LINGER_S, MAX_GLOBS, Interest, Source, by_command, sources
 from headgate.events.topic import matches
 from headgate.redis.keys import channel, user_channel
 from tests.support.steps import steps_during

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.bus.library_check import BY_USER_LIBRARY, LibraryCheck
+from headgate.delivery.bus.library_check import BY_USER_LIBRARY, LibraryCheck
 from headgate.redis.entries import Head
 
 OLD, NEW = Head("epoch", 9, 1, BY_USER_LIBRARY - 1), Head("epoch", 9, 1, BY_USER_LIBRARY)

@@ -15,11 +15,11 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from headgate.bus import listener
-from headgate.bus.actions import Ping, ReadFenceHead, Subscribe
-from headgate.bus.feed import Front
-from headgate.bus.interest import LINGER_S
-from headgate.bus.listener import (
+from headgate.delivery.bus import listener
+from headgate.delivery.bus.actions import Ping, ReadFenceHead, Subscribe
+from headgate.delivery.bus.feed import Front
+from headgate.delivery.bus.interest import LINGER_S
+from headgate.delivery.bus.listener import (
     ACTIVE_TIMEOUT_S,
     COMMAND_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
@@ -33,7 +33,7 @@ from headgate.errors import BusRefused, BusUnavailable
 from headgate.events.event import Event
 from headgate.redis.faults import NO_PERMISSION
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.bus_here import ModelBus, StartModelBus, Teller
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.bus.server_check import ServerCheck
+from headgate.delivery.bus.server_check import ServerCheck
 from headgate.redis.entries import Head
 
 HEAD = Head("epoch", 1, 1, server="a")

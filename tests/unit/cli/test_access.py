@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from headgate.auth.tokens import Tokens
 from headgate.cli.main import main
 from headgate.services.clients import Reached
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 SECRET = "a secret of the tests, 0123456789abcdef"
 

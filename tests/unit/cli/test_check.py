@@ -5,7 +5,7 @@ from __future__ import annotations
 from click.testing import CliRunner
 
 from headgate.cli.main import main
-from headgate.settings import describe
+from headgate.settings.settings import describe
 
 
 def test_settings_is_a_table_of_all() -> None:

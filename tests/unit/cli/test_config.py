@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headgate.cli.main import main
-from headgate.settings import describe
+from headgate.settings.settings import describe
 from tests.support.service_links import SERVICE_LINKS
 
 SECRET = "a secret of the tests, 0123456789abcdef"

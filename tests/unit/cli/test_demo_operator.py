@@ -10,7 +10,7 @@ import pytest
 
 from headgate.cli.demo_operator import DemoOperator, Start
 from headgate.redis.embedded import EmbeddedRedis
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 PRIVATE = cast(EmbeddedRedis, object())
 

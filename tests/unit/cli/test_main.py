@@ -122,7 +122,7 @@ def test_the_command_line_loads_nothing_that_a_command_needs() -> None:
     code = (
         "import sys, headgate.cli.main as m, click; [m.main.get_command(click.Context(m.main), name) for name in m._COMMANDS]; "
         "print([name for name in ('redis', 'msgspec', 'gevent', 'flask', 'headgate.redis.client', 'headgate.events.event', "
-        "'headgate.settings') if name in sys.modules])"
+        "'headgate.settings.settings') if name in sys.modules])"
     )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -162,7 +162,7 @@ LIGHT = {
     "headgate.cli",
     "headgate.errors",
     "headgate.events",
-    "headgate.optional_dependencies",
+    "headgate.installation",
     "headgate.runtime",
     "headgate.runtime.terminal_text",
     "headgate.events.topic",

@@ -14,7 +14,7 @@ from msgspec import structs
 from headgate.consumers.apprise import MAX_URLS, Apprise, AppriseOptions, _filled
 from headgate.consumers.base import Context, Delivery, Reject
 from headgate.events.topic import user_topic
-from headgate.options import read_options
+from headgate.settings.options import read_options
 
 CONTEXT = Context("chat", "shop", cast(Any, None), cast(Any, None))
 

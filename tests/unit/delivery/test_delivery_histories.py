@@ -12,13 +12,13 @@ from contextlib import nullcontext
 
 import pytest
 
-from headgate.build import Build, build_in_use
 from headgate.delivery.bridge import Bridge
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.state import Phase, Step
+from headgate.installation import Build, build_in_use
 from headgate.node.line import Line
 from headgate.protocol.frames import Frame
 from headgate.transport.send_queue import ClientQueue

@@ -20,15 +20,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.build import PURE, Build, build_in_use
-from headgate.bus.feed import Front
-from headgate.bus.messages import Messages
 from headgate.delivery import direct, fanout
+from headgate.delivery.bus.feed import Front
+from headgate.delivery.bus.messages import Messages
 from headgate.delivery.direct import DirectWriter, Run, direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
 from headgate.delivery.tally import QUIET_EVENTS, Tallies
 from headgate.events.event import Event, decode_message
+from headgate.installation import PURE, Build, build_in_use
 from headgate.protocol.frames import event_frame
 from headgate.redis.keys import feed_channel, user_channel
 from tests.support.direct_events import Wire, WrittenTo, events_in, message_of
@@ -91,7 +91,7 @@ def test_the_numbers_that_the_c_repeats_are_those_of_the_modules() -> None:
         pytest.skip("the sources are not in a wheel")
     text = "".join(source.read_text() for source in sources)
     constants = dict(re.findall(r"^    (MAX_\w+) = (\d+)", text, re.MULTILINE))
-    from headgate.bus import feed
+    from headgate.delivery.bus import feed
     from headgate.events import event as events
     from headgate.events import topic as topics
 

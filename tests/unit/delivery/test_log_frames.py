@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.build import Build, build_in_use
 from headgate.delivery.log_frames import log_frames, native
+from headgate.installation import Build, build_in_use
 from headgate.protocol.frames import Frame
 from headgate.redis.log import Entry, RawEntry
 from tests.support.raw_log import RawLog, raw_entry

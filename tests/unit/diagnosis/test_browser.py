@@ -12,7 +12,7 @@ import pytest
 from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, reason_of
 from headgate.diagnosis.public_url import PublicUrl
 from headgate.runtime.check_result import Verdict
-from headgate.settings import LET_IN
+from headgate.settings.settings import LET_IN
 from tests.support.http_receiver import Receiver, say
 
 # Longer than a test may take: a wait that is not answered hangs, and is told.

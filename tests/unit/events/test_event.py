@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.build import Build, build_in_use
 from headgate.errors import HeadgateError, InvalidEvent, NotSerializable, PayloadTooLarge
 from headgate.events.event import (
     MAX_DEPTH,
@@ -24,6 +23,7 @@ from headgate.events.event import (
     decode_message,
     read_offset,
 )
+from headgate.installation import Build, build_in_use
 
 with suppress(ImportError):  # `built` leaves out what asks for it
     from headgate._native import is_surely_json

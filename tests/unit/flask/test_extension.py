@@ -11,7 +11,7 @@ from headgate.auth.identity import Identity
 from headgate.auth.regrants import read_regrants
 from headgate.errors import BusUnavailable, Forbidden, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
 from headgate.flask.extension import SOCKET_PATH, Headgate
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import RoutedRequest
 from tests.support.schema_files import write

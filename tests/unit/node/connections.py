@@ -9,8 +9,8 @@ from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
 from headgate.node.access.authorizing import Authorizing
 from headgate.node.namespace import Namespace
-from headgate.presence.presence import Presence
-from headgate.settings import Settings
+from headgate.node.presence.presence import Presence
+from headgate.settings.settings import Settings
 
 
 def presence_of(name: str) -> Presence:

@@ -18,7 +18,7 @@ from gevent import socket as cooperative
 
 from headgate.auth.tokens import Tokens
 from headgate.delivery.client import Client
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import RoutedRequest

@@ -20,7 +20,7 @@ from headgate.delivery.cursor_turns import CursorTurns
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.any_json import BODIES, FIELDS, TEXT, VALUES
 from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE, ModelRedis

@@ -13,7 +13,7 @@ import gevent
 import pytest
 from gevent import socket as cooperative
 
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from headgate.auth.identity import Identity
-from headgate.bus.listener import Bus
+from headgate.delivery.bus.listener import Bus
 from headgate.delivery.client import Client
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable
@@ -20,7 +20,7 @@ from headgate.protocol.requests import Resume
 from headgate.redis.entries import Entry
 from headgate.redis.lineage import Lineage, read_lineage
 from headgate.redis.log import EventLog, Head
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import NAMESPACE, WiredClient, event
 from tests.unit.node.connections import namespace_of

@@ -20,13 +20,13 @@ from headgate.delivery.cursor_turns import CursorTurns
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
 from headgate.events.event import Event
-from headgate.metrics import DELIVERY, PUBLISH_TO_SOCKET
 from headgate.node.namespace import Namespace, Resumption
 from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
 from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
-from headgate.settings import Settings
+from headgate.runtime.metrics import DELIVERY, PUBLISH_TO_SOCKET
+from headgate.settings.settings import Settings
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 from tests.unit.node.connections import namespace_of

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from headgate.auth.identity import Identity
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 from tests.unit.node.connections import namespace_of

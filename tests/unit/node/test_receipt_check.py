@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.errors import BusUnavailable
-from headgate.metrics import PUBLISHED_ELSEWHERE, totals
 from headgate.node.receipt_check import MAX_WAITING, ReceiptCheck
 from headgate.redis.lineage import Lineage, alone
+from headgate.runtime.metrics import PUBLISHED_ELSEWHERE, totals
 from headgate.services.publisher import Receipt
 
 

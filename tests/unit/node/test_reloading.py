@@ -8,7 +8,7 @@ import pytest
 
 from headgate.errors import InvalidSchema, LimitReached
 from headgate.node.reloading import OF_TOKENS, RELOADED, Changed, changes
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.gateway_here import StartGatewayOnModel
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "operations" / "install.md"

@@ -10,15 +10,15 @@ from msgspec import UNSET
 from structlog.testing import capture_logs
 
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
-from headgate.presence import presence as presence_module
-from headgate.presence import room as room_module
-from headgate.presence import tables
-from headgate.presence.leases import BACK_S, Leases
-from headgate.presence.own_members import GRACE_S, OwnMembers, Step
-from headgate.presence.presence import Presence
-from headgate.presence.room import MERGED_AT_ONCE, Room
-from headgate.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
-from headgate.presence.write_batches import MAX_CHANGES, Telling
+from headgate.node.presence import presence as presence_module
+from headgate.node.presence import room as room_module
+from headgate.node.presence import tables
+from headgate.node.presence.leases import BACK_S, Leases
+from headgate.node.presence.own_members import GRACE_S, OwnMembers, Step
+from headgate.node.presence.presence import Presence
+from headgate.node.presence.room import MERGED_AT_ONCE, Room
+from headgate.node.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
+from headgate.node.presence.write_batches import MAX_CHANGES, Telling
 from headgate.redis.presence_entries import LEASE_S, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
 from headgate.runtime.machine import IllegalStep

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from random import Random
 
-from headgate.presence.leases import BEAT_S
+from headgate.node.presence.leases import BEAT_S
 from headgate.redis.presence_entries import LEASE_S
 from tests.support.presence_world import RETRY_S, Page, Process, World
 

@@ -28,7 +28,7 @@ from headgate.events.event import Event
 from headgate.protocol import packets as protocol
 from headgate.protocol.frames import event_frame
 from headgate.protocol.packets import GapReason, Overflow, gap_body, notice_packet, ok, refused
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 # The vectors that web/test/language/wire.test.js reads too.
 ROOT = Path(__file__).resolve().parents[3]

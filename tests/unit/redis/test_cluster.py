@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from headgate.addresses.redis_url import Kind, Node, RedisUrl, read_url
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, SettingsError
 from headgate.redis.client import call, database, open_client
 from headgate.redis.cluster import Topology, is_cluster, key_of, read_slots, slot_of
 from headgate.redis.connections import is_open, redacted_address
-from headgate.settings import Settings
+from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
+from headgate.settings.settings import Settings
 
 A, B, C, D = (("a", 1), ("b", 2), ("c", 3), ("d", 4))
 _names = itertools.count()

@@ -11,7 +11,6 @@ import pytest
 import redis
 import redis.exceptions
 
-from headgate.addresses.redis_url import Kind, Node, RedisUrl, read_url
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis import cluster_client, one_server
 from headgate.redis.client import (
@@ -30,6 +29,7 @@ from headgate.redis.client import (
 from headgate.redis.cluster import Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
 from headgate.redis.functions import LOG_LIBRARY
+from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
 
 A, B, C = (("a", 1), ("b", 2), ("c", 3))
 HALF = 8192

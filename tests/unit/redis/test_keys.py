@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from headgate import settings
 from headgate.errors import UnknownNamespace
 from headgate.events import event, topic
 from headgate.redis import keys, log
 from headgate.redis.functions import SOURCE
+from headgate.settings import settings
 
 DEFAULTS = settings.Settings()
 

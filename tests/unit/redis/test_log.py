@@ -9,7 +9,7 @@ import pytest
 from headgate.errors import HeadgateError
 from headgate.redis.client import ROUND_TRIPS, call
 from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, Extent, read_entry
-from headgate.settings import DEFAULTS, MOST_LOG_EVENTS
+from headgate.settings.settings import DEFAULTS, MOST_LOG_EVENTS
 from tests.support.small_redis import SmallRedis
 
 GOOD = {b"topic": b"orders.1", b"id": b"by-hand", b"time": b"1700000000000", b"data": b"1"}

@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from headgate.addresses.redis_url import read_url
 from headgate.redis.primary_switch import (
     ANSWERED_RATIO,
     ASK_EVERY_S,
@@ -23,6 +22,7 @@ from headgate.redis.primary_switch import (
     PrimarySwitch,
     switch_of,
 )
+from headgate.settings.addresses.redis_url import read_url
 
 
 class Link:

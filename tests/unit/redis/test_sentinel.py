@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.addresses.redis_url import read_url
 from headgate.errors import BusRefused, SettingsError
 from headgate.redis.connections import connection_pool, is_open, redacted_address
 from headgate.redis.sentinel import Answer, newest_of, read_answer
-from headgate.settings import Settings
+from headgate.settings.addresses.redis_url import read_url
+from headgate.settings.settings import Settings
 
 
 def test_all_that_a_url_may_say() -> None:

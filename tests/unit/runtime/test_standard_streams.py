@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.metrics import OUTPUT_LINES_DROPPED
+from headgate.runtime.metrics import OUTPUT_LINES_DROPPED
 from headgate.runtime.standard_streams import MAX_QUEUED_BYTES, QueuedStream
 
 DEADLINE_S = 30.0

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flask.testing import FlaskClient
 
-from headgate_server.security_headers import content_security_policy
+from headgate_server.api.security_headers import content_security_policy
 
 
 @pytest.mark.parametrize("path", ["/", "/?user=ana&twice=1", "/healthz", "/no/such/page"])

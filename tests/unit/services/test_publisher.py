@@ -89,7 +89,7 @@ NOT_TO_IMPORT = {
     *("redis", "hiredis", "gevent", "greenlet", "flask", "werkzeug", "click", "jinja2", "socketio", "engineio", "structlog"),
     *("prometheus_client", "opentelemetry", "jsonschema_rs", "yaml", "jwt", "cryptography"),
     *("asyncio", "ssl", "socket", "selectors", "subprocess", "http", "email", "logging", "importlib.metadata"),
-    *("headgate.settings", "headgate.services.log_writer", "headgate.flask.extension", "headgate.redis.client"),
+    *("headgate.settings.settings", "headgate.services.log_writer", "headgate.flask.extension", "headgate.redis.client"),
 }
 
 

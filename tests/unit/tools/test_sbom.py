@@ -63,7 +63,7 @@ def test_the_same_locks_give_the_same_bytes(document: dict[str, Any]) -> None:
 
 def test_another_version_gives_another_serial_number(document: dict[str, Any], tmp_path: Path) -> None:
     """It stands for the content."""
-    for name in ("requirements.txt", "requirements-dev.txt", "package-lock.json", "gateway/headgate/__init__.py"):
+    for name in ("requirements.txt", "requirements-dev.txt", "package-lock.json", "gateway/headgate/installation.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text((ROOT / name).read_text())
     lock = tmp_path / "requirements.txt"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.settings import Settings, describe
+from headgate.settings.settings import Settings, describe
 from tools import settings_page
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.http_limits import HttpLimits, Pace, Part
 
 

@@ -15,9 +15,9 @@ import gevent.socket
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.build import Build, build_in_use
-from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
+from headgate.installation import Build, build_in_use
 from headgate.runtime.log_throttle import LogThrottle
+from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.transport import descriptors, http_admission, http_server
 from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission
 from headgate.transport.http_answers import Answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from headgate.settings import DEFAULTS
+from headgate.settings.settings import DEFAULTS
 from headgate.transport.limits import TransportLimits
 
 

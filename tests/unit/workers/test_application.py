@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 
 from headgate.errors import InvalidRequest
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.workers.application import made_ready
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-import headgate.metrics  # noqa: F401  (registers what the gateway and consumers count)
-from headgate.metrics import exposition_of
+import headgate.runtime.metrics  # noqa: F401  (registers what the gateway and consumers count)
+from headgate.runtime.metrics import exposition_of
 from headgate.workers.counted import GAUGES, Family, Sample, Totals, exposed, remember
 
 

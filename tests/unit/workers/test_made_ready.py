@@ -9,7 +9,7 @@ from flask import Flask
 
 from headgate import Headgate
 from headgate.auth.identity import Handshake, Identity
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.workers.application import made_ready
 
 KEY = "the-admin-key-of-this-test-0123456789"

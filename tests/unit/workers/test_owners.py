@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.settings import MAX_WORKERS
+from headgate.settings.settings import MAX_WORKERS
 from headgate.workers.owners import letters_of, owner_of
 
 RANDOM = "abcdefghij0123456_-Z"

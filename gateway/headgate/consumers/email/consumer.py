@@ -18,8 +18,8 @@ from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, 
 from headgate.consumers.functions import FUNCTION
 from headgate.consumers.templates import Template, TemplateFault, view
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.metrics import MAILS
 from headgate.runtime.importing import import_string
+from headgate.runtime.metrics import MAILS
 
 from .address import check_address
 from .message import Mail, compose

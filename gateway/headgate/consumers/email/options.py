@@ -6,13 +6,13 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headgate.addresses.hostnames import ascii_host
 from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import read_secret
 from headgate.consumers.functions import function_faults
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault
-from headgate.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
-from headgate.options import text as some
+from headgate.settings.addresses.hostnames import ascii_host
+from headgate.settings.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
+from headgate.settings.options import text as some
 
 from .address import Mailbox, check_address, read_mailbox
 from .smtp import PORTS, Server

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from headgate.options import integer, matching, one_of, option, pattern, required, topic, user
+from headgate.settings.options import integer, matching, one_of, option, pattern, required, topic, user
 
 # Widths of buckets in seconds. A window has at most 60 of them, and the one in progress.
 _WIDTHS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)

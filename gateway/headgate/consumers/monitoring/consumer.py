@@ -24,10 +24,10 @@ import structlog
 from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.errors import BusUnavailable, HeadgateError, InvalidTopic
 from headgate.events.topic import matches, overlaps, user_topic
-from headgate.metrics import MONITOR_FAULTS, MONITORED_EVENTS, MONITORED_VALUE
-from headgate.options import STATSD_PREFIX, Kind, host_and_port, matching, option, pattern, required, tables
 from headgate.runtime.logging import ThrottledLog
+from headgate.runtime.metrics import MONITOR_FAULTS, MONITORED_EVENTS, MONITORED_VALUE
 from headgate.runtime.statsd import Statsd
+from headgate.settings.options import STATSD_PREFIX, Kind, host_and_port, matching, option, pattern, required, tables
 
 from .alerts import Record, Rule, bucket, bucket_width_s, judge, notice_data, told, window_buckets
 

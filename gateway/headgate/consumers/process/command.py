@@ -18,7 +18,7 @@ from headgate.runtime import spans
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
 from headgate.services.publisher import find_redis_url
-from headgate.settings import PREFIX, Settings, environment, service_links_ignored
+from headgate.settings.settings import PREFIX, Settings, environment, service_links_ignored
 
 from .config import Configuration, need_file, read_consumers, read_settings
 from .dry_run import DryRun

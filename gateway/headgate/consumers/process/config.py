@@ -20,10 +20,10 @@ from headgate.consumers.base import Consumer
 from headgate.consumers.work.routing import routing_faults
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import InvalidRequest, SettingsError
-from headgate.optional_dependencies import advice
-from headgate.options import Fault, Kind, option, patterns, read_options, required, show, text
+from headgate.installation import advice
 from headgate.runtime.importing import import_string
-from headgate.settings import PREFIX, Settings, configuration_file, variables_set
+from headgate.settings.options import Fault, Kind, option, patterns, read_options, required, show, text
+from headgate.settings.settings import PREFIX, Settings, configuration_file, variables_set
 
 DEFAULT_FILE = "headgate.toml"
 VARIABLE = "HEADGATE_CONFIG"

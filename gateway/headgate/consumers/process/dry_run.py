@@ -21,7 +21,7 @@ from headgate.redis.client import Client, open_client
 from headgate.redis.log import EventLog
 from headgate.runtime.terminal_text import for_terminal
 from headgate.services.publisher import Publisher
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 # Interval between reads of the log, short because a person is watching.
 POLL_S = 0.2

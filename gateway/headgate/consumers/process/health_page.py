@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 
-from headgate import metrics
 from headgate.errors import InvalidRequest
+from headgate.runtime import metrics
 
 # From the connection to the end of the answer.
 REQUEST_DEADLINE_S = 5.0

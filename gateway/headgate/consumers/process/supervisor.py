@@ -16,8 +16,8 @@ from typing import TypedDict
 
 from headgate.consumers.work.runner import DRAIN_S, Runner
 from headgate.consumers.work.spec import ConsumerSpec
-from headgate.metrics import CONSUMER_RESTARTS
 from headgate.redis.client import describe_server
+from headgate.runtime.metrics import CONSUMER_RESTARTS
 
 from .config import TYPES, Configuration
 from .health_page import HealthPage

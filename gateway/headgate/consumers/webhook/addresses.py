@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headgate.addresses.http_target import Address, read_target
-from headgate.options import read_words
+from headgate.settings.addresses.http_target import Address, read_target
+from headgate.settings.options import read_words
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from headgate import __version__
-from headgate.addresses.http_target import EXPECTED_URL, Target, read_target
 from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import need_secret
-from headgate.options import Kind, file_path, number, option, required, text
+from headgate.installation import __version__
+from headgate.settings.addresses.http_target import EXPECTED_URL, Target, read_target
+from headgate.settings.options import Kind, file_path, number, option, required, text
 
 from .addresses import Allowed, read_allowed
 from .answer import judge

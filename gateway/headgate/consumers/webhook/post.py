@@ -17,9 +17,9 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 
-from headgate.addresses.http_target import Target
 from headgate.consumers.base import OutcomeUnknown, Retry
 from headgate.runtime.http_exchange import BadAnswer, HttpConnection, left_s
+from headgate.settings.addresses.http_target import Target
 
 from .addresses import Allowed
 from .answer import Answer, read_retry_after

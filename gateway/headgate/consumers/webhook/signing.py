@@ -6,7 +6,7 @@ import base64
 import binascii
 import hmac
 
-from headgate.settings import is_placeholder
+from headgate.settings.settings import is_placeholder
 
 PREFIX = "whsec_"
 # The specification's bounds on a secret, in bytes before base64.

@@ -17,8 +17,6 @@ from itertools import islice
 
 import msgspec
 
-from headgate import __version__
-from headgate.addresses.http_target import Target, read_target
 from headgate.consumers.base import Consumer, Context, Delivery, Reject
 from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import need_secret
@@ -29,9 +27,11 @@ from headgate.consumers.webhook.answer import judge
 from headgate.consumers.webhook.paced import PacedPost, Post
 from headgate.consumers.webhook.post import HttpPost
 from headgate.events.topic import is_item
-from headgate.metrics import PUSHES
-from headgate.options import Kind, file_path, matching, number, one_of, option, required, text
+from headgate.installation import __version__
 from headgate.runtime.importing import import_string
+from headgate.runtime.metrics import PUSHES
+from headgate.settings.addresses.http_target import Target, read_target
+from headgate.settings.options import Kind, file_path, matching, number, one_of, option, required, text
 
 from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, Subscription, encode, encrypt, read_subscription
 

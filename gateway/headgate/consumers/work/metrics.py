@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate import metrics
 from headgate.consumers.notification import WITHDRAWN
+from headgate.runtime import metrics
 
 from .wants import WANTS_FAULTS
 

@@ -21,7 +21,7 @@ from headgate.redis.loads import process_name
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.logging import ThrottledLog
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 from .metrics import ConsumerMetrics
 from .spec import ConsumerSpec, context_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.consumers.base import Consumer, Context, Publishing, State
-from headgate.options import integer, number, one_of, option, text
+from headgate.settings.options import integer, number, one_of, option, text
 
 # Bytes of each consumer's dead letters. With the other limits' defaults, the private Redis has room for three consumers.
 DEFAULT_MAX_DEAD_BYTES = 16 * 1024 * 1024

@@ -23,7 +23,7 @@ from headgate.node.cluster.cluster import Cluster
 from headgate.node.namespace import Namespace
 from headgate.node.state import State
 from headgate.redis import api_keys
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
 
 from .client_counts_watch import ClientCountsWatch

@@ -25,10 +25,10 @@ from headgate.auth.regrants import Regrants
 from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.metrics import LOGINS_THROTTLED
 from headgate.runtime.loop import Share
+from headgate.runtime.metrics import LOGINS_THROTTLED
 from headgate.runtime.shared_rates import SharedRates
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
 
 log = structlog.get_logger("headgate.gateway")

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headgate.addresses.origins import (
+from headgate.errors import UnknownHost
+from headgate.runtime.metrics import HOSTS_REFUSED
+from headgate.settings.addresses.origins import (
     DEFAULT_PORTS,
     Origin,
     authority_in_header,
@@ -23,9 +25,7 @@ from headgate.addresses.origins import (
     origin_in_header,
     parse_origin_pattern,
 )
-from headgate.errors import UnknownHost
-from headgate.metrics import HOSTS_REFUSED
-from headgate.settings import EVERYWHERE, Settings
+from headgate.settings.settings import EVERYWHERE, Settings
 from headgate.transport.forwarded import forwarded_host, forwarded_port, forwarded_scheme, is_forwarded
 from headgate.transport.http_answers import Answer, error_answer
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from headgate.delivery.client import Client
 from headgate.errors import HeadgateError
-from headgate.metrics import REFUSED
 from headgate.node.connection import connection_of
 from headgate.runtime.logging import told
+from headgate.runtime.metrics import REFUSED
 from headgate.runtime.rates import Rates
 from headgate.transport.frame_parser import POLICY
 

@@ -21,12 +21,12 @@ import msgspec
 import structlog
 
 from headgate.errors import HeadgateError
-from headgate.metrics import QUESTIONS as ASKED
 from headgate.redis.client import Client
 from headgate.redis.questions import Question, answer, read_question
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
+from headgate.runtime.metrics import QUESTIONS as ASKED
 
 log = structlog.get_logger("headgate.answers")
 

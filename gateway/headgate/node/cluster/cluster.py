@@ -17,7 +17,7 @@ from headgate.redis.client import database_number, open_client
 from headgate.redis.keys import questions_channel
 from headgate.redis.registry import remembered
 from headgate.redis.shared_table import SharedTable
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 from .answers import Answers, announced
 from .log_maintenance import Maintenance

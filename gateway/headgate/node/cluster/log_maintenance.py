@@ -15,14 +15,14 @@ from collections.abc import Mapping
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LOG_OLDEST_SECONDS, LOG_RETENTION_SECONDS
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client, is_full
 from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.loop import sleep
+from headgate.runtime.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LOG_OLDEST_SECONDS, LOG_RETENTION_SECONDS
 from headgate.runtime.periodic import Rounds
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 log = structlog.get_logger("headgate.upkeep")
 

@@ -17,9 +17,9 @@ from time import monotonic
 import structlog
 
 from headgate.errors import HeadgateError, Paused
-from headgate.metrics import SHED
 from headgate.redis.client import Client
 from headgate.redis.pauses import CONNECTS, PUBLISHES, namespace_member, namespace_of, read_paused
+from headgate.runtime.metrics import SHED
 from headgate.runtime.periodic import Rounds
 
 log = structlog.get_logger("headgate.pauses")

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.histogram import limit_of, quantile
+from headgate.runtime.histogram import limit_of, quantile
 
 # After this silence a process no longer has rates.
 STALE_S = 3.0

@@ -21,10 +21,17 @@ from typing import Any
 import msgspec
 import structlog
 
-from headgate import __version__
 from headgate.auth.identity import Identity
 from headgate.errors import Forbidden, HeadgateError
-from headgate.metrics import (
+from headgate.installation import __version__
+from headgate.node.namespace import Namespace
+from headgate.node.state import Describes, state_of
+from headgate.redis.client import Client
+from headgate.redis.loads import process_name
+from headgate.redis.process_stats import KIND, forget, tell
+from headgate.redis.questions import announce
+from headgate.runtime.loop import Signal, spawn
+from headgate.runtime.metrics import (
     EVENTS,
     JOINS,
     LOG_BYTES,
@@ -36,15 +43,8 @@ from headgate.metrics import (
     Totalled,
     totals,
 )
-from headgate.metrics import LOOP_LAG as LAG
-from headgate.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
-from headgate.node.namespace import Namespace
-from headgate.node.state import Describes, state_of
-from headgate.redis.client import Client
-from headgate.redis.loads import process_name
-from headgate.redis.process_stats import KIND, forget, tell
-from headgate.redis.questions import announce
-from headgate.runtime.loop import Signal, spawn
+from headgate.runtime.metrics import LOOP_LAG as LAG
+from headgate.runtime.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
 
 from .process_stats import FORGOTTEN_S, NamespaceStats, ProcessStats, Together
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from headgate.redis.shared_table import Fields, SharedTable
 from headgate.runtime.shared_rates import SharedRates, Spending
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 
 class RatesWatch:

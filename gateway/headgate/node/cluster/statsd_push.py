@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from headgate.exposition import BUCKET, HDR, Family
-from headgate.histogram import limit_of
-from headgate.metrics import STATSD_FAULTS, families
+from headgate.runtime.exposition import BUCKET, HDR, Family
+from headgate.runtime.histogram import limit_of
 from headgate.runtime.loop import Signal, spawn
+from headgate.runtime.metrics import STATSD_FAULTS, families
 from headgate.runtime.statsd import Statsd, Timing
 
 log = structlog.get_logger("headgate.statsd")

@@ -13,13 +13,13 @@ import structlog
 
 from headgate.delivery.tally import values
 from headgate.errors import HeadgateError
-from headgate.metrics import SPANS
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
 from headgate.redis.traces import kept_s, write
 from headgate.runtime import spans
 from headgate.runtime.loop import one_round
+from headgate.runtime.metrics import SPANS
 from headgate.runtime.periodic import Rounds
 
 log = structlog.get_logger("headgate.tracer")

@@ -39,7 +39,7 @@ from headgate.services.clients import (
     SendQuestion,
     Sort,
 )
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
 from headgate.transport.socketio_face import SocketIOFace
 

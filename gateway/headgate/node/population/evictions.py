@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from headgate.auth.admission import PendingSessions
 from headgate.delivery.client import Client
 from headgate.errors import Unauthorized, UnauthorizedReason
-from headgate.metrics import EVICTED
 from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, notice_packet
 from headgate.runtime.loop import one_round
-from headgate.settings import Settings
+from headgate.runtime.metrics import EVICTED
+from headgate.settings.settings import Settings
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.peer_address import address_of
 from headgate.transport.session import Session

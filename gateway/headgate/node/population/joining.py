@@ -17,7 +17,6 @@ from headgate.auth.client_counts import StillLooking
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
-from headgate.metrics import REFUSED, SESSIONS_REFUSED
 from headgate.node.access.access import Access
 from headgate.node.cluster.pauses import Pauses
 from headgate.node.connection import connection_of
@@ -27,7 +26,8 @@ from headgate.protocol.packets import STATUS, WELCOME, notice_packet
 from headgate.protocol.requests import Resume, check_text, read_resume
 from headgate.redis.log import RECONNECT_S
 from headgate.runtime.logging import told
-from headgate.settings import Settings
+from headgate.runtime.metrics import REFUSED, SESSIONS_REFUSED
+from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
 from headgate.transport.session import Session
 from headgate.transport.session_state import CLIENT_DISCONNECT

@@ -16,7 +16,7 @@ from time import monotonic
 
 import structlog
 
-from headgate import __version__
+from headgate.installation import __version__
 from headgate.node.namespace import Namespace
 from headgate.redis.loads import Load, Look
 from headgate.redis.shared_table import SharedTable

@@ -25,8 +25,8 @@ from time import monotonic
 import structlog
 
 from headgate.errors import LimitReached, Overloaded
-from headgate.metrics import SHED, SHEDDING
 from headgate.runtime.machine import Machine
+from headgate.runtime.metrics import SHED, SHEDDING
 
 log = structlog.get_logger("headgate.shedding")
 

@@ -49,7 +49,7 @@ from headgate.redis.inbox import read_inbox
 from headgate.redis.seen import mark_seen
 from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 
 from .handling import Handling

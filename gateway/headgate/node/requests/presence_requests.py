@@ -15,7 +15,7 @@ from headgate.errors import Forbidden, LimitReached, Unauthorized, UnauthorizedR
 from headgate.node.cluster.pauses import Pauses
 from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
-from headgate.presence.rooms import read_meta
+from headgate.node.presence.rooms import read_meta
 from headgate.protocol.packets import PRESENCE
 from headgate.protocol.requests import PresenceAct, read_presence
 

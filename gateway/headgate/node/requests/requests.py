@@ -15,7 +15,7 @@ from headgate.node.namespace import Namespace
 from headgate.node.population.joining import Joining
 from headgate.redis import handled_events as handled
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
 
 from .handlers import Handlers

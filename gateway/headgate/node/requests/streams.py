@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headgate.addresses.origins import authority_in_header, is_loopback
 from headgate.auth.identity import Handshake
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, OriginNotAllowed
 from headgate.node.access.origin import origin_check, readable_by_pages
@@ -25,7 +24,8 @@ from headgate.protocol.packets import GAP, PRESENCE, notice_packet
 from headgate.protocol.requests import Resume
 from headgate.protocol.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
 from headgate.runtime.logging import told
-from headgate.settings import Settings
+from headgate.settings.addresses.origins import authority_in_header, is_loopback
+from headgate.settings.settings import Settings
 from headgate.transport.detach import PollWatch
 from headgate.transport.http_answers import Answer, error_answer, http_error
 from headgate.transport.http_connection import HttpConnection

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from headgate import __version__
 from headgate.auth.scopes import WITH_PATTERN
 from headgate.events.event import ID_CHARACTERS
+from headgate.installation import __version__
 
 from .operation import Cost, Operation, Who
 from .problems import MEDIA_TYPE, ROOT, Problem

@@ -23,7 +23,7 @@ from headgate.events.topic import check_topic
 from headgate.runtime.logging import told
 from headgate.runtime.shared_rates import SharedRates
 from headgate.services.publisher import MAX_ID_FOR_S, NonePublished
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import account_of, caller, first_known
 from headgate_server.api.gate import Gate, Receipt

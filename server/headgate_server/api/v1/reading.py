@@ -18,7 +18,7 @@ from headgate.redis.event_ids import IdSearch, is_offset, recent_offsets
 from headgate.redis.keys import log_key
 from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
 from headgate.services.publisher import Receipt, id_owner
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .grammar import Pattern, Topic
 from .operation import Call, Cost, InNamespace, Operation, Who

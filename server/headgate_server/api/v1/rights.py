@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headgate.auth.identity import ANONYMOUS, EVERY, Identity
 from headgate.auth.scopes import ADMIN, PLAIN, WITH_PATTERN, compiled
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 EVERYTHING = "#"
 # In development, anyone on this machine may do everything without lasting effect.

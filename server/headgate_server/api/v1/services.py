@@ -13,7 +13,7 @@ from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, open_client
 from headgate.services.clients import Clients
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.consumer_list import Consumers
 from headgate_server.api.gate import Gate
 from headgate_server.api.searches import Searches

@@ -13,11 +13,11 @@ from headgate.consumers.monitoring import consumer as monitoring
 from headgate.consumers.monitoring.consumer import Monitoring, MonitoringOptions
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import LeasedTask, Store, done
-from headgate.options import read_options
 from headgate.redis.client import Client, call
 from headgate.redis.keys import head_key
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
+from headgate.settings.options import read_options
 from tests.support.redis_server import DEADLINE_S
 from tests.support.stepped_worker import MakeWorker
 

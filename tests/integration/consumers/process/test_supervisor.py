@@ -18,7 +18,7 @@ from headgate.consumers.process.supervisor import Supervisor
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 

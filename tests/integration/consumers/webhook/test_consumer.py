@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from headgate.addresses.http_target import read_target
 from headgate.consumers.base import Delivery, Reject, Retry
 from headgate.consumers.webhook.consumer import Webhook
 from headgate.consumers.webhook.post import KEEP_IDLE_S, KEEP_S, HttpPost
+from headgate.settings.addresses.http_target import read_target
 from tests.support.certificates import Authority
 from tests.support.http_receiver import Receiver, hang, reset, say, status, trickle
 from tests.support.redis_server import wait_until

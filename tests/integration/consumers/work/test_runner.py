@@ -22,7 +22,7 @@ from headgate.redis.functions import server_token
 from headgate.redis.loads import process_name
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.fault.redis_process import RedisProcess
 from tests.support.consumers_state import count_leased
 from tests.support.recording_consumer import Recorder, values

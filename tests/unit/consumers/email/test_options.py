@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.consumers.email.options import EmailOptions, check_options
-from headgate.options import read_options
+from headgate.settings.options import read_options
 from tests.support.certificates import Authority
 
 NAMES = "there are count, event, events, more, recipient"

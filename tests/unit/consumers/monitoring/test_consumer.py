@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from headgate.consumers.base import Context, Delivery
 from headgate.consumers.monitoring.consumer import KEEP_S, MAX_ALERTS, Monitoring, MonitoringOptions
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.options import read_options
 from headgate.services.publisher import Receipt
+from headgate.settings.options import read_options
 from tests.support.consumers_state import MemoryState
 
 RATE = '[[alerts]]\nname = "failing"\npattern = "orders.*.failed"\nabove = 2\nwindow_s = 60\n'

@@ -15,7 +15,7 @@ from headgate.consumers.process import config
 from headgate.consumers.process.config import Configuration, find_file, read_consumers, read_settings
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.errors import SettingsError
-from headgate.options import integer, option, required, switch, text
+from headgate.settings.options import integer, option, required, switch, text
 
 FILE = "headgate.toml"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.addresses.http_target import Address
 from headgate.consumers.webhook.addresses import Allowed, kind_of, read_allowed
+from headgate.settings.addresses.http_target import Address
 
 PUBLIC = ["8.8.8.8", "1.1.1.1", "100.63.255.255", "100.128.0.1", "172.32.0.1", "192.169.0.1", "2606:4700::1111", "2a00:1450::1"]
 REFUSED = {

@@ -16,7 +16,7 @@ from headgate.consumers.webhook import consumer as webhook
 from headgate.consumers.webhook.answer import Answer
 from headgate.consumers.webhook.consumer import Webhook, WebhookOptions
 from headgate.consumers.webhook.signing import EXPECTED_SECRET
-from headgate.options import read_options
+from headgate.settings.options import read_options
 from tests.support.certificates import Authority
 from tests.support.webhooks import CONTEXT, DATA, DELIVERY, OLDER, SECRET, read_webhook
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from headgate.addresses.http_target import Target
 from headgate.consumers.base import Context, Delivery, Reject, Retry
 from headgate.consumers.webhook.answer import Answer
 from headgate.consumers.webpush.consumer import MAX_SERVICES, MAX_SUBSCRIPTIONS, WebPush, WebPushOptions
 from headgate.consumers.webpush.encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, new_keys
-from headgate.options import read_options
+from headgate.settings.addresses.http_target import Target
+from headgate.settings.options import read_options
 from tests.support.push_service import PushBrowser
 
 PRIVATE, PUBLIC = new_keys()

@@ -13,7 +13,7 @@ from headgate.errors import BusUnavailable, Unauthorized, UnauthorizedReason
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.state import State
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.unit.node.connections import RecordedNamespace, joined
 
 

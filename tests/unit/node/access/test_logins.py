@@ -20,7 +20,7 @@ from headgate.errors import BusUnavailable, HeadgateError, InvalidPattern, Unaut
 from headgate.events.topic import own_topics
 from headgate.node.access import logins as module
 from headgate.node.access.logins import Logins
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.token_keys import OTHER_SECRET, SECRET
 
 SETTINGS = Settings(namespaces=("notifications", "other"), failed_logins_burst=2)

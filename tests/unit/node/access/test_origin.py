@@ -10,7 +10,7 @@ import pytest
 
 from headgate.errors import SettingsError, UnknownHost
 from headgate.node.access.origin import Hosts, origin_check, origins_with
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 
 ALONE: dict[str, str] = {}
 PROXIED = {"PROXIES": "1"}

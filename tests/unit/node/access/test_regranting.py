@@ -19,7 +19,7 @@ from headgate.node.access.regranting import RENEW_WITHIN_S
 from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Subscription
 from headgate.services import clients
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.gateway_here import ClientHere, GatewayOnModel
 from tests.support.people_here import PeopleHere
 from tests.support.small_redis import SmallRedis

@@ -16,7 +16,7 @@ from headgate.node.cluster.log_maintenance import COUNT_CONSUMERS_EVERY, Mainten
 from headgate.redis.log import Extent
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime import periodic as rounds
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
 

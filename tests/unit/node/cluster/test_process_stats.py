@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.histogram import bucket_of
 from headgate.node.cluster.process_stats import FORGOTTEN_S, STALE_S, NamespaceStats, ProcessStats, Together
+from headgate.runtime.histogram import bucket_of
 
 
 def space(**more: Any) -> NamespaceStats:

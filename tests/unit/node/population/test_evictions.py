@@ -9,7 +9,7 @@ import pytest
 
 from headgate.errors import LimitReached
 from headgate.node.population.evictions import Evictions
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
 from tests.unit.node.connections import RecordedNamespace, joined
 

@@ -19,7 +19,7 @@ from headgate.node.population.evictions import Evictions
 from headgate.node.population.joining import Joining
 from headgate.node.population.shedding import Shedding
 from headgate.node.state import Describes
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.session import Session
 from headgate.transport.session_state import CLIENT_DISCONNECT
 from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace

@@ -20,7 +20,7 @@ from headgate.node.requests.handlers import Handlers
 from headgate.node.requests.handling import Handling
 from headgate.node.requests.publish_queue import PublishQueue
 from headgate.services.publisher import Publisher
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
 from tests.unit.node.connections import RecordedClient, RecordedNamespace, joined
 

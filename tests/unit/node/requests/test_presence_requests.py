@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.presence import presence as presence_module
-from headgate.presence.leases import BACK_S
-from headgate.presence.presence import IDLE_LOOK_S, Presence
+from headgate.node.presence import presence as presence_module
+from headgate.node.presence.leases import BACK_S
+from headgate.node.presence.presence import IDLE_LOOK_S, Presence
 from headgate.redis.pauses import namespace_member
 from headgate.redis.presence_entries import LEASE_S, Entry, TopicWrite, encode_entry
 from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel

@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from headgate.auth.admission import LoginsThrottled
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic, LimitReached
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 

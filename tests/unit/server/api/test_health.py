@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.health import FRESH_S
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate

@@ -12,13 +12,12 @@ from flask import Flask, Response
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.flask.extension import Headgate
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import Route
 from headgate_server.api.publish_requests import routes_below
 from headgate_server.api.v1.publishing import BATCH, EVENTS, Publishing
-from headgate_server.app import create_app
-from headgate_server.untouched import watch
+from headgate_server.app import create_app, watch
 from tests.support.http_peer import FOREVER, Pause, Peer
 from tests.support.recording_gate import RecordingGate
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable
 from headgate.services.clients import ConnectedClient
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.console import add_console
 from headgate_server.console.access import COOKIE, WRONG_KEYS
 from headgate_server.console.acts import MAX_KEY_S

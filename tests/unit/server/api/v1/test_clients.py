@@ -15,7 +15,7 @@ from headgate.auth.identity import Identity
 from headgate.errors import HeadgateError, InvalidPattern, NotSerializable
 from headgate.runtime.rates import Rates
 from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.error_pages import install_error_pages
 from headgate_server.api.v1.dispatch import routes
 from headgate_server.api.v1.services import Services

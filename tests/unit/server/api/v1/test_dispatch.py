@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, Unauthorized, UnauthorizedReason
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Identity
 from headgate.redis import api_keys
 from headgate.runtime.rates import Rates
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.error_pages import install_error_pages
 from headgate_server.api.v1.dispatch import routes
 from headgate_server.api.v1.services import Services

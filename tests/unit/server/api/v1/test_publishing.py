@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from headgate.auth.identity import Identity
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.events.traceparent import DROPPED
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 from headgate_server.api.v1.publishing import ENVELOPE_BYTES, MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate

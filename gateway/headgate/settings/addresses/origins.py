@@ -13,7 +13,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from headgate.addresses.hostnames import ascii_host
+from headgate.settings.addresses.hostnames import ascii_host
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 # A host name has at most 253 characters (RFC 1035 section 2.3.4).

@@ -16,10 +16,19 @@ from typing import Protocol
 
 import structlog
 
-from headgate.addresses.redis_url import Kind, read_url
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.events.event import Event
-from headgate.metrics import (
+from headgate.protocol.packets import GapReason
+from headgate.redis.client import has_answered, is_forbidden, open_client
+from headgate.redis.cluster import is_cluster
+from headgate.redis.entries import Head
+from headgate.redis.keys import log_key
+from headgate.redis.lineage import Lineage
+from headgate.redis.log import EventLog, read_head
+from headgate.redis.subscriber_link import SubscriberLink
+from headgate.runtime.log_throttle import LogThrottle
+from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
+from headgate.runtime.metrics import (
     BUS_RECONNECTS,
     BUS_SUBSCRIPTIONS,
     BUS_UP,
@@ -32,17 +41,8 @@ from headgate.metrics import (
     REPAIRED,
     ROLLED_BACK,
 )
-from headgate.protocol.packets import GapReason
-from headgate.redis.client import has_answered, is_forbidden, open_client
-from headgate.redis.cluster import is_cluster
-from headgate.redis.entries import Head
-from headgate.redis.keys import log_key
-from headgate.redis.lineage import Lineage
-from headgate.redis.log import EventLog, read_head
-from headgate.redis.subscriber_link import SubscriberLink
-from headgate.runtime.log_throttle import LogThrottle
-from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
-from headgate.settings import MOST_LOG_EVENTS, Settings
+from headgate.settings.addresses.redis_url import Kind, read_url
+from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 
 from .actions import (
     Action,

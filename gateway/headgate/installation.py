@@ -1,13 +1,41 @@
-"""The optional parts of the distribution: the packages of each extra, and one clear line if one is missing.
+"""What is installed: the version, the build (with the C extension or without), and the packages of each extra.
 
 `pip install headgate` installs the requirements of a publisher. Everything else is an extra of pyproject.toml; a test compares
-the two.
+the two. The C extension (events/event.py, delivery/direct.py) is optional, and the Python code is complete without it.
+HEADGATE_PURE=1 in the environment turns it off, to rule it out as a cause or to compare.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
+from importlib.util import find_spec
+
+__version__ = "0.2.0"
+
+PURE = "HEADGATE_PURE"
+_OFF = ("", "0", "false", "no", "off")
+
+
+class Build(StrEnum):
+    """The build of a process."""
+
+    PYTHON = "python"
+    COMPILED = "compiled"
+
+
+def is_pure() -> bool:
+    """Return whether the environment turns the extension off."""
+    # Not a setting, because the extension is loaded on import, before settings are read.
+    return os.environ.get(PURE, "").strip().lower() not in _OFF  # noqa: TID251
+
+
+def build_in_use() -> Build:
+    """Return the build of this process."""
+    return Build.PYTHON if is_pure() or find_spec(f"{__package__}._native") is None else Build.COMPILED
+
 
 # Extra → import names of its packages, in addition to a publisher's.
 EXTRAS = {

@@ -12,10 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from headgate.addresses.origins import parse_authority
+from headgate.errors import InvalidPattern, InvalidRequest, InvalidTopic
 from headgate.events.topic import check_pattern, check_topic, check_user
-
-from .errors import InvalidPattern, InvalidRequest, InvalidTopic
+from headgate.settings.addresses.origins import parse_authority
 
 Declared = TypeVar("Declared")
 Parsed = TypeVar("Parsed")

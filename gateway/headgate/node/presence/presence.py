@@ -20,13 +20,13 @@ import structlog
 from headgate.auth.grants import compiled
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached
 from headgate.events.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
-from headgate.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_RESETS, PRESENCE_ROOMS, PRESENCE_WRITES
 from headgate.redis import presence as store
 from headgate.redis.client import database_number, drop_idle, open_client
 from headgate.redis.keys import presence_channel, presence_key
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, Signal, one_round, sleep, spawn
-from headgate.settings import Settings
+from headgate.runtime.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_RESETS, PRESENCE_ROOMS, PRESENCE_WRITES
+from headgate.settings.settings import Settings
 
 from .leases import BACK_S, BEAT_S, Leases
 from .rooms import Limits, Rooms

@@ -13,12 +13,12 @@ from dataclasses import dataclass, fields
 from ipaddress import IPv6Address
 from typing import Any, ClassVar, Literal
 
-from headgate.addresses.http_target import read_target
-from headgate.addresses.origins import is_loopback, parse_host, parse_host_pattern, parse_origin_pattern
-from headgate.addresses.redis_url import FORMS, read_url
+from headgate.errors import BusRefused, SettingsError, UnknownNamespace
 from headgate.events.topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
+from headgate.settings.addresses.http_target import read_target
+from headgate.settings.addresses.origins import is_loopback, parse_host, parse_host_pattern, parse_origin_pattern
+from headgate.settings.addresses.redis_url import FORMS, read_url
 
-from .errors import BusRefused, SettingsError, UnknownNamespace
 from .options import (
     Kind,
     WrongValue,

@@ -14,7 +14,7 @@ import msgspec
 
 from headgate.auth.identity import ANONYMOUS
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
-from headgate.presence.write_batches import Telling
+from headgate.node.presence.write_batches import Telling
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import PRESENCE, notice_packet
 from headgate.redis.presence_entries import Entry, Member, Written

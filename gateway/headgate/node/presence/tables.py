@@ -20,7 +20,7 @@ from enum import Enum
 
 import msgspec
 
-from headgate.presence.write_batches import ANEW
+from headgate.node.presence.write_batches import ANEW
 from headgate.redis.presence_entries import LEASE_S, Entry, Written, read_entries
 from headgate.runtime.machine import Machine
 

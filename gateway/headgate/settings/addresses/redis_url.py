@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from headgate.addresses.hostnames import ascii_host
 from headgate.errors import BusRefused
+from headgate.settings.addresses.hostnames import ascii_host
 
 Node = tuple[str, int]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from headgate.optional_dependencies import advice
+from headgate.installation import advice
 
 MAX_NAME_CHARACTERS = 253
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)

@@ -184,8 +184,8 @@ py-test-alone: $(DEV) build
 		$(LONG_FAULTS) tests/fault $(ARGS)
 	@$(PART) passed $@
 
-unit: $(DEV) ## Unit and contract tests only (seconds)
-	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)
+unit: $(DEV) ## Unit and contract tests only (a minute)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/contract $(ARGS)
 
 e2e: $(DEV) build chromium ## End-to-end tests in Chromium only
 	@$(BIN)/python -m pytest tests/e2e $(ARGS)

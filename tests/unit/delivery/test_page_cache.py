@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import tracemalloc
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -49,7 +50,9 @@ class FakeLog(RawLog):
         self.during()
         if epoch not in (None, self.epoch):
             raise BusUnavailable("the log has just been replaced by another one")
-        return [self._entry(offset) for offset in self.offsets if offset > after and (upto is None or offset <= upto)][:limit]
+        begin = bisect_right(self.offsets, after)
+        end = len(self.offsets) if upto is None else bisect_right(self.offsets, upto)
+        return [self._entry(offset) for offset in self.offsets[begin : min(end, begin + limit)]]
 
     def _entry(self, offset: int) -> RawEntry:
         topic = b"orders.odd" if offset % 2 else b"orders.even"

@@ -13,30 +13,30 @@ from tests.fault.site import Load
 PAGE = Path("docs", "faults.md")
 _HEAD = """# The cost of faults: measured
 
-`make faults` (`pytest -m nightly tests/fault`) writes this page; do not edit it. The load is two gateways, which reach one Redis through a TCP
-proxy of our own each, 1,000 clients with five topics each, and 50 events of 1 KB per second. Clients, proxies, publisher and
-checker run on the same machine as the gateways. At the end the checker (`tests/fault/checker.py`) compares the receipts of
-publishers, the events that every client saw, and the log of Redis. In every row, no event of that log was lost, doubled, reordered
-or unreported, and every event that a client received and Redis lost was reported to it. Otherwise the run fails and does not write
-this page.
+`make faults` (`pytest -m nightly tests/fault`) writes this page; do not edit it. The load is two gateways, which reach one
+Redis through a TCP proxy of our own each, 1,000 clients with five topics each, and 50 events of 1 KB per second. Clients,
+proxies, publisher and checker run on the same machine as the gateways. At the end the checker (`tests/fault/checker.py`)
+compares the receipts of publishers, the events that every client saw, and the log of Redis. In every row, no event of that log
+was lost, doubled, reordered or unreported, and every event that a client received and Redis lost was reported to it. Otherwise
+the run fails and does not write this page.
 
-The trials of F25 and F26 lose the end of the log in five ways: a crash, restored files, older data loaded into a running server,
-the promotion of a lagging replica, and an old primary that lives on at the same address. The site has two gateways, 16 to 28
-clients, two publishers that try again every 50 ms, and two processes of a consumer.
+The trials of F25 and F26 lose the end of the log in five ways: a crash, restored files, older data loaded into a running
+server, the promotion of a lagging replica, and an old primary that lives on at the same address. The site has two gateways, 16
+to 28 clients, two publishers that try again every 50 ms, and two processes of a consumer.
 
 F41 mixes all faults at random, at an address that moves, behind three Sentinels with two replicas, and on a Cluster of three
-primaries with a replica each. 200 browsers of every policy come, go, stop reading, resume all at once, change their subscriptions,
-and have 10,000 patterns that no other client has; two pages use Headgate's own client. The trial kills gateways, publishers,
-consumers and servers, pauses a server or a Sentinel for 30 s, breaks connections, sends bursts of 1 MB events, loses the end of
-the log, moves a primary (planned, and twice in a row), and moves a slot. Each browser, page, publisher and consumer has an account
-(`tests/fault/checker.py`, `tests/fault/accounts.py`). Every receipt is in the log, or `check` says that it was rolled back and a
-fault that loses events happened at the time of its publish. A consumer has done all events of the log, and none of them again
-unless a fault lay between. `HEADGATE_SEED` repeats the plan of a row's faults, not its timing.
+primaries with a replica each. 200 browsers of every policy come, go, stop reading, resume all at once, change their
+subscriptions, and have 10,000 patterns that no other client has; two pages use Headgate's own client. The trial kills gateways,
+publishers, consumers and servers, pauses a server or a Sentinel for 30 s, breaks connections, sends bursts of 1 MB events,
+loses the end of the log, moves a primary (planned, and twice in a row), and moves a slot. Each browser, page, publisher and
+consumer has an account (`tests/fault/checker.py`, `tests/fault/accounts.py`). Every receipt is in the log, or `check` says that
+it was rolled back and a fault that loses events happened at the time of its publish. A consumer has done all events of the log,
+and none of them again unless a fault lay between. `HEADGATE_SEED` repeats the plan of a row's faults, not its timing.
 
-F43 simulates 1,000 people who read their inboxes, with three tabs on each of two devices. All tabs are pages with Headgate's own
-inbox, and Redis has two replicas and three Sentinels. Tabs lose their connection, gateways, consumers and the primary are killed,
-and the primary moves. Every tab must end with every item, and with the counts and states of Redis. `HEADGATE_SEED` repeats faults
-and actions, not their timing.
+F43 simulates 1,000 people who read their inboxes, with three tabs on each of two devices. All tabs are pages with Headgate's
+own inbox, and Redis has two replicas and three Sentinels. Tabs lose their connection, gateways, consumers and the primary are
+killed, and the primary moves. Every tab must end with every item, and with the counts and states of Redis. `HEADGATE_SEED`
+repeats faults and actions, not their timing.
 
 F33 and F34 move the primary under load while the old one lives on.
 

@@ -48,7 +48,7 @@ OTHERS = (
         "Set to 1: do not load the C extension. No configuration file can set it.",
     ),
     ("HEADGATE_CHROMIUM", "`make test`", "Path of the Chromium or Chrome that the end-to-end tests drive."),
-    ("HEADGATE_BENCH_CENTRIFUGO", "`headgate bench`", "Path of the Centrifugo to measure beside. Not set: `centrifugo` in PATH."),
+    ("HEADGATE_BENCH_CENTRIFUGO", "`make bench`", "Path of the Centrifugo to measure beside. Not set: `centrifugo` in PATH."),
     ("PYTHON", "`make`", "Interpreter to build `.venv` with. Not set: the first one that is 3.11 or newer."),
     ("ARGS", "`make run`, `make unit`, `make e2e`", "More arguments for `headgate serve` or pytest: `make unit ARGS=-v`."),
 )

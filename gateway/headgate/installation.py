@@ -47,7 +47,7 @@ EXTRAS = {
     "gunicorn": ("gunicorn",),
     "apprise": ("apprise",),
     "push": ("cryptography",),
-    "schemas": ("click", "jsonschema_rs", "yaml"),
+    "schemas": ("click", "jsonschema_rs"),
     "otel": ("opentelemetry",),
 }  # fmt: skip
 

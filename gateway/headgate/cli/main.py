@@ -57,11 +57,6 @@ _SECTIONS = {
     "Schemas of topics": {
         "schemas": ("schemas", "schemas"),
         "types": ("types", "types"),
-        "asyncapi": ("types", "asyncapi"),
-    },
-    "Tools": {
-        "completion": ("completion", "completion"),
-        "bench": ("bench", "bench"),
     },
 }
 _COMMANDS = {name: place for commands in _SECTIONS.values() for name, place in commands.items()}

@@ -1,4 +1,4 @@
-"""`headgate types` and `headgate asyncapi`: files generated from the schemas of topics. Imports click only."""
+"""`headgate types`: TypeScript generated from the schemas of topics. Imports click only."""
 
 from __future__ import annotations
 
@@ -35,49 +35,6 @@ def types(
     catalogue = read_source(folder, registry, namespace, redis_url)
     text = typescript(catalogue)
     _write(text, out, check, {"source": text} if as_json else None)
-
-
-@click.command()
-@source_options
-@click.option("--url", default="http://localhost:8000", show_default=True, help="Where the gateway is.")
-@click.option("--title", default="Events", show_default=True, help="Title of the document.")
-@click.option("--doc-version", default="1.0.0", show_default=True, help="Version of the document.")
-@click.option("--yaml", "as_yaml", is_flag=True, help="Write YAML instead of JSON.")
-@_OUT
-@_CHECK
-@json_option
-@one_line_errors
-def asyncapi(
-    folder: str | None,
-    registry: bool,
-    namespace: str,
-    redis_url: str | None,
-    url: str,
-    title: str,
-    doc_version: str,
-    as_yaml: bool,
-    out: str | None,
-    check: bool,
-    as_json: bool,
-) -> None:
-    """Write an AsyncAPI 3.0 document of the Socket.IO side from the JSON Schemas of topics."""
-    import json
-
-    from headgate.events.topic import check_namespace
-    from headgate.schemas.asyncapi import asyncapi as document_of
-
-    if as_json and as_yaml:
-        raise click.UsageError("--json goes without --yaml")
-    namespace = check_namespace(namespace)
-    catalogue = read_source(folder, registry, namespace, redis_url)
-    document = document_of(catalogue, url=url, namespace=namespace, title=title, version=doc_version)
-    if as_yaml:
-        import yaml
-
-        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
-    else:
-        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    _write(text, out, check, document if as_json else None)
 
 
 def _write(text: str, out: str | None, check: bool, result: object = None) -> None:

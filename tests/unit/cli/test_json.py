@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 
-# They run until somebody ends them, and log (HEADGATE_LOG_FORMAT=json); the bench hands its arguments on.
-WITHOUT = {"demo", "serve", "consume", "bench"}
+# They run until somebody ends them, and log (HEADGATE_LOG_FORMAT=json).
+WITHOUT = {"demo", "serve", "consume"}
 NOWHERE = "redis://127.0.0.1:1"
 # What a command must be given so that it comes as far as Redis.
 GIVEN = {
@@ -37,7 +37,6 @@ GIVEN = {
     "tail": ["#"],
     "trace": ["1"],
     "types": ["--registry"],
-    "asyncapi": ["--registry"],
     "who-can": ["#"],
 }
 # They need a folder first, tell what is wrong with Redis as their result, or do not ask it.
@@ -87,10 +86,3 @@ def test_a_token_comes_with_its_user_and_its_end(monkeypatch: pytest.MonkeyPatch
     assert (found["user"], found["expires_in_s"], found["token"].count(".")) == ("ann", 300, 2)
     refused = CliRunner().invoke(main, ["token", "--user", "ann", "--kid", "k9", "--json"])
     assert (refused.exit_code, list(json.loads(refused.stderr))) == (1, ["error"])
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_is_the_same_in_json(shell: str) -> None:
-    """As one text."""
-    plain = CliRunner().invoke(main, ["completion", shell]).stdout
-    assert json.loads(CliRunner().invoke(main, ["completion", shell, "--json"]).stdout) == {"shell": shell, "script": plain[:-1]}

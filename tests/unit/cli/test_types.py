@@ -1,12 +1,10 @@
-"""`types` and `asyncapi`: what they write and where, `--check`, and how faults are told. Without Redis."""
+"""`types`: what it writes and where, `--check`, and how faults are told. Without Redis."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
 from headgate.cli.main import main
@@ -25,17 +23,16 @@ def run(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(main, arguments, env=environment)
 
 
-@pytest.mark.parametrize("command", [("types",), ("asyncapi",)])
-def test_a_file_is_up_to_date_until_the_schemas_change(here: Path, command: tuple[str, ...]) -> None:
+def test_a_file_is_up_to_date_until_the_schemas_change(here: Path) -> None:
     """`--check` writes nothing: it is for continuous integration."""
-    assert run(*command, "-o", "out", "--check").exit_code == 1
+    assert run("types", "-o", "out", "--check").exit_code == 1
     assert not (here / "out").exists()
-    assert run(*command, "-o", "out").exit_code == 0
+    assert run("types", "-o", "out").exit_code == 0
     written = (here / "out").read_text()
-    assert run(*command).stdout == written
-    assert run(*command, "-o", "out", "--check").exit_code == 0
+    assert run("types").stdout == written
+    assert run("types", "-o", "out", "--check").exit_code == 0
     write(here / "schemas", {"a.c.json": True})
-    result = run(*command, "-o", "out", "--check")
+    result = run("types", "-o", "out", "--check")
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
         "headgate: out is not up to date with the schemas",
@@ -53,11 +50,6 @@ def test_the_folder_is_the_one_that_is_named_else_that_of_the_setting(here: Path
     assert '"a.b": AB;' in run("types", HEADGATE_SCHEMAS="redis").stdout
 
 
-def test_yaml_is_the_same_document(here: Path) -> None:
-    """JSON needs nothing more; YAML is for people."""
-    assert yaml.safe_load(run("asyncapi", "--yaml").stdout) == json.loads(run("asyncapi").stdout)
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -67,8 +59,7 @@ def test_yaml_is_the_same_document(here: Path) -> None:
             "schema empty/: has no schema of a topic; expected files such as orders.*.shipped.json",
         ),
         (("types", "-o", "nowhere/out"), "nowhere/out: No such file or directory"),
-        (("asyncapi", "--url", "x"), "invalid request: url 'x': expected the gateway's, such as https://example.com"),
-        (("asyncapi", "--namespace", "a b"), "unknown namespace 'a b'; expected 1 to 64 letters, digits, _ and -"),
+        (("types", "--registry", "--namespace", "a b"), "unknown namespace 'a b'; expected 1 to 64 letters, digits, _ and -"),
     ],
 )
 def test_a_fault_is_one_line(here: Path, arguments: tuple[str, ...], told: str) -> None:

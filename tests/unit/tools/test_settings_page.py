@@ -37,5 +37,5 @@ def test_an_unknown_argument_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.mark.parametrize("name", [name for name, *_ in settings_page.OTHERS])
 def test_what_the_page_lists_for_other_tools_stops_no_gateway(name: str) -> None:
-    """Who has `headgate bench`'s variable in the environment starts gateways in it, too."""
+    """Who has the bench's variable in the environment starts gateways in it, too."""
     assert Settings.read({name: "something"}) == Settings.read({})

@@ -1,103 +1,301 @@
-"""Shapes as TypeScript: the map of topics for `connect<Topics>()`, and a type per definition. No I/O.
+"""TypeScript from the schemas of topics: the map for `connect<Topics>()`, and a type per definition. No I/O.
 
-The output is deterministic, compiles in strict mode with exactOptionalPropertyTypes, and imports nothing. `unknown` stands for
-what types cannot express. Members that a schema does not name are in no type, unless its `additionalProperties` describes them.
+The output is deterministic, compiles in strict mode with exactOptionalPropertyTypes, and imports nothing. A type allows whatever
+its schema allows, and possibly more: `unknown` stands for what types cannot express, and comments have the rest (`pattern`,
+`minimum`, `if`). Members that a schema does not name are in no type, unless its `additionalProperties` describes them.
+
+A schema becomes a definition if a topic has it, if something refers to it, or if it is an object with members inside another
+schema. Its name comes from its `title`, else from its name in `$defs`, else from the words of its pattern or file, else from
+its place: `Order` and `lines` make `OrderLines`. The file's name separates equal names.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from .catalogue import Catalogue
-from .shapes import AllOf, Anything, ArrayOf, Definition, Exactly, Named, Nothing, ObjectOf, OneOf, Plain, Shape, read_model
+from headgate.errors import InvalidSchema
+
+from .catalogue import Catalogue, Place
+from .documents import SUFFIX
+from .keywords import NAMED_IN_WORDS, SAID_IN_WORDS
 
 HEAD = "// Written by `headgate types` from the schemas of topics. Do not edit."
 MAP = "Topics"
-_PLAIN = {"null": "null", "boolean": "boolean", "integer": "number", "number": "number", "string": "string"}
+_TYPES = ("boolean", "integer", "number", "string", "array", "object", "null")
+# Keywords that constrain values of one type only.
+_OF_ARRAYS = {"items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems"}
+_OF_OBJECTS = {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"}
+_MAX_SAID = 200
+# A longer title is a sentence, not a name.
+_MAX_TITLE = 60
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*", re.ASCII)
 # Line terminators of JavaScript, and characters that editors hide.
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+
+
+class _Object(NamedTuple):
+    """An object with members: a line for each, and its comment."""
+
+    fields: tuple[str, ...]
+    comments: tuple[tuple[str, ...], ...]
+
+
+# The options of a union; none is `never`. An intersection is one option, in parentheses.
+_Type: TypeAlias = tuple[str | _Object, ...]
+_ANYTHING: _Type = ("unknown",)
+_NOTHING: _Type = ()
 
 
 def typescript(catalogue: Catalogue) -> str:
     """Return the module of a catalogue's types.
 
     Raises:
-        InvalidSchema: as `read_model`.
+        InvalidSchema: two definitions share a name, or a schema's keywords apply to none of its types.
     """
-    model = read_model(catalogue, reserved=(MAP,))
+    writer = _Writer(catalogue)
     lines = [HEAD, "", "/** Patterns of topics, and the data of their events. */", f"export interface {MAP} {{"]
-    lines += [f"  {json.dumps(pattern)}: {shape.name};" for pattern, shape in model.topics.items()]
+    lines += [f"  {json.dumps(pattern)}: {writer.names[Place(file, '')]};" for pattern, file in catalogue.topics.items()]
     lines.append("}")
-    for definition in model.definitions.values():
-        lines += ["", *_definition(definition)]
+    for _, definition in sorted(writer.definitions.items()):
+        lines += ["", *definition]
     return "\n".join(lines) + "\n"
 
 
-def _definition(definition: Definition) -> Iterator[str]:
-    yield from _comment(definition.words, "")
-    if isinstance(definition.shape, ObjectOf) and definition.shape.members:
-        yield f"export interface {definition.name} {{"
-        comments = [*(list(_comment(member.words, "  ")) for member in definition.shape.members), []]
-        for comment, line in zip(comments, _fields(definition.shape), strict=False):
-            yield from comment
-            yield f"  {line}"
+class _Writer:
+    """`names` has the places with a fixed name: the topics' schemas, and whatever they refer to."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._origins: dict[str, Place] = {}
+        self.definitions: dict[str, list[str]] = {}
+        self.names = self._named_places()
+        for place, name in self.names.items():
+            if (other := self._origins.setdefault(name, place)) != place:
+                text = f"its type would be named {name}, as that of {other}; give one a title"
+                raise InvalidSchema(place.name, text, place.pointer)
+        for place, name in sorted(self.names.items(), key=lambda each: each[1]):
+            words = _words_of(catalogue.places[place], name)
+            self.definitions[name] = list(_definition(name, self._read(place, name, None), words))
+
+    # -- names ----------------------------------------------------------------------------------------------------
+
+    def _named_places(self) -> dict[Place, str]:
+        roots = [Place(file, "") for file in self._catalogue.topics.values()]
+        proposed = {place: self._proposed(place) for place in dict.fromkeys([*roots, *self._reached(roots)])}
+        count = Counter(proposed.values())
+        return {place: name if count[name] == 1 else self._file_name(place) + name for place, name in proposed.items()}
+
+    def _reached(self, roots: Sequence[Place]) -> Iterator[Place]:
+        """Yield what the roots refer to, transitively. Definitions of a root are reached only by reference."""
+        seen, left = set(roots), list(roots)
+        while left:
+            root = left.pop()
+            for place, target in self._catalogue.references.items():
+                below = f"{place.pointer}/".removeprefix(f"{root.pointer}/")
+                is_inside = place.name == root.name and f"{place.pointer}/".startswith(f"{root.pointer}/")
+                if is_inside and below.split("/")[0] not in ("$defs", "definitions") and target not in seen:
+                    seen.add(target)
+                    left.append(target)
+                    yield target
+
+    def _proposed(self, place: Place) -> str:
+        schema = self._catalogue.places[place]
+        title = schema.get("title", "") if isinstance(schema, dict) else ""
+        last = place.pointer.rpartition("/")[2]
+        name = (
+            (_pascal(title) if len(title) <= _MAX_TITLE else "")
+            or ("" if last.isdigit() else _pascal(last))
+            or self._file_name(place)
+        )
+        return f"{name}Data" if name == MAP else name
+
+    def _file_name(self, place: Place) -> str:
+        """Return the name derived from a file: of its first pattern, else its own."""
+        patterns = [pattern for pattern, file in self._catalogue.topics.items() if file == place.name]
+        return _pascal(patterns[0] if patterns else "") or _pascal(place.name.removesuffix(SUFFIX)) or "Topic"
+
+    # -- types ----------------------------------------------------------------------------------------------------
+
+    def _type(self, place: Place, name: str, inherited: frozenset[str] | None = None) -> _Type:
+        """Return the type of a subschema, as a definition called `name` if it has members."""
+        if place in self.names:
+            return (self.names[place],)
+        found = self._read(place, name, inherited)
+        if len(found) == 1 and (isinstance(found[0], _Object) or _is_intersection(found[0])):
+            return self._hoisted(place, name, found)
+        return found
+
+    def _hoisted(self, place: Place, name: str, found: _Type) -> _Type:
+        """Return a definition for a type inside another, called `name`, with a number if that is taken."""
+        number, free = 1, name
+        while free == MAP or self._origins.setdefault(free, place) != place:
+            number += 1
+            free = f"{name}{number}"
+        self.definitions[free] = list(_definition(free, found, _words_of(self._catalogue.places[place])))
+        return (free,)
+
+    def _read(self, place: Place, name: str, inherited: frozenset[str] | None) -> _Type:
+        """Return the type of a schema. `inherited` holds the types that the enclosing schema allows for the same value."""
+        schema = self._catalogue.places[place]
+        if isinstance(schema, bool):
+            return _ANYTHING if schema else _NOTHING
+        types = self._types(place, schema, inherited)
+        below = types if len(types) < len(_TYPES) else None
+        parts: list[_Type] = []
+        if place in self._catalogue.references:
+            parts.append((self.names[self._catalogue.references[place]],))
+        parts.append(self._own(place, schema, name, types))
+        for index in range(len(schema.get("allOf", ()))):
+            part = place.below("allOf", index)
+            parts.append((self.names[part],) if part in self.names else self._read(part, name, below))
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                parts.append(self._either(place, keyword, schema[keyword], name, below))
+        return _all_of(parts)
+
+    def _either(self, place: Place, keyword: str, options: Sequence[Any], name: str, inherited: frozenset[str] | None) -> _Type:
+        found: list[_Type] = []
+        for index, option in enumerate(options):
+            title = _pascal(option.get("title", "")) if isinstance(option, dict) else ""
+            found.append(self._type(place.below(keyword, index), name + (title or f"Option{index + 1}"), inherited))
+        return _one_of(found)
+
+    def _types(self, place: Place, schema: Mapping[str, Any], inherited: frozenset[str] | None) -> frozenset[str]:
+        given = schema.get("type")
+        if given is not None:
+            types = frozenset([given] if isinstance(given, str) else given)
+            if "number" in types:
+                types |= {"integer"}
+            return types if inherited is None else types & inherited or types
+        if inherited is not None or "const" in schema or "enum" in schema:
+            return inherited or frozenset(_TYPES)
+        for keywords, wanted in ((_OF_OBJECTS, "object"), (_OF_ARRAYS, "array")):
+            if (odd := sorted(keywords & schema.keys())) and not {"$ref", "allOf"} & schema.keys():
+                text = f'{odd[0]} without a type lets every other value through; write "type": "{wanted}"'
+                raise InvalidSchema(place.name, text, place.pointer)
+        return frozenset(_TYPES)
+
+    def _own(self, place: Place, schema: Mapping[str, Any], name: str, types: frozenset[str]) -> _Type:
+        """Return what a schema itself states, without its `allOf` and references."""
+        if "const" in schema:
+            return (json.dumps(schema["const"]),)
+        if "enum" in schema:
+            return _one_of((json.dumps(value),) for value in schema["enum"] if _is_of(value, types))
+        speaks = (_OF_OBJECTS | _OF_ARRAYS) & schema.keys()
+        if len(types) == len(_TYPES) or ("type" not in schema and not speaks):
+            if not speaks:
+                return _ANYTHING
+            types = frozenset({"object"} if _OF_OBJECTS & speaks else {"array"})  # next to a $ref or an allOf that has the type
+        found: list[_Type] = []
+        for kind in (kind for kind in _TYPES if kind in types):
+            if kind == "array":
+                found.append((self._array(place, schema, name),))
+            elif kind == "object":
+                found.append(self._object(place, schema, name, alone=len(types) == 1))
+            else:
+                found.append(("number" if kind == "integer" else kind,))
+        return _one_of(found)
+
+    def _array(self, place: Place, schema: Mapping[str, Any], name: str) -> str:
+        prefix = [
+            self._type(place.below("prefixItems", index), f"{name}{index + 1}")
+            for index in range(len(schema.get("prefixItems", ())))
+        ]
+        rest = self._type(place.below("items"), f"{name}Item") if "items" in schema else _ANYTHING
+        if isinstance(most := schema.get("maxItems"), int | float) and most <= len(prefix):
+            rest = _NOTHING
+        if not prefix:
+            return f"{_grouped(rest)}[]" if rest else "[]"
+        needed = min(len(prefix), int(schema.get("minItems", 0)))
+        places = [_text(each) if index < needed else f"{_grouped(each)}?" for index, each in enumerate(prefix)]
+        return f"[{', '.join([*places, f'...{_grouped(rest)}[]'] if rest else places)}]"
+
+    def _object(self, place: Place, schema: Mapping[str, Any], name: str, *, alone: bool) -> _Type:
+        required, properties = schema.get("required", ()), schema.get("properties", {})
+        fields, comments = [], []
+        for key in dict.fromkeys([*properties, *required]):
+            member = _ANYTHING
+            if key in properties:
+                member = self._type(place.below("properties", key), name + (_pascal(key) or "Member"))
+            shown = key if _IDENTIFIER.fullmatch(key) else json.dumps(key)
+            fields.append(f"{shown}{'' if key in required else '?'}: {_text(member)};")
+            comments.append(tuple(_comment(_words_of(properties.get(key)), "  ")))
+        rest: _Type | None = None
+        if "additionalProperties" in schema:
+            rest = self._type(place.below("additionalProperties"), f"{name}Value")
+        if "patternProperties" in schema:
+            rest = _ANYTHING
+        if not fields:
+            return (f"{{ [name: string]: {_text(_ANYTHING if rest is None else rest)} }}",)
+        if rest:  # an index signature must include the named members
+            fields.append("[name: string]: unknown;")
+            comments.append(())
+        found: _Type = (_Object(tuple(fields), tuple(comments)),)
+        if alone:
+            return found
+        # One of several types, null mostly: unions are of names.
+        return self._hoisted(place, f"{name}Object" if place in self.names else name, found)
+
+
+def _one_of(types: Iterable[_Type]) -> _Type:
+    """Return the union of types in its simplest form."""
+    options = dict.fromkeys(option for each in types for option in each)
+    return _ANYTHING if "unknown" in options else tuple(options)
+
+
+def _all_of(types: Iterable[_Type]) -> _Type:
+    parts = [each for each in dict.fromkeys(types) if each != _ANYTHING]
+    if len(parts) < 2 or _NOTHING in parts:
+        return _ANYTHING if not parts else _NOTHING if _NOTHING in parts else parts[0]
+    return (f"({' & '.join(_text(part) if len(part) == 1 else _grouped(part) for part in parts)})",)
+
+
+def _text(found: _Type) -> str:
+    """Return a type where it stands alone."""
+    options = [option if isinstance(option, str) else f"{{ {' '.join(option.fields)} }}" for option in found]
+    if len(options) == 1 and _is_intersection(options[0]):
+        return options[0][1:-1]
+    return " | ".join(options) or "never"
+
+
+def _grouped(found: _Type) -> str:
+    """Return a type before `[]`, `?` or `&`."""
+    text = _text(found)
+    return f"({text})" if len(found) > 1 or (found and _is_intersection(found[0])) else text
+
+
+def _is_intersection(option: str | _Object) -> bool:
+    return isinstance(option, str) and option.startswith("(") and option.endswith(")")
+
+
+def _definition(name: str, found: _Type, words: Sequence[str]) -> Iterator[str]:
+    yield from _comment(words, "")
+    if len(found) == 1 and isinstance(found[0], _Object):
+        yield f"export interface {name} {{"
+        for field, comment in zip(found[0].fields, found[0].comments, strict=True):
+            yield from (*comment, f"  {field}")
         yield "}"
     else:
-        yield f"export type {definition.name} = {_type(definition.shape)};"
+        yield f"export type {name} = {_text(found)};"
 
 
-def _fields(shape: ObjectOf) -> Iterator[str]:
-    """Yield the members of an object and the index signature for others, which must include the named ones."""
-    for member in shape.members:
-        name = member.name if _IDENTIFIER.fullmatch(member.name) else json.dumps(member.name)
-        yield f"{name}{'' if member.required else '?'}: {_type(member.shape)};"
-    if shape.rest is not None and shape.rest != Nothing():
-        yield "[name: string]: unknown;"
-
-
-def _type(shape: Shape) -> str:
-    match shape:
-        case Anything():
-            return "unknown"
-        case Nothing():
-            return "never"
-        case Plain():
-            return _PLAIN[shape.type]
-        case Exactly():
-            return shape.text
-        case Named():
-            return shape.name
-        case OneOf():
-            return " | ".join(_grouped(option, AllOf) for option in shape.options)
-        case AllOf():
-            return " & ".join(_grouped(part, OneOf) for part in shape.parts)
-        case ArrayOf():
-            return _array(shape)
-        case ObjectOf(members=()):
-            rest = shape.rest if shape.rest is not None else Anything()
-            return f"{{ [name: string]: {_type(rest)} }}"
-        case ObjectOf():
-            return f"{{ {' '.join(_fields(shape))} }}"
-
-
-def _array(shape: ArrayOf) -> str:
-    if not shape.prefix:
-        return "[]" if shape.rest is None else f"{_grouped(shape.rest, AllOf, OneOf)}[]"
-    places = [
-        _type(place) if index < shape.needed else f"({_type(place)})?" if isinstance(place, OneOf | AllOf) else f"{_type(place)}?"
-        for index, place in enumerate(shape.prefix)
-    ]
-    if shape.rest is not None:
-        places.append(f"...{_grouped(shape.rest, AllOf, OneOf)}[]")
-    return f"[{', '.join(places)}]"
-
-
-def _grouped(shape: Shape, *kinds: type) -> str:
-    text = _type(shape)
-    return f"({text})" if isinstance(shape, kinds) else text
+def _words_of(schema: Any, name: str = "") -> list[str]:
+    """Return the comment of a schema: its title unless its name says it, its description, and what a type cannot express."""
+    if not isinstance(schema, dict):
+        return []
+    title, description = schema.get("title", "").strip(), schema.get("description", "").strip()
+    lines = [text for text in ("" if title == name else title, description) if text]
+    if said := [f"{keyword}: {_short(schema[keyword])}" for keyword in SAID_IN_WORDS if keyword in schema]:
+        lines.append("; ".join(said))
+    if named := [keyword for keyword in NAMED_IN_WORDS if keyword in schema]:
+        lines.append(f"also checked: {', '.join(named)}")
+    if schema.get("deprecated") is True:
+        lines.append("@deprecated")
+    return lines
 
 
 def _comment(words: Sequence[str], indent: str) -> Iterator[str]:
@@ -105,11 +303,29 @@ def _comment(words: Sequence[str], indent: str) -> Iterator[str]:
     if len(lines) == 1:
         yield f"{indent}/** {lines[0]} */"
     elif lines:
-        yield f"{indent}/**"
-        yield from (f"{indent} * {line}" for line in lines)
-        yield f"{indent} */"
+        yield from (f"{indent}/**", *(f"{indent} * {line}" for line in lines), f"{indent} */")
 
 
 def _safe(line: str) -> str:
     """Return a line that neither ends a comment nor begins a line of code."""
     return _BREAKS.sub(" ", line).replace("*/", "*\u2215").strip()
+
+
+def _is_of(value: object, types: frozenset[str]) -> bool:
+    if value is None or isinstance(value, bool):
+        return ("null" if value is None else "boolean") in types
+    if isinstance(value, int | float):
+        return "number" in types or ("integer" in types and value == int(value))
+    return ("string" if isinstance(value, str) else "array" if isinstance(value, list) else "object") in types
+
+
+def _pascal(text: str) -> str:
+    """Return text as a name: `orders.*.shipped` becomes `OrdersShipped`. Empty without letters."""
+    words = re.findall(r"[A-Za-z0-9]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text))
+    name = "".join(word[0].upper() + word[1:] for word in words).lstrip("0123456789")
+    return name[:1].upper() + name[1:]
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _MAX_SAID else f"{text[:_MAX_SAID]}…"

@@ -62,7 +62,7 @@ def doctor(
     """
     from dataclasses import asdict
 
-    from headgate.diagnosis.doctor import Asked, Doctor
+    from headgate.diagnosis.doctor import Doctor
     from headgate.errors import HeadgateError
     from headgate.events.topic import check_namespace
     from headgate.runtime.check_result import Finding, Verdict, count
@@ -78,15 +78,15 @@ def doctor(
     except HeadgateError as error:
         no_redis = error
     url, token = url or _own_url(settings), token or _own_token(settings, namespace)
-    asked = Asked(url, redis_url, namespace, token, origin, idle_s, timeout_s, no_redis)
-    examination, found, section = Doctor(asked), [], ""
+    examination = Doctor(url, redis_url, namespace, token, origin, idle_s, timeout_s, no_redis)
+    found, section = [], ""
     for name, finding in examination.examine():
         found.append((name, finding))
         if as_json:
             continue
         if name != section:
             section = name
-            print_title(name if name != "public URL" else f"{name} {asked.url}")
+            print_title(name if name != "public URL" else f"{name} {url}")
         print_finding(finding)
     findings: list[Finding] = [finding for _, finding in found]
     faults, warnings = count(findings, Verdict.FAULT), count(findings, Verdict.WARNING)
@@ -95,7 +95,7 @@ def doctor(
         print_json(
             {
                 "ok": is_good,
-                "url": asked.url,
+                "url": url,
                 "namespace": namespace,
                 "findings": [{"section": name, **asdict(finding)} for name, finding in found],
                 "hops": [asdict(hop) for hop in examination.hops],

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from headgate.redis.client import Client
+    from headgate.settings import Settings
 
 WORKERS = "HEADGATE_WORKERS"
 
@@ -21,23 +26,35 @@ config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
 
 
-def need_namespace(redis_url: str | None, namespace: str) -> str:
-    """Return a namespace; raise where a command would otherwise report it as empty.
+def open_redis(redis_url: str | None, settings: Settings | None = None) -> Client:
+    """Return a client of a Redis, as given, else as configured. It is closed at the end of the command."""
+    from contextlib import closing
+
+    from headgate.redis.client import open_client
+    from headgate.services.publisher import find_redis_url
+
+    return click.get_current_context().with_resource(closing(open_client(redis_url or find_redis_url(settings))))
+
+
+def need_namespace(redis_url: str | None, namespace: str) -> Client:
+    """Return a client as `open_redis`; raise where a command would otherwise report the namespace as empty.
 
     Raises:
         UnknownNamespace, NamespaceNotServed: the name is invalid, or not known there.
         BusUnavailable, BusRefused: Redis did not answer.
     """
-    from contextlib import closing
-
     from headgate.events.topic import check_namespace
-    from headgate.redis.client import open_client
     from headgate.redis.registry import need_known
-    from headgate.services.publisher import find_redis_url
 
-    with closing(open_client(redis_url or find_redis_url(), max_connections=1)) as client:
-        need_known(client, check_namespace(namespace))
-    return namespace
+    check_namespace(namespace)
+    client = open_redis(redis_url)
+    need_known(client, namespace)
+    return client
+
+
+def operator_name() -> str:
+    """Return who runs this command, for the audit log."""
+    return f"uid {os.getuid()} on the command line"
 
 
 def read_address(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:

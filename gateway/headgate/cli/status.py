@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import redis_option
+from .options import open_redis, redis_option
 from .output import echo, one_line_errors, paint, print_finding, print_json, print_title
 
 if TYPE_CHECKING:
-    from headgate.diagnosis.overview import ConsumerState, GatewayState, NamespaceState, Overview, RedisState
+    from headgate.consumers.work.groups import GroupStatus
+    from headgate.diagnosis.overview import GatewayState, NamespaceState, Overview, RedisState
     from headgate.errors import HeadgateError
 
 # Processes, namespaces and consumers shown; the rest is counted.
@@ -36,12 +37,11 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_
 
     from headgate.diagnosis.overview import look
     from headgate.errors import HeadgateError
-    from headgate.redis.client import open_client
     from headgate.runtime.check_result import Verdict, count
     from headgate.services.publisher import find_redis_url
 
     url = redis_url or find_redis_url()
-    client = open_client(url, max_connections=2)
+    client = open_redis(url)
     now: Overview | None
     before: Overview | None = None
     while True:
@@ -64,7 +64,6 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_
             break
         before = now
         time.sleep(every_s)
-    client.close()
     sys.exit(0 if is_good else 1)
 
 
@@ -129,7 +128,7 @@ def _namespace(state: NamespaceState, now: Overview, before: Overview | None) ->
     return *row, f"{(state.head - earlier.head) / seconds:,.1f}" if earlier and seconds > 0 else ""
 
 
-def _consumer(state: ConsumerState) -> Sequence[str]:
+def _consumer(state: GroupStatus) -> Sequence[str]:
     counts = (f"{each:,}" for each in (state.lag, state.leased, state.waiting, state.dead, state.missed))
     at_work = "never" if state.idle_s is None else "now" if state.is_at_work else f"{_time(state.idle_s)} ago"
     if state.elsewhere:

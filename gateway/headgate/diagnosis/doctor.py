@@ -19,18 +19,20 @@ from headgate.redis.client import Client, open_client
 from headgate.redis.loads import Load
 from headgate.runtime.check_result import Finding, fault, unknown
 
-from .clocks import look_at_clocks
 from .hops import Hop, Probe
-from .machine import look_at_machine
+from .machine import look_at_clocks, look_at_machine
 from .public_url import PublicUrl
 from .redis_state import look_at_redis, look_at_rights
 
 REDIS, CLOCKS, MACHINE, URL, HOPS = "Redis", "clocks", "machine", "public URL", "one event through every hop"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to check; see the options of `headgate doctor`. If `redis_url` is None, `no_redis` says why."""
+@dataclass(slots=True)
+class Doctor:
+    """See the module, and the options of `headgate doctor`. `no_redis` says why `redis_url` is None.
+
+    `hops` are complete when `examine` has ended.
+    """
 
     url: str
     redis_url: str | None
@@ -40,26 +42,18 @@ class Asked:
     idle_s: float
     timeout_s: float
     no_redis: HeadgateError | None = None
-
-
-@dataclass(slots=True)
-class Doctor:
-    """See the module. `hops` are complete when `examine` has ended."""
-
-    asked: Asked
     hops: list[Hop] = field(default_factory=list)
 
     def examine(self) -> Iterator[tuple[str, Finding]]:
         """Yield (section, finding). Takes `idle_s` plus a few `timeout_s`."""
-        asked = self.asked
-        if asked.redis_url is None:
-            assert asked.no_redis is not None
-            yield REDIS, _of_error(asked.no_redis)
+        if self.redis_url is None:
+            assert self.no_redis is not None
+            yield REDIS, _of_error(self.no_redis)
             yield from self._outside(None)
             return
-        client = open_client(asked.redis_url, timeout_s=asked.timeout_s)
+        client = open_client(self.redis_url, timeout_s=self.timeout_s)
         try:
-            yield from self._with_redis(client, asked.redis_url)
+            yield from self._with_redis(client, self.redis_url)
         finally:
             client.close()
 
@@ -85,20 +79,19 @@ class Doctor:
 
     def _outside(self, client: Client | None) -> Iterator[tuple[str, Finding]]:
         """Check from a page's side; with Redis, send the probe too."""
-        asked = self.asked
-        auth = {} if asked.token is None else {"token": asked.token}
-        outside = PublicUrl(asked.url, asked.namespace, auth, origin=asked.origin, idle_s=asked.idle_s, timeout_s=asked.timeout_s)
+        auth = {} if self.token is None else {"token": self.token}
+        outside = PublicUrl(self.url, self.namespace, auth, origin=self.origin, idle_s=self.idle_s, timeout_s=self.timeout_s)
         try:
             for finding in outside.look():
                 yield URL, finding
-            if client is None or asked.redis_url is None:
+            if client is None or self.redis_url is None:
                 yield HOPS, unknown("probe", "no event was sent, for want of Redis")
                 return
             user = outside.welcome.get("user")
             topic = probe_topic(user if isinstance(user, str) and user != ANONYMOUS else None)
             for finding in outside.subscribe(topic):
                 yield HOPS, finding
-            probe = Probe(asked.redis_url, client, asked.namespace, topic, asked.timeout_s)
+            probe = Probe(self.redis_url, client, self.namespace, topic, self.timeout_s)
             for finding in probe.send(outside.browsers):
                 yield HOPS, finding
             self.hops = probe.hops

@@ -9,24 +9,13 @@ Publishers do not register. A gateway logs and counts events of its own publishe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
+from headgate.consumers.work.groups import GroupStatus
 from headgate.redis import loads
 from headgate.redis.client import Client
 from headgate.redis.functions import server_token
 from headgate.redis.keys import LOADS
 from headgate.runtime.check_result import Finding, fault, warning
-
-
-class _Consumer(Protocol):
-    """The part of a consumer that matters here."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def elsewhere(self) -> tuple[str, ...]: ...
-
 
 _FIX = "if it runs, look at its log and its Redis URL, allow its user +fcall_ro|headgate_version, and restart it"
 
@@ -43,7 +32,7 @@ def look_at_gateways(client: Client) -> Iterator[Finding]:
         yield warning(f"gateway {load.name}", text, _FIX)
 
 
-def look_at_consumers(statuses: Iterable[_Consumer]) -> Iterator[Finding]:
+def look_at_consumers(statuses: Iterable[GroupStatus]) -> Iterator[Finding]:
     """Yield a finding for each consumer with instances on another server."""
     for status in statuses:
         if status.elsewhere:

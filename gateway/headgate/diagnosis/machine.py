@@ -1,7 +1,8 @@
-"""The machine: open files, the queue of new connections, and the limits that the gateways of this Redis report.
+"""The machine: clocks, open files, the queue of new connections, and what the gateways of this Redis report of theirs.
 
 In: /proc where there is one, limits of this process, loads of gateways (redis/loads.py). Out: findings, each with a setting to
-change.
+change. Tokens expire by a gateway's clock, events carry Redis' time, and `headgate_publish_to_socket_seconds` includes the
+difference.
 """
 
 from __future__ import annotations
@@ -20,6 +21,17 @@ FEW_FILES = 4096
 FEW_WAITING = 4096
 _FILES_FIX = "set LimitNOFILE=65536 in its unit, or ulimit -n 65536 before it starts"
 _PROC = Path("/proc")
+# Above the first, histograms across two clocks mean nothing. Above the second, tokens are refused (their leeway is 5 s).
+NOTICED_S, REFUSED_S = 0.25, 4.0
+_CLOCK_FIX = "run chrony or systemd-timesyncd on both machines"
+
+
+def look_at_clocks(skew_s: float, loads: Mapping[str, Load]) -> Iterator[Finding]:
+    """Yield a finding for this machine, whose clock is `skew_s` ahead of Redis', and for each gateway that reports its own."""
+    yield _clock("clock of this machine", skew_s)
+    for load in sorted(loads.values(), key=lambda load: load.name):
+        if load.skew_ms is not None:
+            yield _clock(f"clock of gateway {load.name}", load.skew_ms / 1000)
 
 
 def look_at_machine(loads: Mapping[str, Load], proc: Path = _PROC) -> Iterator[Finding]:
@@ -35,6 +47,15 @@ def look_at_machine(loads: Mapping[str, Load], proc: Path = _PROC) -> Iterator[F
             yield ok("open files", "no limit for a gateway that is started from this shell")
         else:
             yield _files("open files of a gateway that is started from this shell", limit, 0)
+
+
+def _clock(name: str, skew_s: float) -> Finding:
+    text = f"{abs(skew_s) * 1000:.0f} ms {'ahead of' if skew_s > 0 else 'behind'} Redis"
+    if abs(skew_s) > REFUSED_S:
+        return fault(name, f"{text}; tokens are refused as expired, or as not valid yet", _CLOCK_FIX)
+    if abs(skew_s) > NOTICED_S:
+        return warning(name, f"{text}; times from publish to socket have this in them", _CLOCK_FIX)
+    return ok(name, text)
 
 
 def _files(name: str, limit: int, sessions: int) -> Finding:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.consumers.work.groups import QUIET_S, Groups
+from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.redis import loads, pauses
 from headgate.redis.client import Client, call, call_all, check_server, primaries
@@ -70,26 +70,6 @@ class NamespaceState:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerState:
-    """A consumer of a namespace, with the counts of `headgate consumers list`. `elsewhere` lists instances on another server."""
-
-    name: str
-    namespace: str
-    lag: int
-    leased: int
-    waiting: int
-    dead: int
-    missed: int
-    idle_s: float | None
-    elsewhere: tuple[str, ...] = ()
-
-    @property
-    def is_at_work(self) -> bool:
-        """Whether one of its instances has reported within the last minute."""
-        return self.idle_s is not None and self.idle_s <= QUIET_S
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
     """See the module. `at_s` is Redis' time; `paused` maps each pause to its remaining seconds (None: no end)."""
 
@@ -97,7 +77,7 @@ class Overview:
     redis: RedisState
     gateways: list[GatewayState]
     namespaces: list[NamespaceState]
-    consumers: list[ConsumerState]
+    consumers: list[GroupStatus]
     paused: dict[str, float | None]
     wrong: list[Finding]
 
@@ -113,7 +93,9 @@ def look(client: Client, url: str) -> Overview:
     at_s = loads.clock(client)[0]
     found = loads.read(client).loads
     namespaces = [_namespace(client, each, served, at_s) for each, served in sorted(read_served(client).items())]
-    consumers = list(_consumers(client, [each.name for each in namespaces]))
+    consumers: list[GroupStatus] = []
+    if GROUP_LIBRARY.loaded_version(client) is not None:  # else no consumer has ever run here
+        consumers = [status for each in namespaces for status in Groups(client, each.name).statuses()]
     writes = look_at_writes(client, [each.name for each in namespaces])
     paused = {each: None if left_s == float("inf") else left_s for each, left_s in sorted(pauses.read_paused(client).items())}
     return Overview(
@@ -135,7 +117,7 @@ def look(client: Client, url: str) -> Overview:
 def wrong(
     found: Mapping[str, Load],
     namespaces: list[NamespaceState],
-    consumers: list[ConsumerState],
+    consumers: list[GroupStatus],
     paused: Mapping[str, object],
     *,
     takes_writes: bool = True,
@@ -219,16 +201,6 @@ def _namespace(client: Client, name: str, served: Served, at_s: float) -> Namesp
         oldest_s,
         retention_s(client, name, at_s),
     )
-
-
-def _consumers(client: Client, namespaces: list[str]) -> Iterator[ConsumerState]:
-    if GROUP_LIBRARY.loaded_version(client) is None:
-        return  # no consumer has ever run here
-    for namespace in namespaces:
-        for each in Groups(client, namespace).statuses():
-            yield ConsumerState(
-                each.name, namespace, each.lag, each.leased, each.waiting, each.dead, each.missed, each.idle_s, each.elsewhere
-            )  # fmt: skip
 
 
 def _number(text: bytes | None) -> int:

@@ -42,5 +42,5 @@ def test_a_consumer_is_one_line(
     capsys: pytest.CaptureFixture[str], idle_s: float | None, configured: bool | None, end: str
 ) -> None:
     """Its counts, when it was at work, and whether the file has it, where there is a file."""
-    _print_status(GroupStatus(name="mail", lag=1, leased=2, waiting=3, dead=4, missed=5, idle_s=idle_s), configured)
+    _print_status(GroupStatus("mail", "n", lag=1, leased=2, waiting=3, dead=4, missed=5, idle_s=idle_s), configured)
     assert capsys.readouterr().out == f"mail: lag 1, leased 2, waiting 3, dead 4, missed 5, {end}\n"

@@ -10,14 +10,15 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 from headgate.cli.status import _show, _size, _time
-from headgate.diagnosis.overview import ConsumerState, GatewayState, NamespaceState, Overview, RedisState
+from headgate.consumers.work.groups import GroupStatus
+from headgate.diagnosis.overview import GatewayState, NamespaceState, Overview, RedisState
 
 SEEN = Overview(
     1_800_000_000.0,
     RedisState("Redis 7.2.4 at h:6379", 3 * 2**20, 2**30, 12, 40),
     [GatewayState(f"web-{number}/7", "0.1.0", "n", 1200, 90000, -3) for number in range(25)],
     [NamespaceState("n", 25, 1, "e", 500, 400, 2048, 61.0, 90.0)],
-    [ConsumerState("mail", "n", 1, 2, 3, 4, 5, 1.0), ConsumerState("old", "n", 0, 0, 0, 0, 0, None)],
+    [GroupStatus("mail", "n", 1, 2, 3, 4, 5, 1.0), GroupStatus("old", "n", 0, 0, 0, 0, 0, None)],
     {},
     [],
 )

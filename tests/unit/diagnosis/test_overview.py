@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.diagnosis.overview import ConsumerState, NamespaceState, wrong
+from headgate.consumers.work.groups import GroupStatus
+from headgate.diagnosis.overview import NamespaceState, wrong
 from headgate.redis.loads import Load
 from headgate.runtime.check_result import Verdict
 
@@ -18,9 +19,9 @@ def namespace(gateways: int, seen_s_ago: int | None = 5) -> NamespaceState:
     return NamespaceState("n", gateways, seen_s_ago, "e", 1, 1, 1, 1.0)
 
 
-def consumer(idle_s: float | None, **counts: int) -> ConsumerState:
+def consumer(idle_s: float | None, **counts: int) -> GroupStatus:
     lag, leased, waiting, dead, missed = (counts.get(name, 0) for name in ("lag", "leased", "waiting", "dead", "missed"))
-    return ConsumerState("mail", "n", lag, leased, waiting, dead, missed, idle_s)
+    return GroupStatus("mail", "n", lag, leased, waiting, dead, missed, idle_s)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ _SCAN_KEYS = 1000
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """The status of a consumer.
+    """The status of a consumer of a namespace.
 
     `lag` counts the events of the log that it has not taken yet; `leased`, `waiting` and `dead` count tasks; `missed` events.
     `idle_s` is the time since the last heartbeat of an instance (None: unknown). `elsewhere` names the instances whose last
@@ -36,6 +36,7 @@ class GroupStatus:
     """
 
     name: str
+    namespace: str
     lag: int
     leased: int
     waiting: int
@@ -43,6 +44,11 @@ class GroupStatus:
     missed: int
     idle_s: float | None
     elsewhere: tuple[str, ...] = ()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether one of its instances has sent a heartbeat within QUIET_S."""
+        return self.idle_s is not None and self.idle_s <= QUIET_S
 
 
 class Groups:
@@ -72,8 +78,9 @@ class Groups:
         if not reply:
             return None
         lag, leased, waiting, dead, missed, idle_ms = reply
+        idle_s = None if idle_ms < 0 else idle_ms / 1000
         elsewhere = read_elsewhere(self._client, group_key(self._namespace, name))
-        return GroupStatus(name, lag, leased, waiting, dead, missed, None if idle_ms < 0 else idle_ms / 1000, elsewhere)
+        return GroupStatus(name, self._namespace, lag, leased, waiting, dead, missed, idle_s, elsewhere)
 
     def remove(self, name: str) -> tuple[int, int]:
         """Remove a consumer: group, deferred tasks, dead letters, state. Return the numbers of tasks and letters.

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import click
 
-from .options import json_option, redis_option, seconds
-from .output import echo, one_line_errors, print_done, print_json
+from .options import json_option, operator_name, redis_option, seconds
+from .output import echo, exit_for, one_line_errors, print_done, print_json
 
 
 @click.command()
@@ -65,8 +65,6 @@ def token(
 @one_line_errors
 def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None, as_json: bool) -> None:
     """Block a user or a token on every gateway, and disconnect its clients, within a second."""
-    import os
-
     from headgate.auth.audit import audit
     from headgate.runtime import logging as logs
     from headgate.services.publisher import Publisher
@@ -75,8 +73,8 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
     with Publisher(redis_url) as publisher:
         publisher.revoke(user=user, token_id=token_id, for_s=for_s)
     logs.configure("info")
-    who = f"uid {os.getuid()} on the command line"
-    audit.revoked(kind="user" if user is not None else "token", name=user or token_id or "", for_s=for_s, by=who)
+    kind = "user" if user is not None else "token"
+    audit.revoked(kind=kind, name=user or token_id or "", for_s=for_s, by=operator_name())
     named = f"user {user!r}" if user is not None else f"token {token_id!r}"
     line = f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}"
     print_done(line, {"user": user, "token_id": token_id, "revoked_for_s": for_s}, as_json=as_json)
@@ -107,27 +105,12 @@ def regrant(
     Without patterns, the authenticator or a fresh token decides. Patterns replace what a token grants until the time is over or
     `headgate regrant USER` removes them. Exit code 1 if a gateway did not answer in time.
     """
-    import os
-
     from headgate.services.clients import Clients
 
     if nothing and (subscribe or publish_):
         raise click.UsageError("--nothing goes with no pattern")
-    explicit = bool(nothing or subscribe or publish_)
-    clients = Clients(redis_url)
-    try:
-        done = clients.regrant(
-            user,
-            subscribe=subscribe if explicit else None,
-            publish=publish_ if explicit else None,
-            for_s=seconds(for_),
-            by=f"uid {os.getuid()} on the command line",
-        )
-    finally:
-        clients.close()
+    patterns = (subscribe, publish_) if nothing or subscribe or publish_ else (None, None)
+    done = Clients(redis_url).regrant(user, subscribe=patterns[0], publish=patterns[1], for_s=seconds(for_), by=operator_name())
     line = f"checked the grants of {done.count} client{'' if done.count == 1 else 's'} again"
     print_done(line, done, as_json=as_json)
-    for name in done.silent:
-        echo(f"headgate: {name} did not answer in time", err=True)
-    if done.silent:
-        raise SystemExit(1)
+    exit_for(done.silent)

@@ -35,21 +35,6 @@ _IN_MEMORY_BYTES = 16 * 1024 * 1024
 _MAX_LINE_BYTES = 1024 * 1024 + 4096
 
 
-@contextmanager
-def open_log(redis_url: str | None, namespace: str) -> Iterator[Client]:
-    """Open a client of a namespace's Redis, for questions beyond a publisher's."""
-    from headgate.events.topic import check_namespace
-    from headgate.redis.client import open_client
-    from headgate.services.publisher import find_redis_url
-
-    check_namespace(namespace)
-    client = open_client(redis_url or find_redis_url(), max_connections=1)
-    try:
-        yield client
-    finally:
-        client.close()
-
-
 def namespace_limit(client: Client, namespace: str) -> int:
     """Return the largest payload of the log of a namespace, so that a larger one is found before any is sent."""
     from headgate.redis.client import call

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, redis_option
+from .options import json_option, open_redis, redis_option
 from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
 
     from headgate.diagnosis.redis_state import look_at_redis
     from headgate.installation import __version__, build_in_use
-    from headgate.redis.client import open_client
     from headgate.runtime.check_result import Verdict, count
     from headgate.services.publisher import find_redis_url
 
@@ -36,13 +35,12 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
     if not as_json:
         echo(f"headgate: {__version__}, {build}")
     url = redis_url or find_redis_url()
-    client = open_client(url)
+    client = open_redis(url)
     found = []
     for finding in look_at_redis(client, url, load=load):
         found.append(finding)
         if not as_json:
             echo(finding.line)
-    client.close()
     clients = _clients()
     if clients is not None:
         found.append(clients)

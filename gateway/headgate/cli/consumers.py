@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .commands import Commands
-from .options import config_option, json_option, namespace_option, read_address, redis_option
+from .options import config_option, json_option, namespace_option, open_redis, read_address, redis_option
 from .output import echo, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
             print_json({**dataclasses.asdict(status), "configured": is_configured})
         else:
             _print_status(status, is_configured)
-    client.close()
 
 
 @consumers.command("remove")
@@ -106,7 +105,6 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     configured = configured_consumers(config)
     client = redis_of_consumers(config, redis_url)
     waiting, dead = Groups(client, namespace).remove(consumer)
-    client.close()
     is_configured = bool(configured) and (namespace, consumer) in (configured or ())
     print_done(
         f"removed {consumer}, and with it {waiting} waiting and {dead} dead",
@@ -159,15 +157,9 @@ def need_consumer(client: Client, namespace: str, name: str, config: str | None)
 
 def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
     """Return a client of the given Redis, else of the Redis of the configuration's consumers."""
-    from headgate.consumers.process.config import find_file, read_settings
-    from headgate.redis.client import open_client
-    from headgate.services.publisher import find_redis_url
-    from headgate.settings.settings import Settings, environment
+    from .effective import effective_settings
 
-    if redis_url is None:
-        path = find_file(config)
-        redis_url = find_redis_url(Settings.read(read_settings(path, environment()) if path else environment()))
-    return open_client(redis_url)
+    return open_redis(redis_url, None if redis_url else effective_settings(config, {}))
 
 
 def configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | None:

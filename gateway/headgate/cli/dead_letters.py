@@ -42,7 +42,6 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
         client = redis_of_consumers(config, redis_url)
         need_consumer(client, check_namespace(namespace), consumer, config)
         command(letters=DeadLetters(client, namespace, consumer), **kwargs)
-        client.close()
 
     return click.argument("consumer")(namespace_option(config_option(redis_option(one_line_errors(wrapper)))))
 

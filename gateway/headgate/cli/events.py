@@ -1,20 +1,16 @@
-"""`headgate publish` and `headgate tail`: publish events, and print live ones. Imports click only, each command the rest."""
+"""`headgate publish`: publish an event, or those of a file. Imports click only, the command the rest."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, namespace_option, need_namespace, redis_option
-from .output import Trusted, echo, one_line_errors, paint, print_done
-from .since import EXPECTED, Since, read_since
+from .options import json_option, namespace_option, open_redis, redis_option
+from .output import one_line_errors, print_done
 
 if TYPE_CHECKING:
-    from headgate.events.event import Event
-    from headgate.redis.entries import Entry
     from headgate.services.publisher import Publisher
 
 # A command delays no next call, so it waits longer than a publisher in an application.
@@ -94,14 +90,14 @@ def publish(
         with open_publisher(max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
             _publish_one(publisher, topic, data, event_id, id_for_s, user, as_json)
     elif file is not None:
+        from headgate.events.topic import check_namespace
         from headgate.redis.sent_events import SentEvents
 
-        from .bulk_file import namespace_limit, open_log, publish_file
+        from .bulk_file import namespace_limit, publish_file
 
-        with (
-            open_log(redis_url, namespace) as client,
-            open_publisher(max_payload_bytes=namespace_limit(client, namespace)) as publisher,
-        ):
+        check_namespace(namespace)
+        client = open_redis(redis_url)
+        with open_publisher(max_payload_bytes=namespace_limit(client, namespace)) as publisher:
             publish_file(
                 publisher,
                 SentEvents(client, namespace),
@@ -138,107 +134,6 @@ def _publish_one(
     )
 
 
-@click.command()
-@click.argument("pattern")
-@click.option("--since", metavar="WHEN", help=f"Begin with events of the log: {EXPECTED}.")
-@click.option("--times/--no-times", default=None, help="Print the time of each event. Default: on a terminal.")
-@click.option("--count", metavar="N", type=click.IntRange(1), help="Exit after N events. Default: run until Ctrl-C.")
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
-def tail(
-    pattern: str,
-    since: str | None,
-    times: bool | None,
-    count: int | None,
-    namespace: str,
-    redis_url: str | None,
-    as_json: bool,
-) -> None:
-    """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C or the Nth event of --count."""
-    import time
-
-    from headgate.diagnosis.live_events import LiveEvents
-    from headgate.errors import HeadgateError
-    from headgate.events.event import decode_message
-    from headgate.events.topic import check_namespace, check_topic, matches
-    from headgate.services.publisher import find_redis_url
-    from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
-
-    begin = None if since is None else read_since(since, time.time())
-    namespace = check_namespace(namespace)
-    url = redis_url or find_redis_url()
-    shows_times = sys.stdout.isatty() if times is None else times
-
-    left = count
-
-    def show(event: Event) -> None:
-        nonlocal left
-        _print_event(event, as_json, shows_times)
-        if left is not None and (left := left - 1) == 0:
-            sys.exit(0)
-
-    live = LiveEvents(url, namespace, pattern)
-    past = None if begin is None else _Past(url, namespace, pattern, begin, show)
-    if past is not None:
-        past.show_all()
-    live.listen()
-    if past is not None:
-        past.show_all()  # events that came before the subscription
-    echo(f"listening to {pattern} in {namespace}", err=True)
-    _warn_if_unknown(url, namespace)
-    for channel_topic, message in live.read():
-        try:
-            topic = check_topic(channel_topic)
-            if matches(pattern, topic):
-                event = decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, time.time_ns() // 1_000_000)
-                if past is None or past.is_new(event):
-                    show(event)
-        except HeadgateError as error:
-            echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
-
-
-def _warn_if_unknown(url: str, namespace: str) -> None:
-    """Warn if no gateway has served the namespace, as its name may be misspelt. One may start, so `tail` listens anyway."""
-    from headgate.errors import HeadgateError, NamespaceNotServed
-
-    try:
-        need_namespace(url, namespace)
-    except HeadgateError as error:
-        if isinstance(error, NamespaceNotServed):  # the listener reports other faults of Redis
-            echo(f"headgate: {error.message}", err=True)
-
-
-class _Past:
-    """The logged events before the live ones; recognises a live event that was among them."""
-
-    def __init__(self, url: str, namespace: str, pattern: str, begin: Since, show: Callable[[Event], None]) -> None:
-        from headgate.redis.client import open_client
-        from headgate.redis.log_range import LogRange
-
-        self._log = LogRange(open_client(url, max_connections=1), namespace)
-        self._pattern, self._show = pattern, show
-        self._epoch, self._upto = self._log.head()[0], begin.first(self._log) - 1
-
-    def show_all(self) -> None:
-        """Show the logged events after the shown ones."""
-        upto = self._log.head()[1]
-        for event in self._log.events(self._pattern, self._upto + 1, upto, tell_aside):
-            self._show(event)
-        self._upto = max(self._upto, upto)
-
-    def is_new(self, event: Event) -> bool:
-        """Return whether a live event was not shown yet."""
-        return event.offset is None or event.epoch != self._epoch or event.offset > self._upto
-
-
-def tell_aside(entry: Entry) -> None:
-    """Report a log entry that cannot be delivered."""
-    assert entry.error is not None
-    echo(f"set aside the event at offset {entry.offset}: {entry.error.message}", err=True)
-
-
 def _as_json_text(text: str) -> str | None:
     """Return words that are not JSON as JSON text in shell quotes, ready to paste, or None where that would not help."""
     import json
@@ -255,29 +150,3 @@ def _as_json_text(text: str) -> str | None:
     except RecursionError:
         return None
     return shlex.quote(json.dumps(text, ensure_ascii=not text.isprintable()))
-
-
-def event_line(event: Event) -> bytes:
-    """Return one event as JSON, with all its known fields."""
-    import msgspec
-
-    parts: dict[str, object] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
-    if event.offset is not None:
-        parts |= {"epoch": event.epoch, "offset": event.offset}
-    return msgspec.json.encode(parts)
-
-
-def _print_event(event: Event, as_json: bool, shows_time: bool = False) -> None:
-    """Print one event on one line. No control character of a hostile payload reaches the terminal."""
-    if as_json:
-        echo(event_line(event))
-        return
-    offset = paint("-" if event.offset is None else str(event.offset), "yellow")
-    time = (_time_of(event), " ") if shows_time else ()
-    echo(*time, offset, " ", paint(event.topic, "cyan"), " ", event.data)
-
-
-def _time_of(event: Event) -> Trusted:
-    from datetime import datetime
-
-    return paint(datetime.fromtimestamp(event.time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3], "bright_black")

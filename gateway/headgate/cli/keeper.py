@@ -20,15 +20,14 @@ from contextlib import ExitStack
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import describe_server
-from headgate.redis.embedded import start_private_redis
 from headgate.runtime import logging as logs
 from headgate.runtime.loop import READ, Signal, io_watcher
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
-from headgate.settings.settings import PREFIX, Settings, environment
+from headgate.settings.settings import Settings, environment
 
 from .consumers_process import ConsumersProcess
-from .redis_keeper import RedisKeeper
+from .redis_keeper import private_redis
 
 
 def main(telling: int, config: str | None = None) -> int:
@@ -47,12 +46,7 @@ def main(telling: int, config: str | None = None) -> int:
             if consumers is not None and not consumers.check():
                 return 1
             if settings.redis_url is None:
-                private = kept.enter_context(start_private_redis(settings.data_dir))
-                url = environment()[PREFIX + "REDIS_URL"] = private.url
-                keeper = RedisKeeper(private)
-                keeper.start()
-                kept.callback(keeper.close)
-                say(f"started a private {private.description} in {settings.data_dir}")
+                url = kept.enter_context(private_redis(settings)).url
             say(f"using {describe_server(Settings.read(environment()).redis_url or '')}")
             if consumers is not None:
                 kept.enter_context(consumers)

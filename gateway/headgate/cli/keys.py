@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from .commands import Commands
-from .options import json_option, redis_option, seconds
+from .options import json_option, open_redis, operator_name, redis_option, seconds
 from .output import DONE_UNTOLD, OutputRefused, echo, fail, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.api_keys import StoredKey
-    from headgate.redis.client import Client
 
 
 @click.group(cls=Commands)
@@ -45,7 +44,6 @@ def create(
     name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...], ttl: str | None, as_json: bool, redis_url: str | None
 ) -> None:
     """Create a key with this NAME and print it. It is shown only once."""
-    import os
     import sys
 
     from headgate.auth.api_keys import new_key
@@ -53,9 +51,9 @@ def create(
     from headgate.redis import api_keys
     from headgate.runtime import logging as logs
 
-    who = f"uid {os.getuid()} on the command line"
+    who = operator_name()
     made = new_key(name, scopes, namespaces=namespaces, ttl_s=None if ttl is None else seconds(ttl), by=who)
-    api_keys.add(_open(redis_url), made.stored)
+    api_keys.add(open_redis(redis_url), made.stored)
     logs.configure("info")
     audit.acted("key made", by=who, key=made.stored.id, name=name, scopes=" ".join(made.stored.scopes))
     try:
@@ -79,7 +77,7 @@ def list_keys(as_json: bool, redis_url: str | None) -> None:
     """List the valid keys, oldest first: id, name, scopes, namespaces, expiry. The keys themselves are never shown."""
     from headgate.redis import api_keys
 
-    found = api_keys.find_all(_open(redis_url))
+    found = api_keys.find_all(open_redis(redis_url))
     for each in found:
         if as_json:
             print_json(_shown(each))
@@ -96,27 +94,18 @@ def list_keys(as_json: bool, redis_url: str | None) -> None:
 @one_line_errors
 def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
     """Revoke the key with this ID on every gateway, within two seconds."""
-    import os
-
     from headgate.auth.api_keys import check_key_id
     from headgate.auth.audit import audit
     from headgate.redis import api_keys
     from headgate.runtime import logging as logs
 
     key_id = check_key_id(key_id)
-    was = api_keys.remove(_open(redis_url), key_id)
+    was = api_keys.remove(open_redis(redis_url), key_id)
     if was is None:
         fail(f"there is no key {key_id} (any more)")
     logs.configure("info")
-    audit.acted("key revoked", by=f"uid {os.getuid()} on the command line", key=key_id, name=was.name)
+    audit.acted("key revoked", by=operator_name(), key=key_id, name=was.name)
     print_done(f"revoked key {key_id} ({was.name})", {"revoked": key_id, "name": was.name}, as_json=as_json)
-
-
-def _open(redis_url: str | None) -> Client:
-    from headgate.redis.client import open_client
-    from headgate.services.publisher import find_redis_url
-
-    return open_client(redis_url or find_redis_url())
 
 
 def _shown(key: StoredKey) -> dict[str, object]:

@@ -22,10 +22,10 @@ from .commands import Commands
 _SECTIONS = {
     "Events": {
         "publish": ("events", "publish"),
-        "tail": ("events", "tail"),
-        "replay": ("replay", "replay"),
+        "tail": ("log", "tail"),
+        "replay": ("log", "replay"),
         "trace": ("trace", "trace"),
-        "presence": ("presence", "presence"),
+        "presence": ("people", "presence"),
     },
     "Gateways and consumers": {
         "serve": ("gateway", "serve"),
@@ -56,7 +56,7 @@ _SECTIONS = {
     },
     "Schemas of topics": {
         "schemas": ("schemas", "schemas"),
-        "types": ("types", "types"),
+        "types": ("schemas", "types"),
     },
 }
 _COMMANDS = {name: place for commands in _SECTIONS.values() for name, place in commands.items()}

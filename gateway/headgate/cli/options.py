@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
-    from headgate.settings import Settings
+    from headgate.settings.settings import Settings
 
 WORKERS = "HEADGATE_WORKERS"
 

@@ -10,7 +10,7 @@ import errno
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
@@ -154,6 +154,14 @@ def fail(*lines: str, code: str = "failed", **parts: Any) -> NoReturn:
             for part in f"headgate: {line}".split("\n"):  # one line for each wrong setting
                 echo(part, err=True)
     sys.exit(1)
+
+
+def exit_for(silent: Iterable[str]) -> None:
+    """End with exit code 1 if these gateways did not answer in time."""
+    for name in silent:
+        echo(f"headgate: {name} did not answer in time", err=True)
+    if silent:
+        sys.exit(1)
 
 
 def _write(text: bytes, *, err: bool = False) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, redis_option, seconds
+from .options import json_option, open_redis, redis_option, seconds
 from .output import echo, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
     if what is None:
         if for_ is not None:
             raise click.UsageError("--for needs one of connects, publishes, namespace NAME")
-        paused = pauses.read_paused(_open(redis_url))
+        paused = pauses.read_paused(open_redis(redis_url))
         for each, left_s in sorted(paused.items()):
             if as_json:
                 print_json({"paused": each, "left_s": None if math.isinf(left_s) else left_s})
@@ -45,7 +45,7 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
             echo("nothing is paused")
         return
     member = _member(what, name)
-    client = _open(redis_url)
+    client = open_redis(redis_url)
     pauses.pause(client, member, for_s)
     if name is not None:
         _warn_if_unserved(client, name)
@@ -64,19 +64,12 @@ def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) ->
     from headgate.redis import pauses
 
     member = _member(what, name)
-    client = _open(redis_url)
+    client = open_redis(redis_url)
     was_paused = pauses.resume(client, member)
     if name is not None and not was_paused:
         _warn_if_unserved(client, name)
     line = f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused"
     print_done(line, {"resumed": member, "was_paused": was_paused}, as_json=as_json)
-
-
-def _open(redis_url: str | None) -> Client:
-    from headgate.redis.client import open_client
-    from headgate.services.publisher import find_redis_url
-
-    return open_client(redis_url or find_redis_url())
 
 
 def _warn_if_unserved(client: Client, name: str) -> None:

@@ -1,14 +1,13 @@
-"""`headgate clients` and `headgate disconnect`, over all gateways. Imports only click."""
+"""`headgate clients`, `disconnect` and `presence`, over all gateways. Imports only click."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, need_namespace, redis_option
-from .output import echo, fail, one_line_errors, print_done, print_json
+from .options import json_option, namespace_option, need_namespace, operator_name, redis_option
+from .output import echo, exit_for, fail, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.services.clients import Clients, ConnectedClient
@@ -58,7 +57,7 @@ def clients(
     if not as_json:
         more = "" if after is None else f", {limit - left} shown"
         echo(f"{page.total} client{'' if page.total == 1 else 's'}{more}", err=True)
-    _exit_for(page.silent)
+    exit_for(page.silent)
 
 
 @click.command()
@@ -73,11 +72,43 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
 
     They may reconnect; `headgate revoke` keeps them out. Exit code 1 if a gateway did not answer in time.
     """
-    done = _open(redis_url).disconnect(session=session, user=user, reason=reason, by=f"uid {os.getuid()} on the command line")
+    done = _open(redis_url).disconnect(session=session, user=user, reason=reason, by=operator_name())
     if session is not None and not done.count and not done.silent:
         fail(f"no gateway has the session {session!r}")
     print_done(f"disconnected {done.count} client{'' if done.count == 1 else 's'}", done, as_json=as_json)
-    _exit_for(done.silent)
+    exit_for(done.silent)
+
+
+@click.command()
+@click.argument("topic")
+@namespace_option
+@redis_option
+@json_option
+@one_line_errors
+def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
+    """List the users present in TOPIC on all gateways, one line each."""
+    import time
+
+    import msgspec
+
+    from headgate.services.publisher import Publisher
+
+    with Publisher(redis_url, namespace=namespace) as publisher:
+        users = publisher.presence(topic)
+    if not users:
+        need_namespace(redis_url, namespace)
+    for one in users:
+        if as_json:
+            parts = {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta}
+            line = msgspec.json.encode(parts)
+        else:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.since_ms / 1000))
+            meta = b"" if one.meta is None else b" " + msgspec.json.encode(one.meta)
+            count = f"{one.connections} connection{'' if one.connections == 1 else 's'}"
+            line = f"{one.user}  {count} since {since}".encode() + meta
+        echo(line)
+    if not users and not as_json:
+        echo(f"nobody is in {topic}", err=True)
 
 
 def _open(redis_url: str | None) -> Clients:
@@ -100,10 +131,3 @@ def _print(client: ConnectedClient, as_json: bool, *, all_patterns: bool = False
     where = f"{client.namespace} at {client.gateway} from {client.address or 'an address not shown'}"
     line = f"{client.session}  {client.user}  {where} over {client.transport} since {since}  {trouble}  [{patterns}]"
     echo(line)
-
-
-def _exit_for(silent: tuple[str, ...]) -> None:
-    for name in silent:
-        echo(f"headgate: {name} did not answer in time", err=True)
-    if silent:
-        raise SystemExit(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, redis_option
+from .options import json_option, open_redis, redis_option
 from .output import one_line_errors, print_done
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) ->
     misses nothing. Gateways also do this by themselves after a deploy (HEADGATE_REBALANCE_PER_S).
     """
     from headgate.redis import loads
-    from headgate.redis.client import open_client
-    from headgate.services.publisher import find_redis_url
 
-    client = open_client(redis_url or find_redis_url())
+    client = open_redis(redis_url)
     if not show:
         loads.request(client, per_s)
     found = loads.read(client)

@@ -6,15 +6,18 @@ new epoch. Nothing else restarts it: without this the gateway would wait for Red
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
-from typing import Protocol
 
 import structlog
 
 from headgate.errors import HeadgateError
-from headgate.runtime.loop import Greenlet, sleep, spawn
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.runtime.loop import sleep, spawn
 from headgate.runtime.metrics import PRIVATE_REDIS_STARTED_AGAIN
+from headgate.runtime.operator_lines import say
+from headgate.settings.settings import PREFIX, Settings, environment
 
 # How long to wait after its end, because `EmbeddedRedis.crash` restarts the server itself.
 LOOK_S = 0.2
@@ -24,41 +27,36 @@ FIRST_PAUSE_S, LAST_PAUSE_S, STEADY_S = 0.1, 10.0, 60.0
 log = structlog.get_logger("headgate.private_redis")
 
 
-class Server(Protocol):
-    """The private server."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its process is alive."""
-
-    def wait(self) -> None:
-        """Wait until its process ends."""
-
-    def start_again(self) -> None:
-        """Start it, and wait until it answers. Raises HeadgateError if it does not."""
-
-    def last_words(self) -> str:
-        """Return the last line of its log."""
+@contextmanager
+def private_redis(settings: Settings, meanwhile: Callable[[], object] = lambda: None) -> Iterator[EmbeddedRedis]:
+    """Run a private Redis, kept alive, to which the environment leads; arguments and errors as of `start_private_redis`."""
+    with start_private_redis(settings.data_dir, meanwhile=meanwhile) as private:
+        environment()[f"{PREFIX}REDIS_URL"] = private.url
+        keeping = spawn(RedisKeeper(private).keep)
+        say(f"started a private {private.description} in {settings.data_dir}")
+        try:
+            yield private
+        finally:
+            keeping.kill()
 
 
 class RedisKeeper:
     """See the module. `wait` and `now_s` are the clock."""
 
-    def __init__(self, server: Server, wait: Callable[[float], None] = sleep, now_s: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, server: EmbeddedRedis, wait: Callable[[float], None] = sleep, now_s: Callable[[], float] = monotonic
+    ) -> None:
         self._server = server
         self._wait, self._now_s = wait, now_s
         self._pause_s = FIRST_PAUSE_S
         self._started_s = now_s()
-        self._greenlet: Greenlet | None = None
 
-    def start(self) -> None:
-        """Watch the server from now on."""
-        self._greenlet = spawn(self._keep)
-
-    def close(self) -> None:
-        """Stop watching. Idempotent."""
-        if self._greenlet is not None:
-            self._greenlet.kill()
+    def keep(self) -> None:
+        """Watch the server until the greenlet is killed."""
+        while True:
+            self._server.wait()  # no polling, which would wake an idle process
+            self._wait(LOOK_S)
+            self.look()
 
     def look(self) -> None:
         """Start the server again if it has died. Waits until it answers or has died again."""
@@ -77,9 +75,3 @@ class RedisKeeper:
             PRIVATE_REDIS_STARTED_AGAIN.inc()
             log.warning("the private Redis runs again")
         self._started_s = self._now_s()
-
-    def _keep(self) -> None:
-        while True:
-            self._server.wait()  # no polling, which would wake an idle process
-            self._wait(LOOK_S)
-            self.look()

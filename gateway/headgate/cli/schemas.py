@@ -1,18 +1,19 @@
-"""`headgate schemas push`, `list`, `show` and `remove`: the registry of schemas in Redis. Imports click only."""
+"""`headgate schemas` keeps the registry of schemas in Redis; `headgate types` writes their TypeScript. Imports click only."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from .commands import Commands
-from .options import json_option, namespace_option, redis_option
-from .output import Trusted, echo, fail, one_line_errors, print_done, print_json
-from .schema_source import folder_of
+from .options import json_option, namespace_option, open_redis, redis_option
+from .output import Trusted, echo, fail, one_line_errors, print_document, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
+    from headgate.schemas.catalogue import Catalogue
     from headgate.schemas.documents import Documents
 
 
@@ -33,7 +34,7 @@ def push(folder: str | None, namespace: str, redis_url: str | None, as_json: boo
     from headgate.schemas.documents import read_folder
     from headgate.schemas.registry import change_registry
 
-    found = read_folder(folder_of(folder))
+    found = read_folder(_folder_of(folder))
     topics = read_catalogue(found).topics
     client, namespace = _open(namespace, redis_url)
     before, after = change_registry(client, namespace, lambda _: found, anew=True)
@@ -119,12 +120,79 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_jso
     )
 
 
+@click.command()
+@click.option("--schemas", "folder", metavar="FOLDER", help="Folder of schemas. Default: HEADGATE_SCHEMAS, else schemas.")
+@click.option("--registry", is_flag=True, help="Read the registry in Redis instead of a folder.")
+@namespace_option
+@redis_option
+@click.option("-o", "--out", metavar="FILE", help="File to write. Default: standard output.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if FILE is not up to date.")
+@json_option
+@one_line_errors
+def types(
+    folder: str | None,
+    registry: bool,
+    namespace: str,
+    redis_url: str | None,
+    out: str | None,
+    check: bool,
+    as_json: bool,
+) -> None:
+    """Write the TypeScript types of topics from their JSON Schemas: the map for connect<Topics>()."""
+    from headgate.schemas.typescript import typescript
+
+    if check and out is None:
+        raise click.UsageError("--check goes with --out FILE")
+    text = typescript(_from_registry(namespace, redis_url) if registry else _from_folder(folder))
+    if out is None:
+        if as_json:
+            print_json({"source": text})
+        else:
+            print_document(text)
+        return
+    path = Path(out)
+    try:
+        if not check:
+            path.write_text(text, encoding="utf-8", newline="\n")
+        elif not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text:
+            fail(f"{out} is not up to date with the schemas", "Run the same command without --check, and commit the file.")
+    except OSError as error:
+        fail(f"{out}: {error.strerror}")
+    if as_json:
+        print_done(f"{out} is written", {"file": out, "written": not check}, as_json=True)
+
+
 def _open(namespace: str, redis_url: str | None) -> tuple[Client, str]:
     from headgate.events.topic import check_namespace
-    from headgate.redis.client import open_client
-    from headgate.services.publisher import find_redis_url
 
-    return open_client(redis_url or find_redis_url()), check_namespace(namespace)
+    checked = check_namespace(namespace)
+    return open_redis(redis_url), checked
+
+
+def _folder_of(given: str | None) -> str:
+    """Return the folder of schemas: the given one, else that of HEADGATE_SCHEMAS, else `schemas`."""
+    from headgate.settings.settings import REGISTRY, Settings
+
+    set_ = None if given else Settings.from_environment("HEADGATE_SCHEMAS").schemas
+    return given or (set_ if set_ and set_ != REGISTRY else "schemas")
+
+
+def _from_folder(given: str | None) -> Catalogue:
+    from headgate.errors import InvalidSchema
+    from headgate.schemas.catalogue import read_catalogue
+    from headgate.schemas.documents import read_folder
+
+    folder = _folder_of(given)
+    found = read_catalogue(read_folder(folder))
+    if not found.topics:
+        raise InvalidSchema(f"{folder}/", "has no schema of a topic; expected files such as orders.*.shipped.json")
+    return found
+
+
+def _from_registry(namespace: str, redis_url: str | None) -> Catalogue:
+    from headgate.schemas.catalogue import read_catalogue
+
+    return read_catalogue(_held(*_open(namespace, redis_url)))
 
 
 def _held(client: Client, namespace: str) -> Documents:

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,13 +20,13 @@ from flask import Flask
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.flask.extension import Headgate
 from headgate.redis.client import describe_server
-from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.redis.embedded import EmbeddedRedis
 from headgate.runtime import logging as logs
 from headgate.runtime.heap import Heap
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
-from headgate.settings.settings import PREFIX, Settings, environment
+from headgate.settings.settings import Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
 from headgate.workers.application import load_application
@@ -34,7 +34,7 @@ from headgate.workers.settings_file import SettingsFile
 
 from .consumers_process import ConsumersProcess
 from .demo_operator import DemoOperator, Start
-from .redis_keeper import RedisKeeper
+from .redis_keeper import private_redis
 from .starting import check_target, complain_of_address, may_listen, read_file, say_mode, say_ready
 from .systemd import passed_socket, tell_ready
 
@@ -71,7 +71,7 @@ def _run(
 ) -> int:
     never_block()
     private: EmbeddedRedis | None = None
-    keeper: RedisKeeper | None = None
+    kept = ExitStack()
     try:
         # An imported application reads the environment itself, so the settings from the command line must be there.
         environ = environment()
@@ -90,29 +90,23 @@ def _run(
         if consumers is not None and not start.is_again and not consumers.check():
             return 1
         if settings.redis_url is None:
-            private = start_private_redis(settings.data_dir, meanwhile=lambda: import_module("headgate.node.gateway"))
-            environ[PREFIX + "REDIS_URL"] = private.url
+            private = kept.enter_context(private_redis(settings, lambda: import_module("headgate.node.gateway")))
             settings = Settings.read(environ)
-            keeper = RedisKeeper(private)
-            keeper.start()
-            say(f"started a private {private.description} in {settings.data_dir}")
         say(f"using {describe_server(settings.redis_url or '')}")
         say_mode(settings)
         app = load_application(target, settings)
         if (operator := DemoOperator.of(settings, private, start)) is not None:
             operators.append(operator)
             app.extensions["headgate.operator"] = operator
-        with consumers or nullcontext():
-            return _serve(app, settings, listener, file)
+        if consumers is not None:
+            kept.enter_context(consumers)
+        return _serve(app, settings, listener, file)
     except HeadgateError as error:
         for line in error.lines():
             complain(line)
         return 1
     finally:
-        if keeper is not None:
-            keeper.close()
-        if private is not None:
-            private.close()
+        kept.close()
 
 
 def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file: SettingsFile) -> int:

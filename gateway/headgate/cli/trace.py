@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, namespace_option, redis_option
+from .options import json_option, namespace_option, need_namespace, redis_option
 from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
@@ -42,17 +42,8 @@ _SAID = {
 def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print what happened to the event with this ID, or at this offset of the log."""
     from headgate.diagnosis.tracing import trace as find
-    from headgate.events.topic import check_namespace
-    from headgate.redis.client import open_client
-    from headgate.redis.registry import need_known
-    from headgate.services.publisher import find_redis_url
 
-    client = open_client(redis_url or find_redis_url(), max_connections=1)
-    try:
-        need_known(client, check_namespace(namespace))
-        found = find(client, namespace, event)
-    finally:
-        client.close()
+    found = find(need_namespace(redis_url, namespace), namespace, event)
     if as_json:
         print_json(found)
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .options import config_option, json_option, redis_option
+from .options import config_option, json_option, open_redis, redis_option
 from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
@@ -57,16 +57,13 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
     check_pattern(pattern)
     settings, consumers = _configured(config)
     served = settings.served(namespace)
-    client = _redis(settings, redis_url)
-    try:
-        found = [
-            *_by_settings(settings, served, pattern),
-            *_by_regrant(client, pattern),
-            *_by_key(client, settings, served, pattern),
-            *_by_consumer(consumers, served, pattern),
-        ]
-    finally:
-        client.close()
+    client = open_redis(redis_url, settings)
+    found = [
+        *_by_settings(settings, served, pattern),
+        *_by_regrant(client, pattern),
+        *_by_key(client, settings, served, pattern),
+        *_by_consumer(consumers, served, pattern),
+    ]
     for seer in found:
         if as_json:
             print_json(seer._asdict())
@@ -89,13 +86,6 @@ def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]
         return Settings.read(read_settings(path, environment())), ()
     found = read_consumers(path, environment())
     return found.settings, found.consumers
-
-
-def _redis(settings: Settings, redis_url: str | None) -> Client:
-    from headgate.redis.client import open_client
-    from headgate.services.publisher import find_redis_url
-
-    return open_client(redis_url or find_redis_url(settings))
 
 
 def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:

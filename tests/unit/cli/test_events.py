@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli.events import _as_json_text, _print_event
+from headgate.cli.events import _as_json_text
+from headgate.cli.log import _print_event
 from headgate.cli.main import main
 from headgate.errors import BusUnavailable
 from headgate.events.event import Event

@@ -21,7 +21,7 @@ Lines = list[MutableMapping[str, Any]]
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
     server = SmallRedis()
-    monkeypatch.setattr(module, "_open", lambda redis_url: server.client())
+    monkeypatch.setattr(module, "open_redis", lambda redis_url: server.client())
     return server
 
 

@@ -136,9 +136,7 @@ def test_a_command_loads_its_own_module_only() -> None:
     )
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded.strip() == str(
-        [f"headgate.cli.{name}" for name in ("commands", "events", "main", "options", "output", "since")]
-    )
+    assert loaded.strip() == str([f"headgate.cli.{name}" for name in ("commands", "events", "main", "options", "output")])
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])

@@ -36,7 +36,7 @@ def test_wrong_usage_is_one_clear_line(arguments: tuple[str, ...], code: int, sa
 def test_a_namespace_that_nobody_serves_is_paused_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelt name would stop nothing, and look as if it had."""
     server = SmallRedis()
-    monkeypatch.setattr("headgate.cli.pauses._open", lambda url: server.client())
+    monkeypatch.setattr("headgate.cli.pauses.open_redis", lambda url: server.client())
     monkeypatch.setattr("headgate.redis.registry.has_been_served", lambda client, name: (name == "shop", ["shop"]))
     wrong, right = (CliRunner().invoke(main, ["pause", "namespace", name]) for name in ("shpo", "shop"))
     assert (wrong.exit_code, wrong.stdout) == (0, "paused namespace shpo\n")

@@ -24,7 +24,10 @@ class Publisher:
             return []
         return [PresentUser("ana", 1, 1000, None), PresentUser("e\x1b[31mve", 2, 1000, {"at": "door"})]
 
-    def close(self) -> None:
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """There is nothing to close."""
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from headgate.cli.redis_keeper import FIRST_PAUSE_S, LAST_PAUSE_S, LOOK_S, STEADY_S, RedisKeeper
 from headgate.errors import BusUnavailable
-from headgate.runtime.loop import Signal, sleep
+from headgate.redis.embedded import EmbeddedRedis
+from headgate.runtime.loop import Signal, sleep, spawn
 
 
 class DyingServer:
@@ -49,7 +52,7 @@ class Clock:
 def kept() -> tuple[DyingServer, Clock, RedisKeeper]:
     """Return a server, a clock and the keeper."""
     server, clock = DyingServer(), Clock()
-    return server, clock, RedisKeeper(server, clock.wait, lambda: clock.now_s)
+    return server, clock, RedisKeeper(cast(EmbeddedRedis, server), clock.wait, lambda: clock.now_s)
 
 
 def test_a_server_that_runs_is_left_alone() -> None:
@@ -97,12 +100,12 @@ def test_a_server_that_has_run_for_a_while_is_started_at_once_again() -> None:
 def test_an_idle_keeper_sleeps_until_the_server_ends() -> None:
     """To look now and then would wake a process that has nothing to do."""
     server, clock, keeper = kept()
-    keeper.start()
+    keeping = spawn(keeper.keep)
     for _ in range(10):
         sleep()
     assert clock.waits == []
     server.die()
     while not server.starts:
         sleep()
-    keeper.close()
+    keeping.kill()
     assert (server.is_running, clock.waits) == (True, [LOOK_S, FIRST_PAUSE_S])

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 import pytest
 
-from headgate.cli.since import Since, read_since
+from headgate.cli.log import Since, read_since
 
 NOW_S = 1_700_000_000.0
 

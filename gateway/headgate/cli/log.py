@@ -1,0 +1,208 @@
+"""`headgate tail` and `headgate replay`: print live events, and a range of the log. Imports click only, each command the rest."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import json_option, namespace_option, need_namespace, open_redis, redis_option, seconds
+from .output import Trusted, echo, one_line_errors, paint
+
+if TYPE_CHECKING:
+    from headgate.events.event import Event
+    from headgate.redis.entries import Entry
+    from headgate.redis.log_range import LogRange
+
+EXPECTED = "an offset such as 1200, a time ago such as 10m, or a time such as 2026-11-23T09:00 (UTC: …Z)"
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """An offset, or a time in milliseconds since 1970; one of the two."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+
+    def first(self, log: LogRange) -> int:
+        """Return the offset of the first event from that position. Waits for Redis."""
+        if self.offset is not None:
+            return max(self.offset, 1)
+        assert self.time_ms is not None
+        return log.first_since(self.time_ms)
+
+
+def read_since(text: str, now_s: float) -> Since:
+    """Return the position in a text; a time without a zone is local time.
+
+    Raises:
+        click.BadParameter: the text is no position.
+    """
+    if re.fullmatch(r"[0-9]{1,15}", text):
+        return Since(offset=int(text))
+    if re.fullmatch(r"[0-9]{1,9}[smhd]", text):
+        return Since(time_ms=round((now_s - seconds(text)) * 1000))
+    try:
+        return Since(time_ms=round(datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r}: expected {EXPECTED}") from None
+
+
+@click.command()
+@click.argument("pattern")
+@click.option("--since", metavar="WHEN", help=f"Begin with events of the log: {EXPECTED}.")
+@click.option("--times/--no-times", default=None, help="Print the time of each event. Default: on a terminal.")
+@click.option("--count", metavar="N", type=click.IntRange(1), help="Exit after N events. Default: run until Ctrl-C.")
+@namespace_option
+@redis_option
+@json_option
+@one_line_errors
+def tail(
+    pattern: str,
+    since: str | None,
+    times: bool | None,
+    count: int | None,
+    namespace: str,
+    redis_url: str | None,
+    as_json: bool,
+) -> None:
+    """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C or the Nth event of --count."""
+    import time
+
+    from headgate.diagnosis.live_events import LiveEvents
+    from headgate.errors import HeadgateError
+    from headgate.events.event import decode_message
+    from headgate.events.topic import check_namespace, check_topic, matches
+    from headgate.services.publisher import find_redis_url
+    from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
+
+    begin = None if since is None else read_since(since, time.time())
+    namespace = check_namespace(namespace)
+    url = redis_url or find_redis_url()
+    shows_times = sys.stdout.isatty() if times is None else times
+
+    left = count
+
+    def show(event: Event) -> None:
+        nonlocal left
+        _print_event(event, as_json, shows_times)
+        if left is not None and (left := left - 1) == 0:
+            sys.exit(0)
+
+    live = LiveEvents(url, namespace, pattern)
+    past = None if begin is None else _Past(url, namespace, pattern, begin, show)
+    if past is not None:
+        past.show_all()
+    live.listen()
+    if past is not None:
+        past.show_all()  # events that came before the subscription
+    echo(f"listening to {pattern} in {namespace}", err=True)
+    _warn_if_unknown(url, namespace)
+    for channel_topic, message in live.read():
+        try:
+            topic = check_topic(channel_topic)
+            if matches(pattern, topic):
+                event = decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, time.time_ns() // 1_000_000)
+                if past is None or past.is_new(event):
+                    show(event)
+        except HeadgateError as error:
+            echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
+
+
+@click.command()
+@click.argument("pattern")
+@click.option("--since", metavar="WHEN", default="1", help=f"Begin there: {EXPECTED}. Default: the oldest event kept.")
+@click.option("--until", metavar="WHEN", help="End there, that offset included, that time not. Default: what is the end now.")
+@namespace_option
+@redis_option
+@json_option
+@one_line_errors
+def replay(pattern: str, since: str, until: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
+    """Write the logged events that match PATTERN (* is one word, # is zero or more), one JSON object per line.
+
+    Publishes nothing. `headgate publish --file` publishes these lines into another namespace or Redis. With --json, errors are
+    JSON too.
+    """
+    import time
+
+    from headgate.events.topic import check_pattern
+    from headgate.redis.log_range import LogRange
+
+    now_s = time.time()
+    begin, end = read_since(since, now_s), None if until is None else read_since(until, now_s)
+    check_pattern(pattern)
+    log = LogRange(need_namespace(redis_url, namespace), namespace)
+    if end is None:
+        last = log.head()[1]
+    else:
+        last = end.offset if end.offset is not None else end.first(log) - 1
+    for event in log.events(pattern, begin.first(log), last, _tell_aside):
+        echo(_event_line(event))
+
+
+def _warn_if_unknown(url: str, namespace: str) -> None:
+    """Warn if no gateway has served the namespace, as its name may be misspelt. One may start, so `tail` listens anyway."""
+    from headgate.errors import HeadgateError, NamespaceNotServed
+
+    try:
+        need_namespace(url, namespace)
+    except HeadgateError as error:
+        if isinstance(error, NamespaceNotServed):  # the listener reports other faults of Redis
+            echo(f"headgate: {error.message}", err=True)
+
+
+class _Past:
+    """The logged events before the live ones; recognises a live event that was among them."""
+
+    def __init__(self, url: str, namespace: str, pattern: str, begin: Since, show: Callable[[Event], None]) -> None:
+        from headgate.redis.log_range import LogRange
+
+        self._log = LogRange(open_redis(url), namespace)
+        self._pattern, self._show = pattern, show
+        self._epoch, self._upto = self._log.head()[0], begin.first(self._log) - 1
+
+    def show_all(self) -> None:
+        """Show the logged events after the shown ones."""
+        upto = self._log.head()[1]
+        for event in self._log.events(self._pattern, self._upto + 1, upto, _tell_aside):
+            self._show(event)
+        self._upto = max(self._upto, upto)
+
+    def is_new(self, event: Event) -> bool:
+        """Return whether a live event was not shown yet."""
+        return event.offset is None or event.epoch != self._epoch or event.offset > self._upto
+
+
+def _tell_aside(entry: Entry) -> None:
+    """Report a log entry that cannot be delivered."""
+    assert entry.error is not None
+    echo(f"set aside the event at offset {entry.offset}: {entry.error.message}", err=True)
+
+
+def _event_line(event: Event) -> bytes:
+    """Return one event as JSON, with all its known fields."""
+    import msgspec
+
+    parts: dict[str, object] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
+    if event.offset is not None:
+        parts |= {"epoch": event.epoch, "offset": event.offset}
+    return msgspec.json.encode(parts)
+
+
+def _print_event(event: Event, as_json: bool, shows_time: bool = False) -> None:
+    """Print one event on one line. No control character of a hostile payload reaches the terminal."""
+    if as_json:
+        echo(_event_line(event))
+        return
+    offset = paint("-" if event.offset is None else str(event.offset), "yellow")
+    time = (_time_of(event), " ") if shows_time else ()
+    echo(*time, offset, " ", paint(event.topic, "cyan"), " ", event.data)
+
+
+def _time_of(event: Event) -> Trusted:
+    return paint(datetime.fromtimestamp(event.time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3], "bright_black")

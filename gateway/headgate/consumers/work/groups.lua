@@ -32,7 +32,7 @@
 --
 -- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
-local VERSION = 7
+local VERSION = 8
 
 -- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
@@ -141,9 +141,27 @@ local function may_settle(name)
     or may('XDEL', name.dead, '0-1') or may('XLEN', name.dead) or may('XRANGE', name.dead, '-', '+') or may('HINCRBY', name.state, 'dead', '1') or may('HSTRLEN', name.body, '')
 end
 
+local function may_drop(name)
+  return may('XDEL', name.dead, '0-1') or may('XRANGE', name.dead, '-', '+') or may('HSET', name.state, 'dead_bytes', '')
+end
+
 local function may_remove(name)
   return may('XGROUP', 'DESTROY', name.log, name.group) or may('XINFO', 'CONSUMERS', name.log, name.group)
     or may('UNLINK', name.state)
+end
+
+-- Register a function whose body runs for a consumer of a namespace, and by a user with every permission that it needs.
+-- `memory`: the second argument names a key of the consumer's memory.
+local function register(function_name, flags, needs, body, memory)
+  redis.register_function{
+    function_name = 'headgate_' .. function_name,
+    flags = flags,
+    callback = function(keys, args)
+      local name, wrong = names(keys, args[1], memory and args[2])
+      if not name then return wrong end
+      return needs and needs(name, name.own .. (args[2] or '')) or body(name, args)
+    end,
+  }
 end
 
 -- The log and the group ---------------------------------------------------------------------------------------------------
@@ -299,17 +317,13 @@ end
 
 -- Open a group: <group> new|oldest|lost → [epoch, position]. An open group keeps its position. `lost`: it was open, and Redis no
 -- longer knows it, so it begins with all there is.
-local function open(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
+local function open(name, args)
   local start = args[2]
   if #args ~= 2 or (start ~= 'new' and start ~= 'oldest' and start ~= 'lost') then
     return invalid('expected a consumer and new, oldest or lost')
   end
   local known = redis.call('HMGET', name.state, 'epoch', 'position')
   if known[1] then return { known[1], number(known[2]) or 0 } end
-  local refused = may_create(name)
-  if refused then return refused end
   local head, position = read_head(name), 0
   if start == 'new' then
     position = head.offset
@@ -491,17 +505,13 @@ end
 -- or [] if the group is not open. A task that was handed out before without an answer comes alone. At most half of a page are waiting
 -- tasks (and those handled together with them), and while `max_waiting` wait there are no entries. `known`: only work that was handed
 -- out before, or waits.
-local function take(keys, args, known)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
+local function take(name, args, known)
   local count, lease_ms, max_waiting = number(args[2]), number(args[3]), number(args[4])
   if #args ~= 4 or not (count and lease_ms and max_waiting) or count < 2 or count > MAX_PAGE or lease_ms < 1 then
     return invalid('expected a consumer, a count of 2 to ' .. MAX_PAGE .. ', lease_ms and max_waiting')
   end
   local state = redis.call('HMGET', name.state, 'epoch', 'position')
   if not state[1] then return {} end
-  local refused = may_take(name)
-  if refused then return refused end
   local head, position = read_head(name), number(state[2]) or 0
   local now, _, clock = read_time(name)
   save_time(name, clock)
@@ -621,17 +631,13 @@ local ANSWERS = {
 }
 
 -- Settle: <group> (<word> <argument>…)… → [tasks waiting (count_waiting), dead letters pushed out].
-local function settle(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
+local function settle(name, args)
   local at = 2
   while at <= #args do
     local answer = ANSWERS[args[at]]
     if not answer or at + answer[1] > #args then return invalid('expected answers and their arguments') end
     at = at + 1 + answer[1]
   end
-  local refused = may_settle(name)
-  if refused then return refused end
   local dropped = 0
   name.now, name.wall = read_time(name)
   at = 2
@@ -645,11 +651,7 @@ local function settle(keys, args)
 end
 
 -- Drop dead letters: <group> <id>… → number that existed.
-local function drop(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
-  local refused = may('XDEL', name.dead, '0-1') or may('XRANGE', name.dead, '-', '+') or may('HSET', name.state, 'dead_bytes', '')
-  if refused then return refused end
+local function drop(name, args)
   local dropped = 0
   for index = 2, #args do dropped = dropped + drop_letter(name, args[index]) end
   return dropped
@@ -657,29 +659,21 @@ end
 
 -- Report the time: <group> [<told> <elapsed_ms>] → the time by the group's clock (0: it is not open). `told` is the result of this
 -- process's last call, `elapsed_ms` its age by the process's own clock.
-local function tick(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
+local function tick(name, args)
   local told, elapsed = number(args[2]), number(args[3])
   if #args ~= 1 and not (#args == 3 and told and elapsed) then
     return invalid('expected a consumer, and perhaps a time that was told and how long ago that was')
   end
   if redis.call('HEXISTS', name.state, 'epoch') == 0 then return 0 end
-  local refused = may('HSET', name.state, 'clock', '')
-  if refused then return refused end
   local now, _, clock = read_time(name, told, elapsed)
   save_time(name, clock)
   return now
 end
 
 -- Renew: <group> <lease_ms> <task>… : extend the tasks still leased by another lease.
-local function renew(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
+local function renew(name, args)
   local lease_ms = number(args[2])
   if not lease_ms then return invalid('expected a consumer, lease_ms and tasks') end
-  local refused = may('ZADD', name.waiting, '0', '')
-  if refused then return refused end
   local due = whole(read_time(name) + lease_ms)
   for index = 3, #args do
     if redis.call('HEXISTS', name.out, args[index]) == 1 then redis.call('ZADD', name.waiting, 'XX', due, args[index]) end
@@ -689,14 +683,10 @@ end
 
 -- Return the progress: <group> → [now, handled] (ms). `handled` is the time of the oldest event that is leased or not yet taken;
 -- 0 if that time is no longer known, or the group not open.
-local function progress(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
+local function progress(name, args)
   local state = redis.call('HMGET', name.state, 'epoch', 'position')
   local head = read_head(name)
   local now = math.max(wall_ms(), head.time)
-  local refused = may('XPENDING', name.log, name.group)
-  if refused then return refused end
   if not state[1] or state[1] ~= head.epoch and not on_line(name, state[1], head.epoch) then return { now, 0 } end
   if head.epoch == '' then return { now, now } end
   local handled = now
@@ -720,17 +710,22 @@ end
 
 -- A consumer's memory -------------------------------------------------------------------------------------------------------
 
--- Count one against a limit in any period: <group> <name> <limit> <period_ms> <unique> → -1, or the time of new room (ms).
-local function rate(keys, args)
-  local name, wrong = names(keys, args[1], args[2])
-  if not name then return wrong end
-  local limit, period_ms = number(args[3]), number(args[4])
-  if #args ~= 5 or not (limit and period_ms) or limit < 1 or period_ms < 1 then
-    return invalid('expected a consumer, a name, limit, period_ms and a unique word')
-  end
-  local key, now = name.own .. args[2], wall_ms()
-  local refused = may('ZADD', key, '0', '') or may('ZREMRANGEBYSCORE', key, '0', '0') or may('PEXPIRE', key, '1')
-  if refused then return refused end
+-- Register a function of the memory: <group> <name> and so many arguments in all, of which `numbers` are positive. The body gets
+-- the key, all arguments, and these numbers.
+local function remember(function_name, flags, needs, count, numbers, expected, body)
+  register('state_' .. function_name, flags, needs, function(name, args)
+    local found = {}
+    for index, place in ipairs(numbers) do
+      found[index] = #args == count and number(args[place]) or 0
+      if found[index] < 1 then return invalid('expected a consumer, a name' .. expected) end
+    end
+    return body(name.own .. args[2], args, unpack(found))
+  end, true)
+end
+
+-- Count one against a limit in any period: <limit> <period_ms> <unique> → -1, or the time of new room (ms).
+local function rate(key, args, limit, period_ms)
+  local now = wall_ms()
   redis.call('ZREMRANGEBYSCORE', key, '-inf', whole(now - period_ms))
   local used = redis.call('ZCARD', key)
   if used >= limit then
@@ -741,52 +736,29 @@ local function rate(keys, args)
   return -1
 end
 
--- Open a window: <group> <name> <length_ms> → -1 if it was opened now, else the end of the open one (ms).
-local function window(keys, args)
-  local name, wrong = names(keys, args[1], args[2])
-  if not name then return wrong end
-  local length_ms = number(args[3])
-  if #args ~= 3 or not length_ms or length_ms < 1 then return invalid('expected a consumer, a name and length_ms') end
-  local key, now = name.own .. args[2], wall_ms()
+-- Open a window: <length_ms> → -1 if it was opened now, else the end of the open one (ms).
+local function window(key, args, length_ms)
   local left = redis.call('PTTL', key)
-  if left > 0 then return now + left end
+  if left > 0 then return wall_ms() + left end
   redis.call('SET', key, '1', 'PX', whole(length_ms))
   return -1
 end
 
--- Take or renew a lease: <group> <name> <holder> <for_ms> → 1 ours, 0 another's.
-local function lease(keys, args)
-  local name, wrong = names(keys, args[1], args[2])
-  if not name then return wrong end
-  local for_ms = number(args[4])
-  if #args ~= 4 or not for_ms or for_ms < 1 then return invalid('expected a consumer, a name, a holder and for_ms') end
-  local key = name.own .. args[2]
+-- Take or renew a lease: <holder> <for_ms> → 1 ours, 0 another's.
+local function lease(key, args, for_ms)
   local holder = redis.call('GET', key)
   if holder and holder ~= args[3] then return 0 end
   redis.call('SET', key, args[3], 'PX', whole(for_ms))
   return 1
 end
 
--- Store a value: <group> <name> <value> <for_ms>.
-local function put(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
-  local for_ms = number(args[4])
-  if #args ~= 4 or not for_ms or for_ms < 1 then return invalid('expected a consumer, a name, a value and for_ms') end
-  return redis.call('SET', name.own .. args[2], args[3], 'PX', whole(for_ms))
+-- Store a value: <value> <for_ms>.
+local function put(key, args, for_ms)
+  return redis.call('SET', key, args[3], 'PX', whole(for_ms))
 end
 
--- Store an outcome: <group> <name> <member> <for_ms> <most>. Beyond `most`, the oldest is removed.
-local function record(keys, args)
-  local name, wrong = names(keys, args[1], args[2])
-  if not name then return wrong end
-  local for_ms, most = number(args[4]), number(args[5])
-  if #args ~= 5 or not (for_ms and most) or for_ms < 1 or most < 1 then
-    return invalid('expected a consumer, a name, an outcome, for_ms and how many')
-  end
-  local key = name.own .. args[2]
-  local refused = may('ZADD', key, '0', '') or may('PEXPIRE', key, '1') or may('ZREM', key, '')
-  if refused then return refused end
+-- Store an outcome: <member> <for_ms> <most>. Beyond `most`, the oldest is removed.
+local function record(key, args, for_ms, most)
   redis.call('ZADD', key, whole(wall_ms()), args[3])
   redis.call('PEXPIRE', key, whole(for_ms))
   local surplus = redis.call('ZRANGE', key, 0, -most - 1)
@@ -830,11 +802,7 @@ end
 
 -- Return the status of a consumer: <group> → [lag, leased, waiting, dead, missed, ms since a heartbeat (-1: unknown)], or [] if
 -- Redis has nothing of it.
-local function look(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
-  local refused = may('XINFO', 'GROUPS', name.log)
-  if refused then return refused end
+local function look(name, args)
   local state, groups = redis.call('HMGET', name.state, 'epoch', 'position', 'missed'), groups_of(name)
   if not state[1] and #groups == 0 then return {} end
   local head, leased = read_head(name), redis.call('HLEN', name.out)
@@ -847,13 +815,9 @@ end
 
 -- Remove a consumer with its waiting tasks and dead letters: <group> <quiet_ms> → [waiting, dead], or [ms since a heartbeat], and
 -- no change, if that is less than quiet_ms. The caller may delete its state, which expires anyway.
-local function remove(keys, args)
-  local name, wrong = names(keys, args[1])
-  if not name then return wrong end
+local function remove(name, args)
   local quiet_ms = number(args[2])
   if #args ~= 2 or not quiet_ms then return invalid('expected a consumer and quiet_ms') end
-  local refused = may_remove(name)
-  if refused then return refused end
   local groups = groups_of(name)
   local idle = idle_ms(name, groups)
   if idle >= 0 and idle < quiet_ms then return { idle } end
@@ -863,25 +827,28 @@ local function remove(keys, args)
   return counts
 end
 
-redis.register_function('headgate_group_open', open)
-redis.register_function('headgate_group_take', take)
-redis.register_function{
-  function_name = 'headgate_group_take_known', callback = function(keys, args) return take(keys, args, true) end,
-  flags = { 'allow-oom' },
-}
-redis.register_function{ function_name = 'headgate_group_settle', callback = settle, flags = { 'allow-oom' } }
-redis.register_function{ function_name = 'headgate_group_renew', callback = renew, flags = { 'allow-oom' } }
-redis.register_function{ function_name = 'headgate_group_tick', callback = tick, flags = { 'allow-oom' } }
-redis.register_function{ function_name = 'headgate_group_drop', callback = drop, flags = { 'allow-oom' } }
-redis.register_function{ function_name = 'headgate_group_progress', callback = progress, flags = { 'no-writes' } }
-redis.register_function{ function_name = 'headgate_group_look', callback = look, flags = { 'no-writes' } }
-redis.register_function{ function_name = 'headgate_group_remove', callback = remove, flags = { 'allow-oom' } }
+local OOM, READS = { 'allow-oom' }, { 'no-writes' }
+
+local function may_count(_, key)
+  return may('ZADD', key, '0', '') or may('PEXPIRE', key, '1') or may('ZREM', key, '') or may('ZREMRANGEBYSCORE', key, '0', '0')
+end
+
+register('group_open', {}, may_create, open)
+register('group_take', {}, may_take, take)
+register('group_take_known', OOM, may_take, function(name, args) return take(name, args, true) end)
+register('group_settle', OOM, may_settle, settle)
+register('group_renew', OOM, function(name) return may('ZADD', name.waiting, '0', '') end, renew)
+register('group_tick', OOM, function(name) return may('HSET', name.state, 'clock', '') end, tick)
+register('group_drop', OOM, may_drop, drop)
+register('group_progress', READS, function(name) return may('XPENDING', name.log, name.group) end, progress)
+register('group_look', READS, function(name) return may('XINFO', 'GROUPS', name.log) end, look)
+register('group_remove', OOM, may_remove, remove)
 -- Small and expiring, and called before work that has an answer.
-redis.register_function{ function_name = 'headgate_state_rate', callback = rate, flags = { 'allow-oom' } }
-redis.register_function{ function_name = 'headgate_state_window', callback = window, flags = { 'allow-oom' } }
-redis.register_function{ function_name = 'headgate_state_put', callback = put, flags = { 'allow-oom' } }
-redis.register_function{ function_name = 'headgate_state_record', callback = record }
-redis.register_function{ function_name = 'headgate_state_lease', callback = lease, flags = { 'allow-oom' } }
+remember('rate', OOM, may_count, 5, { 3, 4 }, ', limit, period_ms and a unique word', rate)
+remember('window', OOM, nil, 3, { 3 }, ' and length_ms', window)
+remember('put', OOM, nil, 4, { 4 }, ', a value and for_ms', put)
+remember('record', {}, may_count, 5, { 4, 5 }, ', an outcome, for_ms and how many', record)
+remember('lease', OOM, nil, 4, { 4 }, ', a holder and for_ms', lease)
 redis.register_function{
   function_name = 'headgate_consumers_version', callback = function() return VERSION end, flags = { 'no-writes' },
 }

@@ -111,7 +111,7 @@ class Consuming:
     @property
     def trouble(self) -> str | None:
         """What its workers wait for."""
-        return self._runner.status().trouble
+        return self._runner.status()[1]
 
     def is_at(self, epoch: str) -> bool:
         """Whether it has done an event of an epoch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from headgate.consumers.base import Context, Delivery, Reject, State
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.email.message import Mail
 from headgate.consumers.email.options import EmailOptions
+from headgate.consumers.email.smtp import MailServer
 from headgate.settings.options import read_options
 from tests.support.consumers_state import MemoryState
 from tests.support.smtp_server import Received
@@ -42,7 +43,7 @@ class Unpublished:
 
 
 class MemoryPostbox:
-    """Satisfies email.consumer.Postbox: keeps each mail that it is handed, but first raises each error of `refusals`.
+    """Stands for MailServer: keeps each mail that it is handed, but first raises each error of `refusals`.
 
     It rejects every mail to an address in `unknown`.
     """
@@ -53,7 +54,7 @@ class MemoryPostbox:
         self.unknown: set[str] = set()
 
     def send(self, mail: Mail) -> None:
-        """As Postbox."""
+        """As MailServer."""
         if self.refusals:
             raise self.refusals.pop(0)
         if mail.recipient in self.unknown:
@@ -61,7 +62,7 @@ class MemoryPostbox:
         self.mails.append(Received(mail.sender, [mail.recipient], mail.content, accepted=True))
 
     def close(self) -> None:
-        """As Postbox."""
+        """As MailServer."""
 
 
 @pytest.fixture
@@ -76,6 +77,6 @@ def mailer(postbox: MemoryPostbox) -> Callable[..., Email]:
 
     def make(state: State | None = None, rate: int = 0, rate_period_s: float = 3600, **given: Any) -> Email:
         context = Context("on-call", "shop", state or MemoryState(), Unpublished(), rate, rate_period_s)
-        return Email(email_options(**given), context, postbox)
+        return Email(email_options(**given), context, cast(MailServer, postbox))
 
     return make

@@ -17,7 +17,6 @@ import structlog
 
 from headgate.consumers.base import Consumer
 from headgate.consumers.work import worker as workers
-from headgate.consumers.work.metrics import ConsumerMetrics
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions, context_of
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store
@@ -105,8 +104,7 @@ class SteppedWorker:
         state = RedisState(self._client, spec.namespace, spec.name, self.store)
         context = context_of(spec, state, self._publisher)
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
-        metrics = ConsumerMetrics(spec.name)
-        self.worker = Worker(spec, context, self.store, metrics, log, self.stopping, threading.Event())
+        self.worker = Worker(spec, context, self.store, log, self.stopping, threading.Event())
         self.store.open(spec.runner.start)
 
     def work(self, waits: int = 0) -> None:

@@ -22,9 +22,8 @@ from headgate.runtime.importing import import_string
 from headgate.settings.options import Kind, number, option, text
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
-from .credentials import need_secret
-from .functions import FUNCTION, function_faults
 from .message import Message, body_option, message_faults, title_option
+from .values import FUNCTION, function_faults, need_secret
 
 MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate.settings.options import option, text
 
 from .base import Delivery, Reject
-from .templates import SAMPLE, Template, TemplateFault, view
+from .templates import Template, TemplateFault, template_faults, view
 
 MAX_TITLE_CHARACTERS, MAX_BODY_CHARACTERS = 1_000, 32_000
 DEFAULT_TITLE = "{{ event.data.title if event.data is mapping and event.data.title is string else event.topic }}"
@@ -65,11 +65,7 @@ class Message:
 
 def message_faults(title: str | None, body: str | None) -> list[str]:
     """Return the faults of templates, a line each."""
-    faults: list[str] = []
-    for name, source in (("title", title), ("body", body)):
-        try:
-            fault = Template(name, source or "", limit=MAX_BODY_CHARACTERS).check({"event": SAMPLE})
-        except TemplateFault as error:
-            fault = str(error)
-        faults += [fault] if fault else []
-    return faults
+    return [
+        *template_faults("title", title, MAX_BODY_CHARACTERS),
+        *template_faults("body", body, MAX_BODY_CHARACTERS),
+    ]

@@ -189,6 +189,15 @@ _SAID: dict[type[Exception], str] = {
 }
 
 
+def template_faults(name: str, source: str | None, limit: int) -> list[str]:
+    """Return the fault of a template over `event` that is independent of the event, in at most one line. None means unset."""
+    try:
+        fault = None if source is None else Template(name, source, limit=limit).check({"event": SAMPLE})
+    except TemplateFault as error:
+        fault = str(error)
+    return [fault] if fault else []
+
+
 @lru_cache
 def _environment(html: bool) -> jinja2.Environment:
     environment = _Sandbox(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from headgate.consumers.base import Context
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.email.options import EmailOptions
+from headgate.consumers.email.smtp import MailServer
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.redis.client import Client, call
@@ -33,7 +34,7 @@ def make(make_worker: MakeWorker, postbox: MemoryPostbox) -> Make:
 
     class Posting(Email):
         def __init__(self, options: EmailOptions, context: Context) -> None:
-            super().__init__(options, context, postbox)
+            super().__init__(options, context, cast(MailServer, postbox))
 
     def make(**given: Any) -> SteppedWorker:
         runner = {name: given.pop(name) for name in list(given) if name in (*RUNNER, "patterns")}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from headgate.consumers.credentials import need_secret, read_secret
+from headgate.consumers.values import need_secret, read_secret
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.consumers.functions import function_faults
 from headgate.consumers.message import message_faults
+from headgate.consumers.values import function_faults
 
 
 @pytest.mark.parametrize(

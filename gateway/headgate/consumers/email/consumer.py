@@ -12,18 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Protocol
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
-from headgate.consumers.functions import FUNCTION
 from headgate.consumers.templates import Template, TemplateFault, view
+from headgate.consumers.values import FUNCTION
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.runtime.importing import import_string
 from headgate.runtime.metrics import MAILS
 
 from .address import check_address
 from .message import Mail, compose
-from .options import EmailOptions, check_options, one_address, server_of
+from .options import MAX_ADDRESS_TEXT, EmailOptions, check_options, server_of
 from .smtp import MailServer
 from .text import MailTemplates
 
@@ -34,22 +33,6 @@ ADMITTED_S = 86400.0
 MAX_REASON_CHARACTERS = 200
 # Prefix of the key of an invalid recipient; no address contains a blank.
 _NO_ADDRESS = "# "
-
-
-class Postbox(Protocol):
-    """Takes the mails of one worker; implemented by `smtp.MailServer`."""
-
-    def send(self, mail: Mail) -> None:
-        """Hand over one mail.
-
-        Raises:
-            Retry: not now; the mail is unchanged and may come again.
-            OutcomeUnknown: the server may have it.
-            Reject: the server refuses this mail for good.
-        """
-
-    def close(self) -> None:
-        """Close the connection; idempotent."""
 
 
 class Email(Consumer):
@@ -63,11 +46,12 @@ class Email(Consumer):
     Options = EmailOptions
     keeps_rate = True
 
-    def __init__(self, options: EmailOptions, context: Context, postbox: Postbox | None = None) -> None:
+    def __init__(self, options: EmailOptions, context: Context, postbox: MailServer | None = None) -> None:
         super().__init__(options, context)
         self._options = options
         self._templates = MailTemplates(options)
-        self._to_template = one_address("to_template", options.to_template)
+        source = options.to_template
+        self._to_template = None if source is None else Template("to_template", source, limit=MAX_ADDRESS_TEXT)
         self._to_function = import_string(options.to_function, FUNCTION) if options.to_function else None
         self._postbox = MailServer(server_of(options), context.name) if postbox is None else postbox
 

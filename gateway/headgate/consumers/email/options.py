@@ -6,10 +6,8 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headgate.consumers.certificates import ca_file_faults
-from headgate.consumers.credentials import read_secret
-from headgate.consumers.functions import function_faults
-from headgate.consumers.templates import SAMPLE, Template, TemplateFault
+from headgate.consumers.templates import template_faults
+from headgate.consumers.values import ca_file_faults, function_faults, read_secret
 from headgate.settings.addresses.hostnames import ascii_host
 from headgate.settings.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
 from headgate.settings.options import text as some
@@ -17,6 +15,9 @@ from headgate.settings.options import text as some
 from .address import Mailbox, check_address, read_mailbox
 from .smtp import PORTS, Server
 from .text import DEFAULT_SUBJECT, MailTemplates
+
+# Characters of an address that `to_template` makes.
+MAX_ADDRESS_TEXT = 1000
 
 
 def _addresses(raw: str | Sequence[str]) -> tuple[str, ...]:
@@ -117,15 +118,6 @@ def server_of(options: EmailOptions) -> Server:
     )
 
 
-def one_address(name: str, source: str | None) -> Template | None:
-    """Compile the template of an address.
-
-    Raises:
-        TemplateFault: it is not a template.
-    """
-    return None if source is None else Template(name, source, limit=1000)
-
-
 def _server_faults(options: EmailOptions) -> list[str]:
     faults = []
     if options.security == "none" and not options.allow_plain and not _is_this_machine(options.host):
@@ -158,13 +150,5 @@ def _recipient_faults(options: EmailOptions) -> list[str]:
     faults = []
     if len(options.to) > options.max_recipients:
         faults.append(f"to: expected at most {options.max_recipients} addresses (max_recipients)")
-    return faults + function_faults("to_function", options.to_function) + _template_faults("to_template", options.to_template)
-
-
-def _template_faults(name: str, source: str | None) -> list[str]:
-    try:
-        template = one_address(name, source)
-    except TemplateFault as fault:
-        return [str(fault)]
-    fault_line = template.check({"event": SAMPLE}) if template else None
-    return [fault_line] if fault_line else []
+    faults += function_faults("to_function", options.to_function)
+    return faults + template_faults("to_template", options.to_template, MAX_ADDRESS_TEXT)

@@ -1,8 +1,7 @@
 """Hands mails to one SMTP server. The only file that imports smtplib.
 
-In: a `Mail`. Out: nothing, once the server has answered 250; else a `Retry` or `Reject` of base.py. verdict.py judges the
-answers. A refusal of our connection (greeting, login, sender) rejects no event. It is a fault of the set-up, tried again, and
-logged.
+In: a `Mail`. Out: nothing, once the server has answered 250; else a `Retry` or `Reject` of base.py. A refusal of our connection
+(greeting, login, sender) rejects no event. It is a fault of the set-up, tried again, and logged.
 
 While the server is unreachable or refuses us, most mails are deferred without an attempt. A hanging attempt must not keep the
 consumer from reading its log, which is trimmed in the meantime, and a wrong password must not be tried a thousand times.
@@ -29,7 +28,6 @@ from headgate.consumers.pause import Pause
 from headgate.runtime.logging import ThrottledLog
 
 from .message import Mail
-from .verdict import RefusesUs, Stage, answered, first_line, judge
 
 # Servers cut idle clients after minutes (RFC 5321: five at least), NATs and firewalls sooner.
 IDLE_S = 30.0
@@ -37,6 +35,13 @@ PORTS = {"starttls": 587, "tls": 465, "none": 25}
 # Limit of a whole reply; RFC 5321, section 4.5.3.1.5, has 512 bytes for each.
 MAX_REPLY_BYTES = 64 * 1024
 _DONE, _GO_ON = 250, 354
+SHOWN_CHARACTERS = 200
+_AGREED = frozenset({250, 251, 252})
+_CLOSING, _TOO_LARGE = 421, 552
+# The login is missing, too weak or refused (RFC 4954, section 6), at any stage.
+_LOGIN = frozenset({530, 534, 535, 538})
+# The stages of handing over one mail.
+SENDER, RECIPIENT, MESSAGE = "the sender", "the recipient", "the message"
 _LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -188,11 +193,11 @@ class MailServer:
             if not smtp.has_extn("smtputf8"):
                 raise Reject("the mail server takes no address with other letters than ASCII (it does not offer SMTPUTF8)")
             options += ["SMTPUTF8", "BODY=8BITMIME"]
-        judge(Stage.SENDER, *smtp.mail(mail.sender, options))
-        judge(Stage.RECIPIENT, *smtp.rcpt(mail.recipient))
+        judge(SENDER, *smtp.mail(mail.sender, options))
+        judge(RECIPIENT, *smtp.rcpt(mail.recipient))
         code, text = smtp.docmd("DATA")
         if code != _GO_ON:
-            judge(Stage.MESSAGE, code, text)
+            judge(MESSAGE, code, text)
             raise Retry(answered("DATA", code, first_line(text)))
         # An error of `send` leaves the last bytes unsent, so the server cannot accept the mail.
         smtp.send(_LINE_START_DOT.sub(b"..", mail.content) + (b"" if mail.content.endswith(b"\r\n") else b"\r\n") + b".\r\n")
@@ -205,12 +210,16 @@ class MailServer:
         code = smtp.first_code or -1  # the first line decides; the others explain it
         if not 200 <= code < 300 and not 400 <= code < 600:
             raise _AnswerLost(smtplib.SMTPException("an answer that is none of SMTP's"))
-        judge(Stage.MESSAGE, code, text)
+        judge(MESSAGE, code, text)
 
     def _no_service(self, event: str, reason: str, began_s: float) -> Retry:
         """Log an attempt that failed whatever the mail, begin a pause, and return the Retry."""
         self._log(event, server=self._server.place, reason=reason)
         return self._pause.begin(began_s, self._now(), f"mail server {self._server.place}: {reason}")
+
+
+class RefusesUs(Exception):
+    """A refusal, or a missing capability, that no change of the mail would change; one line."""
 
 
 class _AnswerLost(Exception):
@@ -286,6 +295,36 @@ class _Smtp(smtplib.SMTP):
 
 class _SmtpTls(_Smtp, smtplib.SMTP_SSL):
     """The same with TLS from the first byte."""
+
+
+def judge(stage: str, code: int, answer: bytes | str) -> None:
+    """Return on success.
+
+    Raises:
+        Retry: a temporary refusal (4xx), or an answer that is not SMTP.
+        Reject: a permanent refusal of this mail (5xx).
+        RefusesUs: the answer refuses us rather than this mail.
+    """
+    if code in _AGREED:
+        return
+    line = first_line(answer)
+    # Every mail has the same sender, so the event causes no refusal of the sender, except by the size that MAIL announces.
+    if code in _LOGIN or code == _CLOSING or (stage == SENDER and code >= 500 and code != _TOO_LARGE):
+        raise RefusesUs(answered(stage, code, line))
+    reason = f"the mail server answered {code} to {stage}: {line}"
+    raise (Reject if 500 <= code <= 599 else Retry)(reason)
+
+
+def answered(stage: str, code: int, line: str = "") -> str:
+    """Describe an answer to a stage in one line."""
+    return f"it answered {code} to {stage}" + (f": {line}" if line else "")
+
+
+def first_line(answer: bytes | str) -> str:
+    """Return the first line of an answer, printable and short enough for a log."""
+    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+    first = text.splitlines()[0] if text else ""
+    return re.sub(r"[^\x20-\x7e]", "?", first)[:SHOWN_CHARACTERS]
 
 
 def _reason(error: Exception) -> str:

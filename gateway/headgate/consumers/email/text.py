@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.consumers.base import Delivery
 from headgate.consumers.templates import SAMPLE, EventView, Template, TemplateFault, TextTooLong, view
 
 from .message import EXPECTED_URL, MAX_URL_CHARACTERS, MailText, header_url, one_line
+
+if TYPE_CHECKING:
+    from .options import EmailOptions
 
 MAX_FILE_BYTES = 100_000
 MAX_TEXT_CHARACTERS = 200_000
@@ -21,28 +24,7 @@ DEFAULT_SUBJECT = (
     "{{ event.data.title if event.data is mapping and event.data.title is string else event.topic }}"
     "{% if count > 1 %} and {{ count - 1 }} more{% endif %}"
 )
-
-
 _BODIES = ("text", "html")
-
-
-class TextOptions(Protocol):
-    """The options for the content of a mail."""
-
-    @property
-    def subject(self) -> str: ...
-    @property
-    def text(self) -> str | None: ...
-    @property
-    def text_file(self) -> str | None: ...
-    @property
-    def html(self) -> str | None: ...
-    @property
-    def html_file(self) -> str | None: ...
-    @property
-    def list_unsubscribe(self) -> str | None: ...
-    @property
-    def digest_events(self) -> int: ...
 
 
 class MailTemplates:
@@ -52,7 +34,7 @@ class MailTemplates:
         TemplateFault: a fault that `check` reports.
     """
 
-    def __init__(self, options: TextOptions) -> None:
+    def __init__(self, options: EmailOptions) -> None:
         self._shown_events = options.digest_events
         self._compiled, faults = _compile(options)
         if faults:
@@ -60,7 +42,7 @@ class MailTemplates:
         self.speak_of_several = all("events" in self._compiled[name].names for name in _BODIES if name in self._compiled)
 
     @staticmethod
-    def check(options: TextOptions, *, several: bool) -> list[str]:
+    def check(options: EmailOptions, *, several: bool) -> list[str]:
         """Return the faults of files and templates that are independent of the event, a line each.
 
         Args:
@@ -107,7 +89,7 @@ class MailTemplates:
         return MailText(subject, compiled["text"].render(values), html, url)
 
 
-def _compile(options: TextOptions) -> tuple[dict[str, Template], list[str]]:
+def _compile(options: EmailOptions) -> tuple[dict[str, Template], list[str]]:
     """Return the valid templates by name, and the faults of the others."""
     sources, faults = {"subject": options.subject, "list_unsubscribe": options.list_unsubscribe}, []
     for name in _BODIES:
@@ -134,7 +116,7 @@ def _values(shown: Sequence[EventView], count: int, recipient: str) -> dict[str,
     return {"event": shown[0], "events": shown, "count": count, "more": count - len(shown), "recipient": recipient}
 
 
-def _source(options: TextOptions, name: str) -> str | None:
+def _source(options: EmailOptions, name: str) -> str | None:
     """Return the template `name`, from the options or from the file that they name."""
     inline, path = getattr(options, name), getattr(options, f"{name}_file")
     if path is None:

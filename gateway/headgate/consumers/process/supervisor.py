@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from typing import TypedDict
 
 from headgate.consumers.work.runner import DRAIN_S, Runner
 from headgate.consumers.work.spec import ConsumerSpec
@@ -29,22 +28,6 @@ RESTART_FIRST_S, RESTART_LAST_S = 1.0, 60.0
 STEADY_S = 60.0
 
 Say = Callable[[str], None]
-
-
-class ConsumerState(TypedDict):
-    """The state of one consumer: `ready` if all its workers run without trouble (one line, no secret)."""
-
-    ready: bool
-    namespace: str
-    workers: int
-    trouble: str | None
-
-
-class ProcessState(TypedDict):
-    """The state of a process with consumers, by their names: `ready` if all of them are."""
-
-    ready: bool
-    consumers: dict[str, ConsumerState]
 
 
 class Supervisor:
@@ -98,8 +81,8 @@ class Supervisor:
             page.close()
         return 0 if drained else 1
 
-    def states(self) -> ProcessState:
-        """Return the state of every consumer, for the health page."""
+    def states(self) -> dict[str, object]:
+        """Return the state of every consumer, for the health page; `ready` if all workers of all run without trouble."""
         consumers = {watched.spec.name: watched.state() for watched in self._watched}
         return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
 
@@ -158,18 +141,14 @@ class _Watched:
             self.runner = self._make()
             self.begin()
 
-    def state(self) -> ConsumerState:
+    def state(self) -> dict[str, object]:
         """Return the state for the health page."""
-        status = self.runner.status()
-        return {
-            "ready": self._is_whole() and status.trouble is None,
-            "namespace": self.spec.namespace,
-            "workers": status.workers,
-            "trouble": status.trouble,
-        }
+        workers, trouble = self.runner.status()
+        is_ready = self._is_whole() and trouble is None
+        return {"ready": is_ready, "namespace": self.spec.namespace, "workers": workers, "trouble": trouble}
 
     def _is_whole(self) -> bool:
-        return self.runner.status().workers == self.spec.runner.workers
+        return self.runner.status()[0] == self.spec.runner.workers
 
 
 def describe(spec: ConsumerSpec) -> str:

@@ -1,7 +1,7 @@
 """The webhook: every event as one signed POST to a fixed URL, after the Standard Webhooks specification.
 
-In: deliveries. Out: a request for each, whose `webhook-id` is the same for every attempt. answer.py judges the answers. A failed
-attempt is repeated no sooner than its `Retry-After` allows, and until then this worker sends nothing to the receiver (paced.py).
+In: deliveries. Out: a request for each, whose `webhook-id` is the same for every attempt. A failed attempt is
+repeated no sooner than its `Retry-After` allows, and until then this worker sends nothing to the receiver (post.py).
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ from datetime import UTC, datetime
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery
-from headgate.consumers.certificates import ca_file_faults
-from headgate.consumers.credentials import need_secret
+from headgate.consumers.values import ca_file_faults, need_secret, secret_faults
 from headgate.installation import __version__
 from headgate.settings.addresses.http_target import EXPECTED_URL, Target, read_target
 from headgate.settings.options import Kind, file_path, number, option, required, text
 
 from .addresses import Allowed, read_allowed
-from .answer import judge
-from .paced import PacedPost, Post
-from .post import HttpPost
+from .post import HttpPost, PacedPost, judge
 from .signing import EXPECTED_SECRET, read_secrets, sign
 
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
@@ -112,7 +109,7 @@ class Webhook(Consumer):
     Options = WebhookOptions
 
     def __init__(
-        self, options: WebhookOptions, context: Context, post: Post | None = None, now: Callable[[], float] = time.monotonic
+        self, options: WebhookOptions, context: Context, post: HttpPost | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(options, context)
         self._target = options.url
@@ -125,16 +122,7 @@ class Webhook(Consumer):
 
     @classmethod
     def check(cls, options: WebhookOptions, patterns: Sequence[str]) -> list[str]:
-        faults: list[str] = []
-        try:
-            secret = need_secret(options, "secret")
-        except ValueError as error:
-            faults.append(str(error))
-        else:
-            try:
-                read_secrets(secret)
-            except ValueError as error:
-                faults.append(f"secret_env={options.secret_env!r}: what this variable holds is wrong: {error}")
+        faults = secret_faults(options, "secret", read_secrets)
         target = options.url
         address = target.address
         refused = address and options.allow_private.refusal(address, target.host, target.port)

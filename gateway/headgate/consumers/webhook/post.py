@@ -7,6 +7,9 @@ head of the answer, however slowly its bytes arrive. A little of the body is rea
 
 Without a status line, a request that was sent whole has an unknown outcome, as the receiver may have acted on it
 (`OutcomeUnknown`).
+
+`judge` reads an answer after the Standard Webhooks specification: a 2xx is done; 410 Gone is a `Reject`, as the receiver wants no
+more events; everything else is a `Retry`, including redirects, and 404, which a receiver may answer during its deployment.
 """
 
 from __future__ import annotations
@@ -16,13 +19,15 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 
-from headgate.consumers.base import OutcomeUnknown, Retry
+from headgate.consumers.base import OutcomeUnknown, Reject, Retry
+from headgate.consumers.pause import Pause
 from headgate.runtime.http_exchange import BadAnswer, HttpConnection, left_s
 from headgate.settings.addresses.http_target import Target
 
 from .addresses import Allowed
-from .answer import Answer, read_retry_after
 
 # A longer body costs the connection.
 MAX_BODY_BYTES = 16 * 1024
@@ -32,6 +37,9 @@ BODY_TIMEOUT_S = 1.0
 KEEP_IDLE_S = 15.0
 KEEP_S = 60.0
 MAX_ADDRESSES = 4
+GONE = 410
+# Longest Retry-After that counts; a longer one would put the next attempt after the runner has given up.
+MAX_PAUSE_S = 3600.0
 
 # One entry of socket.getaddrinfo's answer: family, kind, protocol, canonical name, address.
 Resolved = tuple[
@@ -40,6 +48,14 @@ Resolved = tuple[
 # Both have the system's time limits; `connect` also that of its argument, in seconds.
 Resolve = Callable[[str, int], list[Resolved]]
 Connect = Callable[[Resolved, float], socket.socket]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The status of an answer, and the seconds of its `Retry-After` (None: missing or invalid)."""
+
+    status: int
+    retry_after_s: float | None
 
 
 def resolve(host: str, port: int) -> list[Resolved]:
@@ -165,6 +181,73 @@ class HttpPost:
             except OSError as error:
                 failed = error
         raise failed
+
+
+class PacedPost:
+    """Posts with the pauses that the place requests or needs; `origin` is its name in reasons, `now` the monotonic clock.
+
+    A `Retry-After` stops all requests until its time. While the place does not answer, one request at a time is sent there, with
+    growing delays (pause.py).
+    """
+
+    def __init__(self, post: HttpPost, origin: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._post, self._origin, self._now = post, origin, now
+        self._pause = Pause()
+        self._paused_until_s = 0.0
+
+    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
+        """Send one request, unless there is a pause.
+
+        Raises:
+            Retry, OutcomeUnknown: as `HttpPost.post`; also during a pause.
+        """
+        began_s = self._now()
+        if self._paused_until_s > began_s:
+            raise Retry(f"{self._origin} asked for a pause", self._paused_until_s - began_s)
+        self._pause.check(began_s)
+        try:
+            answer = self._post.post(headers, body, path)
+        except Retry as failed:
+            raise type(failed)(failed.reason, self._pause.begin(began_s, self._now(), failed.reason).after_s) from failed
+        self._pause.end()
+        if answer.status >= 300 and answer.status != GONE and answer.retry_after_s is not None:
+            self._paused_until_s = self._now() + min(answer.retry_after_s, MAX_PAUSE_S)
+        return answer
+
+    def close(self) -> None:
+        """Close the connection; idempotent."""
+        self._post.close()
+
+
+def judge(answer: Answer, origin: str) -> None:
+    """Return if the event is done.
+
+    Args:
+        origin: name of the receiver in reasons.
+
+    Raises:
+        Reject: 410 Gone.
+        Retry: any other answer except a 2xx, with the requested pause, at most MAX_PAUSE_S.
+    """
+    if 200 <= answer.status < 300:
+        return
+    reason = f"{origin} answered {answer.status}"
+    if answer.status == GONE:
+        raise Reject(f"{reason}: it wants no more events")
+    raise Retry(reason, None if answer.retry_after_s is None else min(answer.retry_after_s, MAX_PAUSE_S))
+
+
+def read_retry_after(text: str, now_s: float) -> float | None:
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3: seconds or a date), or None if it is neither.
+
+    `now_s` is the time since 1970.
+    """
+    if text.isascii() and text.isdigit() and len(text) <= 10:
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now_s)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _failure(error: BaseException, timeout_s: float) -> str:

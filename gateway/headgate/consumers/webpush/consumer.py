@@ -18,14 +18,10 @@ from itertools import islice
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery, Reject
-from headgate.consumers.certificates import ca_file_faults
-from headgate.consumers.credentials import need_secret
-from headgate.consumers.functions import FUNCTION, function_faults
 from headgate.consumers.message import Message, body_option, message_faults, title_option
+from headgate.consumers.values import FUNCTION, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
-from headgate.consumers.webhook.answer import judge
-from headgate.consumers.webhook.paced import PacedPost, Post
-from headgate.consumers.webhook.post import HttpPost
+from headgate.consumers.webhook.post import HttpPost, PacedPost, judge
 from headgate.events.topic import is_item
 from headgate.installation import __version__
 from headgate.runtime.importing import import_string
@@ -108,7 +104,7 @@ class WebPush(Consumer):
 
     Args:
         options, context: as every consumer's.
-        open_post: makes the Post for a push service; None: HTTP.
+        open_post: makes the HttpPost for a push service; None: HTTP.
         now: the monotonic clock.
     """
 
@@ -118,7 +114,7 @@ class WebPush(Consumer):
         self,
         options: WebPushOptions,
         context: Context,
-        open_post: Callable[[Target], Post] | None = None,
+        open_post: Callable[[Target], HttpPost] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(options, context)
@@ -132,16 +128,7 @@ class WebPush(Consumer):
 
     @classmethod
     def check(cls, options: WebPushOptions, patterns: Sequence[str]) -> list[str]:
-        faults: list[str] = []
-        try:
-            private_key = need_secret(options, "private_key")
-        except ValueError as error:
-            faults.append(str(error))
-        else:
-            try:
-                ApplicationKey(private_key)
-            except ValueError as error:
-                faults.append(f"private_key_env={options.private_key_env!r}: what this variable holds is wrong: {error}")
+        faults = secret_faults(options, "private_key", ApplicationKey)
         for name in ("subscriptions_function", "gone_function"):
             faults += function_faults(name, getattr(options, name))
         return faults + message_faults(options.title, options.body) + ca_file_faults(options.ca_file)
@@ -159,7 +146,7 @@ class WebPush(Consumer):
 
         Raises:
             Reject: the subscription is invalid, or the templates do not fit the event.
-            OutcomeUnknown, Retry: as `webhook.paced.PacedPost`; Retry also for any answer except a 2xx, 404, 410 or 413.
+            OutcomeUnknown, Retry: as `webhook.post.PacedPost`; Retry also for any answer except a 2xx, 404, 410 or 413.
         """
         raw = self._stored(delivery).get(delivery.key)
         if raw is None:
@@ -224,7 +211,7 @@ class WebPush(Consumer):
             self._services.popitem(last=False)[1].close()
         return service
 
-    def _open_http(self, target: Target) -> Post:
+    def _open_http(self, target: Target) -> HttpPost:
         options = self._options
         return HttpPost(
             target, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=self._now

@@ -18,9 +18,8 @@ from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_key
 
-from .metrics import UNREADABLE
 from .store import Store, again
-from .task import Task, unpack
+from .task import UNREADABLE, Task, unpack
 
 PAGE_LETTERS = 100
 _ID = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)

@@ -3,26 +3,37 @@
 In: a due delivery. Out: how long it waits for the user, or why it is withdrawn. After the wait (`unless_seen_s`,
 `unless_read_s`), the user's actions decide first, then the user's mutes, then the application's `wants`. An event without a
 user goes at once.
+
+Without an answer of `wants` (it raises, blocks, or returns no boolean) the notification goes out, and the fault is counted and
+logged. It runs in one permanent thread, since applications have connections per thread. While it blocks it is not called again,
+so a worker has at most one such thread.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any
 
 from headgate.consumers.base import Consumer, Delivery, Reject, State
-from headgate.consumers.functions import FUNCTION, function_faults
 from headgate.consumers.notification import MUTED, READ, SEEN, SENT_ON, UNWANTED
-from headgate.consumers.templates import SAMPLE, Template, TemplateFault, view
+from headgate.consumers.templates import Template, TemplateFault, template_faults, view
+from headgate.consumers.values import FUNCTION, function_faults
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.events.topic import USERS, is_item, user_of
 from headgate.runtime.importing import import_string
 
 from .spec import ConsumerSpec, RunnerOptions
-from .wants import Asking
 
 MAX_USER_CHARACTERS = 1000
+WANTS_WITHIN_S = 2.0
+RAISED, LATE, NO_BOOLEAN = "raised", "late", "no_boolean"
+WANTS_FAULTS = (RAISED, LATE, NO_BOOLEAN)
+Wants = Callable[[str, Delivery, str], bool]
+_Call = tuple[Future[object], tuple[str, Delivery, str]]
 
 
 class Routing:
@@ -31,7 +42,7 @@ class Routing:
     Args:
         spec: the consumer.
         state: reads the actions of users, and records the outcomes of their events.
-        fault: as of `wants.Asking`.
+        fault: as of `Asking`.
     """
 
     def __init__(self, spec: ConsumerSpec, state: State, fault: Callable[[str, BaseException | None], None]) -> None:
@@ -107,6 +118,60 @@ class Routing:
             self._asking.close()
 
 
+class Asking:
+    """Calls one function, from one thread.
+
+    Args:
+        wants: the application's function.
+        fault: called with one of WANTS_FAULTS, and the exception that was raised, if any.
+        within_s: time limit of the function.
+    """
+
+    def __init__(
+        self, wants: Wants, fault: Callable[[str, BaseException | None], None], within_s: float = WANTS_WITHIN_S
+    ) -> None:
+        self._wants, self._fault, self._within_s = wants, fault, within_s
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._blocked: Future[object] | None = None
+
+    def ask(self, user: str, delivery: Delivery, channel: str) -> bool:
+        """Return whether the user wants it: the function's answer, or True without one in time. Never raises."""
+        if self._blocked is not None and not self._blocked.done():
+            self._fault(LATE, None)
+            return True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="wants", daemon=True)
+            self._thread.start()
+        answer: Future[object] = Future()
+        self._blocked = answer
+        self._calls.put((answer, (user, delivery, channel)))
+        wait((answer,), self._within_s)
+        if not answer.done():
+            self._fault(LATE, None)
+            return True
+        if (error := answer.exception()) is not None:
+            self._fault(RAISED, error)
+            return True
+        found: Any = answer.result()
+        if not isinstance(found, bool):
+            self._fault(NO_BOOLEAN, None)
+            return True
+        return found
+
+    def close(self) -> None:
+        """End the thread when the function returns."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            answer, arguments = call
+            try:
+                answer.set_result(self._wants(*arguments))
+            except BaseException as error:  # noqa: BLE001 - an operator's code; the caller counts and logs it
+                answer.set_exception(error)
+
+
 def channel_of(runner: RunnerOptions, consumer: type[Consumer], options: Any) -> str | None:
     """Return the channel of a consumer, from its table, else from its type."""
     channel = runner.channel or consumer.channel(options)
@@ -123,15 +188,7 @@ def routing_faults(runner: RunnerOptions, consumer: type[Consumer], options: Any
     if runner.seen_user is None and not any(pattern.split(".")[0] in (USERS, "*", "#") for pattern in patterns):
         for name in [name for name in given if name in ("unless_seen_s", "wants")]:
             yield f"{name}: no pattern has topics of users ({USERS}.<user>.…); expected seen_user to name the user"
-    if runner.seen_user is not None and (fault := _template_fault(runner.seen_user)):
-        yield fault
+    yield from template_faults("seen_user", runner.seen_user, MAX_USER_CHARACTERS)
     yield from function_faults("wants", runner.wants)
     if runner.wants is not None and channel_of(runner, consumer, options) is None:
         yield "wants: this consumer is no channel of a user; expected channel to be mail or push"
-
-
-def _template_fault(source: str) -> str | None:
-    try:
-        return Template("seen_user", source, limit=MAX_USER_CHARACTERS).check({"event": SAMPLE})
-    except TemplateFault as error:
-        return str(error)

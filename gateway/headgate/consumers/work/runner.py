@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 
 import structlog
 
@@ -23,7 +22,6 @@ from headgate.runtime.logging import ThrottledLog
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 
-from .metrics import ConsumerMetrics
 from .spec import ConsumerSpec, context_of
 from .state import RedisState
 from .store import Store
@@ -33,14 +31,6 @@ DRAIN_S = 10.0
 # The consumer leaves an old primary this fast even if all workers are busy. Longer than ASK_EVERY_SENTINEL_S of
 # redis/primary_switch.py, or every second check would come a moment too early.
 KEEP_EVERY_S = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerStatus:
-    """The status of a consumer: the running worker threads, and their trouble (one line, no secret; None: none)."""
-
-    workers: int
-    trouble: str | None
 
 
 class Runner:
@@ -85,10 +75,10 @@ class Runner:
             thread.start()
         self._keeper.start()
 
-    def status(self) -> RunnerStatus:
-        """Return the current status of the consumer."""
+    def status(self) -> tuple[int, str | None]:
+        """Return the number of running worker threads, and their trouble (one line, no secret; None: none)."""
         trouble = next((worker.trouble for worker in self._workers if worker.trouble), None)
-        return RunnerStatus(sum(thread.is_alive() for thread in self._threads), trouble)
+        return sum(thread.is_alive() for thread in self._threads), trouble
 
     def ask_to_stop(self) -> None:
         """Make the workers finish their current tasks and take nothing new. Returns at once."""
@@ -121,8 +111,7 @@ class Runner:
         client, store = self._client_and_store()
         state = RedisState(client, self._spec.namespace, self._spec.name, store)
         context = context_of(self._spec, state, self._publisher)
-        metrics = ConsumerMetrics(self._spec.name)
-        return Worker(self._spec, context, store, metrics, self._log, self._stopping, self._abandoned)
+        return Worker(self._spec, context, store, self._log, self._stopping, self._abandoned)
 
     def _store(self) -> Store:
         return self._client_and_store()[1]

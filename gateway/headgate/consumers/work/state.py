@@ -43,15 +43,13 @@ class RedisState:
         self._prefix = group_key(namespace, consumer) + ":state:"
 
     def window(self, name: str, length_s: float) -> float | None:
-        """See `base.State.window`."""
         return self._time("window", _suffix("window", name), _ms(length_s))
 
     def within_rate(self, name: str, limit: int, period_s: float) -> float | None:
-        """See `base.State.within_rate`. The limit applies to any stretch of `period_s`, not to fixed ones."""
+        # The limit applies to any stretch of `period_s`, not to fixed ones.
         return self._time("rate", _suffix("rate", name), limit, _ms(period_s), uuid.uuid4().hex)
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
-        """See `base.State.add`."""
         commands: list[Command] = []
         for (name, bucket), amount in amounts.items():
             key = self._sum(name, bucket)
@@ -61,34 +59,27 @@ class RedisState:
                 raise reply
 
     def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
-        """See `base.State.sums`."""
         keys = [self._sum(name, bucket) for name, buckets in wanted for bucket in buckets]
         found = iter(call(self._client, "MGET", *keys) if keys else ())
         return [sum(float(next(found) or 0) for _ in buckets) for _, buckets in wanted]
 
     def get(self, name: str) -> bytes | None:
-        """See `base.State.get`."""
         found: bytes | None = call(self._client, "GET", self._value(name))
         return found
 
     def put(self, name: str, value: bytes, ttl_s: float) -> None:
-        """See `base.State.put`."""
         self._run("put", _suffix("value", name), value, _ms(ttl_s))
 
     def lease(self, name: str, for_s: float) -> bool:
-        """See `base.State.lease`."""
         return bool(self._call("lease", _suffix("lease", name), self._holder, _ms(for_s)))
 
     def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
-        """See `base.State.user_facts`."""
         return read_user_facts(self._client, self._namespace, user, topic, event_id)
 
     def record(self, user: str, event_id: str, outcome: str) -> None:
-        """See `base.State.record`."""
         self._run("record", _suffix("outcome", user), f"{outcome} {event_id}", _ms(OUTCOME_S), MAX_OUTCOMES)
 
     def progress(self) -> Progress:
-        """See `base.State.progress`."""
         return self._store.progress()
 
     def _value(self, name: str) -> str:

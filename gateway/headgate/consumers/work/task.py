@@ -9,6 +9,9 @@ import hashlib
 
 import msgspec
 
+# Causes of dead letters: values of the `why` label, and of the letters themselves.
+UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN = "unreadable", "poison", "rejected", "gave_up", "outcome_unknown"
+WHY_DEAD = (UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN)
 _LATEST_MS = 10**13 - 1
 
 

@@ -10,6 +10,7 @@ While it works, another thread calls `keep`, so that no other worker gets the wo
 from __future__ import annotations
 
 import math
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,19 +22,19 @@ from typing import Any
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
+from headgate.consumers.notification import WITHDRAWN
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
 from headgate.events.topic import check_topic, is_probe, matches
 from headgate.events.traceparent import is_sampled
+from headgate.runtime import metrics
 from headgate.runtime.logging import ThrottledLog
 from headgate.runtime.spans import consuming
 
-from .backoff import delay_s
 from .leases import Leases
-from .metrics import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, ConsumerMetrics
-from .routing import Routing
+from .routing import WANTS_FAULTS, Routing
 from .spec import ConsumerSpec
 from .store import Answer, LeasedTask, Page, Store, back, dead, defer, defer_for, done
-from .task import Task
+from .task import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, WHY_DEAD, Task
 
 # Handing out a page blocks Redis: 0.3 ms for 25 entries, 1.5 ms for 100, at the same rate for the consumer.
 PAGE_TASKS = 25
@@ -54,6 +55,8 @@ BUS_FIRST_S, BUS_LAST_S = 0.2, 1.0
 START_LAST_S = 5.0
 MAX_REASON_CHARACTERS = 200
 LONGEST_S = 366 * 86400.0
+# After this many doublings every ceiling is reached. Keeps 2 ** n small.
+_MAX_DOUBLINGS = 40
 
 _BusError = (BusUnavailable, BusRefused)
 
@@ -69,7 +72,6 @@ class Worker:
         spec: the consumer.
         context: context for the consumer.
         store: its group, over a client of this worker's own.
-        metrics: its counters.
         log: events with fields, for operators.
         stopping: set when the worker must finish its current task and return.
         abandoned: set when it must no longer wait for Redis.
@@ -80,13 +82,12 @@ class Worker:
         spec: ConsumerSpec,
         context: Context,
         store: Store,
-        metrics: ConsumerMetrics,
         log: ThrottledLog,
         stopping: threading.Event,
         abandoned: threading.Event,
     ) -> None:
         self._spec, self._context, self._store = spec, context, store
-        self._metrics, self._log = metrics, log
+        self._metrics, self._log = _Metrics(spec.name), log
         self._stopping, self._abandoned = stopping, abandoned
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
@@ -485,6 +486,34 @@ class Worker:
         except InvalidTopic:
             return True
         return not is_probe(topic) and any(matches(pattern, topic) for pattern in self._spec.patterns)
+
+
+def delay_s(failures: int, first_s: float, last_s: float, draw: Callable[[], float] = random.random) -> float:
+    """Return the delay after the `failures`-th failure in a row (1: the first), from 0 to a ceiling, in seconds.
+
+    The ceiling is `first_s`, doubled for each further failure, at most `last_s`. Full jitter spreads the retries of tasks that
+    failed together. `draw` returns a number from 0 to 1.
+    """
+    ceiling_s = min(last_s, first_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
+    return ceiling_s * draw()
+
+
+class _Metrics:
+    """The counters of one consumer in this process, resolved once."""
+
+    def __init__(self, consumer: str) -> None:
+        self.handled = metrics.CONSUMER_HANDLED.labels(consumer)
+        self.withdrawn = {why: metrics.CONSUMER_WITHDRAWN.labels(consumer, why) for why in WITHDRAWN}
+        self.wants_faults = {why: metrics.CONSUMER_WANTS_FAULTS.labels(consumer, why) for why in WANTS_FAULTS}
+        self.retried = metrics.CONSUMER_RETRIED.labels(consumer)
+        self.waiting = metrics.CONSUMER_WAITING.labels(consumer)
+        self.full = metrics.CONSUMER_FULL.labels(consumer)
+        self.dead = {why: metrics.CONSUMER_DEAD.labels(consumer, why) for why in WHY_DEAD}
+        self.dead_dropped = metrics.CONSUMER_DEAD_DROPPED.labels(consumer)
+        self.missed = metrics.CONSUMER_MISSED.labels(consumer)
+        self.logs_lost = metrics.CONSUMER_LOGS_LOST.labels(consumer)
+        self.lag = metrics.CONSUMER_LAG.labels(consumer)
+        self.age = metrics.CONSUMER_AGE_SECONDS.labels(consumer)
 
 
 def _answered(leased: LeasedTask, unknown: bool = False, /, **changes: Any) -> Task:

@@ -12,7 +12,7 @@ from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetter, DeadLetters
 from headgate.consumers.work.groups import Groups, GroupStatus
-from headgate.consumers.work.metrics import UNREADABLE
+from headgate.consumers.work.task import UNREADABLE
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key

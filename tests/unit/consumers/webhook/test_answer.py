@@ -1,11 +1,11 @@
-"""webhook/answer.py: the meaning of each status, and the times that a receiver asks for."""
+"""webhook/post.py: the meaning of each status, and the times that a receiver asks for."""
 
 from __future__ import annotations
 
 import pytest
 
 from headgate.consumers.base import Reject, Retry
-from headgate.consumers.webhook.answer import Answer, judge, read_retry_after
+from headgate.consumers.webhook.post import Answer, judge, read_retry_after
 
 ORIGIN = "https://hooks.example"
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT

@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
 from headgate.consumers.base import Reject, Retry
 from headgate.consumers.webhook import consumer as webhook
-from headgate.consumers.webhook.answer import Answer
 from headgate.consumers.webhook.consumer import Webhook, WebhookOptions
+from headgate.consumers.webhook.post import Answer, HttpPost
 from headgate.consumers.webhook.signing import EXPECTED_SECRET
 from headgate.settings.options import read_options
 from tests.support.certificates import Authority
@@ -24,7 +24,7 @@ URL = "https://hooks.example/hook"
 
 
 class MemoryPost:
-    """Satisfies webhook.consumer.Post: keeps each request, and gives the answers in order, 200 when there are no more."""
+    """Stands for HttpPost: keeps each request, and gives the answers in order, 200 when there are no more."""
 
     def __init__(self, *answers: Answer) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
@@ -44,7 +44,7 @@ def post() -> MemoryPost:
 
 
 def make(post: MemoryPost, **table: Any) -> Webhook:
-    return Webhook(read_webhook({"url": URL, **table}), CONTEXT, post)
+    return Webhook(read_webhook({"url": URL, **table}), CONTEXT, cast(HttpPost, post))
 
 
 # Requests ------------------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_a_retry_after_holds_back_everything_that_goes_there() -> None:
     """Not only the event that was refused; and no longer than asked."""
     now_s = [1000.0]
     post = MemoryPost(Answer(429, 30.0))
-    hook = Webhook(read_webhook({"url": URL}), CONTEXT, post, lambda: now_s[0])
+    hook = Webhook(read_webhook({"url": URL}), CONTEXT, cast(HttpPost, post), lambda: now_s[0])
     with pytest.raises(Retry) as refused:
         hook.handle(DELIVERY)
     assert refused.value.after_s == 30
@@ -144,7 +144,7 @@ def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> 
 
     post = Broken()
     now_s = [1000.0]
-    hook = Webhook(read_webhook({"url": URL}), CONTEXT, post, lambda: now_s[0])
+    hook = Webhook(read_webhook({"url": URL}), CONTEXT, cast(HttpPost, post), lambda: now_s[0])
     for attempts, after_s in ((1, 0), (2, 1), (2, 1)):
         with pytest.raises(Retry, match="closed the connection") as failed:
             hook.handle(DELIVERY)

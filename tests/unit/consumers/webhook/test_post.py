@@ -12,8 +12,7 @@ import pytest
 
 from headgate.consumers.base import OutcomeUnknown, Retry
 from headgate.consumers.webhook.addresses import read_allowed
-from headgate.consumers.webhook.answer import Answer
-from headgate.consumers.webhook.post import BODY_TIMEOUT_S, MAX_ADDRESSES, MAX_BODY_BYTES, HttpPost, Resolved
+from headgate.consumers.webhook.post import BODY_TIMEOUT_S, MAX_ADDRESSES, MAX_BODY_BYTES, Answer, HttpPost, Resolved
 from headgate.runtime.http_exchange import MAX_HEAD_BYTES
 from headgate.settings.addresses.http_target import read_target
 from tests.support.scripted_socket import ScriptClock, ScriptedSocket

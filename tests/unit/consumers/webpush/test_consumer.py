@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from headgate.consumers.base import Context, Delivery, Reject, Retry
-from headgate.consumers.webhook.answer import Answer
+from headgate.consumers.webhook.post import Answer
 from headgate.consumers.webpush.consumer import MAX_SERVICES, MAX_SUBSCRIPTIONS, WebPush, WebPushOptions
 from headgate.consumers.webpush.encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, new_keys
 from headgate.settings.addresses.http_target import Target
@@ -50,7 +50,7 @@ class Services:
 
 
 class MemoryPost:
-    """Satisfies paced.Post."""
+    """Stands for HttpPost."""
 
     def __init__(self, services: Services, origin: str) -> None:
         self._services, self._origin = services, origin
@@ -87,7 +87,7 @@ def forget(endpoint: str) -> None:
 
 
 def make(services: Services, **table: Any) -> WebPush:
-    return WebPush(read(table), CONTEXT, services.connect, lambda: 0.0)
+    return WebPush(read(table), CONTEXT, cast(Any, services.connect), lambda: 0.0)
 
 
 def handle_each(push: WebPush, delivery: Delivery = ITEM) -> None:

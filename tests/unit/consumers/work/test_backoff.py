@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.consumers.work.backoff import delay_s
+from headgate.consumers.work.worker import delay_s
 
 
 @pytest.mark.parametrize(

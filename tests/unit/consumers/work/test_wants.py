@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.consumers import Delivery
-from headgate.consumers.work.wants import Asking
+from headgate.consumers.work.routing import Asking
 
 DELIVERY = Delivery("users.ann.orders", b"1", "e1", 0)
 

@@ -1,0 +1,94 @@
+"""Values in a consumer's options that lead elsewhere, checked before anything runs: functions, certificate files, secrets.
+
+A secret is `password` in the file, or `password_env`, the name of an environment variable. The options have both fields. No
+fault contains a secret. `environ` None: the process's environment.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+
+from headgate.errors import InvalidRequest
+from headgate.runtime.importing import import_string
+from headgate.settings.settings import environment
+
+FUNCTION = "package.module:function"
+
+
+def function_faults(name: str, value: str | None) -> list[str]:
+    """Return why the option `name` is not a function, in at most one line. None means unset."""
+    try:
+        if value is not None and not callable(import_string(value, FUNCTION)):
+            return [f"{name}={value!r}: expected a function"]
+    except InvalidRequest as error:
+        return [f"{name}={value!r}: {error.parts['reason']}"]
+    except Exception as error:  # noqa: BLE001 - whatever the module raises while it is imported
+        return [f"{name}={value!r}: cannot be imported: {type(error).__name__}"]
+    return []
+
+
+def ca_file_faults(path: str | None) -> list[str]:
+    """Return why a PEM file cannot replace the system's certificates, in at most one line. None means the system's."""
+    try:
+        if path is not None:
+            ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        return [f"ca_file={path!r}: no certificates in it"]
+    except OSError as error:
+        return [f"ca_file={path!r}: {(error.strerror or 'cannot be read').lower()}"]
+    return []
+
+
+def read_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str | None:
+    """Return the secret `name` of these options, or None if it is not set.
+
+    White space around it is refused, as for every secret (`settings.STRONG_SECRET`), since only its owner knows whether it
+    belongs to it. Around a URL it has no meaning, and is removed.
+
+    Raises:
+        ValueError: it is set twice, the variable is unset or blank, or the secret has white space around it.
+    """
+    value: str | None = getattr(options, name)
+    variable: str | None = getattr(options, f"{name}_env")
+    if variable is None:
+        return _checked(value, name, is_url=is_url)
+    if value is not None:
+        raise ValueError(f"{name} and {name}_env are both given; expected one of them")
+    secret = (environment() if environ is None else environ).get(variable, "")
+    if not secret.strip():
+        raise ValueError(f"{name}_env={variable!r}: there is no such environment variable, or it is blank")
+    return _checked(secret, f"{name}_env={variable!r}", is_url=is_url)
+
+
+def need_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str:
+    """Return the secret `name`, which must be set; otherwise as `read_secret`.
+
+    Raises:
+        ValueError: as `read_secret`; also if it is not set.
+    """
+    secret = read_secret(options, name, environ, is_url=is_url)
+    if secret is None:
+        raise ValueError(f"{name} is missing; expected {name} or {name}_env")
+    return secret
+
+
+def secret_faults(options: object, name: str, read: Callable[[str], object]) -> list[str]:
+    """Return why `read` cannot have the secret `name`, in at most one line. A value in the file was read before."""
+    try:
+        secret = need_secret(options, name)
+    except ValueError as error:
+        return [str(error)]
+    try:
+        read(secret)
+    except ValueError as error:
+        return [f"{name}_env={getattr(options, f'{name}_env')!r}: what this variable holds is wrong: {error}"]
+    return []
+
+
+def _checked(secret: str | None, where: str, *, is_url: bool) -> str | None:
+    if secret is None or is_url:
+        return secret and secret.strip()
+    if secret != secret.strip():
+        raise ValueError(f"{where}: there is a blank or a line end around the secret; take it away")
+    return secret

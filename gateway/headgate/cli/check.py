@@ -1,4 +1,4 @@
-"""`headgate check` and `headgate settings`: the Redis in use, and every setting. Imports click only."""
+"""`headgate check`: the Redis in use, and the settings of a gateway here. Imports click only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, open_redis, redis_option
+from .options import open_redis, redis_option
 from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
@@ -66,21 +66,3 @@ def _clients() -> Finding | None:
         return unknown("clients", f"the settings here are wrong: {'; '.join(error.faults)}")
     text = "with the settings here no client may connect, unless the application has an authenticator"
     return warning("clients", text, LET_IN) if nobody else None
-
-
-@click.command()
-@json_option
-def settings(as_json: bool) -> None:
-    """Print every setting as a Markdown table."""
-    from headgate.settings.settings import describe
-
-    if as_json:
-        for row in describe():
-            print_json(dict(zip(("name", "default", "expected", "doc"), row, strict=True)))
-        return
-
-    echo("| name | default | expected | what it does |")
-    echo("|---|---|---|---|")
-    for row in describe():
-        name, default, expected, doc = (cell.replace("|", "\\|") for cell in row)
-        echo(f"| `{name}` | {f'`{default}`' if default else ''} | {expected} | {doc} |")

@@ -41,7 +41,6 @@ _SECTIONS = {
         "status": ("status", "status"),
         "check": ("check", "check"),
         "doctor": ("doctor", "doctor"),
-        "settings": ("check", "settings"),
         "config": ("config", "config"),
     },
     "Users and access": {

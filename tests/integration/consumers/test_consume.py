@@ -130,14 +130,6 @@ def test_without_a_file_it_says_where_one_is_looked_for(run: Run, sink_folder: S
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--since", "3"), ("--listen", "9100"), ("--listen", "127.0.0.1:x"), ("--dry-run", "--since", "0")]
-)
-def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
-    """As every command line does."""
-    assert CliRunner().invoke(main, ["consume", *arguments]).exit_code == 2
-
-
 # --dry-run -----------------------------------------------------------------------------------------------------------------
 
 

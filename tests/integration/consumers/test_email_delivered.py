@@ -119,19 +119,6 @@ def test_a_flood_becomes_one_mail_and_one_digest(
     assert digest.message["Subject"] == "Order 1 and 11 more"
 
 
-def test_a_rate_spills_into_a_digest(make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client) -> None:
-    """So many at once, the rest together when there is room."""
-    worker = make(rate=2, rate_period_s=3600)
-    publisher.publish_many([("orders.1.failed", {}, f"e{number}") for number in range(6)])
-    worker.work()
-    assert worker.waiting() == 4
-
-    end_windows(redis_client)
-    worker.finish()
-
-    assert [ids(mail) for mail in postbox.mails] == [["e0"], ["e1"], ["e2", "e3", "e4", "e5"]]
-
-
 def test_no_mail_goes_about_an_event_that_the_browser_has_shown(
     make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client
 ) -> None:

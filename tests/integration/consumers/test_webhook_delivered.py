@@ -64,20 +64,6 @@ def test_an_outage_of_the_receiver_loses_nothing(
     assert (hook.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "hook").count()) == (0, 0)
 
 
-def test_a_receiver_that_is_gone_gets_no_second_attempt(
-    hook: SteppedWorker, publisher: Publisher, receiver: Receiver, redis_client: Client
-) -> None:
-    """The event is a dead letter, and the reason names the receiver."""
-    receiver.answer = status(410)
-    publisher.publish("orders.1.failed", {})
-
-    hook.finish()
-
-    (letter,) = DeadLetters(redis_client, DEFAULT_NAMESPACE, "hook").page()
-    assert (letter.why, letter.reason) == ("rejected", f"http://127.0.0.1:{receiver.port} answered 410: it wants no more events")
-    assert len(receiver.requests) == 1
-
-
 def test_one_failing_service_doubles_nothing_at_the_others(
     make_worker: MakeWorker, publisher: Publisher, receiver: Receiver
 ) -> None:

@@ -62,22 +62,6 @@ def test_a_token_names_the_namespaces_that_were_asked_for(asked: tuple[str, ...]
     assert claims.get("namespaces") == (list(asked) or None)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--user", "a", "--token-id", "b")])
-def test_a_revocation_names_either_a_user_or_a_token(arguments: tuple[str, ...]) -> None:
-    """It is refused before Redis is asked: nobody listens at the address."""
-    result = CliRunner().invoke(main, ["revoke", "--redis", "redis://127.0.0.1:1", *arguments])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("headgate: ")
-    assert "either a user or a token id" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize("arguments", [(), ("--user", "ana", "--ttl", "soon")])
-def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
-    """As every command line does."""
-    assert run(*arguments).exit_code == 2
-
-
 class Clients:
     """Two clients of whom it notes what is wanted; `silent` are the gateways that do not answer."""
 

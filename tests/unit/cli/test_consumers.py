@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
 from headgate.cli.consumers import _print_status, check_consumer
-from headgate.cli.main import main
 from headgate.consumers.work.groups import GroupStatus
 from headgate.errors import InvalidRequest
 
@@ -21,13 +19,6 @@ def test_a_name_that_no_consumer_can_have_is_refused(name: str) -> None:
 def test_a_name_that_a_consumer_can_have_is_taken() -> None:
     """Letters, digits, `_` and `-`."""
     assert check_consumer("on-call_2") == "on-call_2"
-
-
-def test_since_goes_with_a_dry_run_only() -> None:
-    """Wrong usage, before any file is read."""
-    result = CliRunner().invoke(main, ["consume", "--since", "7", "--config", "/nowhere.toml"])
-    assert result.exit_code == 2
-    assert "--since goes with --dry-run" in result.stderr
 
 
 @pytest.mark.parametrize(

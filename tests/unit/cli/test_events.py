@@ -22,12 +22,6 @@ from headgate.redis.connections import Command
 NOWHERE = ("--redis", "redis://127.0.0.1:1")
 
 
-@pytest.mark.parametrize("arguments", [(), ("a",), ("a", "1", "--no-such-option"), ("a", "1", "2")])
-def test_wrong_usage_of_publish_is_exit_code_2(arguments: tuple[str, ...]) -> None:
-    """As every command line does."""
-    assert CliRunner().invoke(main, ["publish", *arguments]).exit_code == 2
-
-
 def test_tail_refuses_a_word_that_is_no_pattern() -> None:
     """Before connecting anywhere."""
     result = CliRunner().invoke(main, ["tail", "orders.a*", *NOWHERE])
@@ -121,14 +115,6 @@ def test_an_event_is_one_line(capsys: pytest.CaptureFixture[str], offset: int | 
     """A plain PUBLISH has no position; data that was laid out over several lines is put on one."""
     _print_event(Event("a.b", b'{"x":\n 1}', "i", 5, "e" if offset else None, offset), as_json)
     assert capsys.readouterr().out == line
-
-
-@pytest.mark.parametrize(
-    "arguments", [("--file", "f", "a", "1"), ("--file", "f", "--id", "x"), ("--file", "f", "--user", "ana"), ("--file",)]
-)
-def test_a_file_and_a_single_event_exclude_each_other(arguments: tuple[str, ...]) -> None:
-    """Wrong usage, before anything is read."""
-    assert CliRunner().invoke(main, ["publish", *arguments]).exit_code == 2
 
 
 def test_a_time_goes_before_an_event_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ GIVEN = {
     "who-can": ["#"],
 }
 # They need a folder first, tell what is wrong with Redis as their result, or do not ask it.
-NO_FAULT = {"schemas push", "check", "doctor", "status", "settings", "config show"}
+NO_FAULT = {"schemas push", "check", "doctor", "status", "config show"}
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:

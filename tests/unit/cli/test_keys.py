@@ -63,23 +63,3 @@ def test_a_key_as_json_has_what_a_program_needs(server: SmallRedis, audited: Lin
     told = json.loads(run("create", "board", "--scope", "read:#", "--json").stdout)
     assert told["key"].startswith(f"hgk_{told['id']}_")
     assert (told["name"], told["namespaces"], told["expires"]) == ("board", None, None)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("create", "billing"), 2, "Missing option '--scope'"),
-        (("create", "billing", "--scope", "everything"), 1, "a scope 'everything'; expected one of publish:PATTERN"),
-        (("create", "billing", "--scope", "read:a..b"), 1, "invalid pattern 'a..b'"),
-        (("create", "billing", "--scope", "clients", "--ttl", "soon"), 2, "'soon' is not a time"),
-        (("create", "billing", "--scope", "clients", "--namespace", "a b"), 1, "'a b'"),
-        (("revoke", "no id"), 1, "expected the id of a key"),
-        (("list", "--redis", "redis://127.0.0.1:1/0"), 1, "the bus is unavailable"),
-    ],
-)
-def test_wrong_usage_is_one_clear_line(arguments: tuple[str, ...], code: int, says: str) -> None:
-    """Exit code 2 for a wrong word, 1 for a wrong value or a fault."""
-    result = CliRunner().invoke(main, ["keys", *arguments], env={"HEADGATE_REDIS_URL": "redis://127.0.0.1:1/0"})
-    assert result.exit_code == code
-    assert says in result.stderr
-    assert "Traceback" not in result.stderr

@@ -40,20 +40,3 @@ def test_it_asks_all_gateways_and_says_how_many_will_move(server: SmallRedis) ->
     assert loads.read(server.client()).request is None
     assert headgate("--per-s", "50") == f"{shown}: up to 400 will move, in about 8 s\n"
     assert loads.read(server.client()).request == Request(1000, 50.0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("--per-s", "0"), 1, "per second: expected a number above 0 and up to 1000"),
-        (("--per-s", "fast"), 2, "'fast' is not a valid float"),
-        (("now",), 2, "unexpected extra argument"),
-        ((), 1, "the bus is unavailable"),
-    ],
-)
-def test_wrong_usage_is_one_clear_line(arguments: tuple[str, ...], code: int, says: str) -> None:
-    """Exit code 2 for a wrong word, 1 for a wrong value or a fault."""
-    result = CliRunner().invoke(main, ["rebalance", *arguments, "--redis", URL])
-    assert result.exit_code == code
-    assert says in result.stderr
-    assert "Traceback" not in result.stderr

@@ -25,7 +25,7 @@ from headgate.consumers.work.store import (
 )
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
-from headgate.redis.client import Client, at, call, open_client
+from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
@@ -134,74 +134,6 @@ def test_a_group_that_nobody_opened_is_told(store: Store, publisher: Publisher) 
 # New entries ---------------------------------------------------------------------------------------------------------------
 
 
-def test_each_event_is_handed_out_once(store: Store, publisher: Publisher, redis_url: str) -> None:
-    """Two instances share the group."""
-    store.open("new")
-    publisher.publish_many([("a", number) for number in range(10)])
-    client = open_client(redis_url)
-    other = Store(client, redis_url, "notifications", "mail", 65536)
-
-    handed_out = [offsets(take(each, count=4)) for each in (store, other, store, other)]
-
-    assert handed_out == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10], []]
-    client.close()
-
-
-def test_a_leased_task_is_the_event(store: Store, publisher: Publisher) -> None:
-    """Its payload as it was published, and where it is."""
-    epoch, _ = store.open("new")
-    receipt = publisher.publish("orders.1", {"b": 1, "a": "ü"}, id="order-1")
-    (leased,) = take(store).work
-
-    task = leased.task
-    assert (task.topic, task.id, task.data, task.offset) == ("orders.1", "order-1", '{"b":1,"a":"ü"}'.encode(), 1)
-    assert task.epoch == receipt.epoch
-    assert (leased.out, leased.in_log, leased.error) == (1, True, None)
-    assert epoch == ""
-
-
-def test_an_event_that_matches_no_pattern_is_only_to_be_acknowledged(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
-    """Its payload is not even looked at."""
-    store.open("new")
-    publisher.publish_many([("unwanted", 1), ("a", 2), ("unwanted", 3)])
-    call(redis_client, "XADD", LOG, "4-0", "topic", "unwanted", "data", "{not json")
-
-    page = take(store)
-    store.acknowledge(page.epoch, page.unwanted)
-    store.confirm()
-
-    assert (page.unwanted, offsets(page)) == ([1, 3, 4], [2])
-    assert count_leased(redis_client, "mail") == 1
-
-
-def test_an_entry_that_is_no_event_is_handed_out_with_its_error(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """The consumer goes on behind it."""
-    store.open("new")
-    publisher.publish("a", 1)
-    call(redis_client, "XADD", LOG, "2-0", "topic", "a", "id", "x", "time", "1", "data", "{not json")
-    call(redis_client, "XADD", LOG, "3-0", "something", "else")
-
-    first, second, third = take(store).work
-
-    assert first.error is None
-    assert second.error is not None
-    assert second.error.code == "not_serializable"
-    assert (second.task.topic, second.task.data) == ("a", b"{not json")
-    assert third.error is not None
-
-
-def test_the_head_and_the_position_say_how_far_behind_it_is(store: Store, publisher: Publisher) -> None:
-    """The lag is the difference."""
-    store.open("new")
-    publisher.publish_many([("a", number) for number in range(10)])
-
-    page = take(store, count=4)
-
-    assert (page.head, page.position) == (10, 4)
-
-
 # Missed events -----------------------------------------------------------------------------------------------------------
 
 
@@ -252,21 +184,6 @@ def test_a_stream_that_was_deleted_is_counted_and_followed(store: Store, publish
     assert (offsets(page), page.missed, page.lost) == ([7], 1, 0)
 
 
-def test_a_new_log_is_read_from_its_beginning_and_told_once(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """The group vanished with the stream; nothing of the new log is skipped."""
-    store.open("new")
-    publisher.publish_many([("a", number) for number in range(5)])
-    take(store)
-    call(redis_client, "DEL", HEAD)
-    publisher.publish_many([("a", "new"), ("a", "new")])
-
-    first, second = take(store), take(store)
-
-    assert (offsets(first), first.lost, first.missed) == ([1, 2], 1, 0)
-    assert (offsets(second), second.lost) == ([], 0)
-    assert totals(redis_client)["log_lost"] == 1
-
-
 def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The same offset is another event now, and in somebody's hand."""
     store.open("new")
@@ -287,27 +204,6 @@ def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publ
     assert count_leased(redis_client, "mail") == 0
 
 
-def test_after_everything_was_lost_it_begins_with_all_there_is(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """An empty restart: not even the group's hash is left, so the events since then are not skipped."""
-    store.open("new")
-    publisher.publish("a", 1)
-    call(redis_client, "FLUSHALL")
-    call(redis_client, "FUNCTION", "FLUSH")
-    with Publisher(open_client_url(redis_client)) as after:
-        after.publish("a", 2)
-
-    assert store.take(10, LEASE_MS, 10, lambda topic: True) is None
-    store.open("lost")
-    store.open("lost")
-
-    assert offsets(take(store)) == [1]
-    assert totals(redis_client)["log_lost"] == 1
-
-
-def open_client_url(client: Client) -> str:
-    return f"unix://{at(client, '').connection_pool.connection_kwargs['path']}"
-
-
 # Tasks without an answer ------------------------------------------------------------------------------------------------------
 
 
@@ -325,20 +221,6 @@ def test_abandoned_tasks_are_handed_out_again_one_by_one(store: Store, publisher
 
     assert [[leased.task.offset for leased in page] for page in pages] == [[1], [2], [3], [4], [5], []]
     assert [page[0].out for page in pages[:5]] == [2, 2, 2, 2, 1]
-
-
-def test_how_often_it_was_handed_out_is_known(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """A task that ends the process each time can be set aside."""
-    store.open("new")
-    publisher.publish("a", 1)
-
-    counts = []
-    for _ in range(4):
-        (leased,) = take(store).work
-        counts.append(leased.out)
-        age(redis_client)
-
-    assert counts == [1, 2, 3, 4]
 
 
 def test_a_task_that_was_given_back_is_there_for_anyone_at_once(store: Store, publisher: Publisher) -> None:
@@ -361,24 +243,6 @@ def taken_one(store: Store, publisher: Publisher, key: str = "") -> tuple[Leased
     publisher.publish("a", {"a": 1})
     (leased,) = take(store).work
     return leased, msgspec.structs.replace(leased.task, key=key, split=True)
-
-
-def test_a_deferred_task_comes_back_when_it_is_due(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """Not before, and from Redis alone: the log need not have the event any more."""
-    store.open("new")
-    leased, task = taken_one(store, publisher)
-    store.settle([done(leased), defer_for(task, LEASE_MS)])
-    call(redis_client, "XTRIM", LOG, "MAXLEN", 0)
-
-    page = take(store)
-    assert (page.work, page.waiting) == ([], 1)
-    assert page.due_in_s is not None
-    assert 0 < page.due_in_s <= LEASE_MS / 1000
-    store.settle([defer_for(task, 0)])
-    (back_again,) = take(store).work
-
-    assert (back_again.task, back_again.out, back_again.in_log) == (task, 1, False)
-    assert count_leased(redis_client, "mail") == 0
 
 
 def test_a_leased_task_is_handed_out_again_after_its_lease(store: Store, publisher: Publisher, redis_client: Client) -> None:
@@ -435,39 +299,6 @@ def test_a_settled_answer_may_be_given_twice(store: Store, publisher: Publisher,
     for _ in range(2):
         assert store.settle([done(leased), defer_for(task, LEASE_MS)]) == (1, 0)
     assert call(redis_client, "ZCARD", f"{GROUP}:held") == 1
-
-
-def test_parts_of_an_event_are_tasks_of_their_own(store: Store, publisher: Publisher) -> None:
-    """Each answered by itself."""
-    store.open("new")
-    leased, task = taken_one(store, publisher)
-    parts = [msgspec.structs.replace(task, key=key) for key in ("x", "y", "z")]
-    store.settle([done(leased), *(defer_for(part, 0) for part in parts)])
-
-    work = take(store).work
-    store.settle([done(each) for each in work if each.task.key != "y"])
-
-    assert {each.task.key for each in work} == {"x", "y", "z"}
-    assert take(store).waiting == 1
-
-
-def test_tasks_that_are_deferred_together_come_together_when_the_first_is_due(store: Store, publisher: Publisher) -> None:
-    """The others of the key before their time; those of another key, or by themselves, not."""
-    store.open("new")
-    tasks = []
-    for key, together in [("x", True), ("x", True), ("y", True), ("x", False)]:
-        leased, task = taken_one(store, publisher, key)
-        task.together = together
-        tasks.append(task)
-        store.settle([done(leased), defer_for(task, LEASE_MS)])
-    store.settle([defer_for(tasks[1], 0)])
-
-    work = take(store).work
-
-    assert [(each.task.offset, each.task.key) for each in work] == [(1, "x"), (2, "x")]
-    assert len({each.mark for each in work}) == 1
-    assert work[0].mark != ""
-    assert take(store).work == []
 
 
 def test_a_task_that_came_after_a_digest_was_taken_waits_for_the_next(store: Store, publisher: Publisher) -> None:

@@ -67,9 +67,3 @@ def test_a_fault_is_one_line(here: Path, arguments: tuple[str, ...], told: str) 
     (here / "empty").mkdir()
     result = run(*arguments)
     assert (result.exit_code, result.stderr) == (1, f"headgate: {told}\n")
-
-
-@pytest.mark.parametrize("arguments", [("types", "--dataclasses"), ("types", "--check"), ("types", "x")])
-def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
-    """As every command line does."""
-    assert run(*arguments).exit_code == 2

@@ -1,0 +1,62 @@
+"""Wrong usage of the commands: each is one clear fault, found before Redis is asked."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli.main import main
+
+# Exit code 2 for a wrong word, 1 for a wrong value; what standard error says.
+FAULTS = [
+    ("consume --since 7 --config /nowhere.toml", 2, "--since goes with --dry-run"),
+    ("consume --dry-run --since 0", 2, "0 is not in the range"),
+    ("consume --listen 9100", 2, "expected HOST:PORT"),
+    ("consume --listen 127.0.0.1:x", 2, "expected HOST:PORT"),
+    ("keys create billing", 2, "Missing option '--scope'"),
+    ("keys create billing --scope everything", 1, "a scope 'everything'; expected one of publish:PATTERN"),
+    ("keys create billing --scope read:a..b", 1, "invalid pattern 'a..b'"),
+    ("keys create billing --scope clients --ttl soon", 2, "'soon' is not a time"),
+    ("keys create billing --scope clients --namespace 'a b'", 1, "'a b'"),
+    ("keys revoke 'no id'", 1, "expected the id of a key"),
+    ("pause everything", 2, "'everything' is not one of 'connects', 'publishes', 'namespace'"),
+    ("pause namespace", 2, "expected connects, publishes or namespace NAME"),
+    ("pause connects shop", 2, "expected connects, publishes or namespace NAME"),
+    ("resume namespace", 2, "expected connects, publishes or namespace NAME"),
+    ("resume", 2, "Missing argument"),
+    ("pause --for 10m", 2, "--for needs one of"),
+    ("pause connects --for soon", 2, "'soon' is not a time"),
+    ("pause connects --for 0", 1, "expected a time from 1 second to 400 days"),
+    ("pause connects --for 401d", 1, "expected a time from 1 second to 400 days"),
+    ("pause namespace 'a b'", 1, "'a b'"),
+    ("publish", 2, "expected TOPIC and JSON, or --file FILE"),
+    ("publish a", 2, "expected TOPIC and JSON, or --file FILE"),
+    ("publish a 1 --no-such-option", 2, "No such option"),
+    ("publish a 1 2", 2, "unexpected extra argument"),
+    ("publish --file f a 1", 2, "expected TOPIC and JSON, or --file FILE"),
+    ("publish --file f --id x", 2, "--id and --user go with TOPIC and JSON"),
+    ("publish --file f --user ana", 2, "--id and --user go with TOPIC and JSON"),
+    ("publish --file", 2, "requires an argument"),
+    ("rebalance --per-s 0", 1, "per second: expected a number above 0 and up to 1000"),
+    ("rebalance --per-s fast", 2, "'fast' is not a valid float"),
+    ("rebalance now", 2, "unexpected extra argument"),
+    ("revoke", 1, "either a user or a token id"),
+    ("revoke --user a --token-id b", 1, "either a user or a token id"),
+    ("token", 2, "Missing option '--user'"),
+    ("token --user ana --ttl soon", 2, "'soon' is not a time"),
+    ("types --dataclasses", 2, "No such option"),
+    ("types --check", 2, "--check goes with --out FILE"),
+    ("types x", 2, "unexpected extra argument"),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "says"), FAULTS, ids=[line for line, *_ in FAULTS])
+def test_wrong_usage_is_one_clear_fault(line: str, code: int, says: str) -> None:
+    """Nothing is printed, and nobody listens at the address of Redis."""
+    environment = {"HEADGATE_REDIS_URL": "redis://127.0.0.1:1/0", "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more"}
+    ended = CliRunner().invoke(main, shlex.split(line), env=environment)
+    assert (ended.exit_code, ended.stdout) == (code, "")
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr

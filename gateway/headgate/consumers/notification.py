@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from headgate.runtime.machine import between
-
 
 class NotificationState(Enum):
-    """The fate of an event for its user.
+    """The fate of an event for its user, from the earliest to the latest: a pushed event stays pushed when a page gets it too.
 
     `SENT`: it is in the log. `DELIVERED`: a gateway wrote it to a client of the user. `HANDLED`: a page called a handler with it.
     `WITHDRAWN`: a consumer had it for the user and did not send it. `PUSHED`, `MAILED`: a consumer sent it. `SHOWN`: a page
@@ -30,34 +28,14 @@ class NotificationState(Enum):
     READ = "read"
 
 
-_S = NotificationState
-# Possible successors of each state. Any other fact concerns the past: a pushed event stays pushed when a page gets it too.
-NOTIFICATION = between(
-    "notification",
-    {
-        _S.SENT: (_S.DELIVERED, _S.HANDLED, _S.WITHDRAWN, _S.PUSHED, _S.MAILED, _S.SHOWN, _S.READ),
-        _S.DELIVERED: (_S.HANDLED, _S.WITHDRAWN, _S.PUSHED, _S.MAILED, _S.SHOWN, _S.READ),
-        _S.HANDLED: (_S.WITHDRAWN, _S.PUSHED, _S.MAILED, _S.SHOWN, _S.READ),
-        _S.WITHDRAWN: (_S.PUSHED, _S.MAILED, _S.SHOWN, _S.READ),
-        _S.PUSHED: (_S.MAILED, _S.SHOWN, _S.READ),
-        _S.MAILED: (_S.SHOWN, _S.READ),
-        _S.SHOWN: (_S.READ,),
-        _S.READ: (),
-    },
-)
-
-
 def state_of(facts: Iterable[NotificationState]) -> NotificationState:
-    """Return the state of a notification from its known facts, in any order."""
-    state = NotificationState.SENT
-    for fact in facts:
-        if (state, fact) in NOTIFICATION.table:
-            state = NOTIFICATION.after(state, fact)
-    return state
+    """Return the state of a notification from its known facts, in any order: the latest of them."""
+    return max(facts, key=list(NotificationState).index, default=NotificationState.SENT)
 
 
 # A consumer's records of an event for its user, and their facts about the notification.
 READ, SEEN, MUTED, UNWANTED = "read", "seen", "muted", "unwanted"
 WITHDRAWN = (READ, SEEN, MUTED, UNWANTED)
 SENT_ON = {"mail": "mailed", "push": "pushed"}
-OUTCOMES = {"mailed": _S.MAILED, "pushed": _S.PUSHED, **dict.fromkeys(WITHDRAWN, _S.WITHDRAWN)}
+OUTCOMES = {"mailed": NotificationState.MAILED, "pushed": NotificationState.PUSHED}
+OUTCOMES |= dict.fromkeys(WITHDRAWN, NotificationState.WITHDRAWN)

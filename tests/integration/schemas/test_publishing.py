@@ -13,10 +13,9 @@ from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import log_key, schemas_key
-from headgate.schemas.check import SchemaCheck
+from headgate.schemas.check import REFRESH_S, RegistrySource, SchemaCheck
 from headgate.schemas.documents import Documents
 from headgate.schemas.registry import change_registry, read_registry, read_version
-from headgate.schemas.sources import REFRESH_S, RegistrySource
 from headgate.settings.settings import Settings
 from headgate_server.app import create_app
 from tests.support.gateway_here import StartGatewayHere
@@ -85,7 +84,7 @@ def test_publishers_everywhere_follow_the_registry(redis_url: str, redis_client:
     """A push counts after REFRESH_S at the latest; each namespace has its own; without a push nothing is refused."""
     now_s = [0.0]
     with Publisher(redis_url, schemas="redis", schema_check="refuse") as publisher:
-        publisher._schemas = SchemaCheck(RegistrySource(redis_client, lambda: now_s[0]), refuse=True)
+        publisher._schemas = SchemaCheck(RegistrySource(redis_client, lambda: now_s[0]).of, refuse=True)
         publisher.publish("a", "x")
         push(redis_client, {"a.json": NUMBER})
         publisher.publish("a", "x")
@@ -96,28 +95,6 @@ def test_publishers_everywhere_follow_the_registry(redis_url: str, redis_client:
         push(redis_client, {"a.json": TEXT})
         now_s[0] += REFRESH_S
         publisher.publish("a", "x")
-
-
-def test_the_schemas_of_before_go_on_while_redis_has_none(redis_client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """A Redis that was emptied, or holds something else, does not turn the check off; a line says so."""
-    now_s = [0.0]
-    push(redis_client, {"a.json": NUMBER})
-    source = RegistrySource(redis_client, lambda: now_s[0])
-    assert source.of("notifications").violation("a", b'"x"') is not None
-    key = schemas_key("notifications")
-    for damage in (("DEL", key), ("HSET", key, "version", "x"), ("SET", key, "x")):
-        if damage[0] == "SET":
-            call(redis_client, "DEL", key)
-        call(redis_client, *damage)
-        now_s[0] += REFRESH_S
-        assert source.of("notifications").violation("a", b'"x"') is not None
-    told = [record.getMessage() for record in caplog.records if record.name == "headgate.schemas"]
-    assert [("is empty" in line, "could not be read" in line) for line in told] == [(True, False), (False, True), (False, True)]
-    assert all(" of before go on" in line for line in told)
-    call(redis_client, "DEL", key)
-    push(redis_client, {})
-    now_s[0] += REFRESH_S
-    assert source.of("notifications").violation("a", b'"x"') is None
 
 
 def test_a_registry_that_is_none_refuses_events_from_the_first_on(redis_url: str, redis_client: Client) -> None:

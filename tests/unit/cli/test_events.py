@@ -55,20 +55,6 @@ def tail(url: str, replies: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) 
     return link, CliRunner().invoke(main, ["tail", "orders.*", "--namespace", "n", "--redis", url])
 
 
-def test_tail_prints_the_events_that_match_and_sets_bad_ones_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A glob brings more than its pattern matches."""
-    channels = [b"hg:{n}:orders.1", b"hg:{n}:orders.1.lines", b"hg:{n}:orders.2"]
-    messages = [b'{"sum": 1}', b'{"sum": 2}', b"{not json"]
-    replies = [[b"pmessage", b"hg:{n}:orders.*", *each] for each in zip(channels, messages, strict=True)]
-    link, result = tail("redis://h", [[b"psubscribe", b"hg:{n}:orders.*", b"1"], *replies], monkeypatch)
-
-    assert link.sent == [(b"PSUBSCRIBE", b"hg:{n}:orders.*")]
-    assert '{"sum": 1}' in result.stdout
-    assert '{"sum": 2}' not in result.stdout
-    assert "listening to orders.* in n" in result.stderr
-    assert "set aside a message of 9 bytes" in result.stderr
-
-
 def test_tail_in_a_cluster_reads_the_feed_channel_and_says_when_the_slot_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """There the topic stands before each event, and there is one line once both subscriptions stand."""
     message = b'orders.7\nhg1 0123456789abcdef 5 1700000000000 i-1\n{"sum": 3}'

@@ -15,23 +15,6 @@ import headgate
 from headgate.cli.main import _COMMANDS, _SECTIONS, main
 from tests.support.service_links import SERVICE_LINKS
 
-HEAVY = {
-    *(
-        "asyncio",
-        "cryptography",
-        "email",
-        "engineio",
-        "flask",
-        "gevent",
-        "gunicorn",
-        "hiredis",
-        "http",
-        "jinja2",
-        "jsonschema_rs",
-    ),
-    *("jwt", "logging", "msgspec", "prometheus_client", "redis", "socket", "socketio", "sqlite3", "ssl", "structlog", "tempfile"),
-    *("tomllib", "unittest", "websockets", "werkzeug", "yaml"),
-}
 # Without the site module, which an editable installation has load a finder of its own.
 PATHS = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(headgate.__file__).parents[1]), *sys.path])}
 
@@ -137,20 +120,6 @@ def test_a_command_loads_its_own_module_only() -> None:
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.strip() == str([f"headgate.cli.{name}" for name in ("commands", "events", "main", "options", "output")])
-
-
-@pytest.mark.parametrize("option", ["--version", "--help"])
-def test_the_version_and_the_list_of_commands_bring_no_heavy_module(option: str) -> None:
-    """Start-up is the time in which a person waits: nothing that talks to Redis, serves or parses is loaded for these."""
-    code = (
-        "import sys; sys.argv = ['headgate', sys.argv[1]]; before = set(sys.modules)\n"
-        "from headgate.__main__ import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print(sorted({{name.partition('.')[0] for name in set(sys.modules) - before}} & {HEAVY}), file=sys.stderr)"
-    )
-    ended = subprocess.run([sys.executable, "-S", "-c", code, option], capture_output=True, text=True, check=True, env=PATHS)
-    assert ended.stderr == "[]\n"
-    assert "headgate" in ended.stdout
 
 
 # What each of these loads of ours; the rest of the time is Python's own and click's.

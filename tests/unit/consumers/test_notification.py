@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.consumers.notification import NOTIFICATION, OUTCOMES, WITHDRAWN, NotificationState, state_of
+from headgate.consumers.notification import OUTCOMES, WITHDRAWN, NotificationState, state_of
 
 facts = st.lists(st.sampled_from(NotificationState), max_size=12)
 
@@ -28,13 +27,6 @@ def test_the_state_is_that_of_the_oracle_in_any_order_of_the_facts(known: list[N
     shuffled = list(known)
     order.shuffle(shuffled)
     assert state_of(known).value == state_of(shuffled).value == naive(known)
-
-
-@given(known=facts)
-def test_a_further_fact_takes_an_allowed_step_or_none(known: list[NotificationState]) -> None:
-    """The table has each change."""
-    states = [state_of(known[:length]) for length in range(len(known) + 1)]
-    assert all(before == after or (before, after) in NOTIFICATION.table for before, after in pairwise(states))
 
 
 def test_each_outcome_of_a_consumer_is_a_state() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,23 +13,21 @@ from headgate import BusUnavailable, InvalidSchema, Publisher, SchemaViolation, 
 from headgate.errors import BusRefused, HeadgateError
 from headgate.events.json_data import encode_data
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
-from headgate.schemas.check import SchemaCheck
+from headgate.schemas.check import SchemaCheck, folder_source
 from headgate.schemas.schema_set import SchemaSet
-from headgate.schemas.sources import FolderSource
 from tests.support.schema_files import write
 
 NUMBERS = {"numbers.#.json": {"type": "integer"}}
 LOGGER = "headgate.schemas"
 
 
-class NoSource:
-    """Schemas that cannot be read."""
+def unread(error: HeadgateError) -> Callable[[str], SchemaSet]:
+    """Return a source whose schemas cannot be read."""
 
-    def __init__(self, error: HeadgateError) -> None:
-        self._error = error
+    def schemas_of(namespace: str) -> SchemaSet:
+        raise error
 
-    def of(self, namespace: str) -> SchemaSet:
-        raise self._error
+    return schemas_of
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def test_a_warning_is_logged_seldom_and_every_violation_is_counted(folder: str, 
     """A page that publishes a thousand bad events a second must not fill the log."""
     now_s, told = [0.0], []
     check = SchemaCheck(
-        FolderSource(folder),
+        folder_source(folder),
         refuse=False,
         on_violation=lambda *found: told.append(found),
         log_throttle=LogThrottle(lambda: now_s[0]),
@@ -115,10 +114,10 @@ def test_wrong_arguments_are_told_when_the_publisher_is_made(tmp_path: Path) -> 
 def test_schemas_that_cannot_be_read_refuse_events_or_let_them_through(caplog: pytest.LogCaptureFixture) -> None:
     """As the check does with a violation; strangers are not told what is wrong with our schemas."""
     for error in (BusUnavailable("gone"), BusRefused("no permission"), InvalidSchema("registry", "strange")):
-        SchemaCheck(NoSource(error), refuse=False).check("n", "a", b"1")
+        SchemaCheck(unread(error), refuse=False).check("n", "a", b"1")
         assert lines(caplog)[-1] == f"the schemas could not be read: {error.message}"
         with pytest.raises((BusUnavailable, BusRefused)) as raised:
-            SchemaCheck(NoSource(error), refuse=True).check("n", "a", b"1")
+            SchemaCheck(unread(error), refuse=True).check("n", "a", b"1")
         assert error.message in raised.value.message
         assert "strange" not in raised.value.to_wire()["message"]
 
@@ -150,7 +149,7 @@ def test_what_is_checked_is_the_json_that_is_sent(folder: str) -> None:
     """A Decimal is a text there, so it is no integer."""
     from decimal import Decimal
 
-    check = SchemaCheck(FolderSource(folder), refuse=True)
+    check = SchemaCheck(folder_source(folder), refuse=True)
     check.check("n", "numbers.1", encode_data(1))
     with pytest.raises(SchemaViolation):
         check.check("n", "numbers.1", encode_data(Decimal(1)))

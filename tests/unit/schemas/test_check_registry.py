@@ -11,9 +11,9 @@ import pytest
 
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.redis.client import Client
-from headgate.schemas import sources
+from headgate.schemas import check
+from headgate.schemas.check import REFRESH_S, RETRY_S, RegistrySource
 from headgate.schemas.documents import Documents
-from headgate.schemas.sources import REFRESH_S, RETRY_S, RegistrySource
 from tests.support.schema_files import texts
 
 NUMBER, TEXT = texts({"a.json": {"type": "integer"}}), texts({"a.json": {"type": "string"}})
@@ -53,8 +53,8 @@ class Clock:
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     registry = Registry()
-    monkeypatch.setattr(sources, "read_version", registry.read_version)
-    monkeypatch.setattr(sources, "read_registry", registry.read_registry)
+    monkeypatch.setattr(check, "read_version", registry.read_version)
+    monkeypatch.setattr(check, "read_registry", registry.read_registry)
     return registry
 
 
@@ -162,7 +162,7 @@ def test_what_is_kept_of_namespaces_is_bounded(
     source: RegistrySource, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A publisher may name any."""
-    monkeypatch.setattr(sources, "MAX_NAMESPACES", 3)
+    monkeypatch.setattr(check, "MAX_NAMESPACES", 3)
     for number in range(10):
         source.of(f"n{number}")
         assert len(source._found) <= 3

@@ -13,8 +13,13 @@ from .options import config_option, json_option, namespace_option, open_redis, r
 from .output import echo, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from headgate.consumers.work.groups import GroupStatus
     from headgate.redis.client import Client
+
+# Next to a gateway, consumers get the processor time that it and Redis leave (man 2 nice), since live delivery goes first.
+NICENESS = 10
 
 
 @click.command()
@@ -40,17 +45,72 @@ def consume(
     parent: int | None,
 ) -> None:
     """Run the consumers in the configuration file: e-mail, webhooks, monitoring and your own."""
-    from headgate.consumers.process import command
+    import os
+    from functools import partial
+
+    from headgate.consumers.process import dry_run as previews
+    from headgate.consumers.process.config import need_file, read_consumers
+    from headgate.consumers.process.supervisor import Supervisor, describe
+    from headgate.runtime import logging as logs
+    from headgate.runtime import spans
+    from headgate.runtime.operator_lines import complain, say
+    from headgate.runtime.standard_streams import never_block
+    from headgate.services.publisher import find_redis_url
+    from headgate.settings.settings import PREFIX, environment, service_links_ignored
 
     if since is not None and not dry_run:
         raise click.UsageError("--since goes with --dry-run; what a new consumer begins with is `start` in its table")
-    asked = command.Asked(config, only, redis_url)
+    environ = {**environment(), **({PREFIX + "REDIS_URL": redis_url} if redis_url else {})}
+    path = need_file(config)
     if is_check:
-        sys.exit(command.check(asked, file_only=file_only))
-    elif dry_run:
-        command.dry_run(asked, since)
-    else:
-        sys.exit(command.consume(asked, listen, parent))
+        sys.exit(_check(path, environ, only, file_only=file_only))
+    if not dry_run:
+        never_block()
+        if parent is not None:
+            os.nice(NICENESS)
+    configuration = read_consumers(path, environ, only)
+    url = find_redis_url(configuration.settings)
+    if dry_run:
+        for spec in configuration.consumers:
+            say(f"dry run: {describe(spec)}")
+        previews.dry_run(configuration.consumers, url, since, partial(print, flush=True))
+        return
+    logs.configure(configuration.settings.log_level, form=configuration.settings.log_format)
+    if configuration.settings.otel:
+        spans.start()
+    if (line := service_links_ignored(environ)) is not None:
+        say(line)
+    say(f"consumers from {path}")
+    sys.exit(Supervisor(configuration, url, say, complain).run(listen, parent))
+
+
+def _check(path: str, environ: Mapping[str, str], only: Sequence[str], *, file_only: bool) -> int:
+    """Check file and Redis, and print a line for each consumer; return 1 on any fault."""
+    from headgate.consumers.process.config import read_consumers, read_settings
+    from headgate.consumers.process.supervisor import describe
+    from headgate.errors import HeadgateError, SettingsError
+    from headgate.redis.client import describe_server
+    from headgate.runtime.operator_lines import complain, say
+    from headgate.services.publisher import find_redis_url
+    from headgate.settings.settings import Settings
+
+    faults: list[str] = []
+    try:
+        for spec in read_consumers(path, environ, only).consumers:
+            say(describe(spec))
+    except SettingsError as error:
+        faults += error.faults
+    try:
+        settings = Settings.read(read_settings(path, environ))
+        if not file_only:
+            say(f"using {describe_server(find_redis_url(settings))}")
+    except SettingsError:
+        pass  # the faults are in the list already
+    except HeadgateError as error:
+        faults += error.lines()
+    for fault in faults:
+        complain(fault)
+    return 1 if faults else 0
 
 
 @click.group(cls=Commands)

@@ -9,7 +9,6 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +20,6 @@ from headgate.consumers import Consumer
 from headgate.consumers.process import dry_run
 from headgate.consumers.process import supervisor as supervisors
 from headgate.consumers.process.config import Configuration, read_consumers
-from headgate.consumers.process.dry_run import DryRun
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.errors import InvalidRequest
@@ -171,8 +169,8 @@ def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Pu
 
     monkeypatch.setattr(dry_run, "time", SimpleNamespace(sleep=lambda _: publisher.publish("orders.1", 1)))
     spec = ConsumerSpec("sink", Consumer, None, ("#",), "notifications")
-    with closing(DryRun([spec], redis_url, say)) as run, pytest.raises(KeyboardInterrupt):
-        run.run(None)
+    with pytest.raises(KeyboardInterrupt):
+        dry_run.dry_run([spec], redis_url, None, say)
 
     assert said == ["1 orders.1 -> sink\n    Consumer: orders.1"]
 

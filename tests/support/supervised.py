@@ -21,17 +21,15 @@ PARENT = 1
 
 
 class Supervised:
-    """Runs supervisors one after the other. `said` and `complained` are the lines of the last one."""
+    """Runs supervisors one after the other. `said` has the lines of the last one."""
 
     def __init__(self, redis_url: str, end: threading.Event) -> None:
         self.said: list[str] = []
-        self.complained: list[str] = []
-        self.on_complaint: Callable[[str], None] = lambda line: None
         self._url, self._end = redis_url, end
 
     def run(self, configuration: Configuration, script: Callable[[], None], listen: tuple[str, int] | None = None) -> int:
         """Run the consumers while the script runs, in a thread, from when all are begun; return the exit code."""
-        self.said, self.complained = [], []
+        self.said = []
         self._end.clear()
         failures: list[BaseException] = []
         begun = len(configuration.consumers)
@@ -51,11 +49,7 @@ class Supervised:
             if sum(said.startswith("consuming ") for said in self.said) == begun and not thread.ident:
                 thread.start()
 
-        def complain(line: str) -> None:
-            self.complained.append(line)
-            self.on_complaint(line)
-
-        code = Supervisor(configuration, self._url, say, complain).run(listen, PARENT)
+        code = Supervisor(configuration, self._url, say).run(listen, PARENT)
         thread.join()
         if failures:
             raise failures[0]

@@ -53,7 +53,7 @@ def consume(
     from headgate.consumers.process.supervisor import Supervisor, describe
     from headgate.runtime import logging as logs
     from headgate.runtime import spans
-    from headgate.runtime.operator_lines import complain, say
+    from headgate.runtime.operator_lines import say
     from headgate.runtime.standard_streams import never_block
     from headgate.services.publisher import find_redis_url
     from headgate.settings.settings import PREFIX, environment, service_links_ignored
@@ -81,7 +81,7 @@ def consume(
     if (line := service_links_ignored(environ)) is not None:
         say(line)
     say(f"consumers from {path}")
-    sys.exit(Supervisor(configuration, url, say, complain).run(listen, parent))
+    sys.exit(Supervisor(configuration, url, say).run(listen, parent))
 
 
 def _check(path: str, environ: Mapping[str, str], only: Sequence[str], *, file_only: bool) -> int:

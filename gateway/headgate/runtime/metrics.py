@@ -338,9 +338,6 @@ CONSUMER_MISSED = Counter("headgate_consumer_missed_total", "Events trimmed befo
 CONSUMER_LOGS_LOST = Counter(
     "headgate_consumer_logs_lost_total", "Times that the log was lost: emptied, or replaced by another.", ["consumer"]
 )
-CONSUMER_RESTARTS = Counter(
-    "headgate_consumer_restarts_total", "Times that a consumer was restarted because a worker had ended.", ["consumer"]
-)
 CONSUMERS_PROCESS_ENDED = Counter(
     "headgate_consumers_process_ended_total", "Times that the process of the consumers beside the gateway ended by itself."
 )

@@ -18,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from headgate.cli.main import main
 from headgate.consumers import Consumer
 from headgate.consumers.process import dry_run
-from headgate.consumers.process import supervisor as supervisors
 from headgate.consumers.process.config import Configuration, read_consumers
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.spec import ConsumerSpec
@@ -237,34 +236,6 @@ def test_a_process_finishes_its_work_when_it_is_stopped(
     sink_folder.wait_for("orders.1.slow", "orders.2")
     assert again.stop() == 0
     assert count_leased(redis_client, "sink") == 0
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_worker_that_ended_is_started_again_and_told(
-    supervised: Supervised, sink_here: SinkFolder, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Code that ends its thread ends no other consumer, and its own only for a moment."""
-    more = "lease_s = 600"  # the event that ended them does not come again
-    sink_here.configure(SINK_TABLE.format(name="frail", more=more) + SINK_TABLE.format(name="other", more=more))
-    now_s = [1000.0]
-    monkeypatch.setattr(supervisors, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    again = [f"{name}: a worker has ended; starting it again in 1 s" for name in ("frail", "other")]
-
-    def script() -> None:
-        page = page_in(supervised.said)
-        before = [counted(page, "restarts", name) or 0 for name in ("frail", "other")]
-        publisher.publish("orders.1.exit", 1)
-        wait_until(lambda: sorted(supervised.complained) == again, "both have ended")
-        assert json.loads(get(page, "/healthz")[1])["ready"] is False
-        assert len(sink_here.pids()) == 2
-        now_s[0] += 1
-        publisher.publish("orders.2", 2)
-        wait_until(lambda: sink_here.got() == ["orders.2"] * 2, "both have got the next event")
-        assert len(sink_here.pids()) == 4
-        after = [counted(page, "restarts", name) or 0 for name in ("frail", "other")]
-        assert [now - then for now, then in zip(after, before, strict=True)] == [1, 1]
-
-    assert supervised.run(configuration(), script, ANYWHERE) == 0
 
 
 # --listen ------------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 In: pages from the store. Out: an answer to the store as soon as it is known. A process that dies repeats the work it had begun
 and not answered, which is one task, or one page of a batch consumer. While Redis does not answer, the worker remembers its
-answers, waits and tries again, with jitter.
+answers, waits and tries again, with jitter. Code of the consumer that raises SystemExit is at fault like any other, so nothing
+ends the thread.
 
 While it works, another thread calls `keep`, so that no other worker gets the work (leases.py).
 """
@@ -117,7 +118,7 @@ class Worker:
                 break
             except _BusError as error:
                 self._waits_for_bus(error)
-            except Exception as error:  # noqa: BLE001 - a consumer that cannot start, or our own fault; logged, and tried again
+            except BaseException as error:  # noqa: BLE001 - a consumer that cannot start, or our own fault; logged, and tried again
                 self.trouble, last_s = type(error).__name__, START_LAST_S
                 self._log("consumer failed", exc_info=True)
             failures += 1
@@ -132,7 +133,7 @@ class Worker:
         if consumer is not None:
             try:
                 consumer.close()
-            except Exception:  # noqa: BLE001 - an operator's code; nothing depends on it now
+            except BaseException:  # noqa: BLE001 - an operator's code; nothing depends on it now
                 self._log("consumer failed to close", exc_info=True)
 
     def interrupt(self) -> None:
@@ -153,8 +154,8 @@ class Worker:
         consumer = self._spec.consumer(self._spec.options, self._context)
         try:
             consumer.start()
-        except Exception:
-            with suppress(Exception):
+        except BaseException:
+            with suppress(BaseException):
                 consumer.close()
             raise
         return consumer
@@ -228,7 +229,7 @@ class Worker:
             consumer.tick()
         except _BusError as error:
             self._waits_for_bus(error)
-        except Exception:  # noqa: BLE001 - an operator's code; logged, and called again when due
+        except BaseException:  # noqa: BLE001 - an operator's code; logged, and called again when due
             self._log("consumer's tick failed", exc_info=True)
 
     def _work(self, consumer: Consumer, work: Sequence[LeasedTask]) -> None:
@@ -293,7 +294,7 @@ class Worker:
             self._dead_letter(group, REJECTED, error.reason)
         except _BusError as error:
             self._retry(group, error.message)
-        except Exception as error:  # noqa: BLE001 - an operator's code; logged with its traceback, and tried again
+        except BaseException as error:  # noqa: BLE001 - an operator's code; logged with its traceback, and tried again
             self._fault(group, error)
         else:
             self._metrics.handled.inc(len(group))
@@ -351,7 +352,7 @@ class Worker:
             self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
         except _BusError as error:
             self._retry(group, error.message)
-        except Exception as error:  # noqa: BLE001 - as in _handle
+        except BaseException as error:  # noqa: BLE001 - as in _handle
             if len(group) > 1:  # handling each alone shows which one is at fault
                 for leased in group:
                     self._handle_many(consumer, [leased])
@@ -435,7 +436,7 @@ class Worker:
 
         self._settle(group, answers)
 
-    def _fault(self, group: Sequence[LeasedTask], error: Exception) -> None:
+    def _fault(self, group: Sequence[LeasedTask], error: BaseException) -> None:
         self._log("consumer's code failed", exc_info=True, attempt=group[0].task.attempt + group[0].out)
         self._retry(group, f"{type(error).__name__} in the consumer's code", fault=True)
 

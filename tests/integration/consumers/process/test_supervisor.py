@@ -54,7 +54,7 @@ def test_nothing_is_begun_any_more_when_the_end_is_told(
             wait_until(lambda: len(seen) > 1 or not working(), "the worker to have gone on, or to have ended")
 
     spec = ConsumerSpec("slow", Slow, Slow.Options(), ("#",), DEFAULT_NAMESPACE)
-    supervisor = Supervisor(Configuration(Settings(), (spec,)), redis_url, say, pytest.fail)
+    supervisor = Supervisor(Configuration(Settings(), (spec,)), redis_url, say)
 
     assert supervisor.run(parent=os.getpid()) == 0  # which is not its own parent: the end
     assert seen == [1]
@@ -84,7 +84,7 @@ def test_it_may_be_asked_to_stop_at_any_moment(redis_url: str, monkeypatch: pyte
 
     spec = ConsumerSpec("idle", Idle, Idle.Options(), ("#",), DEFAULT_NAMESPACE)
     try:
-        assert Supervisor(Configuration(Settings(), (spec,)), redis_url, say, pytest.fail).run() == 0
+        assert Supervisor(Configuration(Settings(), (spec,)), redis_url, say).run() == 0
     finally:
         sys.setprofile(None)
 

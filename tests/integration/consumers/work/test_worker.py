@@ -460,8 +460,8 @@ def test_a_rejected_event_goes_to_the_dead_letters_at_once(
 def test_a_fault_of_the_code_is_tried_five_times_then_set_aside(
     make: Make, recorder: type[Recorder], publisher: Publisher, letters: DeadLetters
 ) -> None:
-    """The reason names its kind, not its text."""
-    faults = [ValueError("a secret"), KeyError("x"), TypeError("y")]
+    """The reason names its kind, not its text. Code that would end its thread does not."""
+    faults = [ValueError("a secret"), KeyError("x"), SystemExit(1)]
     recorder.script = staticmethod(lambda delivery: fail(faults[delivery.value()]))
     worker = make()
     publisher.publish_many([("a", number) for number in range(len(faults))])
@@ -471,7 +471,7 @@ def test_a_fault_of_the_code_is_tried_five_times_then_set_aside(
     assert {(letter.task.offset, letter.why, letter.reason) for letter in letters.page()} == {
         (1, "poison", "ValueError in the consumer's code"),
         (2, "poison", "KeyError in the consumer's code"),
-        (3, "poison", "TypeError in the consumer's code"),
+        (3, "poison", "SystemExit in the consumer's code"),
     }
     for number in range(len(faults)):
         assert [delivery.attempt for delivery in recorder.seen if delivery.value() == number] == [1, 2, 3, 4, 5]

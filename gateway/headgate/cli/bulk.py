@@ -32,10 +32,6 @@ _TOPIC = 4  # of a prepared command
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
 
 
-class _BadLine(Exception):
-    """A line is no event; the text gives the reason."""
-
-
 class _Line(msgspec.Struct):
     topic: str
     data: msgspec.Raw
@@ -201,13 +197,18 @@ class Bulk:
     def _prepare(self, number: int, line: bytes) -> Prepared | str:
         """Return the event of a line, or the fault."""
         try:
-            event = _read(line)
-            event_id = _id_of(number, line, self._run) if self._run or event.id is None else event.id
+            event = _decode(line)
+            event_id = event.id
+            if self._run or event_id is None:
+                event_id = hashlib.sha256(b"%s%d\n%s" % (self._run.encode(), number, line.strip())).hexdigest()[:32]
             return self._publisher.prepare(event.topic, event.data, id=event_id)
         except HeadgateError as error:
             return error.message
-        except _BadLine as error:
-            return str(error)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            reason = str(error)
+            if place := _PLACE.search(reason):
+                reason = reason[: place.start()] + (f" in {place[1]}" if place[1] else "")
+            return f'expected {{"topic", "data", "id"?}} as JSON: {reason}'
 
     def _send(self, batch: list[tuple[int, Prepared]], digest: Digest, outcome: Outcome) -> None:
         """Send a batch and store its receipts. `digest` covers all lines up to its last."""
@@ -233,20 +234,6 @@ class Bulk:
             else:
                 outcome.fault(number, answer.message)
         return taken
-
-
-def _read(line: bytes) -> _Line:
-    try:
-        return _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason = str(error)
-        if place := _PLACE.search(reason):
-            reason = reason[: place.start()] + (f" in {place[1]}" if place[1] else "")
-        raise _BadLine(f'expected {{"topic", "data", "id"?}} as JSON: {reason}') from error
-
-
-def _id_of(number: int, line: bytes, run: str) -> str:
-    return hashlib.sha256(b"%s%d\n%s" % (run.encode(), number, line.strip())).hexdigest()[:32]
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:

@@ -83,8 +83,10 @@ def publish_file(
                         print_json(summary(outcome))
                     fail("nothing was published: a line is bad (--skip-bad publishes the others)")
             bulk.settle(lines)
-            with _progress(file) as bar:
-                outcome = bulk.publish(lines(), bar)
+            # A progress bar by bytes, if standard error is a terminal.
+            size, at_terminal = file.seek(0, io.SEEK_END), sys.stderr.isatty()
+            with click.progressbar(length=size, label="publishing", file=sys.stderr, hidden=not at_terminal) as bar:
+                outcome = bulk.publish(lines(), lambda _: bar.update(file.tell() - bar.pos))
         except ReceiptsFault as error:
             fail(str(error))
         except OutcomeUnknown as error:
@@ -160,23 +162,3 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
         yield line
         while line and not line.endswith(b"\n"):
             line = file.readline(_MAX_LINE_BYTES)
-
-
-class _Bar:
-    """A progress bar by bytes on standard error, if that is a terminal."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        size = file.seek(0, io.SEEK_END)
-        file.seek(0)
-        self.bar = click.progressbar(length=size, label="publishing", file=sys.stderr, hidden=not sys.stderr.isatty())
-
-    def __call__(self, line: int) -> None:
-        self.bar.update(self._file.tell() - self.bar.pos)
-
-
-@contextmanager
-def _progress(file: IO[bytes]) -> Iterator[_Bar]:
-    bar = _Bar(file)
-    with bar.bar:
-        yield bar

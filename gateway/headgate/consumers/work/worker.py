@@ -288,14 +288,8 @@ class Worker:
                 with self._span(group):
                     answer = self._beyond_rate(consumer, first) or consumer.handle(self._delivery(first))
             until_ms = None if answer is None else _until_ms(answer)
-        except Retry as error:
-            self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
-        except Reject as error:
-            self._dead_letter(group, REJECTED, error.reason)
-        except _BusError as error:
-            self._retry(group, error.message)
-        except BaseException as error:  # noqa: BLE001 - an operator's code; logged with its traceback, and tried again
-            self._fault(group, error)
+        except BaseException as error:  # noqa: BLE001 - an operator's code; see _failed
+            self._failed(group, error)
         else:
             self._metrics.handled.inc(len(group))
             if answer is None or until_ms is None:
@@ -348,18 +342,12 @@ class Worker:
     def _handle_many(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
         try:
             consumer.handle_many([self._delivery(leased) for leased in group])
-        except Retry as error:
-            self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
-        except _BusError as error:
-            self._retry(group, error.message)
         except BaseException as error:  # noqa: BLE001 - as in _handle
-            if len(group) > 1:  # handling each alone shows which one is at fault
-                for leased in group:
-                    self._handle_many(consumer, [leased])
-            elif isinstance(error, Reject):
-                self._dead_letter(group, REJECTED, error.reason)
-            else:
-                self._fault(group, error)
+            if len(group) == 1 or isinstance(error, (Retry, *_BusError)):
+                self._failed(group, error)
+                return
+            for leased in group:  # handling each alone shows which one is at fault
+                self._handle_many(consumer, [leased])
         else:
             self._metrics.handled.inc(len(group))
             self._finish(group)
@@ -436,9 +424,18 @@ class Worker:
 
         self._settle(group, answers)
 
-    def _fault(self, group: Sequence[LeasedTask], error: BaseException) -> None:
-        self._log("consumer's code failed", exc_info=True, attempt=group[0].task.attempt + group[0].out)
-        self._retry(group, f"{type(error).__name__} in the consumer's code", fault=True)
+    def _failed(self, group: Sequence[LeasedTask], error: BaseException) -> None:
+        """Answer work whose handling raised. A fault of the code is logged with its traceback, and tried again."""
+        match error:
+            case Retry():
+                self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
+            case Reject():
+                self._dead_letter(group, REJECTED, error.reason)
+            case BusUnavailable() | BusRefused():
+                self._retry(group, error.message)
+            case _:
+                self._log("consumer's code failed", exc_info=True, attempt=group[0].task.attempt + group[0].out)
+                self._retry(group, f"{type(error).__name__} in the consumer's code", fault=True)
 
     def _dead_letter(self, group: Sequence[LeasedTask], why: str, reason: str) -> None:
         self._settle(group, lambda leased: self._to_dead_letters(leased, why, reason[:MAX_REASON_CHARACTERS]))

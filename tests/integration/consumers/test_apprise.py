@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -43,15 +42,6 @@ def json_url(receiver: Receiver, path: str = "/") -> str:
 def send(sink: Apprise, data: bytes) -> None:
     for key in sink.keys(delivery(data)):
         sink.handle(delivery(data, key))
-
-
-def test_the_text_of_an_event_stays_text(receiver: Receiver) -> None:
-    """Neither Jinja2 nor Apprise makes more of it."""
-    text = "{{ 7 * 7 }} <b>bold</b> *x* \\n :smile: {title}"
-    send(make(json_url(receiver), body="{{ event.data.text }}"), json.dumps({"text": text}).encode())
-
-    sent = json.loads(receiver.requests[0].body)
-    assert (sent["title"], sent["message"]) == ("orders.42.failed", text)
 
 
 def test_each_service_is_a_part_of_the_work(receiver: Receiver) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from headgate.consumers.apprise import Apprise, AppriseOptions
 from headgate.consumers.webhook.consumer import Webhook
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client
 from headgate.services.publisher import Publisher
-from headgate.settings.options import read_options
 from tests.support.http_receiver import Receiver, reset, status
 from tests.support.stepped_worker import MakeWorker, SteppedWorker
 from tests.support.webhooks import SECRET, read_webhook
@@ -62,25 +59,3 @@ def test_an_outage_of_the_receiver_loses_nothing(
     assert sorted(ids[-5:]) == sorted(set(ids))
     assert len(ids) >= 7
     assert (hook.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "hook").count()) == (0, 0)
-
-
-def test_one_failing_service_doubles_nothing_at_the_others(
-    make_worker: MakeWorker, publisher: Publisher, receiver: Receiver
-) -> None:
-    """Apprise tries each URL by itself."""
-    with Receiver() as failing:
-        failing.answer = status(500)
-        urls = [f"json://127.0.0.1:{port}/?cto=30&rto=30" for port in (failing.port, receiver.port)]
-        options, faults = read_options(AppriseOptions, {"urls": urls})
-        assert not faults
-        chat = make_worker(Apprise, options, name="chat")
-        publisher.publish("orders.1.failed", {"title": "Order 1"})
-        for _ in range(2):
-            chat.make_due()
-            chat.work()
-        failing.answer = status(200)
-        publisher.publish("orders.2.failed", {"title": "Order 2"})
-        chat.finish()
-
-        assert [json.loads(request.body)["message"] for request in failing.requests].count("Order 1") == 3
-    assert [json.loads(request.body)["message"] for request in receiver.requests] == ["Order 1", "Order 2"]

@@ -187,14 +187,6 @@ def test_a_letter_that_is_heavier_than_the_limit_is_kept(store: Store, letters: 
     assert letters.count() == 1
 
 
-def test_letters_are_bounded_by_count_too(store: Store, letters: DeadLetters, redis_client: Client) -> None:
-    """Whichever comes first; the bytes of those that go are given back."""
-    assert sum(bury_one(store, number, 100, max_dead=3) for number in range(1, 9)) == 5
-
-    assert letters.count() == 3
-    assert counted(redis_client) == (weights(redis_client), 5)
-
-
 def test_the_bytes_of_letters_that_people_take_out_are_given_back(
     store: Store, letters: DeadLetters, redis_client: Client
 ) -> None:

@@ -301,20 +301,6 @@ def test_a_settled_answer_may_be_given_twice(store: Store, publisher: Publisher,
     assert call(redis_client, "ZCARD", f"{GROUP}:held") == 1
 
 
-def test_a_task_that_came_after_a_digest_was_taken_waits_for_the_next(store: Store, publisher: Publisher) -> None:
-    """The leased tasks are not handed out with it again."""
-    store.open("new")
-    leased, task = taken_one(store, publisher, "x")
-    task.together = True
-    store.settle([done(leased), defer_for(task, 0)])
-    assert len(take(store).work) == 1
-    leased, later = taken_one(store, publisher, "x")
-    later.together = True
-    store.settle([done(leased), defer_for(later, 0)])
-
-    assert offsets(take(store)) == [2]
-
-
 def test_deferred_tasks_and_new_events_share_a_page(store: Store, publisher: Publisher) -> None:
     """Half of it at most is deferred tasks, so that neither keeps the other out."""
     store.open("new")

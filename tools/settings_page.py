@@ -47,6 +47,7 @@ OTHERS = (
         "every process, as it imports `headgate`",
         "Set to 1: do not load the C extension. No configuration file can set it.",
     ),
+    ("_HEADGATE_COMPLETE", "`headgate`", "Set by a shell that completes commands: `bash_source`, `zsh_source` or `fish_source`."),
     ("HEADGATE_CHROMIUM", "`make test`", "Path of the Chromium or Chrome that the end-to-end tests drive."),
     ("HEADGATE_BENCH_CENTRIFUGO", "`make bench`", "Path of the Centrifugo to measure beside. Not set: `centrifugo` in PATH."),
     ("PYTHON", "`make`", "Interpreter to build `.venv` with. Not set: the first one that is 3.11 or newer."),

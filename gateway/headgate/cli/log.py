@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -94,7 +95,7 @@ def tail(
         if left is not None and (left := left - 1) == 0:
             sys.exit(0)
 
-    live = LiveEvents(url, namespace, pattern)
+    live = click.get_current_context().with_resource(closing(LiveEvents(url, namespace, pattern)))
     past = None if begin is None else _Past(url, namespace, pattern, begin, show)
     if past is not None:
         past.show_all()

@@ -126,5 +126,3 @@ def test_other_commands_print_objects_for_programs_too(run: Run, redis_client: C
     write_row(redis_client, "one", loads.Load(3, 0, "a,b"))
     [group] = map(json.loads, run("rebalance", "--show", "--json").stdout.splitlines())
     assert group == {"serves": ["a", "b"], "sessions": [3], "asked_per_s": None}
-    rows = [json.loads(line) for line in run("settings", "--json").stdout.splitlines()]
-    assert {row["name"]: row["default"] for row in rows}["HEADGATE_PORT"] == "8000"

@@ -79,8 +79,8 @@ def test_every_consumer_is_listed_with_where_it_stands(run: Run, open_group: Ope
         "sink: lag 0, leased 0, waiting 0, dead 0, missed 0, never at work, configured",
     ]
     assert objects[1] == {
-        "name": "sink", "lag": 0, "leased": 0, "waiting": 0, "dead": 0, "missed": 0, "idle_s": None, "configured": True,
-        "elsewhere": [],
+        "name": "sink", "namespace": "notifications", "lag": 0, "leased": 0, "waiting": 0, "dead": 0, "missed": 0,
+        "idle_s": None, "configured": True, "elsewhere": [],
     }  # fmt: skip
     assert 0 <= objects[0]["idle_s"] < 60
 

@@ -42,6 +42,9 @@ class Link:
     def send(self, *commands: Command) -> None:
         self.sent += commands
 
+    def close(self) -> None:
+        """There is nothing to close."""
+
     def read(self) -> list[list[bytes]]:
         if not self._replies:
             raise BusUnavailable("it has ended")

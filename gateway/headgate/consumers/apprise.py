@@ -22,7 +22,7 @@ from headgate.runtime.importing import import_string
 from headgate.settings.options import Kind, number, option, text
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
-from .message import Message, body_option, message_faults, title_option
+from .message import BODY, TEMPLATE, TITLE, Message, message_faults
 from .values import FUNCTION, function_faults, need_secret
 
 MAX_URLS = 32
@@ -73,8 +73,8 @@ class AppriseOptions:
         "A function of yours that gets the delivery and returns a list of addresses, which `{user}` stands for in its place. "
         "An empty list: no message.",
     )
-    title: str | None = title_option()
-    body: str | None = body_option()
+    title: str | None = option(None, TEMPLATE, TITLE)
+    body: str | None = option(None, TEMPLATE, BODY)
     timeout_s: float = option(30.0, number(1, 600, "seconds"), "Longest time that one service may take.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.settings.options import option, text
+from headgate.settings.options import text
 
 from .base import Delivery, Reject
 from .templates import Template, TemplateFault, template_faults, view
@@ -20,20 +20,10 @@ DEFAULT_BODY = """\
 """
 
 
-def title_option() -> str | None:
-    """Declare the option `title`."""
-    return option(  # type: ignore[no-any-return]
-        None, text("a Jinja2 template"), "Title of the message, from `event`. Not set: the data's `title`, else the topic."
-    )
-
-
-def body_option() -> str | None:
-    """Declare the option `body`."""
-    return option(  # type: ignore[no-any-return]
-        None,
-        text("a Jinja2 template"),
-        "Body of the message, from `event`. Not set: the data, a line for each of the first 20 keys.",
-    )
+# What the options `title` and `body` of a consumer with messages are, and what is expected.
+TITLE = "Title of the message, from `event`. Not set: the data's `title`, else the topic."
+BODY = "Body of the message, from `event`. Not set: the data, a line for each of the first 20 keys."
+TEMPLATE = text("a Jinja2 template")
 
 
 class Message:

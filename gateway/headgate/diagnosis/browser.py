@@ -199,12 +199,10 @@ class Browser(ABC):
 class WebSocketBrowser(Browser):
     """A client over a WebSocket from the start."""
 
-    def __init__(self, url: str, namespace: str, origin: str, timeout_s: float) -> None:
-        super().__init__(url, namespace, origin, timeout_s)
-        self._opened = ExitStack()
-        self._socket: ClientConnection
+    _socket: ClientConnection
 
     def _open(self) -> None:
+        self._opened = ExitStack()
         url = f"{'wss' if self.target.scheme == 'https' else 'ws'}://{self.target.authority}{self._path}websocket"
         try:
             opening = connect(
@@ -236,14 +234,12 @@ class WebSocketBrowser(Browser):
 class PollingBrowser(Browser):
     """A client over long polls, for networks that block WebSockets."""
 
-    def __init__(self, url: str, namespace: str, origin: str, timeout_s: float) -> None:
-        super().__init__(url, namespace, origin, timeout_s)
-        self._hold_s = timeout_s
-        self._session = ""
-        self._cookies: dict[str, str] = {}
-        self.date: str | None = None
+    date: str | None = None
+    _session = ""
+    _hold_s: float
 
     def _open(self) -> None:
+        self._cookies: dict[str, str] = {}
         [opening] = self._request("GET", self.timeout_s)
         try:
             if opening[:1] != _OPEN:

@@ -13,7 +13,6 @@ from headgate.settings.options import Kind, file_path, integer, number, one_of, 
 from headgate.settings.options import text as some
 
 from .address import Mailbox, check_address, read_mailbox
-from .smtp import PORTS, Server
 from .text import DEFAULT_SUBJECT, MailTemplates
 
 # Characters of an address that `to_template` makes.
@@ -100,24 +99,6 @@ def check_options(options: EmailOptions) -> list[str]:
     ]
 
 
-def server_of(options: EmailOptions) -> Server:
-    """Return the mail server of the options.
-
-    Raises:
-        ValueError: the password is set twice, or its variable is unset.
-    """
-    return Server(
-        options.host,
-        options.port or PORTS[options.security],
-        options.security,
-        options.timeout_s,
-        options.user,
-        read_secret(options, "password"),
-        options.ca_file,
-        options.accept_timeout_s,
-    )
-
-
 def _server_faults(options: EmailOptions) -> list[str]:
     faults = []
     if options.security == "none" and not options.allow_plain and not _is_this_machine(options.host):
@@ -125,12 +106,12 @@ def _server_faults(options: EmailOptions) -> list[str]:
     if options.security == "none" and options.ca_file is not None:
         faults.append("ca_file is given with security='none'; expected starttls or tls")
     try:
-        server = server_of(options)
+        password = read_secret(options, "password")
     except ValueError as error:
         return [*faults, str(error)]
-    if (server.user is None) != (server.password is None):
+    if (options.user is None) != (password is None):
         faults.append("user and password go together; expected both or neither")
-    if not f"{server.user}{server.password}".isascii():
+    if not f"{options.user}{password}".isascii():
         faults.append("user, password: expected ASCII characters")
     return faults or ca_file_faults(options.ca_file)
 

@@ -19,15 +19,19 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import structlog
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
+from headgate.consumers.values import read_secret
 from headgate.runtime.logging import ThrottledLog
 
 from .message import Mail
+
+if TYPE_CHECKING:
+    from .options import EmailOptions
 
 # Servers cut idle clients after minutes (RFC 5321: five at least), NATs and firewalls sooner.
 IDLE_S = 30.0
@@ -45,44 +49,26 @@ SENDER, RECIPIENT, MESSAGE = "the sender", "the recipient", "the message"
 _LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A mail server: its address, the security of the connection, the login.
-
-    `timeout_s` limits connecting and each answer except that to the message, which `accept_timeout_s` limits.
-    """
-
-    host: str
-    port: int
-    security: str
-    timeout_s: float
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    accept_timeout_s: float = 600.0
-
-    @property
-    def place(self) -> str:
-        """Host and port, for people."""
-        return f"{self.host}:{self.port}"
-
-
 class MailServer:
     """Sends mails to a server, one at a time. Belongs to one thread.
 
     Args:
-        server: the server.
+        options: its address, the security of the connection, the login. `timeout_s` limits connecting and each answer except that
+            to the message, which `accept_timeout_s` limits.
         consumer: name of the consumer, for the log.
         now: the monotonic clock.
 
     Raises:
         OSError: the file of certificates is unreadable, or contains none (ssl.SSLError).
+        ValueError: the password is set twice, or its variable is unset.
     """
 
-    def __init__(self, server: Server, consumer: str, now: Callable[[], float] = time.monotonic) -> None:
-        self._server, self._now = server, now
+    def __init__(self, options: EmailOptions, consumer: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._options, self._now = options, now
+        self._port, self._password = options.port or PORTS[options.security], read_secret(options, "password")
+        self._place = f"{options.host}:{self._port}"
         self._log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=consumer).error)
-        self._context = None if server.security == "none" else ssl.create_default_context(cafile=server.ca_file)
+        self._context = None if options.security == "none" else ssl.create_default_context(cafile=options.ca_file)
         self._smtp: _Smtp | None = None
         self._used_s = 0.0
         self._own_name: str | None = None
@@ -108,10 +94,10 @@ class MailServer:
         except _AnswerLost as lost:
             self._drop()
             if isinstance(lost.error, TimeoutError):
-                reason = f"no answer to the message within {self._server.accept_timeout_s:g} s"
-                self._log("the mail server did not answer after a mail", server=self._server.place, reason=reason)
+                reason = f"no answer to the message within {self._options.accept_timeout_s:g} s"
+                self._log("the mail server did not answer after a mail", server=self._place, reason=reason)
                 self._pause.end()
-                raise OutcomeUnknown(f"mail server {self._server.place}: {reason}") from lost
+                raise OutcomeUnknown(f"mail server {self._place}: {reason}") from lost
             reason = f"no answer to the message: {_reason(lost.error)}"
             waits = self._no_service("the mail server broke off after a mail: mails wait", reason, began_s)
             raise OutcomeUnknown(waits.reason, waits.after_s) from lost
@@ -148,12 +134,12 @@ class MailServer:
 
     def _connect(self) -> _Smtp:
         """Return a new connection, secured and logged in."""
-        server = self._server
+        host, timeout_s = self._options.host, self._options.timeout_s
         try:
-            if server.security == "tls":
-                smtp: _Smtp = _SmtpTls(server.host, server.port, self._own_name, timeout=server.timeout_s, context=self._context)
+            if self._options.security == "tls":
+                smtp: _Smtp = _SmtpTls(host, self._port, self._own_name, timeout=timeout_s, context=self._context)
             else:
-                smtp = _Smtp(server.host, server.port, self._own_name, timeout=server.timeout_s)
+                smtp = _Smtp(host, self._port, self._own_name, timeout=timeout_s)
         except smtplib.SMTPConnectError as error:
             raise RefusesUs(answered("the greeting", error.smtp_code, first_line(error.smtp_error))) from error
         # The resolver may take long to find this name, so it is asked once.
@@ -166,17 +152,16 @@ class MailServer:
         return smtp
 
     def _open(self, smtp: _Smtp) -> None:
-        server = self._server
         try:
             smtp.ehlo_or_helo_if_needed()
-            if server.security == "starttls":
+            if self._options.security == "starttls":
                 if not smtp.has_extn("starttls"):
                     raise RefusesUs("it does not offer STARTTLS")
                 smtp.starttls(context=self._context)
                 smtp.discard_received()
                 smtp.ehlo_or_helo_if_needed()
-            if server.user is not None:
-                smtp.login(server.user, server.password or "")
+            if self._options.user is not None:
+                smtp.login(self._options.user, self._password or "")
         except smtplib.SMTPAuthenticationError as error:
             # Without the server's text, as some servers repeat the credentials.
             raise RefusesUs(answered("the login", error.smtp_code)) from error
@@ -202,7 +187,7 @@ class MailServer:
         # An error of `send` leaves the last bytes unsent, so the server cannot accept the mail.
         smtp.send(_LINE_START_DOT.sub(b"..", mail.content) + (b"" if mail.content.endswith(b"\r\n") else b"\r\n") + b".\r\n")
         try:
-            _, text = smtp.read_reply(self._server.accept_timeout_s)
+            _, text = smtp.read_reply(self._options.accept_timeout_s)
         except (smtplib.SMTPException, OSError) as error:
             if smtp.first_code is None:
                 raise _AnswerLost(error) from error
@@ -214,8 +199,8 @@ class MailServer:
 
     def _no_service(self, event: str, reason: str, began_s: float) -> Retry:
         """Log an attempt that failed whatever the mail, begin a pause, and return the Retry."""
-        self._log(event, server=self._server.place, reason=reason)
-        return self._pause.begin(began_s, self._now(), f"mail server {self._server.place}: {reason}")
+        self._log(event, server=self._place, reason=reason)
+        return self._pause.begin(began_s, self._now(), f"mail server {self._place}: {reason}")
 
 
 class RefusesUs(Exception):

@@ -18,7 +18,7 @@ from itertools import islice
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery, Reject
-from headgate.consumers.message import Message, body_option, message_faults, title_option
+from headgate.consumers.message import BODY, TEMPLATE, TITLE, Message, message_faults
 from headgate.consumers.values import FUNCTION, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
 from headgate.consumers.webhook.post import HttpPost, PacedPost, judge
@@ -74,8 +74,8 @@ class WebPushOptions:
         text("a function as package.module:function"),
         "A function of yours that gets an endpoint that is gone, and removes its subscription.",
     )
-    title: str | None = title_option()
-    body: str | None = body_option()
+    title: str | None = option(None, TEMPLATE, TITLE)
+    body: str | None = option(None, TEMPLATE, BODY)
     ttl_s: float = option(
         86400.0,
         number(0, _FOUR_WEEKS_S, "seconds"),

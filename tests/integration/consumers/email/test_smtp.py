@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.email.message import Mail
-from headgate.consumers.email.smtp import MailServer, Server
+from headgate.consumers.email.smtp import MailServer
 from tests.support.certificates import Authority
+from tests.support.mailer import email_options
 from tests.support.redis_server import wait_until
 from tests.support.smtp_server import SmtpServer
 
@@ -32,7 +33,7 @@ def mails() -> Iterator[Callable[..., MailServer]]:
     def to(
         port: int, security: str = "none", timeout_s: float = 30.0, now: Callable[[], float] = time.monotonic, **more: Any
     ) -> MailServer:
-        opened.append(MailServer(Server("127.0.0.1", port, security, timeout_s, **more), "on-call", now))
+        opened.append(MailServer(email_options(port=port, security=security, timeout_s=timeout_s, **more), "on-call", now))
         return opened[-1]
 
     yield to
@@ -87,7 +88,7 @@ def test_a_server_that_does_not_answer_in_time_is_tried_again(smtp: SmtpServer, 
     assert smtp.mails == []
     smtp.begin_anew()
     # A willing server that is slow would get the mail twice, and rightly.
-    server._server = dataclasses.replace(server._server, timeout_s=30.0)
+    server._options = dataclasses.replace(server._options, timeout_s=30.0)
     wait_until(lambda: sent(server), "the next attempt")
     assert [mail.content for mail in smtp.mails] == [CONTENT]
 

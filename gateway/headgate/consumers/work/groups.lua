@@ -557,9 +557,7 @@ end
 -- Answers -------------------------------------------------------------------------------------------------------------------
 
 local function defer(name, task, due, together, out, body)
-  local from_now = string.match(due, '^%+(%d+)$')
-  local wait_ms = from_now and tonumber(from_now) or (number(due) or 0) - name.wall
-  redis.call('ZADD', name.waiting, whole(name.now + wait_ms), task)
+  redis.call('ZADD', name.waiting, whole(name.now + tonumber(string.match(due, '^%+(%d+)$') or 0)), task)
   weigh(name, task, #body)
   redis.call('HSET', name.body, task, body)
   local member = string.sub(task, -16) .. ':' .. task
@@ -567,18 +565,16 @@ local function defer(name, task, due, together, out, body)
   if out == '0' then redis.call('HDEL', name.out, task) else redis.call('HSET', name.out, task, out) end
 end
 
--- Return the bytes of the dead letters, except letters stored by versions that did not weigh them.
 local function dead_bytes(name)
-  return math.max(0, number(redis.call('HGET', name.state, 'dead_bytes')) or 0)
+  return number(redis.call('HGET', name.state, 'dead_bytes')) or 0
 end
 
 -- Drop a dead letter. Return 1 if it existed, else 0.
 local function drop_letter(name, id)
   local letter = redis.call('XRANGE', name.dead, id, id)[1]
   if not letter then return 0 end
-  local weight = letter[2][9] == 'weight' and number(letter[2][10]) or 0
   redis.call('XDEL', name.dead, id)
-  redis.call('HSET', name.state, 'dead_bytes', whole(math.max(0, dead_bytes(name) - weight)))
+  redis.call('HSET', name.state, 'dead_bytes', whole(math.max(0, dead_bytes(name) - (number(letter[2][10]) or 0))))
   return 1
 end
 
@@ -613,16 +609,11 @@ local ANSWERS = {
   end },
   -- <task>: a waiting task is done.
   done = { 1, forget },
-  -- <task> <+ms from now> <together 0/1> <times out> <body>: store, or replace. Times out above 0: it is leased. An older headgate
-  -- gives the time by the wall clock.
+  -- <task> <+ms from now> <together 0/1> <times out> <body>: store, or replace. Times out above 0: it is leased.
   defer = { 5, defer },
   -- <why> <reason> <task> <body> <max_dead> <max_bytes>
   letter = { 6, function(name, why, reason, task, body, max_dead, max_bytes)
     return add_letter(name, why, reason, task, body, number(max_dead) or 1, number(max_bytes) or 0)
-  end },
-  -- <why> <reason> <task> <body> <max_dead>: the same from an older headgate, without a limit of bytes.
-  dead = { 5, function(name, why, reason, task, body, max_dead)
-    return add_letter(name, why, reason, task, body, number(max_dead) or 1, math.huge)
   end },
   -- <dead letter's id> <task> <body>: retry a dead letter now; nothing if it no longer exists.
   again = { 3, function(name, id, task, body)
@@ -639,7 +630,7 @@ local function settle(name, args)
     at = at + 1 + answer[1]
   end
   local dropped = 0
-  name.now, name.wall = read_time(name)
+  name.now = read_time(name)
   at = 2
   while at <= #args do
     local answer = ANSWERS[args[at]]

@@ -200,25 +200,3 @@ def test_the_bytes_of_letters_that_people_take_out_are_given_back(
     assert counted(redis_client) == (weights(redis_client), 0)
     assert letters.drop_all() == 3
     assert counted(redis_client) == (0, 0)
-
-
-def test_letters_of_an_older_library_have_no_weight(store: Store, letters: DeadLetters, redis_client: Client) -> None:
-    """They go first, by count, and their going gives nothing back."""
-    for number in range(3):
-        fields = ("why", "rejected", "reason", "no", "task", f"{number}", "body", TASK.pack())
-        call(redis_client, "XADD", f"{GROUP}:dead", "*", *fields)
-    bury_one(store, 1, 60_000)
-    assert bury_one(store, 2, 60_000) == 4
-
-    assert letters.count() == 1
-    assert counted(redis_client)[0] == weights(redis_client)
-
-
-def test_an_older_headgate_sets_letters_aside_by_count(store: Store, letters: DeadLetters, redis_client: Client) -> None:
-    """Its answer knows no bytes; they are counted nevertheless."""
-    body = TASK.pack()
-    for number in range(4):
-        call(redis_client, "FCALL", "headgate_group_settle", 1, LOG, "mail", "dead", "poison", "no", f"t{number}", body, 2)
-
-    assert letters.count() == 2
-    assert counted(redis_client) == (weights(redis_client), 2)

@@ -72,7 +72,7 @@ def test_while_the_keys_are_on_two_nodes_every_call_is_refused_and_writes_nothin
     mark = "0" * 16
     tasks = [f"{number:013}-{epoch.decode()}-{number:015}-{mark}" for number in (1, 2)]
     answers = [word for task in tasks for word in ("defer", task, "+0", "1", "0", "body")]
-    call("group_settle", *answers, "dead", "why", "reason", "task", "body", 10, "ack", epoch, ids[0], node=here)
+    call("group_settle", *answers, "letter", "why", "reason", "task", "body", 10, 10**6, "ack", epoch, ids[0], node=here)
     call("group_take", 4, 60_000, 100, node=here)
     position = call("group_open", "new", node=here)
     assert position == [epoch, 3]

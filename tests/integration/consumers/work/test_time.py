@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.consumers.work.store import Page, Store, defer_for, done
-from headgate.consumers.work.task import Task
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, log_key
 from headgate.redis.time_watch import TimeWatch
@@ -150,17 +149,3 @@ def test_what_was_due_while_all_were_stopped_is_handed_out_soon(consumers: Consu
     consumers.pass_time(25_000)
 
     assert len(consumers.take().work) == 1
-
-
-@SET
-def test_an_older_instance_says_when_by_the_wall_clock(consumers: Consumers, redis_client: Client, set_ms: int) -> None:
-    """It means a time from now, whatever the wall clock shows."""
-    consumers.wall.advance(set_ms)
-    answer = ("defer", Task("e" * 16, 1, "a", None, 1, b"1").name, consumers.wall.ms + 30_000, 0, 0, b"-")
-    call(redis_client, "FCALL", "headgate_group_settle", 1, log_key("notifications"), "mail", *answer)
-    due = []
-    for _ in range(4):
-        due.append(len(consumers.take().work))
-        consumers.pass_time(10_000)
-
-    assert due in ([0, 0, 0, 1], [0, 0, 1, 0])

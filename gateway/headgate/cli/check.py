@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import open_redis, redis_option
+from .options import effective_settings, open_redis, redis_option
 from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ def _clients() -> Finding | None:
     from headgate.errors import SettingsError
     from headgate.runtime.check_result import unknown, warning
     from headgate.settings.settings import LET_IN
-
-    from .effective import effective_settings
 
     try:
         nobody = effective_settings(None, {}).lets_nobody_in

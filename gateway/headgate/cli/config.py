@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .commands import Commands
-from .options import config_option, redis_option
+from .options import config_option, effective_settings, redis_option
 from .output import echo, one_line_errors, paint, print_json
 
 
@@ -39,22 +39,38 @@ def show(
     Later origins win: default, Flask, file, environment, option. With MODULE:APP the application is imported for its app.config.
     Secrets are not shown.
     """
-    from .effective import Origin, effective_rows
+    from dataclasses import fields
+
+    from headgate.consumers.process.config import find_file, read_settings
+    from headgate.redis.connections import redacted_address
+    from headgate.settings.settings import PREFIX, Settings, environment, variables_set
 
     given = {"HOST": host, "PORT": None if port is None else str(port), "WORKERS": workers, "REDIS_URL": redis_url}
-    options = {f"HEADGATE_{name}": value for name, value in given.items()}
-    path, rows = effective_rows(config, options, None if target is None else _configuration_of(target))
-    rows = [row for row in rows if not changed or row.origin is not Origin.DEFAULT]
+    options = {PREFIX + name: value for name, value in given.items() if value is not None}
+    application = {} if target is None else _configuration_of(target)
+    settings, path = effective_settings(config, options, application), find_file(config)
+    sources = {
+        "option": options,
+        "environment": variables_set(environment()),
+        "file": {} if path is None else read_settings(path, {}),
+        "Flask": application,
+    }
+    rows = []
+    for each in fields(Settings):
+        name, value = PREFIX + each.name.upper(), getattr(settings, each.name)
+        origin = next((origin for origin, names in sources.items() if names.get(name, "") not in ("", None)), "default")
+        if each.metadata["secret"] and value is not None:
+            value = redacted_address(value) if each.name == "redis_url" else "(hidden)"
+        if not changed or origin != "default":
+            rows.append((name, value, origin))
     if as_json:
-        settings = {row.name: {"value": row.value, "origin": row.origin} for row in rows}
-        print_json({"file": path, "settings": settings})
+        print_json({"file": path, "settings": {name: {"value": value, "origin": origin} for name, value, origin in rows}})
         return
     echo(f"file: {path or 'none'}")
-    width = max((len(row.name) for row in rows), default=0)
-    for row in rows:
-        colour = "bright_black" if row.origin is Origin.DEFAULT else "cyan"
-        origin = paint(f"{row.origin:11}", colour)
-        echo(f"{row.name:{width}}  ", origin, f"  {row.text}")
+    width = max((len(name) for name, *_ in rows), default=0)
+    for name, value, origin in rows:
+        painted = paint(f"{origin:11}", "bright_black" if origin == "default" else "cyan")
+        echo(f"{name:{width}}  ", painted, f"  {_text(value)}")
 
 
 def _configuration_of(target: str) -> dict[str, object]:
@@ -68,3 +84,13 @@ def _configuration_of(target: str) -> dict[str, object]:
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")
     return {name: value for name, value in app.config.items() if name.startswith("HEADGATE_")}
+
+
+def _text(value: object) -> str:
+    if value is None or value == ():
+        return "not set"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ":".join(map(str, value)) if len(value) == 2 and isinstance(value[1], int) else ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

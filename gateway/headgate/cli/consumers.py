@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .commands import Commands
-from .options import config_option, json_option, namespace_option, open_redis, read_address, redis_option
+from .options import config_option, effective_settings, json_option, namespace_option, open_redis, read_address, redis_option
 from .output import echo, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
@@ -217,8 +217,6 @@ def need_consumer(client: Client, namespace: str, name: str, config: str | None)
 
 def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
     """Return a client of the given Redis, else of the Redis of the configuration's consumers."""
-    from .effective import effective_settings
-
     return open_redis(redis_url, None if redis_url else effective_settings(config, {}))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import config_option, namespace_option, read_gateway_url, read_origin, redis_option
+from .options import config_option, effective_settings, namespace_option, read_gateway_url, read_origin, redis_option
 from .output import one_line_errors, print_finding, print_json, print_title
 
 if TYPE_CHECKING:
@@ -67,8 +67,6 @@ def doctor(
     from headgate.events.topic import check_namespace
     from headgate.runtime.check_result import Finding, Verdict, count
     from headgate.services.publisher import find_redis_url
-
-    from .effective import effective_settings
 
     namespace = check_namespace(namespace)
     settings = effective_settings(config, {"HEADGATE_REDIS_URL": redis_url})

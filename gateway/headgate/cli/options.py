@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headgate.redis.client import Client
     from headgate.settings.settings import Settings
 
@@ -24,6 +26,25 @@ config_option = click.option(
     "--config", metavar="FILE", help="Configuration file. Default: HEADGATE_CONFIG, else headgate.toml if it is here."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
+
+
+def effective_settings(
+    config: str | None, options: Mapping[str, str | None], application: Mapping[str, object] | None = None
+) -> Settings:
+    """Return the settings of a gateway started here, as `headgate serve` reads them.
+
+    Later ones win: the defaults, an application's configuration (`app.config`), the configuration file, the environment, the
+    options of the command line.
+
+    Raises:
+        SettingsError: with every fault.
+    """
+    from headgate.consumers.process.config import find_file, read_settings
+    from headgate.settings.settings import Settings, environment
+
+    given = {**environment(), **{name: value for name, value in options.items() if value is not None}}
+    path = find_file(config)
+    return Settings.read(application or {}, given if path is None else read_settings(path, given))
 
 
 def open_redis(redis_url: str | None, settings: Settings | None = None) -> Client:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .options import config_option, json_option, open_redis, redis_option
+from .options import config_option, effective_settings, json_option, open_redis, redis_option
 from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
@@ -76,14 +76,12 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
 
 
 def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
-    from headgate.consumers.process.config import find_file, read_consumers, read_names, read_settings
-    from headgate.settings.settings import Settings, environment
+    from headgate.consumers.process.config import find_file, read_consumers, read_names
+    from headgate.settings.settings import environment
 
     path = find_file(config)
-    if path is None:
-        return Settings.read(environment()), ()
-    if not read_names(path, environment()):
-        return Settings.read(read_settings(path, environment())), ()
+    if path is None or not read_names(path, environment()):
+        return effective_settings(config, {}), ()
     found = read_consumers(path, environment())
     return found.settings, found.consumers
 

@@ -27,10 +27,7 @@ STOP_DEADLINE_S = 15.0
 class ConsumersProcess:
     """One child process at a time, while the context is open.
 
-    Leaving lets it finish its work and waits at most STOP_DEADLINE_S; then it is killed.
-
-    Args:
-        arguments: of `headgate consume`.
+    Leaving lets it finish its work and waits at most STOP_DEADLINE_S; then it is killed. `arguments` are of `headgate consume`.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:

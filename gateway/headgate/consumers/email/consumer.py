@@ -39,7 +39,6 @@ class Email(Consumer):
     """Sends mails through one SMTP server. A part of an event's work is a recipient's address.
 
     Args:
-        options, context: as every consumer's.
         postbox: takes the mails; None: the SMTP server of the options.
     """
 

@@ -32,8 +32,6 @@ def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, sa
     """Print previews of the work of some consumers until interrupted.
 
     Args:
-        specs: the consumers.
-        redis_url: the Redis of their logs.
         since: first offset to read, in every namespace; None: only events published from now on.
         say: takes a text of one or more lines, in which sequences that move the cursor of a terminal are escaped.
 

@@ -23,13 +23,7 @@ LOOK_S = 0.5
 
 
 class Supervisor:
-    """Runs the consumers of one configuration.
-
-    Args:
-        configuration: the consumers and settings.
-        redis_url: the Redis of their logs.
-        say: takes one line, for standard output.
-    """
+    """Runs the consumers of one configuration; `say` takes one line, for standard output."""
 
     def __init__(self, configuration: Configuration, redis_url: str, say: Callable[[str], None]) -> None:
         self._url, self._say = redis_url, say

@@ -101,7 +101,6 @@ class Webhook(Consumer):
     """Sends events to one receiver. One attempt per `handle`; the runner tries again.
 
     Args:
-        options, context: as every consumer's.
         post: sends the requests; None: by HTTP to the URL of the options.
         now: the monotonic clock.
     """

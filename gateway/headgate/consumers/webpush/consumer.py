@@ -103,7 +103,6 @@ class WebPush(Consumer):
     """Sends events to the browsers of their users.
 
     Args:
-        options, context: as every consumer's.
         open_post: makes the HttpPost for a push service; None: HTTP.
         now: the monotonic clock.
     """

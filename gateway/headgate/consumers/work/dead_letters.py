@@ -43,12 +43,7 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters of one consumer.
-
-    Args:
-        client: of its Redis.
-        namespace, consumer: owner of the letters.
-    """
+    """The dead letters of one consumer."""
 
     def __init__(self, client: Client, namespace: str, consumer: str) -> None:
         self._client = client

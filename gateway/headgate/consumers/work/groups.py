@@ -55,8 +55,6 @@ class Groups:
     """The consumers in the Redis of a namespace.
 
     Args:
-        client: of that Redis.
-        namespace: namespace of their log.
         scanned: called after each thousand key names of a scan.
     """
 

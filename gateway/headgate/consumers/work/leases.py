@@ -19,11 +19,7 @@ from .store import LeasedTask, Store, defer_for, done
 
 
 class Leases:
-    """See the module.
-
-    Args:
-        lease_ms: duration of a lease.
-    """
+    """See the module."""
 
     def __init__(self, lease_ms: int) -> None:
         self._lease_ms = lease_ms

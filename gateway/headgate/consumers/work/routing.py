@@ -37,13 +37,7 @@ _Call = tuple[Future[object], tuple[str, Delivery, str]]
 
 
 class Routing:
-    """The routing of one worker.
-
-    Args:
-        spec: the consumer.
-        state: reads the actions of users, and records the outcomes of their events.
-        fault: as of `Asking`.
-    """
+    """The routing of one worker; `fault` is that of `Asking`."""
 
     def __init__(self, spec: ConsumerSpec, state: State, fault: Callable[[str, BaseException | None], None]) -> None:
         self._options, self._state = spec.runner, state
@@ -122,9 +116,7 @@ class Asking:
     """Calls one function, from one thread.
 
     Args:
-        wants: the application's function.
         fault: called with one of WANTS_FAULTS, and the exception that was raised, if any.
-        within_s: time limit of the function.
     """
 
     def __init__(

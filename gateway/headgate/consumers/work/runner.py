@@ -37,8 +37,6 @@ class Runner:
     """Runs one consumer.
 
     Args:
-        spec: the consumer.
-        redis_url: the Redis of its log.
         settings: only `max_payload_bytes` is read.
 
     Raises:

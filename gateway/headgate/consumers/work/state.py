@@ -28,13 +28,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
 
 
 class RedisState:
-    """The state of one consumer; see `base.State` for its methods. One of these objects holds a lease at a time.
-
-    Args:
-        client: of its Redis.
-        namespace, consumer: owner of the state.
-        store: the consumer's group, for `progress`.
-    """
+    """The state of one consumer; see `base.State` for its methods. One of these objects holds a lease at a time."""
 
     def __init__(self, client: Client, namespace: str, consumer: str, store: Store) -> None:
         self._client, self._store = client, store

@@ -70,8 +70,6 @@ class Worker:
     """One thread's work for a consumer.
 
     Args:
-        spec: the consumer.
-        context: context for the consumer.
         store: its group, over a client of this worker's own.
         log: events with fields, for operators.
         stopping: set when the worker must finish its current task and return.

@@ -193,24 +193,6 @@ def test_an_address_that_is_not_ours_is_one_clear_line(refused: Refused) -> None
 # Redis -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_redis_that_is_not_there_is_one_clear_line(refused: Refused) -> None:
-    """Where, and why."""
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # and not listened to: nobody else gets the port meanwhile
-        port = silent.getsockname()[1]
-        line = one_clear_line(refused(HEADGATE_REDIS_URL=f"redis://:hunter2@127.0.0.1:{port}/0"), "start Redis there")
-
-    assert f"127.0.0.1:{port}" in line
-    assert "refused" in line
-
-
-@pytest.mark.parametrize("credentials", ["", "?password=wrong-hunter2"])
-def test_a_redis_that_wants_another_password_is_one_clear_line(refused: Refused, locked_redis_url: str, credentials: str) -> None:
-    """None given, or a wrong one: never shown."""
-    lines = refused(HEADGATE_REDIS_URL=locked_redis_url + credentials)
-    assert "password" in one_clear_line(lines, "check user and password")
-
-
 def test_a_redis_that_is_too_old_is_one_clear_line(refused: Refused, answer: Callable[[bytes], str]) -> None:
     """The version that was found, and the one that is needed."""
     body = b"# Server\r\nredis_version:6.2.14\r\n"
@@ -219,16 +201,6 @@ def test_a_redis_that_is_too_old_is_one_clear_line(refused: Refused, answer: Cal
 
     assert "6.2.14" in line
     assert "7.0" in line
-
-
-@pytest.mark.parametrize(
-    "reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"\x15\x03\x01\x00\x02\x02\x0a"]
-)
-def test_a_server_that_is_no_redis_at_all_is_one_clear_line(
-    refused: Refused, answer: Callable[[bytes], str], reply: bytes
-) -> None:
-    """A web server, a shell, TLS."""
-    assert "Redis" in one_clear_line(refused(HEADGATE_REDIS_URL=answer(reply)), "check the port")
 
 
 # Ready -------------------------------------------------------------------------------------------------------------------

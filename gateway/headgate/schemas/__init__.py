@@ -1,1 +1,1 @@
-"""Schemas of topics: from JSON Schema files to types, checks at publish, and an AsyncAPI document."""
+"""Schemas of topics: from JSON Schema files to checks at publish and types."""

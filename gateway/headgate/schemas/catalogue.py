@@ -1,7 +1,7 @@
 """The catalogue of read documents: the patterns of each, and the target of every reference. No I/O.
 
 In: documents. Out: a consistent catalogue, or one error that names the file, the place in it and what is allowed. Checks at
-publish, types and the AsyncAPI document all use this one reading.
+publish and types use this one reading.
 
 A file's pattern is its name without `.json`, or those in `x-topic` (a pattern or a list, needed where a file system does not
 allow `*`). A file whose name begins with `_`, or with `"x-topic": null`, holds definitions for others and has no topic.

@@ -248,7 +248,7 @@ monkey.patch_all()
 import gevent
 from flask import Flask
 from headgate import Headgate
-from headgate.presence import presence
+from headgate.node.presence import presence
 looks = []
 looked = presence.store.any_process
 def counted(*given):
@@ -362,7 +362,7 @@ def test_in_a_program_of_ones_own_the_extension_works_after_patching(redis_url: 
     """The first request starts the bus; publish gives the receipt of Redis."""
     lines = python(
         "from gevent import monkey; monkey.patch_all()\nfrom flask import Flask\nfrom headgate import Headgate\n"
-        "from headgate.metrics import PUBLISHED_ELSEWHERE, totals\nfrom headgate.services.publisher import Receipt\n"
+        "from headgate.runtime.metrics import PUBLISHED_ELSEWHERE, totals\nfrom headgate.services.publisher import Receipt\n"
         "app = Flask('x'); gate = Headgate(app)\n"
         "assert app.extensions['headgate'] is gate\n"
         "assert not gate.ready()['ready']\n"

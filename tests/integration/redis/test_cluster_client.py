@@ -266,7 +266,7 @@ monkey.patch_all()
 import json, sys
 from gevent import sleep
 from headgate.node.gateway import Gateway
-from headgate.settings import Settings
+from headgate.settings.settings import Settings
 gateways = [Gateway(Settings.read({"HEADGATE_REDIS_URL": url, "HEADGATE_NAMESPACES": sys.argv[1]})) for url in sys.argv[2:]]
 for gateway in gateways:
     gateway.start()

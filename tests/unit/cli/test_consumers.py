@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 
 from headgate.cli.consumers import _print_status, check_consumer
+from headgate.cli.main import main
 from headgate.consumers.work.groups import GroupStatus
 from headgate.errors import InvalidRequest
 
@@ -35,3 +39,18 @@ def test_a_consumer_is_one_line(
     """Its counts, when it was at work, and whether the file has it, where there is a file."""
     _print_status(GroupStatus("mail", "n", lag=1, leased=2, waiting=3, dead=4, missed=5, idle_s=idle_s), configured)
     assert capsys.readouterr().out == f"mail: lag 1, leased 2, waiting 3, dead 4, missed 5, {end}\n"
+
+
+def test_a_check_of_the_file_alone_names_each_consumer_or_fault(tmp_path: Path) -> None:
+    """Redis is not asked, as it may not be started yet; the process of a gateway checks its consumers so."""
+    file = tmp_path / "headgate.toml"
+    table = '[consumers.hook]\ntype = "webhook"\npatterns = ["a.#"]\nurl = "https://example.com/"\n'
+    file.write_text(f'{table}secret = "whsec_{"A" * 44}"\n')
+    command = ["consume", "--check", "--file-only", "--config", str(file)]
+    good = CliRunner().invoke(main, command, env={"HEADGATE_REDIS_URL": "redis://127.0.0.1:1"})
+    assert (good.exit_code, good.stdout) == (0, "headgate: notifications as hook (webhook): a.#\n")
+
+    file.write_text(table)
+    bad = CliRunner().invoke(main, command)
+    assert (bad.exit_code, bad.stdout) == (1, "")
+    assert bad.stderr == f"headgate: {file} [consumers.hook] secret is missing; expected secret or secret_env\n"

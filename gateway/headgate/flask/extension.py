@@ -14,16 +14,16 @@ nothing, does not import gevent, connects to Redis at the first publish, and ref
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from itertools import product
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from flask import Flask
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
 from headgate.auth.identity import Authenticator, Authorizer, Handshake, Identity
-from headgate.auth.regrants import DEFAULT_REGRANTED_S
 from headgate.errors import HeadgateError, leaving
 from headgate.events.event import Event
 from headgate.events.topic import check_pattern
@@ -33,7 +33,7 @@ from headgate.protocol.requests import MAX_OFFSET, Replay
 from headgate.redis.keys import DEFAULT_REVOKED_S
 from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.runtime.servers import instead
-from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached, Sort
+from headgate.services.clients import Clients
 from headgate.services.publisher import (
     Durable,
     LogPosition,
@@ -60,6 +60,20 @@ SOCKET_PATH = "/socket.io/"
 # Some clients leave the slash out.
 SOCKET_PATH_WITHOUT_SLASH = "/socket.io"
 STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _by_clients(method: Callable[Concatenate[Clients, P], R]) -> Callable[Concatenate[Headgate, P], R]:
+    """Return a method of `Clients` as one of the extension. It works in every process that imports the application."""
+
+    @wraps(method)
+    def call(self: Headgate, /, *args: P.args, **options: P.kwargs) -> R:
+        return method(self._find_clients(), *args, **options)
+
+    return call
 
 
 class Headgate:
@@ -269,80 +283,14 @@ class Headgate:
         return self._find_publisher().publish_ephemeral(topic, data, id, self._attached().served(namespace), user=user, by=by)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
-        """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
-
-        Works in every process that imports the application.
-
-        Raises:
-            HeadgateError: as `Publisher.revoke`.
-        """
+        """Refuse a user, or one token, as `Publisher.revoke` does. Works in every process that imports the application."""
         self._find_publisher().revoke(user=user, token_id=token_id, for_s=for_s)
 
-    def clients(
-        self,
-        namespace: str | None = None,
-        user: str | None = None,
-        sort: str = Sort.TROUBLE,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> ClientsPage:
-        """Return a page of the clients of all gateways, those with trouble first. See `Clients.page`. May switch greenlets.
-
-        Works in every process that imports the application, as `client` and `disconnect` do.
-
-        Raises:
-            InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused: as `Clients.page`.
-        """
-        return self._find_clients().page(namespace, user, sort, limit, after)
-
-    def client(self, session: str) -> ConnectedClient | None:
-        """Return the client of a session on any gateway, or None. See `Clients.client`. May switch greenlets.
-
-        Raises:
-            InvalidRequest, BusUnavailable, BusRefused: as `Clients.client`.
-        """
-        return self._find_clients().client(session)
-
-    def disconnect(
-        self, *, session: str | None = None, user: str | None = None, reason: str = "disconnected by an operator", by: str = ""
-    ) -> Reached:
-        """Disconnect the client of a session, or all clients of a user, on all gateways. They may come back.
-
-        Returns how many were disconnected. See `Clients.disconnect`. May switch greenlets.
-
-        Raises:
-            InvalidRequest, BusUnavailable, BusRefused: as `Clients.disconnect`.
-        """
-        return self._find_clients().disconnect(session=session, user=user, reason=reason, by=by)
-
-    def send(self, session: str, topic: str, data: object, id: str | None = None) -> bool:
-        """Send an event to the client of one session, on any gateway. It is in no log. See `Clients.send`.
-
-        Returns whether the event is in the client's queue. May switch greenlets. Works in every process that imports the
-        application.
-
-        Raises:
-            HeadgateError: as `Clients.send`.
-        """
-        return self._find_clients().send(session, topic, data, id)
-
-    def regrant(
-        self,
-        user: str,
-        *,
-        subscribe: Sequence[str] | None = None,
-        publish: Sequence[str] | None = None,
-        for_s: int = DEFAULT_REGRANTED_S,
-        by: str = "",
-    ) -> Reached:
-        """Determine the grants of a user's live clients again, or set these grants. See `Clients.regrant`. May switch greenlets.
-
-        Works in every process that imports the application.
-
-        Raises:
-            InvalidRequest, InvalidPattern, LimitReached, BusUnavailable, BusRefused: as `Clients.regrant`.
-        """
-        return self._find_clients().regrant(user, subscribe=subscribe, publish=publish, for_s=for_s, by=by)
+    clients = _by_clients(Clients.page)
+    client = _by_clients(Clients.client)
+    disconnect = _by_clients(Clients.disconnect)
+    send = _by_clients(Clients.send)
+    regrant = _by_clients(Clients.regrant)
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return the identity of a handshake, by the same authenticator, revocations and expiry as for a connection.

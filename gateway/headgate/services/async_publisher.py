@@ -15,30 +15,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import copy_context
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PublisherClosed
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_topic
 from headgate.redis.durability import read_durable
-from headgate.redis.keys import DEFAULT_REVOKED_S
-from headgate.redis.lineage import Fate, LogPosition
 from headgate.runtime.spans import publishing
 from headgate.services.publisher import (
     DEFAULT_TIMEOUT_S,
     MAX_BATCH_EVENTS,
     Durable,
     Prepared,
-    PresencePage,
-    PresentUser,
     Publisher,
     Receipt,
 )
@@ -62,6 +58,7 @@ _FULL_RETRY_S = 1
 
 _Waiting: TypeAlias = tuple[Prepared, asyncio.Future[Receipt]]
 Event: TypeAlias = tuple[str, object] | tuple[str, object, str | None]
+P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger("headgate.publisher")
@@ -84,6 +81,18 @@ class _Lane:
     def __init__(self) -> None:
         self.waiting: deque[_Waiting] = deque()
         self.is_sending = False
+
+
+def _in_thread(
+    method: Callable[Concatenate[Publisher, P], R],
+) -> Callable[Concatenate[AsyncPublisher, P], Coroutine[Any, Any, R]]:
+    """Return a method of `Publisher` as a coroutine function, which calls it in a thread."""
+
+    @wraps(method)
+    async def call(self: AsyncPublisher, /, *args: P.args, **options: P.kwargs) -> R:
+        return await self._call(method, *args, **options)
+
+    return call
 
 
 class AsyncPublisher:
@@ -191,40 +200,12 @@ class AsyncPublisher:
             Publisher.publish_many, batch, namespace, durable=durable, traceparent=traceparent, id_for_s=id_for_s
         )
 
-    async def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
-        """Return the fate of a published event, as `Publisher.check`."""
-        return await self._call(Publisher.check, receipt, namespace)
-
-    async def publish_ephemeral(
-        self,
-        topic: str,
-        data: object,
-        id: str | None = None,
-        namespace: str | None = None,
-        *,
-        user: str | None = None,
-        by: str | None = None,
-    ) -> str:
-        """Publish an event to the clients that are connected now, as `Publisher.publish_ephemeral`."""
-        return await self._call(Publisher.publish_ephemeral, topic, data, id, namespace, user=user, by=by)
-
-    async def position(self, namespace: str | None = None) -> LogPosition | None:
-        """Return the current end of the log, as `Publisher.position`."""
-        return await self._call(Publisher.position, namespace)
-
-    async def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
-        """Return the users in a topic, as `Publisher.presence`."""
-        return await self._call(Publisher.presence, topic, namespace)
-
-    async def presence_page(
-        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
-    ) -> PresencePage:
-        """Return a page of the users in a topic, as `Publisher.presence_page`."""
-        return await self._call(Publisher.presence_page, topic, after, limit, namespace)
-
-    async def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
-        """Refuse a user, or one token, as `Publisher.revoke`."""
-        await self._call(Publisher.revoke, user=user, token_id=token_id, for_s=for_s)
+    check = _in_thread(Publisher.check)
+    publish_ephemeral = _in_thread(Publisher.publish_ephemeral)
+    position = _in_thread(Publisher.position)
+    presence = _in_thread(Publisher.presence)
+    presence_page = _in_thread(Publisher.presence_page)
+    revoke = _in_thread(Publisher.revoke)
 
     async def close(self) -> None:
         """Refuse further publishes, wait for those under way, and close. Idempotent.

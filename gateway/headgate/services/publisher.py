@@ -270,31 +270,29 @@ class Publisher:
             InvalidRequest: `durable` or `id_for_s` is invalid; nothing was published.
         """
         _check_id_for(id_for_s, has_id=id is not None)
-        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
+        wish = self._durable if durable is None else read_durable(durable)
         namespace = self._named(namespace)
         event_id = new_ids(1)[0] if id is None else check_event_id(id)
-        command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
-        writer = self._writer
-        with writer.budget(namespace), _traced(traceparent, namespace, command[_TOPIC]) as parent:
-            writer.refuse_unserved(namespace)
-            words = (
-                command
-                if by is None and parent is None and id_for_s is None
-                else (*command, self._origin(command, by, parent, id_for_s))
-            )
-            if wish is None:
-                appended, waited = writer.append(words), None
-            else:
-                wish = writer.counted(wish, namespace)
-                wait_ms = writer.wait_ms(namespace)
-                (appended, waited) = writer.append_many([words, wish.command(wait_ms)])
-                if isinstance(appended, HeadgateError):
-                    raise appended
-            writer.warn_unserved(namespace)
-        receipt = _receipt(appended, command[_ID], new_id=id is None)
-        if not receipt.duplicate:
-            self._writer.newest.note(receipt.epoch, receipt.offset)
-        return receipt if wish is None else _all_confirmed([receipt], wish, waited, wait_ms)[0]
+        call = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
+        with _traced(traceparent, namespace, call[_TOPIC]) as parent:
+            command: Command = call
+            if not (by is None and parent is None and id_for_s is None):
+                command = (*call, self._origin(call, by, parent, id_for_s))
+            if wish is not None:
+                outcome = self._append(
+                    namespace, [Prepared(command, namespace, id is None, event_id, len(call[_PAYLOAD]))], wish
+                )[0]
+                if isinstance(outcome, HeadgateError):
+                    raise outcome
+                return outcome
+            writer = self._writer
+            with writer.budget(namespace):
+                writer.refuse_unserved(namespace)
+                appended = writer.append(command)
+                writer.warn_unserved(namespace)
+        receipt = _receipt(appended, event_id, new_id=id is None)
+        self._note_newest((receipt,))
+        return receipt
 
     def publish_many(
         self,
@@ -321,11 +319,10 @@ class Publisher:
             NotDurable: all are published, and not where `durable` wants them; it has the receipt of the last.
         """
         _check_id_for(id_for_s)
-        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
-        namespace = self._namespace if namespace is None else check_namespace(namespace)
+        wish = self._durable if durable is None else read_durable(durable)
+        namespace = self._named(namespace)
         key = log_key(namespace)
-        batch: list[_Call] = []
-        generated: list[bool] = []
+        batch: list[tuple[_Call, bool]] = []  # with whether its id is new
         fresh_ids = endless_ids()
         size = 0
         for event in events:
@@ -333,38 +330,31 @@ class Publisher:
             if len(batch) >= MAX_BATCH_EVENTS:
                 raise LimitReached("batch_events", MAX_BATCH_EVENTS)
             try:
-                command = self._call(key, topic, data, next(fresh_ids) if event_id is None else check_event_id(event_id))
+                call = self._call(key, topic, data, next(fresh_ids) if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 error.add_note(f"event number {len(batch)} of the batch")
                 raise
-            size += len(command[_PAYLOAD])
+            size += len(call[_PAYLOAD])
             if size > MAX_BATCH_BYTES:
                 raise LimitReached("batch_bytes", MAX_BATCH_BYTES)
-            batch.append(command)
-            generated.append(event_id is None)
+            batch.append((call, event_id is None))
         if not batch:
             return []
-        writer = self._writer
-        with writer.budget(namespace), _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
-            writer.refuse_unserved(namespace)
-            origin = None if parent is None and id_for_s is None else self._origin(batch[0], None, parent, id_for_s)
-            calls: list[Command] = [*batch] if origin is None else [(*each, origin) for each in batch]
-            if wish is not None:
-                wish = writer.counted(wish, namespace)
-                wait_ms = writer.wait_ms(namespace)
-                calls.append(wish.command(wait_ms))
-            replies = writer.append_many(calls)
-            writer.warn_unserved(namespace)
-        waited = None if wish is None else replies.pop()
-        outcomes = [
-            reply if isinstance(reply, HeadgateError) else _receipt(reply, command[_ID], new_id=new_id)
-            for reply, command, new_id in zip(replies, batch, generated, strict=True)
-        ]
-        receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
-        self._note_newest(receipts)
-        if len(receipts) < len(outcomes):
-            raise PublishManyError(outcomes)
-        return receipts if wish is None else _all_confirmed(receipts, wish, waited, wait_ms)
+        with _traced(traceparent, namespace, batch[0][0][_TOPIC], len(batch)) as parent:
+            origin = () if parent is None and id_for_s is None else (self._origin(batch[0][0], None, parent, id_for_s),)
+            outcomes = self._append(
+                namespace,
+                [Prepared((*call, *origin), namespace, is_new, call[_ID], len(call[_PAYLOAD])) for call, is_new in batch],
+                wish,
+            )
+        last = outcomes[-1]
+        published = [outcome.receipt if isinstance(outcome, NotDurable) else outcome for outcome in outcomes]
+        receipts = [outcome for outcome in published if isinstance(outcome, Receipt)]
+        if len(receipts) < len(published):
+            raise PublishManyError(published)
+        if isinstance(last, NotDurable):  # one answer was for all
+            raise last
+        return receipts
 
     def publish_ephemeral(
         self,
@@ -467,31 +457,10 @@ class Publisher:
             NamespaceNotServed, InvalidRequest (`durable`): as `publish`.
             BusUnavailable: as `publish_many`.
         """
-        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
+        wish = self._durable if durable is None else read_durable(durable)
         violations = {} if self._schemas is None else self._violations(events)
         sent = [event for index, event in enumerate(events) if index not in violations] if violations else events
-        replies: list[Any] = []
-        waited = None
-        if sent:
-            namespace = sent[0].namespace
-            writer = self._writer
-            with writer.budget(namespace):
-                writer.refuse_unserved(namespace)
-                commands = [event.command for event in sent]
-                if wish is not None:
-                    wish = writer.counted(wish, namespace)
-                    wait_ms = writer.wait_ms(namespace)
-                    commands.append(wish.command(wait_ms))
-                replies = writer.append_many(commands)
-                writer.warn_unserved(namespace)
-            waited = None if wish is None else replies.pop()
-        outcomes: list[Receipt | HeadgateError] = [
-            reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
-            for reply, event in zip(replies, sent, strict=True)
-        ]
-        self._note_newest(outcomes)
-        if wish is not None:
-            outcomes = [each if isinstance(each, HeadgateError) else _confirmed(each, wish, waited, wait_ms) for each in outcomes]
+        outcomes = self._append(sent[0].namespace, sent, wish) if sent else []
         for index, error in violations.items():  # lowest number first
             outcomes.insert(index, error)
         return outcomes
@@ -506,8 +475,7 @@ class Publisher:
             UnknownNamespace: `namespace` is not a name.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        namespace = self._namespace if namespace is None else check_namespace(namespace)
-        return self._writer.fate(namespace, receipt.epoch, receipt.offset, receipt.id, self._max_payload_bytes)
+        return self._writer.fate(self._named(namespace), receipt.epoch, receipt.offset, receipt.id, self._max_payload_bytes)
 
     def position(self, namespace: str | None = None) -> LogPosition | None:
         """Return the current end of the log; None before the first event. One round trip; waits for Redis.
@@ -519,9 +487,7 @@ class Publisher:
             UnknownNamespace: `namespace` is not a name.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        return self._writer.position(
-            self._namespace if namespace is None else check_namespace(namespace), self._max_payload_bytes
-        )
+        return self._writer.position(self._named(namespace), self._max_payload_bytes)
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
         """Return the users in a topic, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.
@@ -530,8 +496,7 @@ class Publisher:
             InvalidTopic, UnknownNamespace.
             BusUnavailable, BusRefused: as `publish`.
         """
-        name = self._namespace if namespace is None else check_namespace(namespace)
-        return _present(self._writer.members(name, check_topic(topic)))
+        return _present(self._writer.members(self._named(namespace), check_topic(topic)))
 
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
@@ -545,8 +510,7 @@ class Publisher:
         Raises:
             As `presence`.
         """
-        name = self._namespace if namespace is None else check_namespace(namespace)
-        count, members, next_ = self._writer.members_page(name, check_topic(topic), after, limit)
+        count, members, next_ = self._writer.members_page(self._named(namespace), check_topic(topic), after, limit)
         return PresencePage(count, _present(members), next_)
 
     def inbox_page(
@@ -614,6 +578,28 @@ class Publisher:
             owner, word = id_owner(by), sender_word(by, shown=self._show_by.contain(str(call[_TOPIC])))
         return f"{owner} {traceparent or '-'} {word}" + ("" if id_for_s is None else f" {id_for_s}")
 
+    def _append(self, namespace: str, events: Sequence[Prepared], wish: Durability | None) -> list[Receipt | HeadgateError]:
+        """Append events in one round trip; return a receipt or an error for each, NotDurable for those that miss `wish`."""
+        writer, wait_ms = self._writer, 0
+        with writer.budget(namespace):
+            writer.refuse_unserved(namespace)
+            commands = [event.command for event in events]
+            if wish is not None:
+                wish = writer.counted(wish, namespace)
+                wait_ms = writer.wait_ms(namespace)
+                commands.append(wish.command(wait_ms))
+            replies = writer.append_many(commands)
+            writer.warn_unserved(namespace)
+        waited = None if wish is None else replies.pop()
+        outcomes: list[Receipt | HeadgateError] = [
+            reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
+            for reply, event in zip(replies, events, strict=True)
+        ]
+        self._note_newest(outcomes)
+        if wish is None:
+            return outcomes
+        return [each if isinstance(each, HeadgateError) else _confirmed(each, wish, waited, wait_ms) for each in outcomes]
+
     def _check_schemas(self, call: Any) -> None:
         """Check an event against the schemas of its topic. May wait for Redis. Raises as `publish`."""
         if self._schemas is not None:
@@ -638,14 +624,6 @@ class Publisher:
             if isinstance(outcome, Receipt) and not outcome.duplicate:
                 self._writer.newest.note(outcome.epoch, outcome.offset)
                 return
-
-
-def _all_confirmed(receipts: list[Receipt], wish: Durability, waited: Any, wait_ms: int) -> list[Receipt]:
-    """Return the receipts with the confirmation of their writes, or raise NotDurable with the last one."""
-    outcomes = [_confirmed(receipt, wish, waited, wait_ms) for receipt in receipts]
-    if isinstance(outcomes[-1], NotDurable):
-        raise outcomes[-1]
-    return [outcome for outcome in outcomes if isinstance(outcome, Receipt)]  # one answer was for all
 
 
 def _confirmed(receipt: Receipt, wish: Durability, waited: Any, wait_ms: int) -> Receipt | NotDurable:

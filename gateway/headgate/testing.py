@@ -178,10 +178,9 @@ class _Writer:
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str, max_payload_bytes: int) -> Fate:
         return self._published.fate(namespace, epoch, offset)
 
-    def members(self, namespace: str, topic: str) -> list[Member]:
-        return []
-
-    def members_page(self, namespace: str, topic: str, after: str | None, limit: int) -> tuple[int, list[Member], str | None]:
+    def members_page(
+        self, namespace: str, topic: str, after: str | None = None, limit: int | None = None
+    ) -> tuple[int, list[Member], str | None]:
         return 0, [], None
 
     def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from .client import Client, call, call_all, database_number
 from .functions import Library
 from .keys import presence_database_key, presence_key, presence_members_key, presence_news_key, presence_topic_key
-from .presence_entries import LEASE_S, Beat, Member, Members, News, TopicWrite, Written, merge_all, read_entries
+from .presence_entries import LEASE_S, Beat, Member, News, TopicWrite, Written, merge_all, read_entries
 
 PRESENCE_LIBRARY = Library("headgate.redis", "presence.lua", "headgate_presence_version")
 
@@ -98,37 +98,15 @@ def read_parts(client: Client, namespace: str, topic: str, process: str) -> Iter
             return
 
 
-def read_topic(client: Client, namespace: str, topic: str) -> dict[str, Members]:
-    """Return the values of each process in a topic, dead ones included. Two round trips, not one consistent view."""
-    processes = [name.decode() for name in call(client, "SMEMBERS", presence_topic_key(namespace, topic))]
-    if not processes:
-        return {}
-    hashes = call_all(client, [("HGETALL", presence_members_key(namespace, topic, each)) for each in processes])
-    found: dict[str, Members] = {}
-    for process, reply in zip(processes, hashes, strict=True):
-        number, members = _members(reply)
-        if number is not None:
-            found[process] = (_written(number), members)
-    return found
+def read_page(
+    client: Client, namespace: str, topic: str, after: str | None = None, limit: int | None = None
+) -> tuple[int, list[Member], str | None]:
+    """Return the number of members of a topic, `limit` of them (None: all) in the order of names after the user `after`, and the
+    `after` of the next page (None after the last one).
 
-
-def read_live(client: Client, namespace: str, topic: str) -> list[dict[str, bytes]]:
-    """Return the members of a topic, user → value, of each live process by Redis' clock. Three round trips."""
-    live = _live(client, namespace)
-    return [members for process, (_, members) in read_topic(client, namespace, topic).items() if process in live]
-
-
-def read_members(client: Client, namespace: str, topic: str) -> list[Member]:
-    """Return the members of a topic by name, without those of dead processes. Three round trips."""
-    return merge_all([read_entries(values) for values in read_live(client, namespace, topic)])
-
-
-def read_page(client: Client, namespace: str, topic: str, after: str | None, limit: int) -> tuple[int, list[Member], str | None]:
-    """Return the number of members of a topic, `limit` of them in the order of names after the user `after`, and the `after` of
-    the next page (None after the last one).
-
-    It reads the names of all members, but the values (up to a kilobyte each) of this page only. Four round trips, not one
-    consistent view. A user who leaves during the read may be counted but not listed.
+    Members of dead processes, by Redis' clock, do not count. It reads the names of all members, but the values (up to a kilobyte
+    each) of this page only. Four round trips, not one consistent view. A user who leaves during the read may be counted but not
+    listed.
     """
     live = _live(client, namespace)
     processes = [name for raw in call(client, "SMEMBERS", presence_topic_key(namespace, topic)) if (name := raw.decode()) in live]
@@ -141,7 +119,8 @@ def read_page(client: Client, namespace: str, topic: str, after: str | None, lim
     there = [(key, {*map(_user, found - {_NUMBER})}) for key, found in zip(keys, names, strict=True) if _NUMBER in found]
     everyone = sorted(set[str]().union(*(found for _, found in there)))
     begin = 0 if after is None else bisect_right(everyone, after)
-    part = everyone[begin : begin + limit]
+    end = len(everyone) if limit is None else begin + limit
+    part = everyone[begin:end]
     asked = [(key, [user for user in part if user in found]) for key, found in there]
     asked = [(key, wanted) for key, wanted in asked if wanted]
     replies = call_all(client, [("HMGET", key, *map(_field, wanted)) for key, wanted in asked]) if asked else []
@@ -149,7 +128,7 @@ def read_page(client: Client, namespace: str, topic: str, after: str | None, lim
         {user: value for user, value in zip(wanted, reply, strict=True) if value is not None}
         for (_, wanted), reply in zip(asked, replies, strict=True)
     ]
-    next_ = part[-1] if part and begin + limit < len(everyone) else None
+    next_ = part[-1] if part and end < len(everyone) else None
     return len(everyone), merge_all([read_entries(table) for table in tables]), next_
 
 

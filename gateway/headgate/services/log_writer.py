@@ -21,7 +21,7 @@ from headgate.redis.keys import live_channel, log_key
 from headgate.redis.lineage import Fate, LogPosition, alone
 from headgate.redis.log import EventLog
 from headgate.redis.newest import NewestReceipts
-from headgate.redis.presence import read_members, read_page
+from headgate.redis.presence import read_page
 from headgate.redis.presence_entries import Member
 from headgate.redis.registry import has_been_served, remembered
 from headgate.schemas.check import OnViolation, SchemaCheck, open_check
@@ -153,12 +153,9 @@ class LogWriter:
             head = EventLog(namespace, self._client, max_payload_bytes).head()
         return {"epoch": head.epoch, "offset": head.offset} if head.epoch else None
 
-    def members(self, namespace: str, topic: str) -> list[Member]:
-        """Return the users in a topic. Waits for Redis. Raises as `call_at`."""
-        with self.budget(namespace, is_patient=True):
-            return read_members(self._client, namespace, topic)
-
-    def members_page(self, namespace: str, topic: str, after: str | None, limit: int) -> tuple[int, list[Member], str | None]:
+    def members_page(
+        self, namespace: str, topic: str, after: str | None = None, limit: int | None = None
+    ) -> tuple[int, list[Member], str | None]:
         """Return (number of members, a page of them, start of the next page or None). Waits for Redis. Raises as `call_at`."""
         with self.budget(namespace, is_patient=True):
             return read_page(self._client, namespace, topic, after, limit)

@@ -490,13 +490,13 @@ class Publisher:
         return self._writer.position(self._named(namespace), self._max_payload_bytes)
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
-        """Return the users in a topic, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.
+        """Return the users in a topic, by name, over all gateways (docs/presence.md). Four round trips; waits for Redis.
 
         Raises:
             InvalidTopic, UnknownNamespace.
             BusUnavailable, BusRefused: as `publish`.
         """
-        return _present(self._writer.members(self._named(namespace), check_topic(topic)))
+        return _present(self._writer.members_page(self._named(namespace), check_topic(topic))[1])
 
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None

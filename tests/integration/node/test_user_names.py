@@ -9,7 +9,7 @@ from headgate.diagnosis.tracing import trace
 from headgate.events.topic import own_topics, pattern, user_word
 from headgate.node.presence import presence
 from headgate.redis.client import Client
-from headgate.redis.presence import read_members
+from headgate.redis.presence import read_page
 from headgate.redis.user_facts import read_user_facts
 from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
@@ -47,6 +47,6 @@ def test_a_user_of_any_name_gets_its_own_events_and_no_others(
     gateway.wait_until(lambda: all(len(client.events) == 1 for client in clients), "one event for each")
     assert all(trace(redis_client, "notifications", str(receipt.offset)).shown for receipt in receipts)
     gateway.wait_until(
-        lambda: {one.user for one in read_members(redis_client, "notifications", "rooms.7")} == set(NAMES),
+        lambda: {one.user for one in read_page(redis_client, "notifications", "rooms.7")[1]} == set(NAMES),
         "all in it",
     )

@@ -15,7 +15,6 @@ from headgate.delivery.bus import interest as interest_module
 from headgate.delivery.bus.actions import Action
 from headgate.delivery.bus.feed import Feed, State, Steps
 from headgate.delivery.bus.messages import Messages
-from headgate.delivery.bus.server_check import ServerCheck
 from headgate.events.event import Event
 from headgate.installation import Build, build_in_use
 from headgate.redis.entries import Entry, Head
@@ -206,17 +205,11 @@ class KnowsNoLine(Feed):
         yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
 
 
-class _AnyServer(ServerCheck):
-    def fault_of(self, head: Head) -> None:
-        return None
-
-
 class TrustsAnyServer(Feed):
     """A feed that takes the head of one server and the PONG of another for a proof."""
 
-    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
-        super().__init__(namespace, max_payload_bytes, fence_interval_s, sharded=sharded)
-        self._server = _AnyServer()
+    def _server_fault(self, head: Head) -> None:
+        return None
 
 
 class BelievesTheStepBack(Feed):

@@ -26,8 +26,9 @@ Rules.
    offset. A line with no epoch in common is another log. The feed reports the loss, and hands on the new log from its first
    event.
 6. The log decides about any message other than the next event: one after a hole, a bad one, one of another epoch.
-7. One server (server_check.py): every head must come from one Redis process, a primary, or the feed closes the connection. It
-   also asks for a head on the subscriber connection before it subscribes.
+7. One server: every head must come from one Redis process, a primary, or the feed closes the connection; the messages of one
+   server prove nothing about the log of another. So the feed also asks for a head on the subscriber connection before it
+   subscribes. The connections notice a changed target by themselves (redis/primary_switch.py). This is the proof until all have.
 8. One library (library_check.py): when the first function library has answered a request for the head, the connection ends. The
    next one begins with a gap from the last verified offset to the position.
 9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions, and the feed closes the connection.
@@ -48,32 +49,11 @@ from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage, alone
 from headgate.runtime.machine import IllegalStep, Machine
 
-from .actions import (
-    Action,
-    Close,
-    Configure,
-    Deliver,
-    Down,
-    Gap,
-    LineChanged,
-    LogLost,
-    Ping,
-    Quarantine,
-    ReadFenceHead,
-    ReadHead,
-    ReadLinkHead,
-    ReadLog,
-    Subscribe,
-    Synced,
-    Unsubscribe,
-    Up,
-    Wake,
-)
+from . import actions as out
 from .fence import Fence, FenceState
 from .interest import Interest, Source
 from .library_check import LibraryCheck
 from .messages import MESSAGES, Messages
-from .server_check import ServerCheck
 
 # After this many ticks in a row without a proof, the connection counts as dead.
 LATE_FENCES = 2
@@ -87,11 +67,11 @@ MAX_REPORTED = 64
 
 Answer: TypeAlias = Head | list[Entry] | None
 # A step of the conversation on one connection: an action, or None while it waits for replies.
-Steps: TypeAlias = Generator[Action | None, Answer, None]
+Steps: TypeAlias = Generator[out.Action | None, Answer, None]
 
 # Replaces an acknowledgement handled before the messages around it.
 _BOUNDARY = [b"boundary"]
-_QUESTIONS = frozenset({Configure, ReadHead, ReadLinkHead, ReadLog})
+_QUESTIONS = frozenset({out.Configure, out.ReadHead, out.ReadLinkHead, out.ReadLog})
 
 
 class State(Enum):
@@ -167,11 +147,11 @@ class Feed:
         self._interest = Interest(namespace, sharded=sharded, database=database)
         self._messages = Messages(namespace, max_payload_bytes, database)
         self._fence = Fence()
-        self._server = ServerCheck()
+        self._server = ""  # the token of the Redis process that this connection leads to
         self._one_line_from = 0  # number of the fence that proves that no message of an earlier line is in transit
         self._library = LibraryCheck()
         self._steps: Steps | None = None
-        self._action: Action | None = None  # under way
+        self._action: out.Action | None = None  # under way
         self._answer: Answer = None
         self._replies: deque[list[bytes]] = deque()  # received, not handled yet
         self._now_ms = 0  # when the last replies were received
@@ -188,7 +168,7 @@ class Feed:
     @property
     def server(self) -> str:
         """The token of the Redis process that sends the events; "" when the feed is not live or the process is unknown."""
-        return self._server.server if self.state is State.LIVE else ""
+        return self._server if self.state is State.LIVE else ""
 
     # -- patterns -------------------------------------------------------------------------------------------------
 
@@ -224,17 +204,17 @@ class Feed:
         self._sending = False
         self._fence.reset()
         self._one_line_from = 0
-        self._server.reset()
+        self._server = ""
         self._steps = self._converse()
 
-    def disconnected(self) -> list[Action]:
+    def disconnected(self) -> list[out.Action]:
         """End the connection, or an attempt to connect. The caller must not give answers that are still to come."""
         was_live = self.state is State.LIVE
         self._move(Cause.DISCONNECTED)
         self._steps = self._action = self._answer = None
         self.offset = self.reached  # a delivery under way was carried out, or `failed` has reported it
         self._interest.detach()
-        return [Down()] if was_live else []
+        return [out.Down()] if was_live else []
 
     def receive(self, replies: list[list[bytes]], now_ms: int) -> None:
         """Take replies of Redis. An event without a time gets `now_ms`."""
@@ -243,13 +223,13 @@ class Feed:
 
     def answer(self, answer: Head | list[Entry]) -> None:
         """Answer the Configure, ReadHead, ReadLinkHead or ReadLog that `next_action` has returned."""
-        asks_head = isinstance(self._action, Configure | ReadHead | ReadLinkHead)
-        expected = Head if asks_head else list if isinstance(self._action, ReadLog) else None
+        asks_head = isinstance(self._action, out.Configure | out.ReadHead | out.ReadLinkHead)
+        expected = Head if asks_head else list if isinstance(self._action, out.ReadLog) else None
         if expected is None or not isinstance(answer, expected) or self._answer is not None:
             raise IllegalStep("feed", self._action, f"answer {type(answer).__name__}")
         self._answer = answer
 
-    def next_action(self) -> Action | None:
+    def next_action(self) -> out.Action | None:
         """Return the next action, or None to read replies. The call confirms that the previous action was carried out."""
         if self._steps is None:
             raise IllegalStep("feed", self.state, "next action")
@@ -278,27 +258,27 @@ class Feed:
         """Note that everything up to `front` has been handed on directly."""
         self.offset = self.reached = front.reached
 
-    def half_handed_on(self, front: Front) -> list[Action]:
+    def half_handed_on(self, front: Front) -> list[out.Action]:
         """Note that handing on up to `front` failed midway, so it is unknown which clients have which events."""
         first = self.offset + 1
         self.handed_on(front)
-        return [Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
+        return [out.Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
 
     def more(self, replies: list[list[bytes]], now_ms: int) -> list[Event]:
         """Return the events among new replies that may join the live Deliver under way, if they simply follow."""
-        if not isinstance(self._action, Deliver) or not self._action.live:
+        if not isinstance(self._action, out.Deliver) or not self._action.live:
             raise IllegalStep("feed", self._action, "join")
         self._now_ms = now_ms
         self._replies.extend(replies)
         return self._next_events()
 
-    def failed(self) -> list[Action]:
+    def failed(self) -> list[out.Action]:
         """Note that the Deliver under way failed midway, so it is unknown which clients have which of its events."""
-        if not isinstance(self._action, Deliver):
+        if not isinstance(self._action, out.Deliver):
             raise IllegalStep("feed", self._action, "fail midway")
         first = next((event.offset for event in self._action.events if event.offset is not None), self.offset + 1)
         self.offset = self.reached
-        return [Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
+        return [out.Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
 
     def narrow_refused(self) -> bool:
         """Note that Redis refused a right; return whether the next connection therefore takes the whole feed.
@@ -313,16 +293,16 @@ class Feed:
     def _converse(self) -> Steps:
         if self.epoch is not None:
             # Configure would replace an older library before this check sees it.
-            self._library.fault_of((yield from self._ask(ReadHead(self._known()))))
+            self._library.fault_of((yield from self._ask(out.ReadHead(self._known()))))
         first = self._library.gap_start(self.offset)
         if first is not None:
-            yield Gap(first, self.offset, GapReason.UPSTREAM)
+            yield out.Gap(first, self.offset, GapReason.UPSTREAM)
         self._library.gap_reported(self.offset)
         yield from self._sync()
         while True:
             events = self._next_events()
             if events:
-                yield Deliver(events, live=True)
+                yield out.Deliver(events, live=True)
                 self.offset = self.reached
             elif self._replies:
                 yield from self._take(self._replies.popleft())
@@ -331,14 +311,14 @@ class Feed:
 
     def _sync(self) -> Steps:
         """Subscribe to everything, then bring the position to a head read after the last acknowledgement."""
-        head = yield from self._ask(Configure())
+        head = yield from self._ask(out.Configure())
         if not self._is_announced(head):
             yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
         fault = self._library.fault_of(head)
         if fault is not None:
             yield from self._close(fault)
-        yield from self._ask(ReadLinkHead())
-        yield Subscribe(self._interest.attach())
+        yield from self._ask(out.ReadLinkHead())
+        yield out.Subscribe(self._interest.attach())
         early: list[list[bytes]] = []
         while self._interest.unacknowledged:
             if not self._replies:
@@ -357,18 +337,27 @@ class Feed:
         yield from self._settle(head)
         self._complete(sources, head)
         self._move(Cause.SYNCED)
-        yield Up()
+        yield out.Up()
 
-    def _ask(self, question: Configure | ReadHead | ReadLinkHead) -> Generator[Action | None, Answer, Head]:
+    def _ask(self, question: out.Configure | out.ReadHead | out.ReadLinkHead) -> Generator[out.Action | None, Answer, Head]:
         answer = yield question
         assert isinstance(answer, Head)
-        fault = self._server.fault_of(answer)
+        fault = self._server_fault(answer)
         if fault is not None:
             yield from self._close(fault)
         return answer
 
+    def _server_fault(self, head: Head) -> BusUnavailable | None:
+        """Return why the feed must not listen to the server of a head, if so. The first head of a connection names the server."""
+        if head.replica:
+            return BusUnavailable("the address leads to a replica, not to a primary")
+        self._server = self._server or head.server
+        if head.server not in ("", self._server):  # a user with few rights does not learn the token
+            return BusUnavailable("the address leads to another Redis server than a moment ago")
+        return None
+
     def _close(self, error: HeadgateError) -> Steps:
-        yield Close(error)
+        yield out.Close(error)
         raise IllegalStep("feed", "closing", "go on")
 
     def _known(self) -> tuple[str | int, ...]:
@@ -381,8 +370,8 @@ class Feed:
             del newest[next(iter(newest))]
         return tuple(word for each in reversed(newest.items()) for word in each)
 
-    def _read_head(self) -> Generator[Action | None, Answer, Head]:
-        head = yield from self._ask(ReadHead(self._known()))
+    def _read_head(self) -> Generator[out.Action | None, Answer, Head]:
+        head = yield from self._ask(out.ReadHead(self._known()))
         fault = self._library.fault_of(head)
         if fault is not None:
             yield from self._close(fault)
@@ -391,7 +380,7 @@ class Feed:
     def _settle(self, head: Head) -> Steps:
         """Bring the position to `head` from the log, after a report of another line or another log."""
         if not self._can_judge(head):
-            head = yield from self._ask(Configure())
+            head = yield from self._ask(out.Configure())
         self.first, self.head = head.first, head.offset
         lineage = head.lineage or alone(head.epoch)
         if self.epoch is None:
@@ -430,7 +419,7 @@ class Feed:
         self._one_line_from = self._fence.number + 1
         self._go_to(min(was_offset, end))
         self._library.roll_back(self.offset)
-        yield LineChanged(head, end, was_offset)
+        yield out.LineChanged(head, end, was_offset)
 
     def _lose_log(self, head: Head) -> Steps:
         was_offset = self.offset
@@ -438,12 +427,12 @@ class Feed:
         self._one_line_from = self._fence.number + 1
         self._library.verified = head.offset
         self._go_to(head.offset)
-        yield LogLost(head, was_offset)
+        yield out.LogLost(head, was_offset)
 
     def _repair(self, upto: int) -> Steps:
         """Hand on everything above the position up to `upto` from the log."""
         while self.offset < upto:
-            entries = yield ReadLog(self.offset, upto, self.epoch)
+            entries = yield out.ReadLog(self.offset, upto, self.epoch)
             assert isinstance(entries, list)
             if not entries:
                 head = yield from self._read_head()
@@ -461,7 +450,7 @@ class Feed:
                 if not follows:
                     yield from self._skip(entry.offset - 1, GapReason.TRIMMED)
                 if entry.event is None:
-                    yield Quarantine(entry.error or InvalidEvent("entry", "unreadable"))
+                    yield out.Quarantine(entry.error or InvalidEvent("entry", "unreadable"))
                     yield from self._skip(entry.offset, GapReason.QUARANTINED)
                 else:
                     events.append(entry.event)
@@ -471,12 +460,12 @@ class Feed:
         if events:
             self.reached = self.offset + len(events)
             # No live event joins a repair, as the position would move past entries still to come from the log.
-            yield Deliver(events, live=False)
+            yield out.Deliver(events, live=False)
             self.offset = self.reached
 
     def _skip(self, upto: int, reason: GapReason) -> Steps:
         self.reached = upto
-        yield Gap(self.offset + 1, upto, reason)
+        yield out.Gap(self.offset + 1, upto, reason)
         self.offset = upto
 
     def _go_to(self, offset: int) -> None:
@@ -527,7 +516,7 @@ class Feed:
             yield from self._pong(reply[1])
         elif reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
             self._interest.acknowledge(reply[0], reply[1])
-            yield Wake()
+            yield out.Wake()
         elif reply[0] in (b"unsubscribe", b"punsubscribe"):
             self._interest.end(reply[0], reply[1])
         elif reply[0] == b"sunsubscribe" and not self._interest.end(reply[0], reply[1]):
@@ -542,7 +531,7 @@ class Feed:
         where = self._messages.claimed_place(reply[-2], reply[-1])
         if where is None:
             if isinstance(event, HeadgateError):
-                yield Quarantine(event)
+                yield out.Quarantine(event)
             return
         epoch, offset = where
         if not self._is_behind(epoch, offset):
@@ -554,11 +543,11 @@ class Feed:
         if self._is_behind(epoch, offset):
             # A good one was handed on before, by a repair or through an overlapping source.
             if isinstance(event, HeadgateError):
-                yield Quarantine(event)
+                yield out.Quarantine(event)
         elif epoch != self.epoch:
-            yield Quarantine(InvalidEvent("header", "its epoch is not the log's, or has lost this offset"))
+            yield out.Quarantine(InvalidEvent("header", "its epoch is not the log's, or has lost this offset"))
         elif offset > self.head:
-            yield Quarantine(InvalidEvent("header", "its offset is above the log's head"))
+            yield out.Quarantine(InvalidEvent("header", "its offset is above the log's head"))
         else:
             if self._one_line_from:
                 offset = self.head  # in one read, as each event may follow a hole
@@ -573,7 +562,7 @@ class Feed:
 
     # -- the fence ------------------------------------------------------------------------------------------------
 
-    def tick(self, now_s: float) -> list[Action]:
+    def tick(self, now_s: float) -> list[out.Action]:
         """Begin a fence at `tick_due_s`, or count the one under way as late."""
         # By the clock rather than after each fence, as a slow fence must not delay the verdict.
         self._schedule(self.tick_due_s + self._fence_interval_s, now_s)
@@ -584,26 +573,26 @@ class Feed:
             fence.tick()
             fence.missed += fence.state is FenceState.NONE
             return self._verdict()
-        actions: list[Action] = []
+        actions: list[out.Action] = []
         sources = self._interest.to_unsubscribe(now_s)
         if sources:
             self._sending = True
-            actions.append(Unsubscribe(sources))
+            actions.append(out.Unsubscribe(sources))
         if fence.state is FenceState.NONE:
             actions.append(self._begin_fence(expedited=False))
         else:
             fence.tick()
         # A glob just left may have covered a source to subscribe to now.
-        return [*actions, Wake(), *self._verdict()]
+        return [*actions, out.Wake(), *self._verdict()]
 
-    def wake(self) -> list[Action]:
+    def wake(self) -> list[out.Action]:
         """Subscribe to new patterns, and expedite a fence for those that Redis has acknowledged."""
         if self.state is not State.LIVE or self._sending:
             return []
         sources = self._interest.to_subscribe()
         if sources:
             self._sending = True
-            return [Subscribe(sources)]
+            return [out.Subscribe(sources)]
         if (self._interest.acknowledged or self._one_line_from) and self._fence.state is FenceState.NONE:
             return [self._begin_fence(expedited=True)]
         return []
@@ -612,25 +601,25 @@ class Feed:
         """Note that the commands of a Subscribe or Unsubscribe were sent, or have failed for good."""
         self._sending = False
 
-    def fence_head(self, number: int, head: Head, now_s: float) -> list[Action]:
+    def fence_head(self, number: int, head: Head, now_s: float) -> list[out.Action]:
         """Take the head that a ReadFenceHead asked for."""
         self._schedule(self.tick_due_s, now_s)
         fence = self._fence
         if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
             return []  # of an earlier connection
-        fault = self._library.fault_of(head) or self._server.fault_of(head)
+        fault = self._library.fault_of(head) or self._server_fault(head)
         if fault is not None:
             fence.fail()
-            return [Close(fault)]
+            return [out.Close(fault)]
         if self._sending:
             fence.fail()  # commands wait for room, and a PING would cut into them
             return self._verdict()
         if head.epoch == self.epoch:
             self.head = max(self.head, head.offset)
         fence.head = head
-        return [Ping(fence.token)]
+        return [out.Ping(fence.token)]
 
-    def fence_failed(self, number: int, now_s: float) -> list[Action]:
+    def fence_failed(self, number: int, now_s: float) -> list[out.Action]:
         """Note that the head of a ReadFenceHead could not be read, or its PING could not be sent."""
         self._schedule(self.tick_due_s, now_s)
         fence = self._fence
@@ -639,20 +628,20 @@ class Feed:
         fence.fail()
         return self._verdict()
 
-    def _begin_fence(self, *, expedited: bool) -> ReadFenceHead:
+    def _begin_fence(self, *, expedited: bool) -> out.ReadFenceHead:
         self._fence.begin(self.reached, self._interest.acknowledged, expedited=expedited)
-        return ReadFenceHead(self._fence.number, expedited, self._known())
+        return out.ReadFenceHead(self._fence.number, expedited, self._known())
 
     def _schedule(self, due_s: float, now_s: float) -> None:
         # A clock more than an interval late means that the gateway itself was held up, and has yet to read the replies
         # of that time. This counts as one late fence rather than two.
         self.tick_due_s = due_s if due_s >= now_s else now_s + self._fence_interval_s
 
-    def _verdict(self) -> list[Action]:
+    def _verdict(self) -> list[out.Action]:
         if self._fence.missed < LATE_FENCES:
             return []
         self._fence.missed = 0
-        return [Close(None)]
+        return [out.Close(None)]
 
     def _pong(self, token: bytes) -> Steps:
         fence = self._fence
@@ -673,9 +662,9 @@ class Feed:
         if fence.number >= self._one_line_from:
             self._one_line_from = 0
         self._complete(sources, head)
-        yield Synced(sources)
+        yield out.Synced(sources)
         if self._interest.acknowledged or self._one_line_from:
-            yield Wake()
+            yield out.Wake()
 
     def _complete(self, sources: frozenset[Source], head: Head) -> None:
         """Mark sources as synced. The position has reached `head`, and so everything published before their acknowledgement."""

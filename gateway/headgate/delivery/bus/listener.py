@@ -44,27 +44,7 @@ from headgate.runtime.metrics import (
 from headgate.settings.addresses.redis_url import Kind, read_url
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 
-from .actions import (
-    Action,
-    Close,
-    Configure,
-    Deliver,
-    Down,
-    Gap,
-    LineChanged,
-    LogLost,
-    Ping,
-    Quarantine,
-    ReadFenceHead,
-    ReadHead,
-    ReadLinkHead,
-    ReadLog,
-    Subscribe,
-    Synced,
-    Unsubscribe,
-    Up,
-    Wake,
-)
+from . import actions as out
 from .feed import MAX_EVENTS, Feed, Front, State
 from .interest import by_command
 
@@ -435,7 +415,7 @@ class Bus:
                 with suppress(HeadgateError):  # the next fence handles a dead connection
                     self._fence_log.check_primary()
 
-    def _read_fence_head(self, action: ReadFenceHead) -> None:
+    def _read_fence_head(self, action: out.ReadFenceHead) -> None:
         self.fence_began_s = monotonic()
         try:
             head = self._fence_log.head(*action.known)
@@ -463,63 +443,63 @@ class Bus:
 
     # -- actions --------------------------------------------------------------------------------------------------
 
-    def _carry_out_all(self, actions: Iterable[Action]) -> None:
+    def _carry_out_all(self, actions: Iterable[out.Action]) -> None:
         for action in actions:
             self._carry_out(action)
 
-    def _carry_out(self, action: Action) -> None:
+    def _carry_out(self, action: out.Action) -> None:
         match action:
-            case Deliver():
+            case out.Deliver():
                 self._deliver(action)
-            case Synced():
+            case out.Synced():
                 self._note_fence()
                 self.last_error = None
                 if action.sources:
                     self._wake_waiting()
                 self._receiver.fenced()
-            case Gap():
+            case out.Gap():
                 self._receiver.missing(action.first, action.last, action.reason)
-            case Wake():
+            case out.Wake():
                 self._wakeup.set()
-            case ReadFenceHead():
+            case out.ReadFenceHead():
                 self._read_fence_head(action)
-            case Ping():
+            case out.Ping():
                 if self._link is not None:
                     self._link.send(("PING", action.token))
-            case Subscribe():
+            case out.Subscribe():
                 self._send_commands(by_command(action.sources))
-            case Unsubscribe():
+            case out.Unsubscribe():
                 self._send_commands(by_command(action.sources, undo=True))
-            case Configure():
+            case out.Configure():
                 settings = self._settings
                 max_bytes = settings.log_max_bytes or self._log.share_of_memory(len(settings.namespaces))
                 retention = (settings.log_max_events or MOST_LOG_EVENTS, settings.log_max_age_s, max_bytes)
                 self.feed.answer(self._log.configure(*retention, sharded=self._sharded))
-            case ReadHead():
+            case out.ReadHead():
                 self.feed.answer(self._log.head(*action.known))
-            case ReadLinkHead():
+            case out.ReadLinkHead():
                 self.feed.answer(self._read_link_head())
-            case ReadLog():
+            case out.ReadLog():
                 entries = self._log.page(action.after, action.upto, epoch=action.epoch)
                 REPAIRED.labels(self._namespace).inc(len(entries))
                 self.feed.answer(entries)
-            case Quarantine():
+            case out.Quarantine():
                 self.quarantine(action.error)
-            case LineChanged():
+            case out.LineChanged():
                 self._change_line(action)
-            case LogLost():
+            case out.LogLost():
                 LOG_LOST.labels(self._namespace).inc()
                 log.error("log lost", namespace=self._namespace, was_offset=action.was_offset, now_offset=action.head.offset)
                 self._receiver.log_lost(action.head)
-            case Up():
+            case out.Up():
                 self._come_up()
-            case Down():
+            case out.Down():
                 BUS_UP.labels(self._namespace).set(False)
                 self._receiver.bus_changed(False)
-            case Close():
+            case out.Close():
                 self._close_link(action)
 
-    def _deliver(self, action: Deliver) -> None:
+    def _deliver(self, action: out.Deliver) -> None:
         if action.live:
             self._events.total += len(action.events)
         try:
@@ -529,7 +509,7 @@ class Bus:
             self._carry_out_all(self.feed.failed())
             raise
 
-    def _change_line(self, action: LineChanged) -> None:
+    def _change_line(self, action: out.LineChanged) -> None:
         rolled_back = max(0, action.was_offset - action.end)
         log.log(
             logging.ERROR if rolled_back else logging.INFO,
@@ -565,7 +545,7 @@ class Bus:
         has_answered(self._url, log_key(self._namespace))
         self._receiver.bus_changed(True)
 
-    def _close_link(self, action: Close) -> None:
+    def _close_link(self, action: out.Close) -> None:
         """Close the connection. The feed's greenlet, which reads from it, raises and connects again."""
         if self._link is not None:
             self._link.close()

@@ -1,7 +1,7 @@
 /* What the gateway does in C where there is a compiler; Python does the same where there is none, or HEADGATE_PURE is set:
  *
  *   Writer          events at the front of a read from Redis, written straight to the sockets of their clients (delivery/direct.py)
- *   page_frames     the frames of entries of the log, for clients that catch up (delivery/log_frames.py)
+ *   page_frames     the frames of entries of the log, for clients that catch up (delivery/page_cache.py)
  *   is_surely_json  whether a payload is what event.check_json takes (events/event.py)
  *   accept          the next connection of a listener, without a cooperative socket around it (transport/http_server.py)
  *

@@ -96,7 +96,7 @@ static PyObject *page_frame(PyObject *entry, PyObject *namespace, Py_ssize_t max
 }
 
 PyDoc_STRVAR(page_frames_doc, "page_frames(entries, namespace, max_payload_bytes, topic_of, frame_of)\n--\n\n"
-                              "Return the frame of each usual entry of a reply to XRANGE, and None for the others; see log_frames.py.");
+                              "Return the frame of each usual entry of a reply to XRANGE, and None for the others; see page_cache.py.");
 
 static PyObject *page_frames(PyObject *module, PyObject *args)
 {

@@ -11,16 +11,24 @@ changes what it returned there, it only forgets. A log that continues in another
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
-from headgate.errors import BusUnavailable
-from headgate.protocol.frames import Frame
+from headgate.errors import BusUnavailable, InvalidTopic
+from headgate.events.topic import check_topic
+from headgate.installation import is_pure
+from headgate.protocol.frames import Frame, event_frame, written_frame
 from headgate.protocol.packets import GapReason
 from headgate.redis.log import Entry, EventLog, RawEntry
 
-from .log_frames import log_frames, native
+try:
+    from headgate._native import page_frames
+except ImportError:  # it was not built
+    page_frames = None  # type: ignore[assignment]
+
+Native = Callable[..., list[Frame | None]]
 
 # Offsets per page, and of a first read. At the usual payload limit they take at most 32 × 64 KiB.
 PAGE_OFFSETS = 32
@@ -355,3 +363,43 @@ class LogPages:
             page = self._pages[index] = Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS)
         self._pages.move_to_end(index)
         return index, page
+
+
+class Reading(Protocol):
+    """The part of the log that one entry needs (redis/log.py)."""
+
+    max_payload_bytes: int
+
+    def read(self, raw: RawEntry) -> Entry:
+        """Return the event of an entry, or the error that makes it undeliverable."""
+
+
+def native() -> Native | None:
+    """Return the C function that frames entries, or None where it was not built."""
+    return None if is_pure() else page_frames
+
+
+def log_frames(
+    namespace: bytes, entries: Sequence[RawEntry], log: Reading, in_c: Native | None
+) -> Iterator[tuple[int, Frame | Entry]]:
+    """Yield the offset of each entry with its frame, or with the entry itself if its event is undeliverable.
+
+    C (`_native_page.h`), where it was built, frames the usual entries and leaves the others to Python, with the same results
+    (tests/unit/delivery/test_log_frames.py).
+    """
+    frames: Sequence[Frame | None] = [None] * len(entries)
+    if in_c is not None:
+        frames = in_c(entries, namespace, log.max_payload_bytes, _topic_of, written_frame)
+    for raw, frame in zip(entries, frames, strict=True):
+        if frame is not None:
+            yield frame.offset or 0, frame
+            continue
+        entry = log.read(raw)
+        yield entry.offset, entry if entry.event is None else event_frame(namespace, entry.event, replayed=True)
+
+
+def _topic_of(text: bytes) -> str | None:
+    try:
+        return check_topic(text.decode("ascii", "replace"))
+    except InvalidTopic:
+        return None

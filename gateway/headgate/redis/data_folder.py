@@ -164,17 +164,21 @@ def server_pid(socket_path: str) -> int | None:
         client.close()
 
 
-def _is_loading(url: str) -> bool:
+def fault_of_ping(url: str) -> HeadgateError | None:
+    """Return why a server does not take commands, or None. While it loads its data, it answers INFO but not PING."""
     client = open_client(url, timeout_s=PROBE_TIMEOUT_S, max_connections=1)
     try:
         call(client, "PING")
-    except BusUnavailable as error:
-        return error.redis_code == LOADING
-    except HeadgateError:
-        pass  # another owner's server, which wants a password
+    except HeadgateError as error:
+        return error
     finally:
         client.close()
-    return False
+    return None
+
+
+def _is_loading(url: str) -> bool:
+    fault = fault_of_ping(url)  # perhaps of another owner's server, which wants a password
+    return isinstance(fault, BusUnavailable) and fault.redis_code == LOADING
 
 
 def _is_held(path: Path) -> bool:

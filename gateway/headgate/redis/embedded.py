@@ -28,11 +28,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+from headgate.errors import BusRefused, BusUnavailable
 from headgate.settings.settings import PREFIX, redis_program
 
-from .client import call, open_client
-from .data_folder import PROBE_TIMEOUT_S, already_running, choose_socket, open_lock, server_pid, take_lock, url_of, write_record
+from .data_folder import already_running, choose_socket, fault_of_ping, open_lock, server_pid, take_lock, url_of, write_record
 from .program import ServerBinary, find_server
 
 LOG_NAME = "redis.log"
@@ -261,24 +260,12 @@ def _arguments() -> list[str]:
 
 def _wait_until_ready(process: subprocess.Popen[bytes], socket_path: str, folder: Path) -> None:
     deadline = time.monotonic() + START_DEADLINE_S
-    while not (server_pid(socket_path) == process.pid and _has_loaded(socket_path)):
+    while not (server_pid(socket_path) == process.pid and fault_of_ping(url_of(socket_path)) is None):
         if process.poll() is not None:
             raise BusUnavailable(f"the private Redis died at its start: {_last_words(folder)}")
         if time.monotonic() > deadline:
             raise BusUnavailable(f"the private Redis was not ready after {START_DEADLINE_S:g} s: {_last_words(folder)}")
         time.sleep(POLL_S)
-
-
-def _has_loaded(socket_path: str) -> bool:
-    """Return whether a server takes commands. While it loads its data, it answers INFO but not PING."""
-    client = open_client(url_of(socket_path), timeout_s=PROBE_TIMEOUT_S, max_connections=1)
-    try:
-        call(client, "PING")
-    except HeadgateError:
-        return False
-    finally:
-        client.close()
-    return True
 
 
 def _last_words(folder: Path) -> str:

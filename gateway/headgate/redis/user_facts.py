@@ -1,12 +1,16 @@
 """What a user has done about an event, and what the user has muted: for consumers and `headgate trace`.
 
-In: a user and an event. Out: facts of other modules, read in one round trip: the state of the item (inbox.lua), the events that
-the user's browsers have shown (seen.py), and the muted patterns (inbox.lua). This file stores nothing.
+In: from a client, by the gateway, the ids of events that it has shown (`mark_seen`); a user and an event. Out: whether the event
+was shown, the state of its item and the muted patterns (both by inbox.lua), read in one round trip.
+
+In Redis: a sorted set for each user with the newest MAX_SEEN shown ids by the time of their report. It is a hint, not a receipt,
+because any client that may join as the user may report anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from time import time
 from typing import NamedTuple
 
 from headgate.events.topic import INBOX, USERS, is_item, matches, user_word
@@ -14,6 +18,10 @@ from headgate.events.topic import INBOX, USERS, is_item, matches, user_word
 from .client import Client, call_all
 from .connections import Command
 from .keys import inbox_key, mutes_key, seen_key
+
+# Per user, about 100 KB in Redis at most.
+MAX_SEEN = 1000
+SEEN_S = 86400
 
 
 class UserFacts(NamedTuple):
@@ -28,6 +36,19 @@ class UserFacts(NamedTuple):
     is_read: bool = False
     is_shown: bool = False
     muted: frozenset[str] = frozenset()
+
+
+def mark_seen(client: Client, namespace: str, user: str, ids: Sequence[str]) -> None:
+    """Record that a browser of this user has shown these events. Waits for Redis, one round trip.
+
+    Kept for SEEN_S after the last report. Beyond MAX_SEEN the newest replace the oldest.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+    """
+    key, now_s = seen_key(namespace, user), int(time())
+    scored = [part for event_id in ids for part in (now_s, event_id)]
+    call_all(client, [("ZADD", key, *scored), ("ZREMRANGEBYRANK", key, 0, -MAX_SEEN - 1), ("EXPIRE", key, SEEN_S)])
 
 
 def read_user_facts(client: Client, namespace: str, user: str, topic: str, event_id: str) -> UserFacts:

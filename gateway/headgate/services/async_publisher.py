@@ -42,7 +42,7 @@ from headgate.services.publisher import (
 if TYPE_CHECKING:
     from headgate.schemas.check import OnViolation
 
-# One round trip: two full calls of Redis (`redis/batches.py`). Packing it and reading its replies holds the interpreter's lock
+# One round trip: two full calls of Redis (`redis/appending.py`). Packing it and reading its replies holds the interpreter's lock
 # for 1 ms.
 MAX_ROUND_EVENTS = 200
 MAX_ROUND_BYTES = 1024 * 1024

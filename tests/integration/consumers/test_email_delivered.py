@@ -15,7 +15,7 @@ from headgate.consumers.email.smtp import MailServer
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.redis.client import Client, call
-from headgate.redis.seen import mark_seen
+from headgate.redis.user_facts import mark_seen
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.support.mailer import MemoryPostbox, email_options

@@ -19,7 +19,7 @@ from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.instances import give_word, read_elsewhere, take_out
 from headgate.redis.keys import head_key
-from headgate.redis.seen import mark_seen
+from headgate.redis.user_facts import mark_seen
 from headgate.services.publisher import Publisher
 from tests.support.redis_recipes import blocks, make_user, says_no_right, without
 

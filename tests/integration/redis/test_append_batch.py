@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import BusRefused, HeadgateError, InvalidRequest, InvalidTopic, PayloadTooLarge
-from headgate.redis import batches, keys
-from headgate.redis.batches import in_batches
+from headgate.redis import keys
+from headgate.redis.appending import BATCH, in_batches
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.subscriber_link import SubscriberLink
@@ -186,7 +186,7 @@ def test_what_is_no_batch_is_refused_whole(client: Client) -> None:
     """Another number of arguments, none, or too many events: nothing is written."""
     for words in ((), ("a", "1", ""), ("a", "1", "", "", "b"), ("a", "1", "", "") * 257):
         with pytest.raises(InvalidRequest):
-            call(client, "FCALL", batches.FUNCTION, 1, KEY, *words)
+            call(client, "FCALL", BATCH, 1, KEY, *words)
     assert entries(client) == []
     assert len(append_batch(client, [("a", "1", "", "")] * 100)) == 100
 
@@ -245,9 +245,9 @@ def test_a_user_who_may_append_each_event_and_no_batch_publishes_one_by_one(
     limited.close()
     assert len(entries(client)) == 5
     assert call(client, "INFO", "commandstats")["cmdstat_fcall"]["calls"] == 5
-    said = [record.getMessage() for record in caplog.records if batches.FUNCTION in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if BATCH in record.getMessage()]
     assert len(said) == 1
-    assert f"allow +fcall|{batches.FUNCTION}" in said[0]
+    assert f"allow +fcall|{BATCH}" in said[0]
 
 
 def test_a_publisher_sends_batches(client: Client, redis_url: str) -> None:

@@ -41,9 +41,8 @@ from headgate.redis.keys import NAMESPACES, REVOKED, feed_channel, log_key, ques
 from headgate.redis.newest import NewestReceipts
 from headgate.redis.questions import answer, ask, read_question
 from headgate.redis.registry import Served, has_been_served, leave, living, read_served
-from headgate.redis.seen import mark_seen
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.redis.user_facts import read_user_facts
+from headgate.redis.user_facts import mark_seen, read_user_facts
 from headgate.services.publisher import Fate
 from tests.support.checkout import ROOT
 from tests.support.clusters import Cluster, start_cluster

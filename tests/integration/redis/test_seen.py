@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from headgate.redis.client import Client, call
 from headgate.redis.keys import seen_key
-from headgate.redis.seen import MAX_SEEN, SEEN_S, mark_seen
-from headgate.redis.user_facts import read_user_facts
+from headgate.redis.user_facts import MAX_SEEN, SEEN_S, mark_seen, read_user_facts
 
 KEY = seen_key("notifications", "ana")
 

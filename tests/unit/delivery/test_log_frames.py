@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.delivery.log_frames import log_frames, native
+from headgate.delivery.page_cache import log_frames, native
 from headgate.installation import Build, build_in_use
 from headgate.protocol.frames import Frame
 from headgate.redis.log import Entry, RawEntry

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic
-from headgate.redis.batches import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, Batch, in_batches
+from headgate.redis.appending import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, Batch, in_batches
 from headgate.redis.connections import Command
 
 KEY = "hg:{n}:log"

@@ -46,7 +46,7 @@ from headgate.protocol.packets import (
 )
 from headgate.protocol.requests import check_text, read_inbox_part, read_refresh, read_seen, read_subscription
 from headgate.redis.inbox import read_inbox
-from headgate.redis.seen import mark_seen
+from headgate.redis.user_facts import mark_seen
 from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings

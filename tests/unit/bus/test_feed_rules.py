@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from headgate.delivery.bus import actions as out
-from headgate.delivery.bus.feed import LATE_FENCES, MACHINE, MAX_EVENTS, MAX_LEAP, Cause, Feed, State
+from headgate.delivery.bus.feed import LATE_FENCES, MACHINE, MAX_EVENTS, Cause, Feed, State
 from headgate.delivery.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
 from headgate.events.event import HEADER_TAG
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
-from headgate.redis.keys import channel, user_channel
+from headgate.redis.keys import user_channel
 from headgate.runtime.machine import IllegalStep
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, TIME_MS, ModelRedis
 
@@ -170,17 +170,6 @@ def header(epoch: str, offset: int) -> bytes:
 
 
 @EITHER
-def test_logged_events_are_delivered_in_order_each_once(patterns: tuple[str, ...]) -> None:
-    """All replies of one read are one batch, up to MAX_EVENTS."""
-    gateway = Gateway(*patterns)
-    offsets = publish(gateway, MAX_EVENTS)
-    gateway.tick()
-    assert gateway.offsets == offsets
-    assert [kind for kind, *_ in gateway.told] == ["deliver", "synced"]
-    assert gateway.reads == 0
-
-
-@EITHER
 def test_more_events_than_one_batch_takes_follow_in_the_next(patterns: tuple[str, ...]) -> None:
     """However many have come at once, others have their turn in between, and none waits for another read."""
     gateway = Gateway(*patterns)
@@ -205,28 +194,6 @@ def test_the_offset_moves_when_events_have_been_handed_on_and_reached_when_they_
     assert (gateway.feed.offset, gateway.feed.reached) == (2, 2)
 
 
-def test_a_plain_publish_is_delivered_without_an_offset_between_its_neighbours() -> None:
-    """From any language, with nothing but PUBLISH."""
-    gateway = Gateway("#")
-    gateway.redis.publish("orders.1", b'"before"')
-    gateway.redis.send("orders.1", b'"between"')
-    gateway.redis.publish("orders.1", b'"after"')
-    gateway.run()
-    assert gateway.told == [
-        ("deliver", [("orders.1", 1, b'"before"'), ("orders.1", None, b'"between"'), ("orders.1", 2, b'"after"')])
-    ]
-
-
-def test_the_first_connection_begins_at_the_head() -> None:
-    """Earlier events were promised to nobody here."""
-    redis = ModelRedis()
-    for _ in range(5):
-        redis.publish("orders.1")
-    gateway = Gateway("#", redis=redis)
-    publish(gateway, 1)
-    assert gateway.offsets == [6]
-
-
 def test_a_narrow_feed_takes_holes_for_events_that_nobody_here_needs() -> None:
     """The log is not asked."""
     gateway = Gateway("orders.1")
@@ -234,15 +201,6 @@ def test_a_narrow_feed_takes_holes_for_events_that_nobody_here_needs() -> None:
     offsets = publish(gateway, 2)
     assert gateway.offsets == offsets
     assert gateway.reads == 0
-
-
-def test_a_jump_over_many_offsets_is_checked_against_the_log_and_is_no_hole() -> None:
-    """Too far to be believed at once, and true."""
-    gateway = Gateway("orders.1")
-    publish(gateway, MAX_LEAP + 10, "bills.1")
-    offsets = publish(gateway, 3)
-    assert gateway.offsets == offsets
-    assert gateway.only("gap", "quarantine") == []
 
 
 def test_an_event_without_a_message_is_read_from_the_log_when_the_next_one_shows_the_hole() -> None:
@@ -268,19 +226,6 @@ def test_events_that_could_not_be_handed_on_are_told_as_missing() -> None:
 
 
 # 3: a connection ---------------------------------------------------------------------------------------------------------
-
-
-@EITHER
-def test_a_reconnect_reads_from_the_log_what_was_published_meanwhile(patterns: tuple[str, ...]) -> None:
-    """Each event once, in order, before the feed is live."""
-    gateway = Gateway(*patterns)
-    offsets = publish(gateway, 2)
-    gateway.disconnect()
-    offsets += [gateway.redis.publish("orders.1") for _ in range(3)]
-    gateway.connect()
-    offsets += publish(gateway, 2)
-    assert gateway.offsets == offsets
-    assert [kind for kind, *_ in gateway.told] == ["deliver", "down", "deliver", "up", "deliver"]
 
 
 def test_the_head_is_read_after_redis_has_acknowledged_every_source() -> None:
@@ -387,35 +332,6 @@ def test_a_new_pattern_is_active_after_an_expedited_fence() -> None:
     assert publish(gateway, 2, "bills.1") == gateway.offsets == [4, 5]
 
 
-def test_a_fence_covers_only_what_redis_had_acknowledged_before_its_head_was_read() -> None:
-    """An event between the head and the acknowledgement was sent to nobody: the position must be above it first."""
-    gateway = Gateway("bills.1")
-    gateway.feed.acquire("orders.1")
-    gateway.carry_out_all(gateway.feed.wake())  # the command is on its way
-    (begun,) = [action for action in gateway.feed.tick(gateway.now_s) if isinstance(action, out.ReadFenceHead)]
-    head = gateway.redis.head()
-    gateway.redis.publish("orders.1")
-    gateway.run()  # Redis acknowledges
-    gateway.carry_out_all(gateway.feed.fence_head(begun.number, head, gateway.now_s))
-    gateway.run()
-    assert gateway.only("synced") == [("synced",)]
-    assert not gateway.feed.active("orders.1")
-    gateway.wake()
-    assert gateway.feed.active("orders.1")
-    assert gateway.feed.reached == 1
-
-
-def test_without_a_connection_a_pattern_is_active_at_once() -> None:
-    """The next connection subscribes to it, and reads the log from the position on."""
-    gateway = Gateway("orders.1")
-    gateway.disconnect()
-    gateway.feed.acquire("bills.*")
-    assert gateway.feed.active("bills.*")
-    gateway.redis.publish("bills.1")
-    gateway.connect()
-    assert gateway.offsets == [1]
-
-
 def test_two_late_fences_replace_the_connection() -> None:
     """Redis holds every connection open and answers on none."""
     gateway = Gateway("#")
@@ -496,131 +412,6 @@ def test_an_answer_for_an_earlier_connection_is_ignored() -> None:
 
 
 # 5: another line, another log --------------------------------------------------------------------------------------------
-
-
-def epochs_begun(gateway: Gateway) -> list[str]:
-    """Return the epochs that the model has begun, the oldest first."""
-    return list(gateway.redis.parents)
-
-
-@EITHER
-def test_a_restart_that_lost_nothing_costs_a_word_and_nothing_else(patterns: tuple[str, ...]) -> None:
-    """The log goes on in another epoch at the same offsets."""
-    gateway = Gateway(*patterns)
-    publish(gateway, 10)
-    gateway.redis.restart()
-    gateway.disconnect()
-    gateway.connect()
-    publish(gateway, 2)
-    _, new = epochs_begun(gateway)
-    assert gateway.only("line", "lost", "gap") == [("line", new, 10, 10)]
-    assert gateway.offsets == list(range(1, 13))
-    assert gateway.feed.lineage.end_of(epochs_begun(gateway)[0], 12) == 10
-
-
-@EITHER
-@pytest.mark.parametrize("with_memory", [False, True])
-@pytest.mark.parametrize("overtaken_by", [0, 1, 3, 4, 20])
-def test_the_end_that_redis_lost_is_told_and_all_of_the_new_line_is_delivered(
-    patterns: tuple[str, ...], overtaken_by: int, with_memory: bool
-) -> None:
-    """However far publishers have gone before the feed looks: below the old offset, at it, above it."""
-    gateway = Gateway(*patterns)
-    publish(gateway, 10)
-    gateway.disconnect()
-    if with_memory:
-        gateway.redis.revert(gateway.redis.ago(4))
-    else:
-        gateway.redis.lose_tail(4)
-    for _ in range(overtaken_by):
-        gateway.redis.publish("orders.1", b'"new"')
-    gateway.connect()
-    _, new = epochs_begun(gateway)
-    assert gateway.only("line", "lost", "gap") == [("line", new, 6, 10)]
-    assert gateway.offsets == [*range(1, 11), *range(7, 7 + overtaken_by)]
-    assert (gateway.feed.epoch, gateway.feed.offset) == (new, 6 + overtaken_by)
-
-
-@EITHER
-@pytest.mark.parametrize("noticed_by", ["fence", "event"])
-def test_data_that_were_put_back_under_a_connection_are_noticed(patterns: tuple[str, ...], noticed_by: str) -> None:
-    """The connection stays: a fence notices, or the first event of the new epoch."""
-    gateway = Gateway(*patterns)
-    publish(gateway, 10)
-    gateway.redis.put_back(gateway.redis.ago(4))
-    if noticed_by == "event":
-        publish(gateway, 7)
-    gateway.tick()
-    assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 6, 10)]
-    assert gateway.offsets == [*range(1, 11), *([] if noticed_by == "fence" else range(7, 14))]
-
-
-@EITHER
-@pytest.mark.parametrize("noticed_by", ["fence", "connection"])
-def test_a_server_that_was_put_back_with_its_memory_is_noticed_by_the_feed(patterns: tuple[str, ...], noticed_by: str) -> None:
-    """The server cannot know. Publishers that know as little give away places of the old line until then, and none afterwards."""
-    gateway = Gateway(*patterns)
-    redis = gateway.redis
-    publish(gateway, 10)
-    if noticed_by == "connection":
-        gateway.disconnect()
-    before, redis._receipts = redis.epoch, {}
-    redis.revert(redis.ago(4))
-    offsets = [redis.publish("orders.1") for _ in range(2)]
-    if noticed_by == "connection":
-        gateway.connect()
-    else:
-        gateway.tick()
-    redis.publish("orders.1")
-    assert gateway.only("line", "lost", "gap") == [("line", redis.epoch, 8, 10)]
-    assert (offsets, redis.epoch != before) == ([7, 8], True)
-    assert gateway.feed.lineage.end_of(before, 9) == 8
-
-
-def test_a_feed_below_the_fork_goes_on_from_where_it_is() -> None:
-    """It has seen nothing that was lost, and misses nothing of what both lines have."""
-    gateway = Gateway("#")
-    publish(gateway, 3)
-    gateway.disconnect()
-    for _ in range(5):
-        gateway.redis.publish("orders.1")
-    gateway.redis.lose_tail(2)
-    gateway.redis.publish("orders.1")
-    gateway.connect()
-    assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 6, 3)]
-    assert gateway.offsets == list(range(1, 8))
-
-
-def test_several_losses_before_the_feed_looks_are_told_as_one() -> None:
-    """The position went back to where its own line ends, and what was lost between was never seen here."""
-    gateway = Gateway("#")
-    publish(gateway, 10)
-    gateway.disconnect()
-    for lost in (2, 4, 1):
-        gateway.redis.lose_tail(lost)
-        for _ in range(3):
-            gateway.redis.publish("orders.1")
-    gateway.connect()
-    # 10 → 8 → 11 → 7 → 10 → 9 → 12: the first line is whole up to 7.
-    assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 7, 10)]
-    assert gateway.offsets == [*range(1, 11), *range(8, 13)]
-
-
-def test_an_old_server_that_comes_back_goes_on_from_the_common_ancestor() -> None:
-    """It knows nothing of the epoch that was written in its place, but both have the one before."""
-    gateway = Gateway("#")
-    publish(gateway, 10)
-    old = gateway.redis.copies[-1]
-    gateway.redis.restart(gateway.redis.ago(4))
-    gateway.disconnect()
-    gateway.connect()
-    publish(gateway, 8)
-    gateway.told.clear()
-    gateway.disconnect()
-    gateway.redis.restart(old)
-    gateway.connect()
-    assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 6, 14)]
-    assert gateway.offsets == [7, 8, 9, 10]
 
 
 @EITHER
@@ -720,50 +511,6 @@ def test_an_older_library_that_cannot_be_replaced_goes_back_in_the_same_epoch() 
     assert gateway.offsets == [*range(1, 11), 7]
 
 
-@EITHER
-def test_an_emptied_redis_is_told_once_and_the_feed_begins_the_new_epoch(patterns: tuple[str, ...]) -> None:
-    """Nobody publishes meanwhile: the fence notices."""
-    gateway = Gateway(*patterns)
-    publish(gateway, 10)
-    gateway.redis.flush()
-    for _ in range(3):
-        gateway.tick()
-    publish(gateway, 1)
-    assert gateway.only("lost") == [("lost", gateway.redis.epoch, 0)]
-    assert gateway.offsets == [*range(1, 11), 1]
-
-
-@EITHER
-@pytest.mark.parametrize("reconnect", [False, True])
-def test_every_event_of_a_new_epoch_is_delivered_behind_word_of_the_lost_log(patterns: tuple[str, ...], reconnect: bool) -> None:
-    """Their publishers hold receipts, and the clients' subscriptions are still active."""
-    gateway = Gateway(*patterns)
-    publish(gateway, 10)
-    if reconnect:
-        gateway.disconnect()
-    gateway.redis.flush()
-    for _ in range(10):
-        gateway.redis.publish("orders.1")
-    if reconnect:
-        gateway.connect()
-    gateway.run()
-    gateway.tick()
-    assert len(gateway.only("lost")) == 1
-    assert gateway.offsets == [*range(1, 11), *range(1, 11)]
-    assert [kind for kind, *_ in gateway.only("deliver", "lost")] == ["deliver", "lost", "deliver"]
-
-
-def test_a_message_of_a_log_that_was_emptied_since_does_not_pass_unnoticed() -> None:
-    """The head that it is compared with is another log's."""
-    gateway = Gateway("#")
-    publish(gateway, 2)
-    gateway.redis.publish("orders.1", b"1.", good=False)
-    gateway.redis.publish("orders.1")
-    gateway.redis.flush()
-    gateway.run()
-    assert [kind for kind, *_ in gateway.told] == ["deliver", "lost", "quarantine", "quarantine"]
-
-
 # 6: messages that the log decides about ----------------------------------------------------------------------------------
 
 POISON = {
@@ -826,16 +573,6 @@ def test_a_logged_event_that_cannot_be_delivered_leaves_a_gap_at_once(patterns: 
     assert gateway.offsets == [1, 3]
 
 
-def test_a_bad_entry_without_a_message_leaves_a_gap_and_the_good_ones_go_on() -> None:
-    """It was appended past the function library; the next fence finds it."""
-    gateway = Gateway("#")
-    publish(gateway, 1)
-    gateway.redis.publish("orders.1", good=False, live=False)
-    publish(gateway, 1)
-    assert [kind for kind, *_ in gateway.told] == ["deliver", "quarantine", "gap", "deliver"]
-    assert gateway.offsets == [1, 3]
-
-
 @EITHER
 @pytest.mark.parametrize("epoch", ["", "f" * 16], ids=["offset", "epoch"])
 def test_a_forged_header_is_quarantined_and_hides_nothing(patterns: tuple[str, ...], epoch: str) -> None:
@@ -849,15 +586,6 @@ def test_a_forged_header_is_quarantined_and_hides_nothing(patterns: tuple[str, .
         ("quarantine", InvalidEvent("header", "").code),
         ("deliver", [("orders.1", 2, b"1")]),
     ]
-
-
-def test_a_forged_offset_of_the_past_goes_to_nobody() -> None:
-    """Each offset comes once."""
-    gateway = Gateway("#")
-    publish(gateway, 3)
-    gateway.redis.send("orders.1", header(gateway.redis.epoch, 2) + b"0")
-    publish(gateway, 1)
-    assert gateway.offsets == [1, 2, 3, 4]
 
 
 def test_copies_through_overlapping_sources_come_once_and_the_next_publish_alike_too() -> None:
@@ -920,18 +648,6 @@ def test_a_server_that_the_address_has_left_is_left_as_soon_as_a_connection_foll
     assert gateway.offsets == [1, 2, 3, *offsets]
 
 
-def test_the_head_of_another_server_closes_the_connection_whoever_asked_for_it() -> None:
-    """A message that the log has to decide about leads to the other server's log."""
-    gateway = Gateway("orders.1")
-    redis = gateway.redis
-    publish(gateway, 1)
-    redis.move(redis.ago(0))
-    assert redis.left_behind is not None
-    redis.sent.append([b"message", channel(NAMESPACE, "orders.1").encode(), header(redis.epoch, 1000) + b"0"])
-    gateway.run()
-    assert gateway.only("close", "quarantine") == [("close", "bus_unavailable")]
-
-
 @pytest.mark.parametrize("noticed_by", ["fence", "connection"])
 def test_a_replica_is_not_listened_to(noticed_by: str) -> None:
     """A primary that was made a replica keeps its connections; its log is behind, and may be replaced."""
@@ -949,19 +665,6 @@ def test_a_replica_is_not_listened_to(noticed_by: str) -> None:
 
 
 # 8: users, and an older library ------------------------------------------------------------------------------------------
-
-
-def test_the_events_of_a_user_come_over_one_channel_without_a_glob() -> None:
-    """With the topic of each event, beside a subscription to one of the topics."""
-    gateway = Gateway("users.7.#", "users.7.mail")
-    for topic in ("users.7.mail", "users.8.mail", "users.7", "users.7.a.b.c", "users.77.mail"):
-        gateway.redis.publish(topic)
-    gateway.redis.send("users.7.mail", b"0")
-    gateway.run()
-    topics = [event[0] for kind, *rest in gateway.told if kind == "deliver" for event in rest[0]]
-    assert topics == ["users.7.mail", "users.7", "users.7.a.b.c", "users.7.mail"]
-    assert gateway.offsets == [1, 3, 4, None]
-    assert not any(command[0] == b"PSUBSCRIBE" for command in gateway.sent)
 
 
 @pytest.mark.parametrize("noticed_by", ["fence", "reconnect"])
@@ -1017,37 +720,6 @@ def test_a_first_library_that_cannot_be_replaced_is_a_fault() -> None:
 
 
 @EITHER
-def test_a_cluster_brings_events_over_sharded_channels_alone(patterns: tuple[str, ...]) -> None:
-    """A glob takes the feed channel, as there are no sharded globs."""
-    gateway = Gateway(*patterns, "users.7.#", sharded=True)
-    redis = gateway.redis
-    offsets = [redis.publish(topic) for topic in ("orders.1", "users.7.mail", "bills.1")]
-    gateway.run()
-    gateway.tick()
-    assert gateway.offsets == offsets
-    assert {command[0] for command in gateway.sent} == {b"SSUBSCRIBE", b"PSUBSCRIBE", b"PING"}
-    assert [names for command, *names in gateway.sent if command == b"PSUBSCRIBE"] == [[b"hg:{n}/users.*", b"hg:{n}:*"]]
-    assert gateway.reads == 0
-
-
-def test_the_feed_goes_over_to_the_feed_channel_and_back_without_a_hole_or_a_copy() -> None:
-    """Events come over both for a moment."""
-    gateway = Gateway("orders.1", sharded=True)
-    offsets = publish(gateway, 1)
-    gateway.acquire("bills.*")
-    offsets += publish(gateway, 1) + publish(gateway, 1, "bills.1")
-    gateway.tick()
-    offsets += publish(gateway, 1)
-    gateway.feed.release("bills.*", gateway.now_s)
-    for _ in range(int(LINGER_S) + 3):
-        gateway.tick()
-        offsets += publish(gateway, 1)
-    assert gateway.offsets == offsets
-    assert (b"SUNSUBSCRIBE", b"hg:{n}/feed") in gateway.sent
-    assert gateway.reads == 0
-
-
-@EITHER
 @pytest.mark.parametrize("back", [False, True])
 def test_a_slot_that_leaves_ends_the_connection_and_nothing_is_lost(patterns: tuple[str, ...], back: bool) -> None:
     """Even if it comes back to the same process at once: the subscriptions are gone."""
@@ -1075,23 +747,6 @@ def test_the_end_of_a_subscription_that_was_asked_for_ends_nothing_else() -> Non
         gateway.tick()
     assert (b"SUNSUBSCRIBE", b"hg:{n}:orders.2") in gateway.sent
     assert not gateway.only("close")
-
-
-@EITHER
-def test_what_is_not_on_sharded_channels_is_heard_all_the_same(patterns: tuple[str, ...]) -> None:
-    """A plain publish; and the events of a log that another gateway has configured for plain channels."""
-    gateway = Gateway(*patterns, "users.7.#", sharded=True)
-    publish(gateway, 1)
-    gateway.redis.send("orders.1", b"0")
-    gateway.redis.configure()
-    publish(gateway, 1)
-    publish(gateway, 1, "users.7.mail")
-    gateway.redis.sharded = True
-    publish(gateway, 1)
-    gateway.tick()
-    assert gateway.offsets == [1, None, 2, 3, 4]
-    assert [kind for kind, *_ in gateway.told if kind != "deliver"] == ["synced"]
-    assert gateway.reads == 0
 
 
 # The states --------------------------------------------------------------------------------------------------------------

@@ -130,29 +130,6 @@ def test_the_sources_of_a_pattern_are_narrow(pattern: str, found: set[Source]) -
     assert set(sources(N, pattern)) == found
 
 
-@pytest.mark.parametrize(
-    ("patterns", "requested"),
-    [
-        ([], {ANCHOR}),
-        (["orders.1", "orders.2"], {ANCHOR, topic_source("orders.1"), topic_source("orders.2")}),
-        (["orders.1", "orders.*", "orders.1.paid"], {ANCHOR, glob("orders.*")}),
-        (["orders.*", "orders.*.paid"], {ANCHOR, glob("orders.*")}),
-        (["orders.#", "orders.*", "bills.1"], {ANCHOR, glob("orders*"), topic_source("bills.1")}),
-        (["orders.*", "*.paid"], {ANCHOR, glob("orders.*"), glob("*.paid"), user("paid")}),
-        (["orders.1", "users.7.#", "a.*", "#"], EVERYTHING),
-        (["users.7.#", "users.7.*", "users.7.mail"], {ANCHOR, user("7"), topic_source("users.7.mail")}),
-        (["users.7", "users.7.a.*"], {ANCHOR, user("7"), topic_source("users.7")}),
-        (["users.*", "users.7.#", "users.#"], {ANCHOR, glob("users*"), ANY_USER}),
-        (["users.*.mail", "users.7.#"], {ANCHOR, glob("users.*.mail"), ANY_USER}),
-        (["users.7.mail", "users.*"], {ANCHOR, glob("users.*"), ANY_USER}),
-        (["*", "users.7.#"], {EVERY_TOPIC, user("7")}),
-    ],
-)
-def test_the_fewest_sources_are_requested(patterns: list[str], requested: set[Source]) -> None:
-    """A topic in a glob needs nothing of its own; a plain PUBLISH to a user's topic is only on its own channel."""
-    assert settled(attached(*patterns)) == requested
-
-
 @given(st.lists(PATTERNS, max_size=8), st.booleans())
 def test_an_event_comes_whatever_patterns_and_older_gateways_there_are(patterns: list[str], is_older_there: bool) -> None:
     """Every topic that a pattern matches is brought by a source; no source lies in another; none is there for nothing."""
@@ -308,17 +285,6 @@ def test_a_pattern_is_active_after_a_fence_that_began_behind_its_acknowledgement
     assert interest.active("orders.*")
 
 
-def test_without_a_connection_every_pattern_is_active() -> None:
-    """The next connection requests all of them, and the log has the events in between."""
-    interest = attached()
-    interest.acquire("orders.*")
-    assert not interest.active("orders.*")
-    interest.detach()
-    assert interest.active("orders.*")
-    assert set(interest.attach()) == {ANCHOR, glob("orders.*")}
-    assert not interest.active("orders.*")
-
-
 def test_a_source_inside_a_new_glob_is_dropped_after_the_glob_is_synced() -> None:
     """It is requested again, and synced, before the glob is dropped."""
     interest = attached("orders.1")
@@ -416,37 +382,6 @@ def test_above_so_many_channels_the_whole_feed_is_taken(monkeypatch: pytest.Monk
     assert settled(interest) == EVERYTHING
 
 
-def test_the_feed_is_whole_while_its_globs_are_synced() -> None:
-    """Only then offsets have no holes."""
-    interest = attached("orders.1")
-    interest.acquire("#")
-    interest.to_subscribe()
-    for source in EVERYTHING:
-        assert not interest.whole
-        interest.acknowledge(*source)
-        interest.mark_synced(interest.acknowledged)
-    assert interest.whole
-    settled(interest)
-    interest.release("#", 0)
-    assert interest.to_unsubscribe(LINGER_S) == [ANY_USER]  # the other one brings the topic that is still needed
-    assert not interest.whole
-    assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1")}
-    assert not interest.whole
-
-
-def test_a_redis_that_allows_nothing_else_gives_the_whole_feed() -> None:
-    """From the next connection on."""
-    interest = attached("orders.1")
-    assert interest.take_whole()
-    assert not interest.take_whole()
-    interest.detach()
-    assert interest.attach() == sorted(EVERYTHING)
-    settled(interest)
-    interest.acquire("orders.*")
-    assert settled(interest) == EVERYTHING
-    assert interest.active("orders.*")
-
-
 # Sharded channels -----------------------------------------------------------------------------------------------------------
 
 FEED: Source = (b"ssubscribe", b"hg:{n}/feed")
@@ -489,18 +424,6 @@ def test_in_a_cluster_a_glob_takes_the_whole_feed(patterns: list[str], requested
     assert not interest.overlapping
 
 
-def test_in_a_cluster_the_feed_channel_goes_when_its_last_glob_has_gone_and_channels_are_synced() -> None:
-    """As with any glob, nothing is without a source on the way."""
-    interest = in_a_cluster("orders.1", "orders.*")
-    interest.release("orders.*", 0)
-    assert interest.to_unsubscribe(LINGER_S) == []
-    assert set(interest.to_subscribe()) == sharded("hg:{n}:orders.1") - PLAIN
-    assert interest.to_unsubscribe(LINGER_S) == []
-    assert interest.active("orders.1")
-    assert settled(interest, LINGER_S) == sharded("hg:{n}:orders.1")
-    assert not interest.whole
-
-
 def test_the_end_of_a_source_says_whether_it_was_asked_for() -> None:
     """Redis ends sharded subscriptions by itself when the slot leaves."""
     interest = in_a_cluster("orders.1", "orders.2")
@@ -509,15 +432,6 @@ def test_the_end_of_a_source_says_whether_it_was_asked_for() -> None:
     assert interest.end(b"sunsubscribe", b"hg:{n}:orders.2")
     assert not interest.end(b"sunsubscribe", b"hg:{n}:orders.2")
     assert not interest.end(b"sunsubscribe", b"hg:{n}:orders.1")
-
-
-def test_sharded_sources_have_commands_of_their_own() -> None:
-    """One for all of them."""
-    assert flat(sharded("hg:{n}:a") - PLAIN) in (
-        [(b"SSUBSCRIBE", b"hg:{n}:", b"hg:{n}:a")],
-        [(b"SSUBSCRIBE", b"hg:{n}:a", b"hg:{n}:")],
-    )
-    assert flat([FEED], undo=True) == [(b"SUNSUBSCRIBE", b"hg:{n}/feed")]
 
 
 def test_a_cluster_that_allows_nothing_else_gives_the_feed_channel() -> None:
@@ -542,29 +456,3 @@ def test_sources_of_a_kind_go_in_one_command() -> None:
     assert flat(sources) == [(b"PSUBSCRIBE", b"hg:{n}:b.*"), (b"SUBSCRIBE", b"hg:{n}:a", b"hg:{n}:c")]
     assert flat(sources, undo=True) == [(b"PUNSUBSCRIBE", b"hg:{n}:b.*"), (b"UNSUBSCRIBE", b"hg:{n}:a", b"hg:{n}:c")]
     assert by_command([]) == []
-
-
-def test_one_publish_can_come_twice_only_with_a_glob_beside_something() -> None:
-    """Channels alone bring each plain publish once, and so does the whole feed."""
-    assert not attached("orders.1", "users.7.#").overlapping
-    assert attached("orders.1", "bills.*").overlapping
-    assert not attached("#").overlapping
-
-
-def test_a_dropped_glob_overlaps_nothing_any_more() -> None:
-    """Else every plain publish would be looked at for a copy of the one before."""
-    interest = attached("orders.1", "bills.*")
-    settled(interest)
-    interest.release("bills.*", 0.0)
-    assert settled(interest, LINGER_S) == {ANCHOR, topic_source("orders.1")}
-    assert not interest.overlapping
-
-
-def test_sources_overlap_until_redis_has_acknowledged_the_end_of_one() -> None:
-    """Copies that were sent before it ended are still on their way."""
-    interest = attached("orders.1", "bills.*")
-    interest.release("bills.*", 0.0)
-    assert interest.to_unsubscribe(LINGER_S) == [glob("bills.*")]
-    assert interest.overlapping
-    interest.end(b"punsubscribe", glob("bills.*")[1])
-    assert not interest.overlapping

@@ -65,18 +65,6 @@ def attempts_while(bus: ModelBus, seconds: float) -> list[float]:
 # Up, in order, once ------------------------------------------------------------------------------------------------------
 
 
-@EITHER
-def test_logged_events_are_routed_in_order_each_once(model_bus: StartModelBus, patterns: tuple[str, ...]) -> None:
-    """The fences that follow bring nothing a second time."""
-    bus = model_bus(*patterns)
-    before = counted("events_received_total")
-    offsets = bus.publish(500)
-    bus.advance(3)
-    assert bus.offsets == offsets
-    assert bus.only("missing", "log_lost", "bus") == [["bus", True]]
-    assert counted("events_received_total") - before == 500
-
-
 def test_a_listener_that_is_up_says_where_the_log_stands(model_bus: StartModelBus) -> None:
     """To the namespace, to whoever waits for the first connection, and in the metrics."""
     bus = model_bus("orders.1", before=lambda server: [server.redis.publish("orders.1") for _ in range(3)])
@@ -93,24 +81,6 @@ def test_the_retention_of_the_settings_is_stored_in_redis(model_bus: StartModelB
     bus.advance(1)
     assert bus.redis.max_events == 7
     assert bus.bus.first == 4
-
-
-def test_events_that_arrive_while_others_are_routed_go_with_them(model_bus: StartModelBus) -> None:
-    """The fan-out asks for them between two turns of a pass."""
-    bus = model_bus("#")
-    taken: list[int | None] = []
-
-    def during(more: object) -> None:
-        bus.redis.publish("orders.1")
-        bus.redis.publish("orders.1")
-        taken.extend(event.offset for event in more())  # type: ignore[operator]
-        assert more() == []  # type: ignore[operator]
-
-    bus.during = during
-    before = counted("events_received_total")
-    bus.publish(1)
-    assert (bus.offsets, taken) == ([1], [2, 3])
-    assert (bus.bus.offset, counted("events_received_total") - before) == (3, 3)
 
 
 class Taking:
@@ -273,21 +243,6 @@ def test_a_router_that_fails_leaves_a_gap_and_a_new_connection(model_bus: StartM
 # Bad messages ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_logged_event_whose_message_is_bad_is_told_at_once_as_a_missing_offset(model_bus: StartModelBus) -> None:
-    """It does not wait for a fence, and the next event follows."""
-    bus = model_bus("orders.*", fence_interval_s=30)
-    before = counted("quarantined_total", code="not_serializable")
-    bus.publish(1)
-    bus.redis.publish("orders.1", b"1.", good=False)
-    bus.publish(1)
-    assert bus.only("route", "missing") == [
-        ["route", [["orders.1", 1, "1"]]],
-        ["missing", 2, 2, "quarantined"],
-        ["route", [["orders.1", 3, "1"]]],
-    ]
-    assert counted("quarantined_total", code="not_serializable") - before == 1
-
-
 def test_quarantined_messages_are_all_counted_and_logged_now_and_then(model_bus: StartModelBus) -> None:
     """Anyone may publish rubbish; the log is not to be filled with it."""
     bus = model_bus("#")
@@ -304,24 +259,6 @@ def test_quarantined_messages_are_all_counted_and_logged_now_and_then(model_bus:
 
 
 # Down and up -------------------------------------------------------------------------------------------------------------
-
-
-@EITHER
-def test_a_connection_that_is_cut_again_and_again_loses_nothing(model_bus: StartModelBus, patterns: tuple[str, ...]) -> None:
-    """Events that were published meanwhile are read from the log, in order, each once."""
-    bus = model_bus(*patterns)
-    offsets: list[int] = []
-    reconnects, repaired = counted("bus_reconnects_total"), counted("repaired_total")
-    for _ in range(5):
-        offsets += bus.publish(3)
-        bus.server.cut()
-        offsets += bus.publish(2)
-        bus.advance(1)
-    assert bus.offsets == offsets == list(range(1, 26))
-    assert bus.only("bus") == [["bus", True], *[["bus", False], ["bus", True]] * 5]
-    assert bus.only("missing", "log_lost") == []
-    assert counted("bus_reconnects_total") - reconnects == 5
-    assert counted("repaired_total") - repaired == 10
 
 
 def test_attempts_to_connect_come_further_and_further_apart(model_bus: StartModelBus) -> None:
@@ -503,16 +440,6 @@ def test_only_a_missing_right_is_a_refusal_of_the_narrow_feed(
 # Patterns ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_pattern_is_active_without_waiting_for_the_next_tick(model_bus: StartModelBus) -> None:
-    """Its own fence is expedited."""
-    bus = model_bus(fence_interval_s=60)
-    bus.bus.acquire("orders.*")
-    assert not bus.bus.feed.active("orders.*")
-    gevent.with_timeout(30, bus.bus.wait_for, "orders.*")
-    assert bus.bus.feed.active("orders.*")
-    assert bus.publish(1) == bus.offsets
-
-
 def test_patterns_acquired_together_are_one_command(model_bus: StartModelBus) -> None:
     """A client that joins with thirty subscriptions does not wait for each."""
     bus = model_bus(fence_interval_s=60)
@@ -522,19 +449,6 @@ def test_patterns_acquired_together_are_one_command(model_bus: StartModelBus) ->
     for number in range(30):
         gevent.with_timeout(30, bus.bus.wait_for, f"handshake.{number}")
     assert [(command[0], len(command) - 1) for command in bus.server.ran if command[0] != b"PING"] == [(b"SUBSCRIBE", 30)]
-
-
-def test_a_released_pattern_goes_some_seconds_later(model_bus: StartModelBus) -> None:
-    """A page that reloads finds it active."""
-    bus = model_bus("orders.1", "bills.1")
-    bus.bus.release("orders.1")
-    bus.advance(LINGER_S - 1)
-    assert bus.publish(1) == bus.offsets
-    bus.server.ran.clear()
-    bus.advance(3)
-    assert [command for command in bus.server.ran if command[0] != b"PING"] == [(b"UNSUBSCRIBE", b"hg:{n}:orders.1")]
-    bus.publish(1)
-    assert bus.offsets == [1]
 
 
 def test_two_hundred_users_cost_no_glob_and_leave_nothing_behind(model_bus: StartModelBus) -> None:
@@ -604,13 +518,6 @@ def test_a_subscription_waits_while_redis_stands_still_until_the_connection_is_g
     offsets = [bus.redis.publish("bills.1") for _ in range(20)]
     bus.advance(5)
     assert bus.offsets == offsets
-
-
-def test_without_a_connection_a_pattern_is_active_at_once(model_bus: StartModelBus) -> None:
-    """There is nothing to wait for."""
-    bus = model_bus(before=leave)
-    bus.bus.acquire("orders.*")
-    bus.bus.wait_for("orders.*")
 
 
 def test_a_connection_that_takes_no_more_bytes_is_noticed_by_the_fence(model_bus: StartModelBus) -> None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from headgate.delivery.state import Phase
 from headgate.events.event import Event
 from headgate.events.topic import matches
-from headgate.protocol.frames import event_frame, message_frame
+from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish, turn
 
@@ -157,19 +157,6 @@ TestClientBesideAModel.settings = settings(max_examples=60, stateful_step_count=
 # Flowing -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_keeps_up_is_written_to_directly_and_told_nothing(make_client: MakeClient) -> None:
-    """No queue, no notice."""
-    wired = make_client({"#": Overflow.CATCH_UP})
-    for offset in range(1, 101):
-        publish(wired.matcher, [event(offset)])
-        wired.drain()
-
-    assert wired.offsets == list(range(1, 101))
-    assert wired.client.direct == 100
-    assert wired.client.offered == 0
-    assert {name for name, *_ in wired.received} == {"event"}
-
-
 def test_a_warning_at_three_quarters_precedes_any_loss(make_client: MakeClient) -> None:
     """Once, with how much waits, and nothing discarded yet."""
     wired = make_client({"#": Overflow.DROP})
@@ -184,17 +171,6 @@ def test_a_warning_at_three_quarters_precedes_any_loss(make_client: MakeClient) 
     assert wired.offsets == list(range(1, last))
 
 
-def test_a_client_that_recovers_after_the_warning_is_told_that_it_is_over(make_client: MakeClient) -> None:
-    """Warning, off; and a second time when it happens again."""
-    wired = make_client({"#": Overflow.DROP})
-    for _ in range(2):
-        first = len(wired.notices("backpressure"))
-        while wired.connection.queue.level < 0.75:
-            publish(wired.matcher, [event(None, size=2 * KIB)])
-        wired.drain()
-        assert [notice["state"] for notice in wired.notices("backpressure")[first:]] == ["warning", "off"]
-
-
 def test_pressure_ends_only_at_a_quarter_so_that_notices_do_not_flutter(make_client: MakeClient) -> None:
     """Hysteresis: room for one frame more is no relief."""
     wired = make_client({"#": Overflow.DROP}, queue_frames=64, queue_bytes=256 * KIB)
@@ -205,17 +181,6 @@ def test_pressure_ends_only_at_a_quarter_so_that_notices_do_not_flutter(make_cli
 
     wired.drain()
     assert [notice["state"] for notice in wired.notices("backpressure")] == ["warning", "on", "off"]
-
-
-def test_notices_come_ahead_of_the_events_that_fill_the_queue(make_client: MakeClient) -> None:
-    """The control lane: a client learns that it is behind while it still is."""
-    wired = make_client({"#": Overflow.DROP})
-    last = fill(wired)
-    wired.drain()
-
-    names = [name if name != "backpressure" else body["state"] for name, body, *_ in wired.received]
-    assert names.index("on") < len(names) - names[::-1].index("event") - 1
-    assert wired.offsets[-1] == last - 1
 
 
 # drop --------------------------------------------------------------------------------------------------------------------
@@ -242,17 +207,6 @@ def test_dropped_events_are_told_in_one_gap_ahead_of_the_next_event(make_client:
     }
     assert wired.offsets == [*range(1, first), last + 1]
     assert wired.received.index(["gap", gap]) < wired.received.index(["event", *wired.events[-1]])
-
-
-def test_a_dropped_plain_publish_is_told_as_gone_for_good(make_client: MakeClient) -> None:
-    """It was never in the log: no offsets, not recoverable, but counted."""
-    wired = make_client({"#": Overflow.DROP})
-    while not wired.client.discarded:
-        publish(wired.matcher, [event(None, size=2 * KIB)])
-    wired.drain()
-
-    (gap,) = wired.notices("gap")
-    assert (gap["from"], gap["to"], gap["count"], gap["recoverable"]) == (None, None, 1, False)
 
 
 def test_an_ephemeral_event_takes_no_room_from_the_log_and_leaves_no_gap(make_client: MakeClient) -> None:
@@ -300,51 +254,6 @@ def test_latest_keeps_the_newest_of_each_topic_and_counts_the_others(make_client
     assert wired.notices("gap") == []
 
 
-def test_the_newest_value_comes_as_soon_as_there_is_room_though_nothing_else_is_published(make_client: MakeClient) -> None:
-    """A burst, then silence: what was kept must not wait for the next event."""
-    wired = make_client({"#": Overflow.LATEST})
-    last = fill(wired, beyond=20)
-    wired.drain()
-
-    assert wired.offsets[-1] == last
-    assert wired.notices("backpressure")[-1]["state"] == "off"
-
-
-def test_newer_values_of_all_that_waits_go_out_though_nothing_else_is_published(make_client: MakeClient) -> None:
-    """They leave nothing in the queue, whose draining is what they wait for."""
-    wired = make_client({"log": Overflow.DROP, "price.*": Overflow.LATEST}, queue_bytes=10 * 100 * KIB)
-    topics = [f"price.{n}" for n in range(FRAMES)]
-    publish(wired.matcher, [event(1, "log", 100 * KIB)])  # the socket has a part of it
-    publish(wired.matcher, [event(2 + n, topic, 100 * KIB) for n, topic in enumerate(topics)])
-    publish(wired.matcher, [event(20, "log", 100 * KIB)])  # too many
-    while len(wired.notices("backpressure")) < 2:  # it reads what tells so, and less than the rest
-        assert wired.read(KIB)
-    assert wired.connection.queue.frames > FRAMES / 2
-    publish(wired.matcher, [event(21 + n, topic, 100 * KIB) for n, topic in enumerate(topics)])
-    wired.drain()
-
-    assert {topic: data[0] for topic, data, _ in wired.events if topic != "log"} == {
-        topic: 21 + n for n, topic in enumerate(topics)
-    }
-    assert wired.offsets == sorted(wired.offsets, key=lambda offset: offset or 0)
-
-
-def test_an_event_whose_refusal_empties_the_queue_is_not_kept_for_later(make_client: MakeClient) -> None:
-    """A queue that waits for nothing but a write: the word that it is full writes it, and the event follows at once."""
-    wired = make_client({"log": Overflow.DROP, "price": Overflow.LATEST})
-    written: list[bytes] = []
-    wired.divert(written.append)
-    for offset in range(1, FRAMES + 1):
-        wired.client.offered += 1
-        wired.connection.queue.put(event_frame(NAMESPACE.encode(), event(offset, "price")), wired.client)
-    wired.connection.ready = False
-    publish(wired.matcher, [event(FRAMES + 1, "price"), event(FRAMES + 2, "log")])
-
-    text = b"".join(written).decode(errors="replace")
-    assert text.index(f"[{FRAMES + 1},") < text.index(f"[{FRAMES + 2},")
-    assert (wired.client.kept, wired.client.state.full) == (0, False)
-
-
 def test_latest_of_more_topics_than_there_is_room_for_is_told_as_a_gap(make_client: MakeClient) -> None:
     """Bounded also when every event has a topic of its own."""
     wired = make_client({"#": Overflow.LATEST})
@@ -355,23 +264,6 @@ def test_latest_of_more_topics_than_there_is_room_for_is_told_as_a_gap(make_clie
     assert wired.client.discarded > 0
     assert sum(gap["count"] for gap in wired.notices("gap")) == wired.client.discarded
     assert wired.client.discarded + len(wired.events) == 100
-
-
-def test_latest_keeps_the_newest_value_beside_subscriptions_that_drop(make_client: MakeClient) -> None:
-    """A full queue gives up its older value of the topic for the newer one; what waits of others keeps its place."""
-    wired = make_client({"log.#": Overflow.DROP, "price": Overflow.LATEST})
-    publish(wired.matcher, [event(offset, "price") for offset in range(1, 4)])
-    last = 3
-    while not wired.client.discarded:
-        last += 1
-        publish(wired.matcher, [event(last, "log.line", 2 * KIB), event(last + 1, "price", 2 * KIB)])
-        last += 1
-    publish(wired.matcher, [event(last + 1, "price", 2 * KIB)])
-    wired.drain()
-
-    assert [data[0] for topic, data, _ in wired.events if topic == "price"][-1] == last + 1
-    assert wired.offsets == sorted(wired.offsets, key=lambda offset: offset or 0)
-    assert sum(gap["count"] for gap in wired.notices("gap")) == wired.client.discarded
 
 
 # catch_up ----------------------------------------------------------------------------------------------------------------
@@ -389,21 +281,6 @@ def test_catch_up_makes_the_client_a_reader_from_the_first_event_that_found_no_r
     assert wired.offsets == list(range(1, last - 20))
     assert set(wired.reader.added) == {client}
     assert wired.notices("gap") == [], "nothing is missing: it comes from the log"
-
-
-def test_the_strongest_policy_of_the_subscriptions_that_match_decides(make_client: MakeClient) -> None:
-    """catch_up before latest before drop, per event."""
-    policies = {"#": Overflow.DROP, "a.#": Overflow.LATEST, "a.b": Overflow.CATCH_UP}
-    wired = make_client(policies, queue_frames=64, queue_bytes=256 * KIB)
-    client = wired.client
-    last = fill(wired, "c", 3 * KIB)
-    while wired.connection.queue.frames > 48:
-        wired.read()
-    publish(wired.matcher, [event(last + 1, "c"), event(last + 2, "a.c"), event(last + 3, "a.c")])
-    assert (client.discarded, client.conflated, client.state.phase) == (2, 1, Phase.LIVE)
-    publish(wired.matcher, [event(last + 4, "a.b")])
-
-    assert (client.state.phase, client.position) == (Phase.READING, last + 3)
 
 
 # Missing -----------------------------------------------------------------------------------------------------------------
@@ -435,19 +312,6 @@ def test_the_strongest_policy_decides_for_any_subscriptions(subscriptions: dict[
         wired.close()
 
 
-def test_word_of_missing_offsets_keeps_its_place_among_events(make_client: MakeClient) -> None:
-    """After what came before, ahead of what comes after."""
-    wired = make_client({"#": Overflow.DROP})
-    publish(wired.matcher, [event(1), event(2)])
-    wired.client.miss(3, 4, GapReason.TRIMMED)
-    publish(wired.matcher, [event(5)])
-    wired.drain()
-
-    assert [name for name, *_ in wired.received] == ["event", "event", "gap", "event"]
-    (gap,) = wired.notices("gap")
-    assert (gap["from"], gap["to"], gap["count"], gap["reason"], gap["recoverable"]) == (3, 4, 2, "trimmed", False)
-
-
 def test_the_newest_values_below_a_trimmed_range_come_ahead_of_the_word_of_it(make_client: MakeClient) -> None:
     """Its end moves the browser's position, so that they would count as seen; newer values come behind it."""
     wired = make_client({"#": Overflow.LATEST})
@@ -457,14 +321,6 @@ def test_the_newest_values_below_a_trimmed_range_come_ahead_of_the_word_of_it(ma
     wired.drain()
     told = [rest[0]["to"] if name == "gap" else rest[2]["offset"] for name, *rest in wired.received if name in ("gap", "event")]
     assert told[-3:] == [last, last + 5, last + 6]
-
-
-def test_an_event_that_the_log_will_bring_is_not_counted_as_discarded(make_client: MakeClient) -> None:
-    """It found no room, and comes nevertheless."""
-    wired = make_client({"#": Overflow.CATCH_UP})
-    fill(wired, "a")
-    assert wired.client.state.phase is Phase.READING
-    assert (wired.client.discarded, wired.client.offered) == (0, wired.client.sent + wired.connection.queue.frames)
 
 
 def test_however_much_is_missing_what_waits_for_a_stopped_client_stays_bounded(make_client: MakeClient) -> None:

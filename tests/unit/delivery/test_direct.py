@@ -159,19 +159,6 @@ def test_whatever_it_takes_is_what_python_decodes_and_writes(drawn: list[tuple[s
 
 
 @built
-def test_each_client_gets_its_own_in_one_write(room: Room) -> None:
-    """Events for one of them that stand apart are joined in their order."""
-    first, second, both = room.listen("a"), room.listen("b"), room.listen("*")
-    run = room.take(event(1, "a"), event(2, "b"), event(3, "a"), event(4, "c"))
-    offsets = [
-        [each.offset for each in events_in(client.connection.wire.data, NAMESPACE, EPOCH)] for client in (first, second, both)
-    ]
-    assert offsets == [[1, 3], [2], [1, 2, 3, 4]]
-    assert (run.taken, run.matched, run.routed, run.writes) == (4, 4, 7, 3)
-    assert [client.direct for client in (first, second, both)] == [2, 1, 4]
-
-
-@built
 def test_the_channels_of_users_and_the_feed_channel_have_the_topic_in_the_message(room: Room) -> None:
     """On a subscription to a name, to a glob, and in a Cluster."""
     client = room.listen("users.7.#")
@@ -186,25 +173,6 @@ def test_the_channels_of_users_and_the_feed_channel_have_the_topic_in_the_messag
         room.front.reached = 0
         assert room.take(reply).taken == 1
     assert client.direct == 3
-
-
-@built
-def test_events_that_nobody_wants_are_passed_and_counted(room: Room) -> None:
-    """They move the front like any other."""
-    room.listen("a")
-    run = room.take(event(1, "b"), event(2, "a"), event(3, "b"))
-    assert (run.taken, run.matched, run.unwanted, run.routed, room.front.reached) == (3, 1, 2, 1, 3)
-
-
-@built
-def test_a_hole_is_passed_only_where_the_feed_is_narrow(room: Room) -> None:
-    """The whole feed has no holes, and one that is too far ahead is checked against the log."""
-    room.listen("#")
-    assert room.take(event(2)).taken == 0
-    room.front.consecutive = False
-    assert room.take(event(2), event(200), event(200)).taken == 2
-    room.front.head = 1000
-    assert [room.take(event(offset)).taken for offset in (1257, 1256, 1512, 1769)] == [0, 1, 1, 0]
 
 
 @built
@@ -303,15 +271,6 @@ def test_no_bytes_bring_it_down_or_get_past_python(drawn: list[Any]) -> None:
 
 
 @built
-def test_a_client_that_has_to_wait_leaves_its_event_to_the_fan_out(room: Room) -> None:
-    """For all of the event's clients: nobody gets it twice."""
-    ready, waiting = room.listen("a"), room.listen("b", ready=False)
-    room.matcher.add("b", ready)
-    run = room.take(event(1, "a"), event(2, "b"), event(3, "a"))
-    assert (run.taken, room.front.reached, ready.direct, waiting.direct) == (1, 1, 1, 0)
-
-
-@built
 @pytest.mark.parametrize("phase", [Phase.READING, Phase.COLLECTING, Phase.ARRIVING_BEHIND])
 def test_a_client_that_catches_up_leaves_no_event_to_the_fan_out(phase: Phase) -> None:
     """The log brings it what it is passed by, and the others get it at once; but an event with a tally goes the long way."""
@@ -321,25 +280,6 @@ def test_a_client_that_catches_up_leaves_no_event_to_the_fan_out(phase: Phase) -
     assert (run.taken, run.matched, run.routed, run.writes, run.left) == (3, 3, 5, 1, [])
     assert (reader.direct, reader.left_to_log, reader.connection.wire.data) == (0, 3, b"")
     assert (live.direct, live.left_to_log) == (2, 0)
-
-
-@built
-@pytest.mark.parametrize(("phase", "closed"), [(Phase.READING, True), (Phase.HANDOVER, False), (Phase.LEFT, True)])
-def test_a_client_that_is_gone_or_takes_live_events_again_is_no_reader(phase: Phase, closed: bool, room: Room) -> None:
-    """Python knows what becomes of its events."""
-    reader = room.listen("a", ready=False, phase=phase)
-    reader.connection.closed = closed
-    assert (room.take(event(1, "a")).taken, reader.left_to_log) == (0, 0)
-
-
-@built
-def test_an_event_for_many_is_a_crowd(room: Room) -> None:
-    """The fan-out joins it with those behind it."""
-    for _ in range(16):
-        room.listen("many")
-    room.listen("one")
-    run = room.take(event(1, "one"), event(2, "many"), event(3, "one"))
-    assert (run.taken, run.crowd, run.full) == (1, True, False)
 
 
 @built

@@ -83,22 +83,6 @@ class Kernel:
 # Writes ------------------------------------------------------------------------------------------------------------------
 
 
-def test_events_that_arrived_together_go_out_in_one_write_per_client(crowd: Crowd) -> None:
-    """Whole frames back to back: any WebSocket client understands them."""
-    members = [crowd.join(EVERYTHING) for _ in range(3)]
-    kernels = [Kernel(member) for member in members]
-    slice_ = crowd.slice(*(event(offset) for offset in range(1, 6)))
-    pass_ = Pass(slice_)
-    finish(pass_)
-
-    assert pass_.writes == 3
-    for member, kernel in zip(members, kernels, strict=True):
-        assert kernel.writes == [b"".join(matched.frame.wire for matched in slice_)]
-        member.drain()
-        assert member.offsets == [1, 2, 3, 4, 5]
-        assert (member.client.direct, member.client.offered) == (5, 0)
-
-
 def test_clients_that_want_the_same_events_share_the_very_same_bytes(crowd: Crowd) -> None:
     """Nothing is joined, copied or encoded per client."""
     sent: list[Any] = []
@@ -108,24 +92,6 @@ def test_clients_that_want_the_same_events_share_the_very_same_bytes(crowd: Crow
 
     assert len(sent) == 4
     assert len({id(data) for data in sent}) == 2
-
-
-def test_users_with_an_event_each_get_its_frame_as_it_is(crowd: Crowd) -> None:
-    """One frame is nothing to join; two of a user are one write."""
-    members = {user: crowd.join({f"users.{user}.#": Overflow.DROP}) for user in "abc"}
-    kernels = {user: Kernel(member) for user, member in members.items()}
-    slice_ = crowd.slice(*(event(offset, f"users.{user}.mail") for offset, user in enumerate("abac", 1)))
-    pass_ = Pass(slice_)
-    finish(pass_)
-
-    assert pass_.writes == 3
-    wires = [matched.frame.wire for matched in slice_]
-    assert {user: kernel.writes for user, kernel in kernels.items()} == {
-        "a": [wires[0] + wires[2]],
-        "b": [wires[1]],
-        "c": [wires[3]],
-    }
-    assert [member.client.direct for member in members.values()] == [2, 1, 1]
 
 
 topics = st.lists(st.sampled_from(["a", "b", "c.d", "c.e"]), min_size=1, max_size=8)
@@ -171,35 +137,6 @@ def test_a_write_cut_at_any_byte_leaves_a_valid_stream_with_every_event(crowd: C
     assert client.routed == client.direct + client.sent == 3 * (len(data) + 1)
 
 
-def test_two_clients_cut_at_different_places_do_not_mix(crowd: Crowd) -> None:
-    """They share the joined bytes, not the rest."""
-    events = [event(offset, size=50) for offset in range(1, 5)]
-    members = [crowd.join(EVERYTHING) for _ in range(5)]
-    for room, member in zip((0, 1, 77, 150, 301), members, strict=True):
-        Kernel(member, room)
-    finish(Pass(crowd.slice(*events)))
-    finish(Pass(crowd.slice(event(5))))
-
-    for member in members:
-        member.drain()
-        assert member.offsets == [1, 2, 3, 4, 5]
-
-
-def test_a_client_with_something_pending_is_not_overtaken(crowd: Crowd) -> None:
-    """Queued frames go first, whatever the kernel would take now."""
-    member = crowd.join(EVERYTHING)
-    offset = 0
-    while member.connection.ready:
-        offset += 1
-        finish(Pass(crowd.slice(event(offset, size=500))))
-    for _ in range(5):
-        offset += 1
-        finish(Pass(crowd.slice(event(offset, size=500))))
-    member.drain()
-
-    assert member.offsets == list(range(1, offset + 1))
-
-
 def test_a_broken_socket_costs_nobody_else_anything(crowd: Crowd) -> None:
     """It is lost, once; the pass goes on."""
     first, broken, last = (crowd.join(EVERYTHING) for _ in range(3))
@@ -217,20 +154,6 @@ def test_a_broken_socket_costs_nobody_else_anything(crowd: Crowd) -> None:
     for member in (first, last):
         member.drain()
         assert member.offsets == [1]
-
-
-def test_a_slow_client_gets_its_turn_and_keeps_no_other_waiting(crowd: Crowd) -> None:
-    """Its events go to its own queue; the others are written to directly, every time."""
-    slow, *others = (crowd.join(EVERYTHING) for _ in range(4))
-    for offset in range(1, 51):
-        finish(Pass(crowd.slice(event(offset, size=1000))))
-        for other in others:
-            other.drain()
-
-    assert slow.client.offered > 0
-    for other in others:
-        assert other.offsets == list(range(1, 51))
-        assert (other.client.direct, other.client.offered) == (50, 0)
 
 
 # Notices -----------------------------------------------------------------------------------------------------------------
@@ -297,11 +220,6 @@ def test_a_pass_out_of_time_goes_on_where_it_was(crowd: Crowd, own: bool) -> Non
     for number, member in enumerate(members):
         member.drain()
         assert member.offsets == [1 + number if own else 1]
-
-
-def test_a_pass_over_nobody_is_done_at_once(crowd: Crowd) -> None:
-    """The last one left between match and pass."""
-    assert Pass(crowd.slice(event(1))).advance()
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 7])
@@ -388,20 +306,6 @@ def test_however_events_come_in_everyone_gets_each_once_and_in_order(crowd: Crow
             member.read()
             assert member.offsets == list(range(1, last + 1))
             assert member.client.direct == last
-
-
-def test_an_event_for_other_clients_does_not_join(crowd: Crowd) -> None:
-    """Another audience, or the same one with a client more: it waits for a pass of its own."""
-    for _ in range(20):
-        crowd.join(EVERYTHING)
-    crowd.join({"b": Overflow.DROP})
-    pass_ = Pass(crowd.slice(event(1)))
-    pass_.advance(-1)
-    assert pass_.extend(crowd.slice(event(2, "b"))) == 0
-
-    crowd.join(EVERYTHING)
-    assert pass_.extend(crowd.slice(event(2))) == 0
-    finish(pass_)
 
 
 def test_no_write_grows_beyond_what_one_takes(crowd: Crowd) -> None:

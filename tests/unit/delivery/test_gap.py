@@ -28,48 +28,6 @@ def told(gaps: Gaps) -> list[dict[str, Any]]:
     return [body_of(notice) for notice in gaps.take("notifications")]
 
 
-def test_nothing_missing_is_nothing_to_tell() -> None:
-    """And empty is falsy, which is how a client asks."""
-    gaps = Gaps()
-    assert not gaps
-    assert told(gaps) == []
-
-
-def test_single_events_widen_one_gap() -> None:
-    """However many were left out, one notice says how many, of how many bytes, and between which offsets."""
-    gaps = Gaps()
-    for offset in (7, 9, 12):
-        gaps.add(GapReason.OVERFLOW, offset, offset, 1, 100, ["orders.*"])
-    assert gaps
-    assert told(gaps) == [
-        {
-            "patterns": ["orders.*"], "from": 7, "to": 12, "count": 3, "bytes": 300, "reason": "overflow", "recoverable": True,
-        }
-    ]  # fmt: skip
-
-
-def test_telling_starts_anew() -> None:
-    """A gap is told once."""
-    gaps = Gaps()
-    gaps.add(GapReason.OVERFLOW, 7, 7, 1, 100, ["a"])
-    told(gaps)
-    assert not gaps
-    gaps.add(GapReason.OVERFLOW, 9, 9, 1, 50, ["a"])
-    assert [(body["from"], body["to"], body["count"]) for body in told(gaps)] == [(9, 9, 1)]
-
-
-def test_reasons_are_told_apart() -> None:
-    """In the order in which each first occurred: what can be had again is not mixed with what cannot."""
-    gaps = Gaps()
-    gaps.add(GapReason.TRIMMED, 1, 5, 5, 0, ["a"])
-    gaps.add(GapReason.OVERFLOW, 6, 6, 1, 10, ["a"])
-    gaps.add(GapReason.TRIMMED, 7, 8, 2, 0, ["a"])
-    assert [(body["reason"], body["count"], body["recoverable"]) for body in told(gaps)] == [
-        ("trimmed", 7, False),
-        ("overflow", 1, True),
-    ]
-
-
 def test_an_overflow_of_plain_events_alone_cannot_be_recovered() -> None:
     """They have no offset: they are not in the log."""
     gaps = Gaps()
@@ -85,15 +43,6 @@ def test_a_lost_log_has_no_range_and_no_count() -> None:
     (body,) = told(gaps)
     assert (body["from"], body["to"], body["count"], body["recoverable"]) == (None, None, None, False)
     assert body["patterns"] == ["a", "b"]
-
-
-def test_patterns_are_named_once_and_in_order() -> None:
-    """The browser tells its listeners by them."""
-    gaps = Gaps()
-    gaps.add(GapReason.OVERFLOW, 1, 1, 1, 1, ["b", "a"])
-    gaps.add(GapReason.OVERFLOW, 2, 2, 1, 1, ["a", "c"])
-    (body,) = told(gaps)
-    assert body["patterns"] == ["b", "a", "c"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(GapReason)), st.none() | st.integers(1, 10**9), st.integers(0, 10**6))))

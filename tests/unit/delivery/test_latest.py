@@ -36,34 +36,6 @@ def queue() -> ClientQueue:
     return ClientQueue(FRAMES, BYTES)
 
 
-def test_only_the_newest_frame_of_a_topic_is_kept_and_the_others_are_counted(queue: ClientQueue, owner: Owner) -> None:
-    """In the order of the log."""
-    latest = Latest()
-    newest = [frame("b", 3), frame("a", 4)]
-    assert all(latest.keep(kept, queue, owner) for kept in (frame("a", 1), frame("b", 2), *newest))
-    assert latest.in_order() == newest
-    assert (len(latest), owner.conflated) == (2, 2)
-
-
-def test_replacing_a_frame_does_not_change_the_order_of_the_log(queue: ClientQueue, owner: Owner) -> None:
-    """A plain publish has no offset and goes first."""
-    latest = Latest()
-    for kept in (frame("a", 1), frame("b", 2), frame("c", None), frame("a", 3)):
-        latest.keep(kept, queue, owner)
-    assert [(kept.topic, kept.offset) for kept in latest.in_order()] == [("c", None), ("b", 2), ("a", 3)]
-
-
-def test_an_older_frame_of_the_topic_that_waits_in_the_queue_makes_the_room(queue: ClientQueue, owner: Owner) -> None:
-    """The frames of other topics and other clients stay where they are."""
-    others = Owner()
-    for offset, topic in enumerate(("a", "b", "a"), 1):
-        queue.put(frame(topic, offset), owner)
-    queue.put(frame("a", 3), others)
-    latest = Latest()
-    assert latest.keep(frame("a", 4), queue, owner)
-    assert (owner.conflated, queue.frames, len(queue.discard(others)), len(queue.discard(owner))) == (2, 2, 1, 1)
-
-
 @pytest.mark.parametrize("queued", range(FRAMES + 1))
 def test_kept_and_queued_frames_together_stay_within_the_limit(queue: ClientQueue, owner: Owner, queued: int) -> None:
     """A topic more than that finds no room; a newer frame of a kept topic takes the place of the older one."""

@@ -10,10 +10,10 @@ import pytest
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import MAX_NOTICES, Client
-from headgate.delivery.state import Phase, Pressure
+from headgate.delivery.state import Phase
 from headgate.protocol.frames import Frame, event_frame, message_frame
 from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
-from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
+from tests.support.wired_client import NAMESPACE, WiredClient, event
 
 OTHER = "f" * 16
 END = 100
@@ -122,16 +122,6 @@ def test_words_of_several_changes_that_follow_each_other_become_one(
     assert words(wired) == told
 
 
-def test_a_change_behind_an_event_is_told_behind_it(make_client: MakeClient) -> None:
-    """The event is of the line before."""
-    wired = make_client()
-    client = stalled(wired)
-    change(client, 100, 100, "e1")
-    client.offer(framed(101))
-    change(client, 101, 101, "e2")
-    assert words(wired) == [("cursor", "e1", 100), ("cursor", "e2", 101)]
-
-
 def test_a_client_that_does_not_read_while_the_log_changes_again_and_again_is_disconnected(make_client: MakeClient) -> None:
     """Its queue is bounded also where a gap comes ahead of each change; it resumes, and is told of all at once."""
     wired = make_client(Overflow.DROP)
@@ -189,31 +179,6 @@ def test_a_change_that_costs_a_client_nothing_is_a_cursor(make_client: MakeClien
     assert [name for name, *_ in wired.received] == ["cursor"]
 
 
-@pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
-def test_events_that_a_full_queue_has_left_out_or_kept_are_told_ahead_of_the_change(
-    make_client: MakeClient, policy: Overflow
-) -> None:
-    """It is of the line before."""
-    wired = make_client(policy)
-    offset = 90  # and on, beyond the end
-    while wired.client.state.pressure is not Pressure.FULL:
-        publish(wired.matcher, [event(offset, "t", size=3000)])
-        offset += 1
-    publish(wired.matcher, [event(offset, "t")])
-    change(wired.client, offset)
-    publish(wired.matcher, [event(END + 1, "new")])
-    wired.drain()
-    names = [name if name != "gap" else rest[0]["reason"] for name, *rest in wired.received]
-    change_at = names.index("rolled_back")
-    if policy is Overflow.DROP:
-        assert names[change_at - 1] == "overflow"
-        assert names.count("overflow") == 2, "those of the new line are told apart"
-    else:
-        told = [rest[2]["offset"] for name, *rest in wired.received[:change_at] if name == "event"]
-        assert told[-1] == offset
-        assert [rest[2]["offset"] for name, *rest in wired.received[change_at:] if name == "event"] == [END + 1]
-
-
 def arriving(wired: WiredClient) -> Client:
     """A client that has joined over this connection, and is not welcomed; its queue keeps what comes."""
     client = Client(NAMESPACE, "other", Identity("user"), wired.connection, wired.reader)
@@ -232,18 +197,6 @@ def offer(client: Client, *offsets: int | None) -> None:
     """Offer events as the fan-out does."""
     for offset in offsets:
         client.offer(event_frame(b"n", event(offset, "a")))
-
-
-def test_of_what_waits_for_one_that_arrives_only_what_both_lines_have_stays(make_client: MakeClient) -> None:
-    """It has seen nothing, so it is told nothing; plain publishes are of no line."""
-    wired = make_client()
-    client = arriving(wired)
-    offer(client, 99, 100, None, 101, 102)
-    assert change(client, 102) is None
-    assert [offset for offset in waiting(wired) if isinstance(offset, int)] == [99, 100]
-    assert (client.offered, client.state.phase) == (3, Phase.ARRIVING)
-    offer(client, 101)
-    assert [offset for offset in waiting(wired) if isinstance(offset, int)] == [99, 100, 101]
 
 
 def test_one_that_arrives_and_waits_for_the_log_reads_it_from_the_end_on(make_client: MakeClient) -> None:

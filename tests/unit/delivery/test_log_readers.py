@@ -162,39 +162,9 @@ def test_nobody_is_served_while_the_readers_are_paused_and_all_are_behind_it(wir
     assert woken == [False, True]
 
 
-def test_a_log_that_has_lost_its_end_is_one_gap_up_to_the_feed(wired: WiredClient) -> None:
-    """Emptied by hand: the head still says how far it had come."""
-    feed = Feed(23, 24)
-    serve(wired, Pages(), feed, 2)
-    assert [(gap["from"], gap["to"]) for gap in wired.notices("gap")] == [(4, 23)]
-    assert feed.handed_over == [wired.client]
-
-
 def test_a_past_asked_for_meanwhile_does_not_cut_the_first_one_short(wired: WiredClient) -> None:
     """A second `since` of the pattern that begins later: what is left of the first comes all the same."""
     wired.client.ask_past("#", 1, 3, is_new=False)
     wired.client.pasts_complete()
     wired.client.ask_past("#", 3, 3, is_new=False)
     assert wired.client.position == 1
-
-
-def test_a_past_leaves_out_nothing_that_a_pattern_still_has_to_get(wired: WiredClient) -> None:
-    """A client behind the feed asks for the past of a pattern that it has: it goes on where it is."""
-    wired.client.starts = {}
-    wired.client.base = wired.client.position = 1
-    wired.client.ask_past("#", 3, 3, is_new=False)
-    assert (wired.client.position, wired.client.starts) == (1, {"#": 1})
-
-
-def test_a_past_leaves_out_nothing_that_the_feed_has_not_brought_yet() -> None:
-    """A live client asks for a past that begins above the place of the feed: its pattern goes on at that place."""
-    wired = WiredClient({"#": Overflow.CATCH_UP})
-    wired.client.ask_past("#", 8, 3, is_new=False)
-    assert (wired.client.position, wired.client.starts) == (3, {"#": 3})
-    wired.close()
-
-
-def test_a_past_of_a_new_pattern_begins_where_it_asks(wired: WiredClient) -> None:
-    """Nothing from before its subscription comes that it has not asked for."""
-    wired.client.ask_past("a", 3, 3)
-    assert wired.client.starts["a"] == 3

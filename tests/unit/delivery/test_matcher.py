@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -142,81 +142,7 @@ TestTrieBesideAList = pytest.mark.no_cover(TrieBesideAList.TestCase)
 TestTrieBesideAList.settings = settings(max_examples=100, stateful_step_count=50)
 
 
-@given(pattern=patterns, topic=topics)
-@example("#", "a")
-@example("a.#", "a")
-@example("#.a", "a")
-@example("#.#", "a")
-@example("a.#.b", "a.b")
-@example("#.a.#", "b.a.b")
-@example("*.#.*", "a.b")
-@example("a.*", "a")
-def test_one_pattern_matches_exactly_as_defined(pattern: str, topic: str) -> None:
-    """`*` is one word, `#` is zero or more, anywhere."""
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
-    matcher.add(pattern, 1)
-
-    assert reached(matcher.match(topic)) == ([1] if matches(pattern, topic) else [])
-
-
-def test_names_that_other_languages_trip_over_are_words_like_any_other() -> None:
-    """A topic is data, also where it looks like a part of an object."""
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
-    for number, name in enumerate(("constructor", "__proto__", "all", "hasOwnProperty", "__class__")):
-        matcher.add(name, number)
-        assert reached(matcher.match(name)) == [number]
-
-
-def test_a_client_with_overlapping_patterns_is_reached_once() -> None:
-    """Three subscriptions, one event."""
-    matcher: SubscriptionMatcher[str] = SubscriptionMatcher()
-    for pattern in ("orders.#", "orders.*.shipped", "#.shipped"):
-        matcher.add(pattern, "client")
-
-    assert matcher.match("orders.42.shipped").clients == ("client",)
-
-
 # Remembered matches -----------------------------------------------------------------------------------------------------
-
-
-def test_a_topic_that_was_matched_before_is_found_again_without_a_walk() -> None:
-    """The very same audience, as long as nothing changed."""
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
-    matcher.add("orders.*", 1)
-
-    assert matcher.match("orders.a") is matcher.match("orders.a")
-
-
-def test_topics_that_reach_the_same_patterns_share_one_audience() -> None:
-    """Its list of ten thousand clients exists once, however many orders there are."""
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
-    matcher.add("orders.*", 1)
-    matcher.add("#", 2)
-
-    assert matcher.match("orders.a") is matcher.match("orders.b")
-
-
-def test_a_client_that_comes_to_a_known_pattern_leaves_the_remembered_topics_alone() -> None:
-    """Only the audience's own list of clients is made anew."""
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
-    matcher.add("orders.*", 1)
-    audience = matcher.match("orders.a")
-    matcher.add("orders.*", 2)
-
-    assert matcher.match("orders.a") is audience
-    assert reached(audience) == [1, 2]
-    matcher.remove("orders.*", 1)
-    assert reached(audience) == [2]
-
-
-def test_a_client_that_subscribes_again_changes_nothing() -> None:
-    """It is counted once and gets each event once."""
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
-    assert matcher.add("orders.*", 1)
-    assert not matcher.add("orders.*", 1)
-
-    assert (matcher.patterns, matcher.subscriptions) == (1, 1)
-    assert reached(matcher.match("orders.a")) == [1]
 
 
 def test_a_page_that_is_loaded_anew_makes_nobody_forget_anything() -> None:

@@ -28,7 +28,6 @@ from headgate.delivery.page_cache import (
 from headgate.errors import BusUnavailable
 from headgate.events.topic import matches
 from headgate.protocol.frames import Frame
-from headgate.protocol.packets import GapReason
 from headgate.redis.log import EventLog, RawEntry
 from tests.support.raw_log import RawLog, raw_entry
 
@@ -160,20 +159,6 @@ def test_only_a_few_readers_at_different_places_are_read_ahead_for() -> None:
     assert [ahead.offsets_after(last) for last in ends] == [PAGE_OFFSETS, *[2 * PAGE_OFFSETS] * MAX_AHEAD]
 
 
-def test_the_end_of_the_log_is_no_page() -> None:
-    """Nothing there, and nothing that was."""
-    pages = pages_of(FakeLog([]))
-    assert pages.page_after(0, EPOCH, nobody) is None
-    assert pages_of(FakeLog(range(1, 5))).page_after(4, EPOCH, nobody) is None
-
-
-def test_a_trimmed_log_is_one_gap_however_far_back() -> None:
-    """And what is left is found in the same read."""
-    log = FakeLog(range(5001, 5011))
-    assert read_all(pages_of(log), 17) == (list(range(5001, 5011)), [(18, 5000, "trimmed")])
-    assert len(log.reads) == 2  # the page, and the end
-
-
 def test_others_who_are_too_far_back_need_no_read_of_their_own() -> None:
     """If they are within what was found to be gone."""
     log = FakeLog(range(5001, 5011))
@@ -184,33 +169,6 @@ def test_others_who_are_too_far_back_need_no_read_of_their_own() -> None:
         assert page is not None
         assert page.oldest == 5001
     assert len(log.reads) == 1
-
-
-def test_a_hole_is_not_taken_for_the_beginning() -> None:
-    """An event deleted by hand hides nothing before it."""
-    log = FakeLog([*range(1, 41), *range(60, 70)])
-    pages = pages_of(log)
-    pages.page_after(40, EPOCH, nobody)
-    assert read_all(pages, 3) == ([*range(4, 41), *range(60, 70)], [(41, 59, "trimmed")])
-
-
-def test_an_entry_that_cannot_be_delivered_is_a_gap_of_its_own() -> None:
-    """Told to whoever counts them, once."""
-    log = FakeLog(range(1, 6), bad=[3])
-    pages = pages_of(log)
-    quarantined: list[int] = []
-    for _ in range(2):
-        pages.page_after(0, EPOCH, lambda entry: quarantined.append(entry.offset))
-    assert quarantined == [3]
-    assert read_all(pages, 0) == ([1, 2, 4, 5], [(3, 3, "quarantined")])
-
-
-def test_each_set_of_patterns_gets_its_own_events() -> None:
-    """And the chunks still cover the whole page, so that positions move on."""
-    pages = pages_of(FakeLog(range(1, 11)))
-    assert read_all(pages, 0, ("orders.odd",))[0] == [1, 3, 5, 7, 9]
-    assert read_all(pages, 0, ("orders.even",))[0] == [2, 4, 6, 8, 10]
-    assert read_all(pages, 0, ("bills.#",))[0] == []
 
 
 def page_with(*topics: str) -> Page:
@@ -288,16 +246,6 @@ def test_the_cache_is_bounded_in_bytes() -> None:
     assert read_all(tiny, 0)[0] == [1, 2, 3, 4]
 
 
-def test_a_new_log_forgets_the_old_one() -> None:
-    """Its offsets mean other events."""
-    log = FakeLog(range(1, 5))
-    pages = pages_of(log)
-    read_all(pages, 0)
-    log.offsets = [1]
-    pages.clear()
-    assert read_all(pages, 0)[0] == [1]
-
-
 @pytest.mark.parametrize("end", [0, 1, PAGE_OFFSETS - 1, PAGE_OFFSETS, PAGE_OFFSETS + 5, 2 * PAGE_OFFSETS, 90])
 def test_a_log_that_has_lost_its_end_is_read_anew_from_there(end: int) -> None:
     """Entries below it stay known, and none above; also the parts that clients have asked for."""
@@ -356,27 +304,6 @@ def test_the_limit_counts_what_the_cache_takes(size: int, patterns: int, limit: 
     assert 0.6 * limit < took < 1.3 * limit
 
 
-def test_a_range_that_was_gone_is_looked_for_again_when_the_log_has_lost_its_end_in_it() -> None:
-    """Events may be there now."""
-    log = FakeLog(range(50, 60))
-    pages = pages_of(log)
-    assert read_all(pages, 0)[1] == [(1, 49, "trimmed")]
-    log.offsets = list(range(1, 60))
-    pages.cut(20)
-    assert read_all(pages, 20)[0] == list(range(21, 60))
-
-
-def test_a_read_that_was_under_way_when_the_log_lost_its_end_is_no_page() -> None:
-    """Its answer may hold what is lost."""
-    log = FakeLog(range(1, 5))
-    pages = pages_of(log)
-    log.during = lambda: pages.cut(2)
-    with pytest.raises(BusUnavailable):
-        pages.page_after(0, EPOCH, nobody)
-    log.during = lambda: None
-    assert read_all(pages, 0)[0] == [1, 2, 3, 4]
-
-
 def test_a_read_that_another_log_answered_is_no_page() -> None:
     """The log knows its epoch."""
     log = FakeLog(range(1, 5))
@@ -417,16 +344,3 @@ def test_from_any_position_everything_is_seen_or_missed_in_order(
         assert told == sorted(set(told))
         gone = [o for o in range(start + 1, (ahead[-1] if ahead else start) + 1) if o not in offsets or o in bad]
         assert told == gone
-
-
-def test_a_page_made_by_hand_says_what_is_missing_between() -> None:
-    """The chunks of a page and its holes are one sequence."""
-    pages = pages_of(FakeLog([2, 3, 6]))
-    page = pages.page_after(0, EPOCH, nobody)
-    assert isinstance(page, Page)
-    assert [(chunk.first, chunk.last, chunk.missing) for chunk in page.chunks(("#",), wanted("#"))] == [
-        (1, 1, GapReason.TRIMMED),
-        (2, 3, None),
-        (4, 5, GapReason.TRIMMED),
-        (6, 6, None),
-    ]

@@ -51,16 +51,6 @@ def recording(topics: list[str]) -> Callable[[bytes, Event], Frame]:
     return encode
 
 
-def test_events_that_arrived_together_are_one_pass(matcher: SubscriptionMatcher[Client], wired: WiredClient) -> None:
-    """No timer joins events: what Redis had for us is joined, and nothing waits for more."""
-    router, passes = route(matcher, [event(offset, f"a.{offset}") for offset in range(1, 101)])
-    wired.drain()
-
-    assert passes == 1
-    assert wired.offsets == list(range(1, 101))
-    assert (router.matched, router.unwanted) == (100, 0)
-
-
 def test_an_event_that_nobody_wants_is_not_encoded(
     matcher: SubscriptionMatcher[Client], wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,12 +77,6 @@ def test_an_event_for_many_is_encoded_once(matcher: SubscriptionMatcher[Client],
         member.drain()
         assert member.offsets == [1]
         member.close()
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_no_events_or_only_unwanted_ones_are_no_pass(matcher: SubscriptionMatcher[Client], count: int) -> None:
-    """Nothing to do is nothing done."""
-    assert route(matcher, [event(1)] * count)[1] == 0
 
 
 @given(sizes=st.lists(st.sampled_from([1, 100, 20_000, 65_000]), min_size=1, max_size=12))

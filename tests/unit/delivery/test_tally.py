@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.delivery.tally import MAX_TALLIES, NAMES, QUIET_EVENTS, Tallies, Tally, values
+from headgate.delivery.tally import MAX_TALLIES, QUIET_EVENTS, Tallies, Tally
 from headgate.protocol.frames import Frame
 
 
@@ -45,14 +45,6 @@ def test_frames_that_were_read_from_the_log_are_counted(first: int, last: int, c
     assert [(tally.offset, tally.from_log) for tally in changed(tallies)] == [(offset, 1) for offset in counted]
 
 
-def test_what_went_straight_to_a_socket_is_the_rest() -> None:
-    """It is counted nowhere."""
-    [tally] = [found for found in [Tallies(1).of(7)] if found]
-    tally.matched, tally.queued, tally.left_to_log, tally.gone = 10, 2, 3, 1
-    assert tally.written == 4
-    assert dict(zip(NAMES, values(tally), strict=True))["written"] == 4
-
-
 def test_a_tally_is_told_when_it_has_changed() -> None:
     """Once for each change, and also one that was told before."""
     tallies = Tallies(1)
@@ -78,21 +70,6 @@ def test_the_newest_are_kept() -> None:
     assert changed(tallies) == told[:2]
 
 
-def test_each_epoch_has_its_own_tally_of_an_offset() -> None:
-    """The one before keeps what was not told yet, and what still becomes of its event."""
-    epoch = "e1"
-    tallies = Tallies(1, lambda: epoch)
-    before = tallies.of(7)
-    assert before is not None
-    before.matched = before.queued = 1
-    epoch = "e2"
-    after = tallies.of(7)
-    assert after is not before
-    assert [(tally.epoch, tally.offset) for tally in changed(tallies)] == [("e1", 7), ("e2", 7)]
-    before.queued, before.gone = 0, 1
-    assert changed(tallies) == [before]
-
-
 def quiet(tallies: Tallies) -> None:
     """End a round, and one without an event."""
     changed(tallies)
@@ -110,41 +87,6 @@ def test_each_event_of_a_quiet_gateway_has_a_tally() -> None:
     assert tallies.of(701) is None, "the round before was not quiet"
     changed(tallies)
     assert tallies.of(702)
-
-
-def test_events_that_were_written_elsewhere_without_a_tally_count_for_the_rate() -> None:
-    """As those of direct writes; with 0 nothing is counted."""
-    tallies = Tallies(100)
-    tallies.left_out(QUIET_EVENTS + 1, 300)
-    assert tallies.of(301) is None
-    for none in (Tallies(0), Tallies(1)):
-        none.left_out(QUIET_EVENTS + 1, 300)
-    assert (Tallies(0).step, none.step) == (0, 1)
-
-
-def test_an_event_that_was_left_out_has_no_tally_when_it_is_read_from_the_log() -> None:
-    """It would say that nobody had it before; one that came when nobody was here is counted from its first reader on."""
-    tallies = Tallies(100)
-    tallies.left_out(QUIET_EVENTS + 1, 250)
-    quiet(tallies)
-    tallies.read(frames(240, 260))
-    assert [tally.offset for tally in changed(tallies)] == [*range(251, 261)]
-    tallies.read(frames(1, 300))
-    told = changed(tallies)
-    assert [(tally.offset, tally.from_log) for tally in told if tally.offset <= 260] == [
-        *((offset, 2) for offset in range(251, 261)),
-        *((offset, 1) for offset in (100, 200)),
-    ]
-
-
-def test_a_tally_that_was_forgotten_does_not_begin_again() -> None:
-    """It would take the place of its own counts in Redis."""
-    tallies = Tallies(1)
-    for offset in range(1, MAX_TALLIES + 2):
-        tallies.of(offset)
-    changed(tallies)
-    tallies.read(frames(1, 2))
-    assert [(tally.offset, tally.from_log) for tally in changed(tallies)] == [(2, 1)]
 
 
 @given(st.lists(st.one_of(st.integers(1, 300), st.tuples(st.integers(1, 4000), st.integers(1, 300)), st.none()), max_size=30))

@@ -28,28 +28,6 @@ def test_after_a_timeout_all_fail_and_then_one_probes() -> None:
     assert breaker.admit(1000.0) is Admission.REFUSED
 
 
-def test_a_probe_that_times_out_opens_it_again_and_its_answer_closes_it() -> None:
-    """For as long as the first time."""
-    breaker = Breaker()
-    timed_out(breaker, 0.0)
-    assert breaker.admit(OPEN_S) is Admission.PROBE
-    assert timed_out(breaker, OPEN_S + 1, Admission.PROBE)
-    assert breaker.admit(2 * OPEN_S + 0.999) is Admission.REFUSED
-    assert breaker.admit(2 * OPEN_S + 1) is Admission.PROBE
-    breaker.ended(Admission.PROBE, 9.0, answered=True, timed_out=False)
-    assert breaker.state is State.CLOSED
-
-
-def test_calls_that_began_before_do_not_prolong_it() -> None:
-    """A hundred threads time out one after the other: the first one's time counts."""
-    breaker = Breaker()
-    timed_out(breaker, 0.0)
-    assert not timed_out(breaker, 0.9)
-    assert breaker.admit(OPEN_S) is Admission.PROBE
-    assert not timed_out(breaker, OPEN_S + 0.1)
-    assert breaker.state is State.PROBING
-
-
 def test_a_probe_that_is_interrupted_gives_way_to_the_next() -> None:
     """As an exception that says nothing about Redis does."""
     breaker = Breaker()

@@ -7,27 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.redis.lineage import MAX_LOST, alone, read_lineage
-
-
-def test_an_epoch_alone_ends_at_the_head() -> None:
-    """The epoch that is still written has all offsets up to the head, and nothing above."""
-    assert alone("a").end_of("a", 7) == 7
-    assert alone("a").end_of("b", 7) is None
-
-
-def test_an_epoch_ends_where_the_next_one_begins() -> None:
-    """Each but the newest ends before the first offset of its successor."""
-    lineage = read_lineage("c", [("b", 11, 1), ("a", 1, 0), ("c", 21, 2)])
-
-    assert [lineage.end_of(epoch, 30) for epoch in "abc"] == [10, 20, 30]
-
-
-def test_epochs_without_events_end_where_they_began() -> None:
-    """Two restarts without an event in between: all three epochs share what came before."""
-    lineage = read_lineage("d", [("a", 1, 0), ("b", 11, 1), ("c", 11, 2), ("d", 16, 3)])
-
-    assert [lineage.end_of(epoch, 20) for epoch in "abcd"] == [10, 10, 15, 20]
+from headgate.redis.lineage import MAX_LOST, read_lineage
 
 
 @given(st.lists(st.integers(min_value=0, max_value=5), min_size=1, max_size=12), st.randoms())
@@ -43,31 +23,6 @@ def test_an_event_is_on_the_line_exactly_while_its_epoch_lasts(lengths: list[int
     for number in range(len(lengths)):
         end = max((offset for offset, epoch in enumerate(written, 1) if epoch <= number), default=0)
         assert lineage.end_of(str(number), len(written)) == end
-
-
-def test_lines_that_parted_share_what_came_before() -> None:
-    """Redis goes on from a copy that lacks the newest epoch; a client that saw that epoch has lost its part of it."""
-    before = read_lineage("b", [("a", 1, 0), ("b", 11, 1)])
-    after = read_lineage("c", [("a", 1, 0), ("c", 8, 1)]).following(before)
-
-    assert before.fork(after, 20) == 7
-    assert after.end_of("b", 20) == 7
-    assert after.end_of("x", 20) is None
-
-
-def test_the_end_of_a_lost_epoch_is_measured_against_the_line_there_is() -> None:
-    """A later server may have more of the epochs before it than the one that lost it."""
-    first = read_lineage("b", [("a", 1, 0), ("b", 11, 1)])
-    short = read_lineage("c", [("a", 1, 0), ("c", 8, 1)]).following(first)
-    longer = read_lineage("d", [("a", 1, 0), ("d", 14, 1)]).following(short)
-
-    assert longer.end_of("b", 20) == 10
-    assert longer.end_of("c", 20) == 7
-
-
-def test_another_log_shares_nothing() -> None:
-    """Without an epoch in common there is no offset in common."""
-    assert read_lineage("b", [("a", 1, 0), ("b", 5, 1)]).fork(read_lineage("z", [("z", 1, 0)]), 9) is None
 
 
 def test_of_many_epochs_that_are_lost_at_once_the_newest_are_remembered() -> None:

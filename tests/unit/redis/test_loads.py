@@ -23,27 +23,6 @@ def told(sessions: int, since_s: int, at_s: int) -> Load:
     return Load(sessions, since_s, "shop", at_s)
 
 
-def test_each_process_finds_the_loads_of_all(server: SmallRedis) -> None:
-    """With the time of each word."""
-    write_row(server.client(), "one", Load(7, 900, "shop"))
-    server.now_s += 3
-    found = write_row(server.client(), "two", Load(5, 990, "shop"))
-    assert found.now_s == 1003
-    assert found.loads == {"one": told(7, 900, 1000), "two": told(5, 990, 1003)}
-    assert found.request is None
-    assert loads.read(server.client()).loads == found.loads
-
-
-def test_a_process_that_is_silent_is_gone_and_one_that_drains_has_no_load(server: SmallRedis) -> None:
-    """The next process that writes its row takes the field out."""
-    for name in ("dead", "odd"):
-        write_row(server.client(), name, Load(7, 900, "shop"))
-    server.now_s += LEASE_S
-    write_row(server.client(), "draining", Load(7, 900, ""))
-    rows = write_row(server.client(), "one", Load(1, 900, "shop"))
-    assert (set(rows.loads), set(rows.living), rows.gone) == ({"one"}, {"one", "draining"}, ["dead", "odd"])
-
-
 @pytest.mark.parametrize("step_s", [-7200, 3600])
 def test_a_row_of_another_time_is_gone(server: SmallRedis, step_s: int) -> None:
     """A clock of the server that has stepped ends every lease: a row from the future would live for too long."""

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.events.topic import matches
-from headgate.protocol.packets import GapReason
-from headgate.redis.log_walk import Gap, LogWalk, Position
+from headgate.redis.log_walk import LogWalk, Position
 from tests.support.model_log import PAGE, WANTED, Beliefs, ModelLog, happen, random_step
 
 HISTORIES = 200
@@ -76,26 +75,3 @@ def test_what_is_yielded_and_what_the_gaps_report_is_the_log(begins: str, seed: 
         assert begins == "cursor" or reader.beliefs.losses <= log.losses
         assert reader.walk.at == Position(log.head().epoch, log.offset)
         reader.beliefs.check(log)
-
-
-def test_a_cursor_that_this_log_has_not_reached_is_rolled_back() -> None:
-    """As a page's position: Redis may have lost its end, and shows another epoch only with its next event."""
-    log = ModelLog()
-    log.publish(WANTED)
-    epoch = log.head().epoch
-
-    reader = Reader(log, Position(epoch, 3))
-
-    assert reader.walk.follow(log.head()) == Gap(GapReason.ROLLED_BACK, 2, 3, epoch)
-    assert reader.walk.at == Position(epoch, 1)
-
-
-def test_a_cursor_of_another_log_begins_again() -> None:
-    """A gap says that the log is lost, and all that there is follows."""
-    log = ModelLog()
-    log.publish(WANTED)
-
-    reader = Reader(log, Position("f" * 16, 700))
-
-    assert reader.walk.follow(log.head()) == Gap(GapReason.LOG_LOST, epoch=log.head().epoch)
-    assert reader.walk.at == Position(log.head().epoch, 0)

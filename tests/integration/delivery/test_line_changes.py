@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from headgate.redis import keys
-from headgate.redis.functions import SOURCE
 from headgate.services.publisher import Fate
 from tests.support.log_clients import Grounds, LogGround
 from tests.support.raw_client import RawClient
@@ -68,48 +67,6 @@ def told(client: RawClient) -> list[tuple[Any, ...]]:
     return short
 
 
-def test_a_live_client_is_told_what_the_log_has_lost_and_gets_all_that_came_instead(ground: LogGround) -> None:
-    """Publishers went on at once, beyond the offset at which the log was: nothing of that is missing."""
-    with closing(join(ground)) as client:
-        put_back = remember(ground)
-        ground.publish(3)
-        client.wait_for_events(3)
-        put_back()
-        assert ground.publish(4) == [6, 7, 8, 9]
-        client.wait_for_events(7)
-
-        changes = [entry for entry in told(client) if entry[0] != "cursor"]
-        new = [("event", offset) for offset in (6, 7, 8, 9)]
-        assert changes == [*new[:3], ("rolled_back", 6, 8), *new]
-        (gap,) = client.named("gap")[0]
-        assert gap["epoch"] == client.request("replay", {"pattern": "#", "from": 9, "to": 9})["epoch"] != client.welcome["epoch"]
-
-
-def test_clients_that_come_back_later_are_told_the_same(ground: LogGround) -> None:
-    """One that saw more than the log has now, and one that did not."""
-    with closing(join(ground)) as witness:
-        epoch = witness.welcome["epoch"]
-        put_back = remember(ground)
-        ground.publish(3)
-        witness.wait_for_events(3)
-        put_back()
-        ground.publish(4)
-        witness.wait_for_events(7)
-    with closing(join(ground, {"epoch": epoch, "offset": 8})) as client:
-        client.wait_for_events(4)
-        assert client.welcome["resumed"] is False
-        assert client.welcome["from"] == {"epoch": client.welcome["epoch"], "offset": 5}
-        assert told(client) == [("rolled_back", 6, 8), *(("event", offset) for offset in (6, 7, 8, 9))]
-        replayed = client.request("replay", {"pattern": "#", "from": 4, "to": 8, "epoch": epoch})
-        assert [meta["offset"] for _, _, meta in replayed["events"]] == [4, 5]
-        assert (replayed["gap"]["from"], replayed["gap"]["to"], replayed["gap"]["reason"]) == (6, 8, "rolled_back")
-    with closing(join(ground, {"epoch": epoch, "offset": 4})) as client:
-        client.wait_for_events(5)
-        assert client.welcome["resumed"] is True
-        assert client.welcome["from"] == {"epoch": client.welcome["epoch"], "offset": 4}
-        assert told(client) == [("event", offset) for offset in range(5, 10)]
-
-
 def test_a_client_that_resumes_is_not_told_of_lost_events_that_it_never_had(ground: LogGround) -> None:
     """Another one had them and is told; this one was away. Its position is on the line, so it has the log as Redis has it."""
     with closing(join(ground)) as witness:
@@ -145,17 +102,3 @@ def test_an_event_that_is_published_again_under_its_id_comes_again_after_a_rollb
             *(("event", 6), ("event", 7)),
         ]
         assert [meta["id"] for _, _, meta in client.events].count("payment-1") == 2
-
-
-def test_another_process_that_has_lost_nothing_costs_a_cursor(ground: LogGround) -> None:
-    """The library is loaded anew and has forgotten what it wrote, as that of another process never knew."""
-    with closing(join(ground)) as client:
-        ground.publish(1)
-        client.wait_for_events(1)
-        ground.redis.call("FUNCTION", "LOAD", "REPLACE", SOURCE)
-        ground.publish(2)
-        client.wait_for_events(3)
-        entries = told(client)
-        assert client.named("gap") == []
-        assert entries[:3] == [("event", 6), ("cursor", 6), ("event", 7)]
-        assert ("event", 8) in entries[3:]

@@ -27,7 +27,6 @@ from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import read_entry
 from headgate.redis.subscriber_link import SubscriberLink
 from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
-from tests.support.wall_clock import WallClock
 
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
@@ -59,18 +58,6 @@ def entries(client: Client) -> list[tuple[int, dict[bytes, bytes]]]:
 def forget(client: Client) -> None:
     """Make the process forget what it has written, as another process has never known it."""
     call(client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
-
-
-def test_both_entries_write_one_log(client: Client) -> None:
-    """Offsets go on from one to the other, ids are the same ids, and the entries have the same fields."""
-    first = append(client, "a.b", '{"x":1}', "one")
-    second = publish(client, "a.b", '{"x":1}', "two")
-
-    assert (first[1:], second) == ((1, 0), (first[0], 2, 0))
-    assert publish(client, "a.b", "0", "one") == (*first[:2], 1)
-    assert append(client, "a.b", "0", "two") == (*second[:2], 1)
-    (_, one), (_, two) = entries(client)
-    assert {**one, b"id": b"", b"time": b"", b"sum": b""} == {**two, b"id": b"", b"time": b"", b"sum": b""}
 
 
 def test_an_event_is_heard_on_the_channel_of_its_topic_or_of_its_user(client: Client, redis_url: str) -> None:
@@ -294,59 +281,6 @@ def test_without_the_right_to_claim_an_id_ids_count_as_well(client: Client, as_u
 
 
 # Ids, epochs and the head --------------------------------------------------------------------------------------------------
-
-
-def test_an_id_counts_from_one_hash_of_ids_to_the_next(client: Client) -> None:
-    """Whether it is in the newest or in the one before, and no longer than 300 s."""
-    clock = WallClock(client)
-    append(client, "a", "1", "old")
-    for _ in range(58):  # a clock that leaps would be doubted
-        clock.advance(5000)
-        call(client, "FCALL", "headgate_tick", 1, KEY)
-    append(client, "a", "1", "young")
-    clock.advance(9_999)
-    for _ in range(2):
-        assert [append(client, "a", "1", event_id)[1:] for event_id in ("old", "young")] == [(1, 1), (2, 1)]
-    clock.advance(2)  # a new hash begins
-    append(client, "a", "1", "new")
-
-    assert [append(client, "a", "1", event_id)[1:] for event_id in ("young", "new", "old")] == [(2, 1), (3, 1), (4, 0)]
-
-
-def test_another_process_counts_again_what_the_head_does_not_say(client: Client) -> None:
-    """An event saves its offset and time alone; the first, the sum and the rest are found in the entries."""
-    call(client, "FCALL", "headgate_configure", 1, KEY, 5, 600_000, 2**20, 2**20)
-    for _ in range(12):
-        append(client, "a", '"' + "x" * 1000 + '"')
-    forget(client)
-
-    append(client, "a", "1")
-
-    saved = call(client, "HGETALL", HEAD)
-    kept = entries(client)
-    assert [offset for offset, _ in kept] == [9, 10, 11, 12, 13]
-    assert saved[b"sum"] == kept[-1][1][b"sum"] == b"%d" % (12 * (1 + 1002 + 128) + 1 + 1 + 128)
-    assert (saved[b"offset"], saved[b"first"]) == (b"13", b"9")
-
-
-def test_a_head_of_an_older_library_is_taken_over(client: Client) -> None:
-    """Version 8 saved every number with every event; its log goes on in a new epoch, with its retention."""
-    epoch = "0123456789abcdef"
-    for offset in range(1, 4):
-        fields = ("topic", "a", "id", f"i{offset}", "time", "1000", "data", "1", "sum", str(offset * 130))
-        call(client, "XADD", KEY, f"{offset}-0", *fields)
-    numbers = {"first": 1, "first_time": 1000, "sum": 390, "first_sum": 0, "nth": 1, "clock": 1000, "shift": 0}
-    limits = {"max_events": 3, "max_age_ms": 2592000000, "max_payload_bytes": 20, "max_bytes": 2**20, "sharded": 0}
-    call(client, "HSET", HEAD, "epoch", epoch, "offset", 3, "time", 1000, *(w for p in {**numbers, **limits}.items() for w in p))
-    call(client, "HSET", keys.epochs_key(NAMESPACE), epoch, "1 1")
-
-    new, offset, _ = append(client)
-
-    assert (offset, [kept for kept, _ in entries(client)]) == (4, [2, 3, 4])
-    assert new != epoch
-    assert call(client, "HGETALL", keys.epochs_key(NAMESPACE)) == {epoch.encode(): b"1 1", new.encode(): b"4 2"}
-    with pytest.raises(PayloadTooLarge):
-        append(client, "a", "1" * 21)
 
 
 def test_a_trim_and_the_event_are_one_command(client: Client) -> None:

@@ -37,12 +37,11 @@ from headgate.redis.client import (
 )
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
-from headgate.redis.keys import NAMESPACES, REVOKED, feed_channel, log_key, questions_channel
+from headgate.redis.keys import REVOKED, feed_channel, log_key, questions_channel
 from headgate.redis.newest import NewestReceipts
 from headgate.redis.questions import answer, ask, read_question
-from headgate.redis.registry import Served, has_been_served, leave, living, read_served
+from headgate.redis.registry import living
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.redis.user_facts import mark_seen, read_user_facts
 from headgate.services.publisher import Fate
 from tests.support.checkout import ROOT
 from tests.support.clusters import Cluster, start_cluster
@@ -183,26 +182,6 @@ def test_revocations_live_at_one_node_and_reach_every_link(cluster: Cluster, cli
     assert [member for member, _ in read_revoked(client)] == ["user:eve"]
     publisher.revoke(user="eve", for_s=0)
     assert read_revoked(client) == []
-
-
-def test_gateways_register_namespaces_of_several_nodes(cluster: Cluster, client: Client) -> None:
-    """Each is known by its own node, and all of them by that of `hg:namespaces`."""
-    names = spread(cluster)
-    register(client, "g1", names)
-    assert has_been_served(client, names[0])[0]
-    assert set(names) <= set(has_been_served(client, names[0])[1])
-    assert {name: read_served(client)[name] for name in names} == dict.fromkeys(names, Served(1, 0)) or all(
-        read_served(client)[name].live == 1 for name in names
-    )
-    assert leave(client, "g1", names)
-    assert call(client, "EXISTS", NAMESPACES) == 1
-
-
-def test_events_that_were_seen_are_remembered(client: Client, namespace: str) -> None:
-    """By the node of the namespace."""
-    mark_seen(client, namespace, "ana", ["e1"])
-    assert read_user_facts(client, namespace, "ana", "news", "e1").is_shown
-    assert not read_user_facts(client, namespace, "ana", "news", "e2").is_shown
 
 
 def test_a_consumer_group_goes_on_after_its_slot_has_moved(

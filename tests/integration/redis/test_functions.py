@@ -23,7 +23,6 @@ from headgate.errors import (
     UnknownNamespace,
 )
 from headgate.events import event as event_module
-from headgate.events.event import Event, decode_message
 from headgate.events.topic import check_topic
 from headgate.redis import functions as function_library
 from headgate.redis import keys
@@ -71,14 +70,6 @@ def offsets(client: Client) -> list[int]:
 # Appending ---------------------------------------------------------------------------------------------------------------
 
 
-def test_offsets_are_contiguous_from_one_and_the_epoch_stays(client: Client) -> None:
-    """Each event gets the next offset of the same epoch."""
-    receipts = [publish(client) for _ in range(5)]
-
-    assert [offset for _, offset, _ in receipts] == [1, 2, 3, 4, 5]
-    assert len({epoch for epoch, _, _ in receipts}) == 1
-
-
 def test_keys_and_fields_are_those_of_the_key_table(client: Client) -> None:
     """The library builds the same names as redis/keys.py."""
     epoch, offset, _ = publish(client, "a.b", '{"x":1}', "first")
@@ -91,26 +82,6 @@ def test_keys_and_fields_are_those_of_the_key_table(client: Client) -> None:
     assert call(client, "HMGET", HEAD, "epoch", "offset") == [epoch.encode(), b"1"]
 
 
-def test_the_message_on_the_channel_is_read_as_the_event(client: Client, redis_url: str) -> None:
-    """The channel carries the header and the payload bytes, unchanged, in the log's order."""
-    call(client, "HSET", keys.head_key(NAMESPACE), "database", 0)
-    link = SubscriberLink(redis_url)
-    link.connect()
-    link.settimeout(30)
-    link.send(("SUBSCRIBE", keys.channel(NAMESPACE, "a.b")))
-    assert link.read() == [[b"subscribe", keys.channel(NAMESPACE, "a.b").encode(), 1]]
-    payload = '{ "é" : [1, 2.50,\n "😀"] }'.encode()
-
-    epoch, offset, _ = publish(client, "a.b", payload, "x:1")
-    [[kind, channel, message]] = link.read()
-
-    found = decode_message("a.b", message, 65536, 0)
-    [(_, fields)] = call(client, "XRANGE", KEY, "-", "+")
-    assert (kind, channel) == (b"message", keys.channel(NAMESPACE, "a.b").encode())
-    assert found == Event("a.b", payload, "x:1", int(fields[b"time"]), epoch, offset)
-    link.close()
-
-
 def test_an_event_without_id_is_named_by_its_position(client: Client) -> None:
     """Without an id the event's id is epoch-offset, and nothing is remembered."""
     epoch, offset, _ = publish(client)
@@ -118,17 +89,6 @@ def test_an_event_without_id_is_named_by_its_position(client: Client) -> None:
     [(_, fields)] = call(client, "XRANGE", KEY, "-", "+")
     assert fields[b"id"].decode() == f"{epoch}-{offset}"
     assert not call(client, "KEYS", f"hg:{{{NAMESPACE}}}:id:*")
-
-
-def test_the_same_id_is_appended_once(client: Client) -> None:
-    """A repeated id gets the first receipt, marked as a duplicate; the log and the channel see it once."""
-    first = publish(client, "a.b", "1", "same")
-    publish(client, "a.b", "2")
-
-    again = publish(client, "a.b", "3", "same")
-
-    assert again == (*first[:2], 1)
-    assert offsets(client) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -162,49 +122,7 @@ def test_a_publisher_of_another_form_is_refused(client: Client, by: str) -> None
     assert offsets(client) == []
 
 
-def test_concurrent_publishers_leave_no_hole_and_no_double(client: Client, redis_url: str) -> None:
-    """Eight connections that publish the same fifty ids leave fifty events at fifty contiguous offsets."""
-
-    def publish_all(_: int) -> list[tuple[str, int, int]]:
-        own = open_client(redis_url)
-        try:
-            return [publish(own, "a", "1", f"id-{number}") for number in range(50)]
-        finally:
-            own.close()
-
-    with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(publish_all, range(8)))
-
-    assert offsets(client) == list(range(1, 51))
-    assert sum(not duplicate for result in results for _, _, duplicate in result) == 50
-    assert all(result[number][1] == results[0][number][1] for result in results for number in range(50))
-
-
-def test_time_never_goes_backwards(client: Client) -> None:
-    """After the server's clock was ahead, events keep the last time instead of an earlier one."""
-    publish(client)
-    ahead = int(call(client, "HGET", HEAD, "time")) + 3_600_000
-    call(client, "HSET", HEAD, "time", ahead)
-
-    publish(client)
-
-    [(_, fields)] = call(client, "XREVRANGE", KEY, "+", "-", "COUNT", 1)
-    assert int(fields[b"time"]) == ahead
-
-
 # Epochs --------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_lost_head_starts_a_new_epoch_with_a_fresh_log(client: Client) -> None:
-    """Without its head the old stream is worth nothing: new epoch, offset 1, no old entries."""
-    first_epoch, _, _ = publish(client)
-    publish(client)
-    call(client, "DEL", HEAD)
-
-    epoch, offset, _ = publish(client, "a", '"new"')
-
-    assert epoch != first_epoch
-    assert (offset, offsets(client)) == (1, [1])
 
 
 def test_a_head_that_is_behind_its_stream_starts_a_new_epoch(client: Client) -> None:
@@ -221,16 +139,6 @@ def test_a_head_that_is_behind_its_stream_starts_a_new_epoch(client: Client) -> 
     assert call(client, "XRANGE", KEY, "-", "+")[0][1][b"id"].decode() == f"{epoch}-1"
 
 
-def test_a_lost_stream_keeps_the_epoch_and_the_offsets_go_on(client: Client) -> None:
-    """The head alone knows which offsets were given; readers see from `first` that the rest is gone."""
-    epoch, _, _ = publish(client)
-    publish(client)
-    call(client, "DEL", KEY)
-
-    assert head(client)[:3] == [epoch.encode(), 2, 3]
-    assert publish(client) == (epoch, 3, 0)
-
-
 @pytest.mark.parametrize("damage", [("offset", "many"), ("offset", "-5"), ("epoch", "short"), ("offset", "9" * 30)])
 def test_a_damaged_head_starts_a_new_epoch(client: Client, damage: tuple[str, str]) -> None:
     """A head that is no position is not believed."""
@@ -241,16 +149,6 @@ def test_a_damaged_head_starts_a_new_epoch(client: Client, damage: tuple[str, st
 
     assert epoch != first_epoch
     assert offset == 1
-
-
-def test_an_id_of_a_lost_log_is_published_again(client: Client) -> None:
-    """A receipt from a lost epoch is worth nothing: the event goes into the new log."""
-    publish(client, "a", "1", "same")
-    call(client, "DEL", HEAD, KEY)
-
-    _, offset, duplicate = publish(client, "a", "1", "same")
-
-    assert (offset, duplicate) == (1, 0)
 
 
 # Retention -----------------------------------------------------------------------------------------------------------------

@@ -80,14 +80,6 @@ def test_an_event_under_a_users_inbox_stays_when_the_log_is_trimmed(
     assert inbox.page("ben").unread == 0
 
 
-def test_an_event_beside_the_inbox_stays_nowhere(publisher: Publisher, inbox: Inbox) -> None:
-    """A topic that only begins like that of an inbox is any other topic."""
-    for topic in ("inboxes.a", "orders.inbox.a", "Inbox.a"):
-        publisher.publish(topic, 1, user="ana")
-    publisher.publish("inbox.a", 1)
-    assert inbox.page("ana").total == 0
-
-
 def test_a_thousand_users_get_an_item_each_and_one_more_is_refused(inbox: Inbox) -> None:
     """In one call, and with one error that names the limit."""
     users = [f"user-{number}" for number in range(MAX_USERS)]
@@ -349,17 +341,6 @@ def test_a_user_mutes_64_patterns_and_one_more_is_refused(inbox: Inbox) -> None:
 
     inbox.mute("ana", "kind.0", ["mail"])
     assert (len(inbox.mutes("ana")), inbox.mutes("ana")["kind.0"]) == (MAX_MUTES, ["mail"])
-
-
-def test_another_process_of_redis_goes_on_with_the_inbox(inbox: Inbox, redis_client: Client) -> None:
-    """After a restart the log begins another epoch, and the inbox has its items and goes on counting."""
-    inbox.send("ana", "news", 1, "a")
-    call(redis_client, "FUNCTION", "FLUSH")
-    inbox.send("ana", "news", 1, "b")
-    inbox.mark_read("ana", ["news/a"])
-    page = inbox.page("ana")
-    assert states(page.items) == [("news/b", False, False), ("news/a", True, False)]
-    assert page.unread == 1
 
 
 @pytest.mark.parametrize("first", ["log", "inbox:ana", "inbox:ana:order", "inbox:ana:mutes", "head"])

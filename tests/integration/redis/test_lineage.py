@@ -66,16 +66,6 @@ def put_back(client: Client, copied: list[tuple[str, Any]]) -> None:
         call(client, "RESTORE", key, 0, dump, "REPLACE")
 
 
-def test_a_process_goes_on_in_the_epoch_that_it_began(client: Client) -> None:
-    """Neither publishes nor gateways that start begin another one."""
-    first, _ = publish(client)
-
-    head = log_of(client).configure(*RETENTION)
-
-    assert (head.epoch, head.offset) == (first, 1)
-    assert publish(client) == (first, 2)
-
-
 @pytest.mark.parametrize("by", ["publish", "configure"])
 def test_another_process_begins_another_epoch_of_the_same_log(client: Client, by: str) -> None:
     """Offsets go on, no entry goes, and the lineage says where the old epoch ends."""
@@ -118,18 +108,6 @@ def test_data_that_was_put_back_is_never_continued_under_the_same_epoch(client: 
     assert not {*lost} & {*again}
     assert [offset for _, offset in again] == [2, 3, 4, 5, 6]
     assert lineage_of(client).end_of(old, 6) == 1
-
-
-def test_data_that_was_put_back_twice_over_is_never_continued(client: Client) -> None:
-    """Each time that a newer or an older copy comes, all positions are new ones."""
-    seen = [publish(client)]
-    copied = [copy(client)]
-    for turn in range(12):
-        put_back(client, copied[turn * 5 % len(copied)])
-        seen += [publish(client) for _ in range(turn % 3 + 1)]
-        copied.append(copy(client))
-
-    assert len(seen) == len(set(seen))
 
 
 HEAD_QUESTION: Report = ("FCALL_RO", "headgate_head", 1, KEY)
@@ -289,15 +267,6 @@ def test_the_databases_of_one_server_do_not_end_each_others_epochs(client: Clien
         copies[turn % 2 : turn % 2 + 1] = [copy(client)]
 
     assert [len(found) for found in epochs] == [1, 1]
-
-
-def test_an_id_is_remembered_across_epochs(client: Client) -> None:
-    """A publisher that tries again after a restart gets the receipt of its event, which is still in the log."""
-    receipt = publish(client, "same")
-    forget(client)
-    publish(client)
-
-    assert publish(client, "same") == receipt
 
 
 def test_an_id_is_lost_with_its_event(client: Client) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from headgate.delivery.log_topics import LogTopics
 from headgate.delivery.replay_start import find_starts
-from headgate.errors import BusUnavailable
 from headgate.protocol.requests import Since
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION
@@ -52,26 +51,6 @@ def timed(client: Client, offset: int, time: str, topic: str = "a") -> None:
     call(client, "HSET", HEAD, "offset", offset)
 
 
-def test_a_page_is_bounded_by_its_ends_and_its_limit(log: EventLog, publisher: Publisher) -> None:
-    """After, up to, at most; without an upper end, to where the log ends."""
-    publisher.publish_many([("a", number) for number in range(20)])
-    assert offsets(log, 0, 20) == list(range(1, 21))
-    assert offsets(log, 5, 8) == [6, 7, 8]
-    assert offsets(log, 5, None, 3) == [6, 7, 8]
-    assert offsets(log, 18, None) == [19, 20]
-    assert offsets(log, 20, None) == []
-
-
-def test_an_entry_is_the_event_that_was_published(log: EventLog, publisher: Publisher) -> None:
-    """Its payload as it was."""
-    receipt = publisher.publish("orders.1", {"b": 1, "a": "ü"}, id="order-1")
-    (entry,) = log.page(0, None)
-    assert entry.event is not None
-    assert (entry.event.topic, entry.event.data, entry.event.id, entry.event.offset) == (
-        "orders.1", '{"b":1,"a":"ü"}'.encode(), "order-1", receipt.offset,
-    )  # fmt: skip
-
-
 def test_an_entry_that_is_gone_is_not_in_the_page(log: EventLog, publisher: Publisher, redis_client: Client) -> None:
     """Trimmed at the beginning, deleted in the middle."""
     publisher.publish_many([("a", number) for number in range(10)])
@@ -79,45 +58,6 @@ def test_an_entry_that_is_gone_is_not_in_the_page(log: EventLog, publisher: Publ
     call(redis_client, "XDEL", LOG, "7-0")
     assert offsets(log, 0, None) == [4, 5, 6, 8, 9, 10]
     assert log.head().first == 4
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "code"),
-    [
-        ("data", "{not json", "not_serializable"),
-        ("data", "x" * 1001, "payload_too_large"),
-        ("data", b"\xff", "not_serializable"),
-        ("topic", "a..b", "invalid_topic"),
-        ("id", "two words", "invalid_event"),
-        ("time", "yesterday", "invalid_event"),
-        ("time", "", "invalid_event"),
-    ],
-)
-def test_an_entry_that_cannot_be_delivered_says_why(
-    log: EventLog, publisher: Publisher, redis_client: Client, field: str, value: str | bytes, code: str
-) -> None:
-    """And costs its neighbours nothing."""
-    publisher.publish("a", 1)
-    fields: dict[str, str | bytes] = {"topic": "a", "id": "e2", "time": "5", "data": "1", field: value}
-    call(redis_client, "XADD", LOG, "2-0", *[word for pair in fields.items() for word in pair])
-    call(redis_client, "HSET", HEAD, "offset", 2)
-    publisher.publish("a", 3)
-    good, bad, also_good = log.page(0, None)
-    assert (good.event is None, bad.event, also_good.event is None) == (False, None, False)
-    assert bad.error is not None
-    assert bad.error.code == code
-
-
-def test_a_page_of_another_log_is_refused(log: EventLog, publisher: Publisher, redis_client: Client) -> None:
-    """Its offsets would be taken for those of the log that was meant."""
-    epoch = publisher.publish("a", 1).epoch
-    assert len(log.page(0, None, epoch=epoch)) == 1
-    call(redis_client, "FLUSHALL")
-    with pytest.raises(BusUnavailable, match="replaced"):
-        log.page(0, None, epoch=epoch)
-    publisher.publish("a", 2)
-    with pytest.raises(BusUnavailable, match="replaced"):
-        log.page(0, None, epoch=epoch)
 
 
 def test_the_extent_of_a_log_says_what_it_holds_and_how_long_an_event_stays(

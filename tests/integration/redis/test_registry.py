@@ -30,7 +30,6 @@ from headgate.redis.registry import (
     remembered,
 )
 from headgate.redis.shared_table import SharedTable
-from headgate.runtime import loop
 from tests.support.gateway_process import StartGateway
 from tests.support.redis_server import wait_until
 from tests.support.registered import register
@@ -114,14 +113,6 @@ def test_the_last_one_to_leave_is_alone(redis_client: Client) -> None:
     assert has_been_served(redis_client, "chat")[0]
 
 
-def test_one_namespace_that_another_serves_is_enough(redis_client: Client) -> None:
-    """Its clients have somewhere to go."""
-    register(redis_client, "one", ["chat", "news"])
-    register(redis_client, "two", ["news"])
-    assert not leave(redis_client, "one", ["chat", "news"])
-    assert leave(redis_client, "two", ["news"])
-
-
 def test_one_that_was_killed_counts_until_its_lease_is_over(redis_client: Client) -> None:
     """Nobody can know sooner that it is gone."""
     for over, alone in ((LEASE_S - 5, False), (LEASE_S + 1, True)):
@@ -157,29 +148,6 @@ def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_client:
     assert not SharedTable(redis_client, ["chat"]).retire()
     assert table.retire()
     assert not table.retire()
-
-
-def test_it_registers_again_at_once_when_it_is_told_that_the_log_was_lost(table: SharedTable, redis_client: Client) -> None:
-    """And does not call itself alone until the others have had the time to do the same."""
-    call(redis_client, "FLUSHALL")
-    table.renew()
-
-    def is_back() -> bool:
-        loop.sleep()  # to the registration's greenlet, whose sockets block here
-        return bool(members(redis_client, CHAT))
-
-    wait_until(is_back, "to be registered again")
-    assert not table.retire()
-    assert members(redis_client, CHAT) == {LEFT.encode()}
-
-
-def test_it_does_not_register_again_after_it_has_left(table: SharedTable, redis_client: Client) -> None:
-    """Or the others would wait for it."""
-    table.retire()
-    table.renew()
-    for _ in range(10):
-        loop.sleep()  # to the registration's greenlet, whose sockets block here
-    assert members(redis_client, CHAT) == {LEFT.encode()}
 
 
 def test_a_gateway_that_may_not_write_the_registry_says_so_once(redis_url: str, redis_client: Client) -> None:

@@ -9,12 +9,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from headgate.errors import BusRefused, BusUnavailable
+from headgate.errors import BusUnavailable
 from headgate.redis import subscriber_link
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.functions import LOG_LIBRARY
@@ -42,18 +41,6 @@ def read_all(link: SubscriberLink, count: int) -> list[Any]:
 
 
 # Reading -----------------------------------------------------------------------------------------------------------------
-
-
-def test_commands_sent_together_are_answered_in_order(link: SubscriberLink) -> None:
-    """Channels, globs and pings; replies are lists of bytes and integers."""
-    link.send(("SUBSCRIBE", "a", "b"), ("PSUBSCRIBE", "c*"), ("PING", b"token"))
-
-    assert read_all(link, 4) == [
-        [b"subscribe", b"a", 1],
-        [b"subscribe", b"b", 2],
-        [b"psubscribe", b"c*", 3],
-        [b"pong", b"token"],
-    ]
 
 
 def test_one_read_returns_everything_that_has_arrived(link: SubscriberLink, redis_client: Client) -> None:
@@ -115,19 +102,6 @@ def test_a_reply_above_the_bound_breaks_the_link(
         link.read()
 
 
-def test_a_timed_out_read_may_be_repeated(link: SubscriberLink, redis_client: Client) -> None:
-    """A timeout is told, and nothing is lost by it."""
-    link.send(("SUBSCRIBE", "a"))
-    link.read()
-    link.settimeout(0.01)
-    with pytest.raises(BusUnavailable, match="did not answer in time"):
-        link.read()
-    link.settimeout(DEADLINE_S)
-    call(redis_client, "PUBLISH", "a", "1")
-
-    assert link.read() == [[b"message", b"a", b"1"]]
-
-
 # Breaking ----------------------------------------------------------------------------------------------------------------
 
 
@@ -141,37 +115,6 @@ def test_a_killed_connection_is_told_and_never_replaced(link: SubscriberLink, re
         with pytest.raises(BusUnavailable):
             link.read()
     assert call(redis_client, "PUBSUB", "NUMSUB", "a") == [b"a", 0]
-
-
-def test_close_wakes_a_read_in_another_thread(link: SubscriberLink) -> None:
-    """A thread that waits without a timeout is told as well."""
-    link.send(("SUBSCRIBE", "a"))
-    link.read()
-    link.settimeout(None)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(link.read)
-        link.close()
-
-        with pytest.raises(BusUnavailable, match="closed"):
-            waiting.result(timeout=DEADLINE_S)
-
-
-def test_a_closed_link_stays_closed(link: SubscriberLink) -> None:
-    """Closing twice is fine; using it afterwards is an error."""
-    link.close()
-    link.close()
-
-    for use in (link.read, link.fileno, lambda: link.send(("PING",)), lambda: link.settimeout(1)):
-        with pytest.raises(BusUnavailable, match="is closed"):
-            use()
-
-
-def test_an_error_reply_is_raised(link: SubscriberLink) -> None:
-    """Redis refused a command: the owner must not wait for its confirmation."""
-    link.send(("SUBSCRIBE",))
-
-    with pytest.raises(BusRefused, match="wrong number of arguments"):
-        link.read()
 
 
 def test_bytes_that_are_no_reply_break_the_link(link: SubscriberLink) -> None:
@@ -190,7 +133,7 @@ PATCHED = """
 from gevent import monkey
 monkey.patch_all()
 import gevent, sys
-from headgate.errors import BusRefused, BusUnavailable
+from headgate.errors import BusUnavailable
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Arrivals
 

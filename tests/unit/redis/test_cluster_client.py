@@ -22,7 +22,6 @@ from headgate.redis.client import (
     database,
     drop_idle,
     mixed,
-    open_client,
     primaries,
     versions,
 )
@@ -139,24 +138,6 @@ def moved(key: str, node: Node) -> redis.exceptions.MovedError:
     return redis.exceptions.MovedError(f"{slot_of(key)} {node[0]}:{node[1]}")
 
 
-def test_each_command_goes_to_the_owner_of_its_key(world: World) -> None:
-    """One without a key to any node, unless the caller names a key."""
-    world.client.run("SET", HIGH, 1)
-    world.client.run("TIME", key=HIGH)
-    world.client.run("TIME")
-    assert world.nodes[A].got == [("TIME",)]
-    assert world.nodes[B].got == [("SET", HIGH, 1), ("TIME",)]
-    assert world.asked == 1
-
-
-def test_moved_is_followed_to_the_node_that_it_names(world: World) -> None:
-    """Once, and the topology is asked again."""
-    world.nodes[A].answers = [moved(LOW, C)]
-    assert world.client.run("GET", LOW) == b"OK"
-    assert world.nodes[C].got == [("GET", LOW)]
-    assert world.asked == 2
-
-
 def test_moved_without_a_class_of_its_own_is_followed(world: World) -> None:
     """As older versions of redis-py give it."""
     world.nodes[A].answers = [redis.exceptions.ResponseError(f"MOVED {slot_of(LOW)} c:3")]
@@ -248,14 +229,6 @@ def test_a_node_that_is_silent_keeps_no_other_from_its_commands(world: World) ->
     assert world.nodes[B].got == [("SET", HIGH, 1)]
 
 
-def test_a_refusal_stands_in_its_place(world: World) -> None:
-    """Translated, as outside a Cluster."""
-    world.nodes[A].answers = [redis.exceptions.NoPermissionError("this user has no permissions")]
-    refused, done = world.client.run_many([("SET", LOW, 1), ("SET", HIGH, 1)])
-    assert isinstance(refused, BusRefused)
-    assert done == b"OK"
-
-
 def test_nodes_that_left_are_given_up(world: World) -> None:
     """Their idle connections are closed; those in use end with their command."""
     world.client.run("GET", LOW)
@@ -298,15 +271,6 @@ def test_the_calls_of_a_client_are_those_of_one_server(world: World) -> None:
     assert database(client) == "the Cluster of a:1, b:2/0"
     drop_idle(client)
     assert world.nodes[A].dropped == 1
-
-
-def test_a_server_of_its_own_has_every_key() -> None:
-    """Outside a Cluster nothing is looked up."""
-    client = open_client("redis://a:1/3")
-    assert at(client, LOW) is client
-    assert primaries(client) == [client]
-    assert database(client) == "a:1/3"
-    drop_idle(client)
 
 
 def info(version: str, **more: Any) -> dict[str, Any]:

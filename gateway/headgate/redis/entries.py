@@ -16,8 +16,8 @@ class Head:
 
     `library` is the version of the function library that replied. The reply has a `lineage` if the log was configured, or if
     the caller named another epoch. `server` is the token of the Redis process. `replica` means that it is not a primary, as far
-    as this user may know. A library before version 5 has no lineage and an empty token. Appended events are published on the
-    channels of `database`; None: on no channel, until a gateway configures the log.
+    as this user may know. Appended events are published on the channels of `database`; None: on no channel, until a gateway
+    configures the log.
     """
 
     epoch: str

@@ -4,6 +4,8 @@ In: an id. Out: the offsets of its events, newest first. An id belongs to its to
 several. If the topic is known, the index that log.lua keeps against duplicates has the ids of the last minutes. Otherwise a
 script compares the ids inside Redis, PART_EVENTS or PART_BYTES per call, so no payload crosses the network and no call blocks
 Redis for long. A client that reads the ids of a full log of large events itself would read 256 MB.
+
+Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`.
 """
 
 from __future__ import annotations
@@ -51,9 +53,6 @@ def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by
     """Return the indexed offsets of an id in a topic, newest first, for events of services and of `by`.
 
     `by` is an `id_owner`. The log may have trimmed the event since. Two round trips, whatever the size of the log.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
     """
     fields = f"{topic}:{event_id}", f"{topic}:{by}/{event_id}"
     newest = int(call(client, "HGET", head_key(namespace), "ids") or 0)
@@ -82,11 +81,7 @@ class IdSearch:
     def offsets(
         self, most_events: int, most_bytes: float = float("inf"), late: Callable[[], bool] = lambda: False
     ) -> Iterator[int]:
-        """Yield offsets until the search has read that many events or bytes, or `late` returns true. Waits for Redis.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
-        """
+        """Yield offsets until the search has read that many events or bytes, or `late` returns true. Waits for Redis."""
         last, size = "+", 0
         while self.looked < most_events and size < most_bytes:
             part = min(PART_EVENTS, most_events - self.looked)

@@ -6,6 +6,8 @@ that request. `headgate status` and `headgate doctor` list the processes from th
 In Redis, the hash LOADS has a field for each process, and one for the request. A process is gone if it has written nothing for
 LEASE_S, and the others remove its field. After a failover the new primary has the fields of the old one. A field with another
 server stays for LEFT_S, to name processes that are still there. The hash expires LEFT_S after the last write.
+
+Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`.
 """
 
 from __future__ import annotations
@@ -87,20 +89,12 @@ def process_name() -> str:
 
 
 def now_s(client: Client) -> int:
-    """Return the time by the clock that all of these times are of.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Return the time by the clock that all of these times are of."""
     return int(clock(client)[0])
 
 
 def clock(client: Client, wall_s: Callable[[], float] = time.time) -> tuple[float, float]:
-    """Return Redis' time, and by how many seconds this machine's clock is ahead of it. One round trip.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Return Redis' time, and by how many seconds this machine's clock is ahead of it. One round trip."""
     began_s = wall_s()
     seconds, microseconds = call_at(client, LOADS, "TIME")
     ended_s = wall_s()
@@ -112,9 +106,6 @@ def read(client: Client, server: str = "") -> Look:
     """Return the loads. Two round trips.
 
     `server` is the token of the Redis process that has them; without it, none are `left`.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
     """
     return read_rows(now_s(client), call(client, "HGETALL", LOADS), server)
 

@@ -48,6 +48,8 @@ class EventLog:
     Args:
         namespace, client, max_payload_bytes: the log, the connection to use, and the largest payload.
         reached: returns the epoch and the newest offset known to be in the log, for `page`.
+
+    Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
     """
 
     def __init__(
@@ -83,9 +85,6 @@ class EventLog:
 
         A `max_bytes` of None keeps the present limit. `sharded`: publish events on sharded channels. If another Redis process
         wrote the last event, a new epoch begins. The head has its lineage. Replaces an older function library if this user may.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
         """
         limits = (max_events, max_age_s * 1000, self.max_payload_bytes)
         head = self._configured(limits, max_bytes, sharded)
@@ -98,11 +97,10 @@ class EventLog:
     def _configured(self, limits: tuple[int, ...], max_bytes: int | None, sharded: bool) -> Head:
         command: Command = ("FCALL", "headgate_configure", 1, self._key, *limits)
         more: Command = ("" if max_bytes is None else max_bytes, "sharded" if sharded else "", self.database, KNOWS_USERS)
-        # Libraries before version 14 do not take users, and before version 13 no database.
-        *newer, oldest = more, more[:3], more[:2] if sharded else () if max_bytes is None else more[:1]
-        for words in newer:
-            with suppress(InvalidRequest):
-                return read_head(call_function(self._client, *command, *words))
+        with suppress(InvalidRequest):
+            return read_head(call_function(self._client, *command, *more))
+        # The library of 0.2 takes neither database nor users.
+        oldest = more[:2] if sharded else () if max_bytes is None else more[:1]
         return read_head(call_function(self._client, *command, *oldest))
 
     def share_of_memory(self, namespaces: int) -> int:
@@ -132,20 +130,12 @@ class EventLog:
         return epoch.decode(), clock
 
     def trim(self, *last_reading: str | int) -> tuple[str, int, int]:
-        """Do what `tick` does, in a full Redis too. Trim some of the expired events, and return how many.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
-        """
+        """Do what `tick` does, in a full Redis too. Trim some of the expired events, and return how many."""
         epoch, clock, trimmed = call_function(self._client, "FCALL", "headgate_trim", 1, self._key, *last_reading)
         return epoch.decode(), clock, trimmed
 
     def extent(self) -> Extent:
-        """Return the size of the log and its limits. Two round trips; one if nothing has changed.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
-        """
+        """Return the size of the log and its limits. Two round trips; one if nothing has changed."""
         fields = tuple(call(self._client, "HMGET", self._head_key, *_EXTENT_FIELDS))
         numbers = (int(each) if each and each.isdigit() else 0 for each in fields)
         sum_, below, first_ms, offset, max_events, max_bytes, max_age_ms, most_ids, hold_ms = numbers
@@ -166,9 +156,6 @@ class EventLog:
         `known` is that epoch, optionally with the newest offset in it that this process knows, and further epochs with theirs.
         Never pass values that a client claims. If Redis does not remember such an event, its memory was reverted, and its next
         append begins another epoch.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
         """
         return read_head(call_function(self._client, *self.head_command(), *known, *([KNOWS_USERS] if known else [])))
 
@@ -224,9 +211,6 @@ class EventLog:
         """Return (offset, topic, time) of the entries with `after` < offset ≤ `upto` that the log still holds, in order.
 
         Includes entries that cannot be delivered. An invalid time is 0.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
         """
         found = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0")
         return [
@@ -287,15 +271,12 @@ def time_or_zero(text: bytes) -> int:
 
 def read_head(reply: list[Any]) -> Head:
     """Decode the head in a reply of the function library."""
-    epoch, offset, first, _, *more = reply
-    # Version 1 does not reply with it.
-    library = int(more[0]) if more else 1
+    epoch, offset, first, _, library, epochs, server, replica, *more = reply
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
-    lineage = _lineage(name, more[1]) if len(more) > 1 and more[1] is not None else None
-    server, replica = (more[2].decode(), bool(more[3])) if len(more) > 3 else ("", False)
-    # A library before version 13 publishes on the channels of database 0 in every database.
-    database = (None if more[4] == b"-" else int(more[4])) if len(more) > 4 else 0
-    return Head(name, int(offset), int(first), library, lineage, server, replica, database)
+    lineage = None if epochs is None else _lineage(name, epochs)
+    # The library of 0.2 publishes on the channels of database 0 in every database.
+    database = (None if more[0] == b"-" else int(more[0])) if more else 0
+    return Head(name, int(offset), int(first), int(library), lineage, server.decode(), bool(replica), database)
 
 
 def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:

@@ -3,6 +3,8 @@
 In: `headgate pause` and `headgate resume`. Out: the sorted set PAUSED of members `connects`, `publishes` and
 `namespace:<name>`, whose score is the end time by Redis' clock (`+inf`: open), and a notice to all gateways (questions.py).
 They read the set after a notice, and every few seconds (node/cluster/pauses.py). A flush ends all pauses.
+
+Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`. Every call may be repeated.
 """
 
 from __future__ import annotations
@@ -60,11 +62,7 @@ def pause(client: Client, member: str, for_s: int | None = None) -> None:
 
 
 def resume(client: Client, member: str) -> bool:
-    """End a pause. Return whether there was one.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
-    """
+    """End a pause. Return whether there was one."""
     was_paused = bool(call(client, "ZREM", PAUSED, member))
     if was_paused:
         _announce(client)
@@ -72,11 +70,7 @@ def resume(client: Client, member: str) -> bool:
 
 
 def read_paused(client: Client) -> dict[str, float]:
-    """Return each active pause with the seconds left (infinite: until `resume`). Two round trips; one without pauses.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Return each active pause with the seconds left (infinite: until `resume`). Two round trips; one without pauses."""
     reply = call(client, "ZRANGE", PAUSED, 0, 2 * MAX_PAUSES, "WITHSCORES")
     if not reply:
         return {}

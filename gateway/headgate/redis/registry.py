@@ -10,6 +10,8 @@ id and leaves the time under LEFT, so that the set records when the last gateway
 names of all namespaces. Everything ends KEPT_S after the last registration.
 
 This is a hint for people and for a faster stop, not a lock. After a flush it is empty until the gateways register again.
+
+Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`.
 """
 
 from __future__ import annotations
@@ -126,11 +128,7 @@ def need_known(client: Client, namespace: str) -> None:
 
 
 def read_served(client: Client) -> dict[str, Served]:
-    """Return how each of at most MAX_NAMED namespaces is served. Two round trips.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Return how each of at most MAX_NAMED namespaces is served. Two round trips."""
     named, time = call_all(client, [_named(), ("TIME",)])
     now_s, names = int(time[0]), sorted(_texts(named))
     commands: list[tuple[str | int, ...]] = []
@@ -146,20 +144,12 @@ def read_served(client: Client) -> dict[str, Served]:
 
 
 def known_namespaces(client: Client) -> list[str]:
-    """Return the names of the namespaces that gateways have served within KEPT_S, at most MAX_NAMESPACES. One round trip.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Return the names of the namespaces that gateways have served within KEPT_S, at most MAX_NAMESPACES. One round trip."""
     return _texts(call(client, "ZRANGE", NAMESPACES, 0, MAX_NAMESPACES - 1, "REV"))
 
 
 def living(client: Client) -> set[str]:
-    """Return the ids of the live gateways of at most MAX_LISTED namespaces. Two round trips.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Return the ids of the live gateways of at most MAX_LISTED namespaces. Two round trips."""
     named, time = call_all(client, [("ZRANGE", NAMESPACES, 0, MAX_LISTED - 1, "REV"), ("TIME",)])
     oldest_s = int(time[0]) - LEASE_S
     names = _texts(named)

@@ -3,6 +3,8 @@
 In: every second, the changed counts of each gateway (delivery/tally.py). Out: the counts of one event by gateway. In Redis: a
 hash for each PART consecutive offsets, with a field `<epoch>:<offset>:<gateway>` for each event. A hash ends `kept_s` after its
 last report, so Redis holds only the events traced in that time.
+
+Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`. Every call may be repeated.
 """
 
 from __future__ import annotations
@@ -31,11 +33,7 @@ def kept_s(singles_per_s: float) -> int:
 def write(
     client: Client, namespace: str, gateway: str, counts: Iterable[tuple[str, int, Sequence[int]]], for_s: int = KEPT_S
 ) -> None:
-    """Write the counts of events by epoch and offset, in place of earlier ones, for `for_s` seconds. Waits for Redis.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
-    """
+    """Write the counts of events by epoch and offset, in place of earlier ones, for `for_s` seconds. Waits for Redis."""
     fields: dict[int, list[str]] = {}
     for epoch, offset, numbers in counts:
         part = fields.setdefault(offset // PART, [])
@@ -50,11 +48,7 @@ def write(
 
 
 def read(client: Client, namespace: str, epoch: str, offset: int) -> dict[str, list[int]]:
-    """Return the counts of one event by gateway; empty if none were written or they have ended.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Return the counts of one event by gateway; empty if none were written or they have ended."""
     found = call(client, "HGETALL", trace_key(namespace, offset // PART))
     prefix = f"{epoch}:{offset}:".encode()
     return {

@@ -1,4 +1,4 @@
-"""A client that cannot keep up: bounded, in order, and told exactly what it did not get. Against a simple model."""
+"""A client that cannot keep up: bounded, in order, and told exactly what it did not get."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headgate.delivery.state import Phase
 from headgate.events.event import Event
@@ -24,13 +22,6 @@ KIB = 1024
 FRAMES, BYTES = 8, 64 * KIB
 # One notice per reason may stand beside full lanes, and it has to keep its place among events.
 NOTICES = len(GapReason)
-
-POLICIES: list[dict[str, Overflow]] = [
-    {"#": Overflow.DROP},
-    {"#": Overflow.LATEST},
-    {"a.*": Overflow.DROP, "b.*": Overflow.LATEST},
-    {"#": Overflow.DROP, "a.*": Overflow.LATEST},
-]
 
 MakeClient = Callable[..., WiredClient]
 
@@ -60,98 +51,6 @@ def fill(wired: WiredClient, topic: str = "a", size: int = 2 * KIB, beyond: int 
         offset += 1
         publish(wired.matcher, [event(offset, topic, size)])
     return offset
-
-
-class ClientBesideAModel(RuleBasedStateMachine):
-    """Batches of events, gaps from the log, and a browser that reads when it likes; `drop` and `latest`, and both."""
-
-    wired: WiredClient
-
-    @initialize(policies=st.sampled_from(POLICIES))
-    def begin(self, policies: dict[str, Overflow]) -> None:
-        self.policies = policies
-        self.wired = WiredClient(policies, queue_frames=FRAMES, queue_bytes=BYTES)
-        self.offset = 0
-        self.offered: dict[int, str] = {}
-        self.missed: list[int] = []
-
-    @rule(topics=st.lists(st.sampled_from(["a.1", "a.2", "b.1", "b.2", "c"]), max_size=6), size=st.sampled_from([1, 900, 9000]))
-    def publish(self, topics: list[str], size: int) -> None:
-        events = []
-        for topic in topics:
-            self.offset += 1
-            events.append(event(self.offset, topic, size))
-            if any(matches(pattern, topic) for pattern in self.policies):
-                self.offered[self.offset] = topic
-        publish(self.wired.matcher, events)
-
-    @rule()
-    def lose_an_entry_of_the_log(self) -> None:
-        self.offset += 1
-        self.missed.append(self.offset)
-        self.wired.client.miss(self.offset, self.offset, GapReason.QUARANTINED)
-
-    @rule(size=st.integers(1, 20_000))
-    def read(self, size: int) -> None:
-        self.wired.read(size)
-
-    @rule()
-    def drain(self) -> None:
-        self.wired.drain()
-        client = self.wired.client
-        assert client.routed == client.direct + client.sent + client.discarded + client.conflated
-        assert self.wired.connection.ready, "a client with nothing pending is written to directly"
-        self.told_the_whole_truth()
-
-    @invariant()
-    def every_bound_holds(self) -> None:
-        queue, client = self.wired.connection.queue, self.wired.client
-        kept = client._latest.in_order() if client._latest else []
-        assert queue.peak_frames <= FRAMES + NOTICES
-        assert queue.peak_bytes <= BYTES + NOTICES * KIB
-        assert queue.frames + len(kept) <= FRAMES + NOTICES
-        assert queue.bytes + sum(len(frame.wire) for frame in kept) <= BYTES + NOTICES * KIB
-
-    @invariant()
-    def every_event_is_accounted_for(self) -> None:
-        client = self.wired.client
-        waiting = sum(owner is client for _, owner in self.wired.connection.queue._data or ()) + client.kept
-        assert client.routed == len(self.offered)
-        assert client.offered == client.sent + client.discarded + client.conflated + waiting
-
-    def told_the_whole_truth(self) -> None:
-        """Compare what the browser has read with what was offered."""
-        got = [offset for offset in self.wired.offsets if offset is not None]
-        assert got == sorted(set(got)), "log order, each at most once"
-        gaps = self.wired.notices("gap")
-        overflow = [gap for gap in gaps if gap["reason"] == "overflow"]
-        assert sum(gap["count"] for gap in overflow) == self.wired.client.discarded
-        assert sum(gap["count"] for gap in gaps if gap["reason"] == "quarantined") == len(self.missed)
-        for offset, topic in self.offered.items():
-            if offset in got:
-                continue
-            told = [gap for gap in overflow if gap["from"] <= offset <= gap["to"]]
-            if told:
-                assert len(told) == 1, "told in exactly one gap"
-                self.told_before_anything_later(told[0], offset)
-            else:  # conflated: a newer one of its topic has come, or is told
-                newer = [o for o, t in self.offered.items() if t == topic and o > offset]
-                assert any(o in got or any(gap["from"] <= o <= gap["to"] for gap in overflow) for o in newer)
-
-    def told_before_anything_later(self, gap: dict[str, Any], offset: int) -> None:
-        place = self.wired.received.index(["gap", gap])
-        before = [rest[2]["offset"] for name, *rest in self.wired.received[:place] if name == "event"]
-        assert all(seen < offset for seen in before)
-
-    def teardown(self) -> None:
-        if hasattr(self, "wired"):
-            if not self.wired.connection.closed:
-                self.drain()
-            self.wired.close()
-
-
-TestClientBesideAModel = ClientBesideAModel.TestCase
-TestClientBesideAModel.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 # Flowing -----------------------------------------------------------------------------------------------------------------

@@ -146,35 +146,11 @@ class Client:
     """
 
     __slots__ = (
-        "_gaps",
-        "_latest",
-        "_line_notice",
-        "_reader",
-        "account",
-        "allowed",
-        "asked",
-        "auth",
-        "base",
-        "conflated",
-        "connection",
-        "direct",
-        "discarded",
-        "from_log",
-        "gaps",
-        "gone",
-        "identity",
-        "left_to_log",
-        "namespace",
-        "offered",
-        "position",
-        "sent",
-        "sent_by_cursor",
-        "session",
-        "since_ms",
-        "starts",
-        "state",
-        "subscriptions",
-    )
+        "_gaps", "_latest", "_line_notice", "_reader", "account", "allowed", "asked", "auth", "base",
+        "conflated", "connection", "direct", "discarded", "from_log", "gaps", "gone", "identity",
+        "left_to_log", "namespace", "offered", "position", "sent", "sent_by_cursor", "session", "since_ms",
+        "starts", "state", "subscriptions",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -98,18 +98,9 @@ class Pass:
     """One slice of `events` on its way to its clients. `routed` counts each event once for each of its clients."""
 
     __slots__ = (
-        "_audience",
-        "_clients",
-        "_first_clients",
-        "_index",
-        "_parts",
-        "_repeated",
-        "_segment",
-        "_segments",
-        "events",
-        "routed",
-        "writes",
-    )
+        "_audience", "_clients", "_first_clients", "_index", "_parts", "_repeated", "_segment", "_segments",
+        "events", "routed", "writes",
+    )  # fmt: skip
 
     def __init__(self, slice_: Sequence[Matched], start: int = 0) -> None:
         self._index = 0

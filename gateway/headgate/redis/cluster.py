@@ -40,32 +40,10 @@ def slot_of(key: str | bytes) -> int:
 
 
 # Commands without a key, and those with a key elsewhere than in their first argument.
-_WITHOUT_KEY = frozenset(
-    {
-        "ACL",
-        "AUTH",
-        "CLIENT",
-        "CLUSTER",
-        "COMMAND",
-        "CONFIG",
-        "DBSIZE",
-        "ECHO",
-        "FLUSHALL",
-        "FLUSHDB",
-        "FUNCTION",
-        "INFO",
-        "PING",
-        "PSUBSCRIBE",
-        "PUBSUB",
-        "ROLE",
-        "SCAN",
-        "SCRIPT",
-        "SUBSCRIBE",
-        "TIME",
-        "WAIT",
-        "WAITAOF",
-    }
-)
+_WITHOUT_KEY = frozenset({
+    "ACL", "AUTH", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "FLUSHALL", "FLUSHDB", "FUNCTION",
+    "INFO", "PING", "PSUBSCRIBE", "PUBSUB", "ROLE", "SCAN", "SCRIPT", "SUBSCRIBE", "TIME", "WAIT", "WAITAOF",
+})  # fmt: skip
 _BEHIND_SUBCOMMAND = frozenset({"MEMORY", "OBJECT", "XGROUP", "XINFO"})
 _BEHIND_COUNT = frozenset({"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"})
 _BEHIND_STREAMS = frozenset({"XREAD", "XREADGROUP"})

@@ -16,7 +16,6 @@ Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -164,35 +163,28 @@ def name_of(gateway_id: str) -> str:
 
 
 class Remembered:
-    """The namespaces of one database that this process has asked about, at most MAX_REMEMBERED. Threads may share it."""
+    """The namespaces of one database that this process has asked about, at most MAX_REMEMBERED. Threads may share it, as each
+    step is one operation of a dict.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._resolved: dict[str, bool] = {}
+        self._asked: dict[str, object] = {}  # True: resolved
 
     def is_resolved(self, namespace: str) -> bool:
         """Return whether a gateway has served it, or this process may not find out."""
-        return self._resolved.get(namespace, False)
+        return self._asked.get(namespace) is True
 
     def resolve(self, namespace: str) -> None:
         """Remember a namespace as resolved."""
-        with self._lock:
-            self._remember(namespace, resolved=True)
+        self.is_new(namespace)  # makes room
+        self._asked[namespace] = True
 
     def is_new(self, namespace: str) -> bool:
         """Return True to the first caller only, which then asks Redis about it."""
-        if namespace in self._resolved:
-            return False
-        with self._lock:
-            if namespace in self._resolved:
-                return False
-            self._remember(namespace, resolved=False)
-            return True
-
-    def _remember(self, namespace: str, *, resolved: bool) -> None:
-        if len(self._resolved) >= MAX_REMEMBERED:
-            self._resolved.clear()
-        self._resolved[namespace] = resolved
+        if len(self._asked) >= MAX_REMEMBERED and namespace not in self._asked:
+            self._asked.clear()
+        own = object()
+        return self._asked.setdefault(namespace, own) is own
 
 
 _remembered: dict[str, Remembered] = {}

@@ -26,21 +26,9 @@ from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.runtime import metrics
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
-from headgate.runtime.metrics import (
-    BUS_RECONNECTS,
-    BUS_SUBSCRIPTIONS,
-    BUS_UP,
-    EVENTS,
-    FENCE,
-    FENCE_AGE_SECONDS,
-    LOG_EVENTS,
-    LOG_LOST,
-    QUARANTINED,
-    REPAIRED,
-    ROLLED_BACK,
-)
 from headgate.settings.addresses.redis_url import Kind, read_url
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 
@@ -162,12 +150,12 @@ class Bus:
         self._log_throttle = LogThrottle(monotonic, every_s=QUARANTINE_LOG_S)
         self.last_error: HeadgateError | None = None
         self.was_up = Signal()
-        self._events = EVENTS.of(namespace)
-        BUS_SUBSCRIPTIONS.labels(namespace).set_function(lambda: self.feed.sources)
-        LOG_EVENTS.labels(namespace).set_function(lambda: max(0, self.head - self.first + 1))
-        self._fences = FENCE.of(namespace)
+        self._events = metrics.EVENTS.of(namespace)
+        metrics.BUS_SUBSCRIPTIONS.labels(namespace).set_function(lambda: self.feed.sources)
+        metrics.LOG_EVENTS.labels(namespace).set_function(lambda: max(0, self.head - self.first + 1))
+        self._fences = metrics.FENCE.of(namespace)
         self.fence_began_s = self._proven_s = monotonic()
-        FENCE_AGE_SECONDS.labels(namespace).set_function(lambda: self.fence_age_s)
+        metrics.FENCE_AGE_SECONDS.labels(namespace).set_function(lambda: self.fence_age_s)
 
     @property
     def up(self) -> bool:
@@ -313,7 +301,7 @@ class Bus:
             self._carry_out_all(self.feed.disconnected())
             self._wake_waiting()
             if not self._closing.is_set():
-                BUS_RECONNECTS.labels(self._namespace).inc()
+                metrics.BUS_RECONNECTS.labels(self._namespace).inc()
                 # Measured between attempts, as one that met a black hole has waited long enough.
                 jitter = random.uniform(0.5, 1.0)
                 self._closing.wait(max(wait_s * jitter - (monotonic() - began_s), FIRST_RECONNECT_S * jitter))
@@ -481,20 +469,20 @@ class Bus:
                 self.feed.answer(self._read_link_head())
             case out.ReadLog():
                 entries = self._log.page(action.after, action.upto, epoch=action.epoch)
-                REPAIRED.labels(self._namespace).inc(len(entries))
+                metrics.REPAIRED.labels(self._namespace).inc(len(entries))
                 self.feed.answer(entries)
             case out.Quarantine():
                 self.quarantine(action.error)
             case out.LineChanged():
                 self._change_line(action)
             case out.LogLost():
-                LOG_LOST.labels(self._namespace).inc()
+                metrics.LOG_LOST.labels(self._namespace).inc()
                 log.error("log lost", namespace=self._namespace, was_offset=action.was_offset, now_offset=action.head.offset)
                 self._receiver.log_lost(action.head)
             case out.Up():
                 self._come_up()
             case out.Down():
-                BUS_UP.labels(self._namespace).set(False)
+                metrics.BUS_UP.labels(self._namespace).set(False)
                 self._receiver.bus_changed(False)
             case out.Close():
                 self._close_link(action)
@@ -519,7 +507,7 @@ class Bus:
             end=action.end,
             rolled_back=rolled_back,
         )
-        ROLLED_BACK.labels(self._namespace).inc(rolled_back)
+        metrics.ROLLED_BACK.labels(self._namespace).inc(rolled_back)
         self._receiver.line_changed(action.end)
 
     def _send_commands(self, commands: list[tuple[bytes, ...]]) -> None:
@@ -536,7 +524,7 @@ class Bus:
     def _come_up(self) -> None:
         if self._link is not None:
             self._link.settimeout(None)
-        BUS_UP.labels(self._namespace).set(True)
+        metrics.BUS_UP.labels(self._namespace).set(True)
         self.last_error = None
         self.was_up.set()
         self._wake_waiting()
@@ -572,6 +560,6 @@ class Bus:
 
     def quarantine(self, error: HeadgateError) -> None:
         """Count an undeliverable message, and log one now and then."""
-        QUARANTINED.labels(self._namespace, error.code).inc()
+        metrics.QUARANTINED.labels(self._namespace, error.code).inc()
         if self._log_throttle.due() is not None:
             log.warning("message quarantined", namespace=self._namespace, code=error.code, error=error.message)

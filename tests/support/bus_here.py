@@ -93,7 +93,7 @@ class BusHere(Teller):
 
     def __init__(self, redis_url: str, patterns: Sequence[str], settings: Settings) -> None:
         super().__init__()
-        self.bus = Bus(NAMESPACE, redis_url, settings, self, self)
+        self.bus = Bus(NAMESPACE, redis_url, settings, self)
         for pattern in patterns:
             self.bus.acquire(pattern)
         self.bus.start()

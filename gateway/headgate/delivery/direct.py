@@ -14,7 +14,7 @@ written to without a greenlet switch, so no other code sees a part of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
@@ -22,6 +22,7 @@ from headgate.installation import Build, build_in_use
 from headgate.protocol.frames import Frame, written_frame
 from headgate.redis.keys import channel_prefix, mixed_prefix
 
+from .bus.feed import Front
 from .client import Client
 from .matcher import Audience, SubscriptionMatcher
 from .tally import Tallies
@@ -33,19 +34,6 @@ except ImportError:  # it was not built
 
 # Wire, size of its header, topic, offset, size of the payload, time in ms.
 _Parts: TypeAlias = tuple[bytes, int, str, int, int, int]
-
-
-class Front(Protocol):
-    """The position of the feed, before replies that it has not seen.
-
-    `reached`, `head` and `consecutive` belong to the feed's rule for what follows. It is the next offset, or, where holes are
-    events that no client here needs, any offset not too far above `reached`. A run advances `reached`.
-    """
-
-    epoch: str
-    reached: int
-    head: int
-    consecutive: bool
 
 
 class Left(NamedTuple):

@@ -22,9 +22,10 @@ from headgate.runtime.histogram import Histogram
 from headgate.runtime.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 
 from .bridge import Bridge
+from .bus.feed import Front
 from .client import Client
 from .cursor_turns import CURSOR_SLOTS, slot_of
-from .direct import DirectWriter, Front, Run
+from .direct import DirectWriter, Run
 from .fanout import BUDGET_S, Matched, Pass, note_broken, note_in_part, write_notice
 from .log_readers import LogReaders
 from .router import Router

@@ -14,11 +14,12 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from headgate.auth.identity import ANONYMOUS, Identity
+from headgate.delivery.bus.feed import Front
 from headgate.delivery.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client, ClientConnection
 from headgate.delivery.cursor_turns import CursorTurns
-from headgate.delivery.direct import Front, Run, direct_writer
+from headgate.delivery.direct import Run, direct_writer
 from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
@@ -64,7 +65,7 @@ class Resumption:
 
 
 class Namespace:
-    """See the module. Implements `bus.Receiver` and `bus.DirectReceiver`.
+    """See the module. Implements `bus.Receiver`.
 
     Calls `on_log_lost` when the log is another one; it must not wait. `retention_s`: how long an event stays in the log at the
     present rate (cluster/log_maintenance.py sets it every few seconds).
@@ -76,7 +77,7 @@ class Namespace:
         self._settings = settings
         self.clients: dict[str, Client] = {}
         matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
-        self.bus = Bus(name, redis_url, settings, self, self)
+        self.bus = Bus(name, redis_url, settings, self)
         self.receipts = ReceiptCheck(name, self.bus)
         search_log, pages_log = self._logs = self.bus.open_log(verified=True), self.bus.open_log(verified=True)
         share = Share(SHARE_S)
@@ -270,7 +271,7 @@ class Namespace:
         if DELIVERY.tellers.get(self.name) == self._delivery_values:
             del DELIVERY.tellers[self.name]
 
-    # -- bus.Receiver, bus.DirectReceiver --------------------------------------------------------------------------
+    # -- bus.Receiver ------------------------------------------------------------------------------------------------
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> None:
         """Hand events to their clients, in order. Lets the loop run between slices and every few milliseconds."""

@@ -94,19 +94,16 @@ class Receiver(Protocol):
     def fenced(self) -> None:
         """Note that everything up to the position has been handed on, and nothing is under way."""
 
-
-class DirectReceiver(Protocol):
-    """A receiver that takes the usual messages directly from the replies of Redis, without the feed."""
-
     def take(self, replies: list[list[bytes]], front: Front) -> Taken | None:
-        """Hand on events at the front that simply follow, as many as possible at once; move `front` past them.
+        """Hand on usual events directly from the replies of Redis, without the feed: as many as possible at once of those that
+        simply follow the front. Move `front` past them.
 
         Must not let the loop run. None means that no event can go this way now. Raises for a bug of ours, possibly after some of
         the writes.
         """
 
     def rest(self) -> None:
-        """Let the loop run, as enough events have been handed on at once."""
+        """Let the loop run, as enough events have been taken at once."""
 
 
 class Bus:
@@ -119,14 +116,11 @@ class Bus:
         fence_began_s: when the last fence began, by the monotonic clock; one at a time is under way.
     """
 
-    def __init__(
-        self, namespace: str, redis_url: str, settings: Settings, receiver: Receiver, direct: DirectReceiver | None = None
-    ) -> None:
+    def __init__(self, namespace: str, redis_url: str, settings: Settings, receiver: Receiver) -> None:
         self._namespace = namespace
         self._url = redis_url
         self._settings = settings
         self._receiver = receiver
-        self._direct = direct
         self._sharded = is_cluster(redis_url)
         self._primary_check_s = SENTINEL_CHECK_S if read_url(redis_url).kind is Kind.SENTINELS else PRIMARY_CHECK_S
         self._log = self.open_log()
@@ -331,7 +325,7 @@ class Bus:
 
     def _go_on(self) -> None:
         """Hand on some replies that the feed has not seen, directly if possible, otherwise through the feed."""
-        taken = self._take(self._direct) if self._direct is not None else None
+        taken = self._take()
         if taken is not None and taken.taken:
             self._portion = 1
             return
@@ -342,13 +336,13 @@ class Bus:
         self.feed.receive(seen, int(time() * 1000))
         self._hand_on()
 
-    def _take(self, direct: DirectReceiver) -> Taken | None:
+    def _take(self) -> Taken | None:
         """Let the receiver take replies directly; None if none can be."""
         front = self.feed.front()
         if front is None:
             return None
         try:
-            taken = direct.take(self._unseen, front)
+            taken = self._receiver.take(self._unseen, front)
         except Exception:
             self._carry_out_all(self.feed.half_handed_on(front))
             raise
@@ -357,7 +351,7 @@ class Bus:
             self._events.total += taken.taken
             del self._unseen[: taken.taken]
             if taken.full:
-                direct.rest()
+                self._receiver.rest()
         return taken
 
     def _read_link_head(self) -> Head:

@@ -209,6 +209,9 @@ class ModelPublisher:
         offset = self._redis.publish(topic, json.dumps(data).encode())
         return SimpleNamespace(id=id or f"id{offset}", epoch=self._redis.epoch, offset=offset, duplicate=False)
 
+    def restrict(self, named: Callable[[str | None], str]) -> None:
+        """It takes any namespace."""
+
     def prepare_schemas(self, schemas: str | None, schema_check: str | None) -> Callable[[], None]:
         """It checks nothing."""
         return lambda: None

@@ -30,17 +30,13 @@ from headgate.events.topic import check_pattern
 from headgate.flask.page_files import add_page_files
 from headgate.installation import needing
 from headgate.protocol.requests import MAX_OFFSET, Replay
-from headgate.redis.keys import DEFAULT_REVOKED_S
 from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.runtime.servers import instead
 from headgate.services.clients import Clients
 from headgate.services.publisher import (
     Durable,
-    LogPosition,
     NonePublished,
     Prepared,
-    PresencePage,
-    PresentUser,
     Publisher,
     Receipt,
     find_redis_url,
@@ -64,14 +60,15 @@ STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
-def _by_clients(method: Callable[Concatenate[Clients, P], R]) -> Callable[Concatenate[Headgate, P], R]:
-    """Return a method of `Clients` as one of the extension. It works in every process that imports the application."""
+def _of(find: Callable[[Headgate], T], method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Headgate, P], R]:
+    """Return a method of what `find` returns as one of the extension. It works in every process that imports the application."""
 
     @wraps(method)
     def call(self: Headgate, /, *args: P.args, **options: P.kwargs) -> R:
-        return method(self._find_clients(), *args, **options)
+        return method(find(self), *args, **options)
 
     return call
 
@@ -262,35 +259,41 @@ class Headgate:
         rest = iter(outcomes)
         return [next(rest) if isinstance(event, Prepared) else event for event in prepared]
 
-    def publish_ephemeral(
-        self,
-        topic: str,
-        data: object,
-        id: str | None = None,
-        namespace: str | None = None,
-        *,
-        user: str | None = None,
-        by: str | None = None,
-    ) -> str:
-        """Publish an event to the clients that are connected now; return its id. See `Publisher.publish_ephemeral`.
+    def _find_publisher(self) -> Publisher:
+        """Return the gateway's publisher, or a separate one if there is no gateway."""
+        settings = self._attached()
+        if self._gateway is not None:
+            return self._gateway.publisher
+        with self._making:
+            if self._publisher is None:
+                self._publisher = Publisher(
+                    find_redis_url(settings, within_s=0.0),  # a request waits for it
+                    max_payload_bytes=settings.max_payload_bytes,
+                    show_by=settings.event_by,
+                    schemas=settings.schemas,
+                    schema_check=settings.schema_check_in_force(),
+                )
+                self._publisher.restrict(settings.served)
+        return self._publisher
 
-        May switch greenlets.
+    def _find_clients(self) -> Clients:
+        settings = self._attached()
+        with self._making:
+            if self._clients is None:
+                self._clients = Clients(find_redis_url(settings, within_s=0.0))
+        return self._clients
 
-        Raises:
-            UnknownNamespace: this gateway does not serve it.
-            HeadgateError: as `Publisher.publish_ephemeral`.
-        """
-        return self._find_publisher().publish_ephemeral(topic, data, id, self._attached().served(namespace), user=user, by=by)
+    publish_ephemeral = _of(_find_publisher, Publisher.publish_ephemeral)
+    revoke = _of(_find_publisher, Publisher.revoke)
+    position = _of(_find_publisher, Publisher.position)
+    presence = _of(_find_publisher, Publisher.presence)
+    presence_page = _of(_find_publisher, Publisher.presence_page)
 
-    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
-        """Refuse a user, or one token, as `Publisher.revoke` does. Works in every process that imports the application."""
-        self._find_publisher().revoke(user=user, token_id=token_id, for_s=for_s)
-
-    clients = _by_clients(Clients.page)
-    client = _by_clients(Clients.client)
-    disconnect = _by_clients(Clients.disconnect)
-    send = _by_clients(Clients.send)
-    regrant = _by_clients(Clients.regrant)
+    clients = _of(_find_clients, Clients.page)
+    client = _of(_find_clients, Clients.client)
+    disconnect = _of(_find_clients, Clients.disconnect)
+    send = _of(_find_clients, Clients.send)
+    regrant = _of(_find_clients, Clients.regrant)
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return the identity of a handshake, by the same authenticator, revocations and expiry as for a connection.
@@ -326,27 +329,6 @@ class Headgate:
         epoch = space.bus.epoch
         events, next_ = space.search.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
         return epoch or "", events, next_
-
-    def position(self, namespace: str | None = None) -> LogPosition | None:
-        """Return the present end of the log, for an answer that a page loads. Raises as `presence`. See `Publisher.position`."""
-        return self._find_publisher().position(self._attached().served(namespace))
-
-    def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
-        """Return the users in a topic now, by name, over all gateways. See `Publisher.presence`. May switch greenlets.
-
-        Works in every process that imports the application.
-
-        Raises:
-            UnknownNamespace: this gateway does not serve it.
-            InvalidTopic, BusUnavailable, BusRefused.
-        """
-        return self._find_publisher().presence(topic, self._attached().served(namespace))
-
-    def presence_page(
-        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
-    ) -> PresencePage:
-        """Return some of the users in a topic, after the user `after`; as `presence`. See `Publisher.presence_page`."""
-        return self._find_publisher().presence_page(topic, after, limit, self._attached().served(namespace))
 
     def ready(self) -> Health:
         """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready in a process without browsers."""
@@ -401,29 +383,6 @@ class Headgate:
         if self._settings is None:
             raise RuntimeError("Headgate is not attached to an application yet: call init_app(app)")
         return self._settings
-
-    def _find_publisher(self) -> Publisher:
-        """Return the gateway's publisher, or a separate one if there is no gateway."""
-        settings = self._attached()
-        if self._gateway is not None:
-            return self._gateway.publisher
-        with self._making:
-            if self._publisher is None:
-                self._publisher = Publisher(
-                    find_redis_url(settings, within_s=0.0),  # a request waits for it
-                    max_payload_bytes=settings.max_payload_bytes,
-                    show_by=settings.event_by,
-                    schemas=settings.schemas,
-                    schema_check=settings.schema_check_in_force(),
-                )
-        return self._publisher
-
-    def _find_clients(self) -> Clients:
-        settings = self._attached()
-        with self._making:
-            if self._clients is None:
-                self._clients = Clients(find_redis_url(settings, within_s=0.0))
-        return self._clients
 
     def _in_front_of(self, app: Flask) -> WSGIApplication:
         """Return a WSGI application with the gateway on Socket.IO's path and the streams', and `app` everywhere else."""

@@ -214,7 +214,7 @@ def warn_of_open_redis(url: str) -> None:
 
 
 def _publisher(settings: Settings, redis_url: str) -> Publisher:
-    return Publisher(
+    publisher = Publisher(
         redis_url,
         max_payload_bytes=settings.max_payload_bytes,
         show_by=settings.event_by,
@@ -222,6 +222,8 @@ def _publisher(settings: Settings, redis_url: str) -> Publisher:
         schema_check=settings.schema_check_in_force(),
         on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
     )
+    publisher.restrict(settings.served)
+    return publisher
 
 
 def _sockets(settings: Settings) -> SocketIOFace:

@@ -213,6 +213,7 @@ class Publisher:
         if not MIN_TIMEOUT_S <= timeout_s <= MAX_TIMEOUT_S:
             raise SettingsError([f"timeout_s={timeout_s}: expected {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} seconds"])
         self._namespace = check_namespace(namespace)
+        self._named: Callable[[str | None], str] = self._checked_namespace
         self._max_payload_bytes = max_payload_bytes
         self._writer = LogWriter(redis_url or find_redis_url(), timeout_s, ATTEMPTS, strict_namespace=strict_namespace)
         self._durable = read_durable(durable)
@@ -552,7 +553,11 @@ class Publisher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _named(self, namespace: str | None) -> str:
+    def restrict(self, named: Callable[[str | None], str]) -> None:
+        """From now on, ask `named` which namespace a caller means (None: gave none). It raises UnknownNamespace for others."""
+        self._named = named
+
+    def _checked_namespace(self, namespace: str | None) -> str:
         """Return the namespace that a caller means."""
         if namespace is None or namespace == self._namespace:
             return self._namespace

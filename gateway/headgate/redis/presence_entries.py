@@ -1,4 +1,4 @@
-"""The values of presence in Redis and the answers of Redis: types for presence.py and headgate.presence. No I/O.
+"""The values of presence in Redis and the answers of Redis: types for presence.py and node/presence. No I/O.
 
 A member is a user. An entry is one process's record of a user, as JSON in Redis and between processes: `[connections, since,
 changed, meta]`, where `meta` is JSON text or null. All entries of a user merge into one member.

@@ -29,8 +29,10 @@ Rules.
 7. One server: every head must come from one Redis process, a primary, or the feed closes the connection; the messages of one
    server prove nothing about the log of another. So the feed also asks for a head on the subscriber connection before it
    subscribes. The connections notice a changed target by themselves (redis/primary_switch.py). This is the proof until all have.
-8. One library (library_check.py): when the first function library has answered a request for the head, the connection ends. The
-   next one begins with a gap from the last verified offset to the position.
+8. One library: the first function library does not publish on the channels of users, and another program may load it at any time.
+   A later one answers like the first if it publishes on channels that this gateway does not know (log.lua, "Users"). Either way
+   the position moves past events of users that nobody has sent here. So when such a library has answered a request for the head,
+   the connection ends, and the next one begins with a gap from the last verified offset to the position.
 9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions, and the feed closes the connection.
 """
 
@@ -52,7 +54,6 @@ from headgate.runtime.machine import IllegalStep, Machine
 from . import actions as out
 from .fence import Fence, FenceState
 from .interest import Interest, Source
-from .library_check import LibraryCheck
 from .messages import MESSAGES, Messages
 
 # After this many ticks in a row without a proof, the connection counts as dead.
@@ -62,6 +63,8 @@ LATE_FENCES = 2
 MAX_EVENTS = 128
 # A header further ahead than this of every head read so far is checked against the log first.
 MAX_LEAP = 256
+# The first function library that publishes on the channels of users.
+BY_USER_LIBRARY = 2
 # Epochs in each request for the head. A machine may be reverted to one snapshot many times.
 MAX_REPORTED = 64
 
@@ -149,7 +152,8 @@ class Feed:
         self._fence = Fence()
         self._server = ""  # the token of the Redis process that this connection leads to
         self._one_line_from = 0  # number of the fence that proves that no message of an earlier line is in transit
-        self._library = LibraryCheck()
+        self._verified = 0  # the library in Redis has published on the channels of users up to this offset
+        self._is_downgraded = False  # another library has answered, and the clients do not know the gap yet
         self._steps: Steps | None = None
         self._action: out.Action | None = None  # under way
         self._answer: Answer = None
@@ -293,11 +297,11 @@ class Feed:
     def _converse(self) -> Steps:
         if self.epoch is not None:
             # Configure would replace an older library before this check sees it.
-            self._library.fault_of((yield from self._ask(out.ReadHead(self._known()))))
-        first = self._library.gap_start(self.offset)
-        if first is not None:
-            yield out.Gap(first, self.offset, GapReason.UPSTREAM)
-        self._library.gap_reported(self.offset)
+            self._library_fault((yield from self._ask(out.ReadHead(self._known()))))
+        if self._is_downgraded and self._verified < self.offset:
+            yield out.Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
+            self._verified = self.offset
+        self._is_downgraded = False
         yield from self._sync()
         while True:
             events = self._next_events()
@@ -314,7 +318,7 @@ class Feed:
         head = yield from self._ask(out.Configure())
         if not self._is_announced(head):
             yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
-        fault = self._library.fault_of(head)
+        fault = self._library_fault(head)
         if fault is not None:
             yield from self._close(fault)
         yield from self._ask(out.ReadLinkHead())
@@ -356,6 +360,13 @@ class Feed:
             return BusUnavailable("the address leads to another Redis server than a moment ago")
         return None
 
+    def _library_fault(self, head: Head) -> BusUnavailable | None:
+        """Return the fault if another library has answered, and remember that for the next connection."""
+        if head.library >= BY_USER_LIBRARY:
+            return None
+        self._is_downgraded = True
+        return BusUnavailable("the function library in Redis is too old, and publishes nothing on the channels of users")
+
     def _close(self, error: HeadgateError) -> Steps:
         yield out.Close(error)
         raise IllegalStep("feed", "closing", "go on")
@@ -372,7 +383,7 @@ class Feed:
 
     def _read_head(self) -> Generator[out.Action | None, Answer, Head]:
         head = yield from self._ask(out.ReadHead(self._known()))
-        fault = self._library.fault_of(head)
+        fault = self._library_fault(head)
         if fault is not None:
             yield from self._close(fault)
         return head
@@ -418,14 +429,14 @@ class Feed:
         self.epoch, self.lineage = head.epoch, lineage
         self._one_line_from = self._fence.number + 1
         self._go_to(min(was_offset, end))
-        self._library.roll_back(self.offset)
+        self._verified = min(self._verified, self.offset)
         yield out.LineChanged(head, end, was_offset)
 
     def _lose_log(self, head: Head) -> Steps:
         was_offset = self.offset
         self.epoch, self.lineage = head.epoch, head.lineage or alone(head.epoch)
         self._one_line_from = self._fence.number + 1
-        self._library.verified = head.offset
+        self._verified = head.offset
         self._go_to(head.offset)
         yield out.LogLost(head, was_offset)
 
@@ -607,7 +618,7 @@ class Feed:
         fence = self._fence
         if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
             return []  # of an earlier connection
-        fault = self._library.fault_of(head) or self._server_fault(head)
+        fault = self._library_fault(head) or self._server_fault(head)
         if fault is not None:
             fence.fail()
             return [out.Close(fault)]
@@ -670,7 +681,7 @@ class Feed:
         """Mark sources as synced. The position has reached `head`, and so everything published before their acknowledgement."""
         if head.epoch == self.epoch:
             # Not the position, as another library may have published what lies between the two.
-            self._library.verified = min(head.offset, self.offset)
+            self._verified = min(head.offset, self.offset)
         self._interest.mark_synced(sources)
 
     def _move(self, cause: Cause) -> None:

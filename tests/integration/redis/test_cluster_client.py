@@ -213,16 +213,6 @@ def test_a_consumer_group_goes_on_after_its_slot_has_moved(
     store.close()
 
 
-def test_libraries_are_loaded_at_every_primary(cluster: Cluster, client: Client) -> None:
-    """`headgate check --load` does so; one node that lacks it counts as all."""
-    assert LOG_LIBRARY.ensure_loaded(client) == LOG_LIBRARY.version
-    assert LOG_LIBRARY.loaded_version(client) == LOG_LIBRARY.version
-    node = cluster.owner(spread(cluster)[-1])
-    node.call("FUNCTION", "FLUSH")
-    assert LOG_LIBRARY.loaded_version(client) is None
-    assert LOG_LIBRARY.ensure_loaded(client, spread(cluster)[-1]) == LOG_LIBRARY.version
-
-
 def test_a_url_of_the_wrong_kind_is_one_clear_error(cluster: Cluster, tmp_path: Path) -> None:
     """A Cluster's node behind a plain URL, and a Redis that is no Cluster behind a Cluster's."""
     node = cluster.nodes[0]

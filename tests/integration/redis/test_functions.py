@@ -251,15 +251,6 @@ def test_configure_gives_a_new_namespace_its_epoch_and_keeps_an_old_one(client: 
     assert head(client)[3] >= time_ms
 
 
-def test_configure_notices_a_head_that_is_behind_its_stream(client: Client) -> None:
-    """A gateway's start does not confirm a position that the next publish would have to give up."""
-    epoch, _, _ = publish(client)
-    publish(client)
-    call(client, "HSET", HEAD, "offset", 1)
-
-    assert configure(client)[0] != epoch.encode()
-
-
 @pytest.mark.parametrize("arguments", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, 1048577), (10_000_001, 1, 1), ("ten", 1, 1)])
 def test_configure_refuses_limits_out_of_bounds(client: Client, arguments: tuple[Any, ...]) -> None:
     """An unbounded log cannot be configured."""
@@ -448,16 +439,6 @@ def test_hostile_text_in_an_error_is_short_and_printable(client: Client) -> None
 
 
 # Loading -------------------------------------------------------------------------------------------------------------------
-
-
-def test_the_library_is_loaded_on_first_use(redis_client: Client) -> None:
-    """An empty Redis gets the library with the first call."""
-    assert function_library.loaded_version(redis_client) is None
-
-    reply = function_library.call_function(redis_client, "FCALL", "headgate_publish", 1, KEY, "a", "1")
-
-    assert reply[1:] == [1, 0]
-    assert function_library.loaded_version(redis_client) == function_library.VERSION
 
 
 def test_an_older_library_is_replaced_and_a_newer_one_is_not(redis_client: Client) -> None:

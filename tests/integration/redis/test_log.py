@@ -102,47 +102,6 @@ def test_a_time_is_found_between_the_events_before_and_since(log: EventLog, redi
     assert found == {0: 0, 100: 0, 101: 2, 250: 2, 251: 4, 252: 5, 900: 5, 901: 6}
 
 
-def test_a_time_is_found_in_a_log_that_was_trimmed(log: EventLog, redis_client: Client) -> None:
-    """Before everything means: from the oldest that is left."""
-    for offset in range(1, 31):
-        timed(redis_client, offset, str(offset * 10))
-    call(redis_client, "XTRIM", LOG, "MINID", 11)
-    call(redis_client, "XDEL", LOG, "15-0", "16-0")
-    assert start(log, Since(time_ms=0)) == 10
-    assert start(log, Since(time_ms=200)) == 19
-    # Holes are no events: either side of one is before its time.
-    assert start(log, Since(time_ms=165)) in (14, 15, 16)
-
-
-def test_a_time_is_found_next_to_pages_that_hold_nothing(log: EventLog, redis_client: Client) -> None:
-    """Hundreds of events deleted by hand: the search looks beyond them before it decides."""
-    call(
-        redis_client,
-        "EVAL",
-        "for n = 1, 900 do redis.call('XADD', KEYS[1], n .. '-0', 'topic', 'a', 'time', n) end "
-        "for n = 301, 650 do redis.call('XDEL', KEYS[1], n .. '-0') end redis.call('HSET', KEYS[2], 'offset', 900)",
-        2,
-        LOG,
-        HEAD,
-    )
-    for time, before in (
-        (1, (0,)),
-        (250, (249,)),
-        (301, range(300, 651)),
-        (500, range(300, 651)),
-        (651, range(300, 651)),
-        (652, (651,)),
-    ):
-        assert start(log, Since(time_ms=time)) in before, time
-
-
-def test_an_entry_without_a_time_does_not_stop_the_search(log: EventLog, redis_client: Client) -> None:
-    """Put there by hand; it counts as old."""
-    for offset, time in enumerate(["100", "soon", "300", "400"], 1):
-        timed(redis_client, offset, time)
-    assert start(log, Since(time_ms=300)) == 2
-
-
 def test_the_last_events_of_a_pattern_are_found_from_the_end(log: EventLog, publisher: Publisher) -> None:
     """Those of other topics between them are not counted."""
     publisher.publish_many([(f"orders.{number % 5}", number) for number in range(50)])
@@ -150,21 +109,6 @@ def test_the_last_events_of_a_pattern_are_found_from_the_end(log: EventLog, publ
     assert start(log, Since(last=3), "orders.1") == 36  # 37, 42 and 47 are orders.1
     assert start(log, Since(last=1000), "orders.1") == 1
     assert start(log, Since(last=5), "bills.#") == 50  # nothing is to be told
-
-
-def test_the_last_events_are_found_over_many_pages(redis_url: str, redis_client: Client) -> None:
-    """A rare topic in a busy log."""
-    log = EventLog("notifications", redis_client, 1000)
-    log.configure(1000, 600)
-    with Publisher(redis_url) as publisher:
-        publisher.publish_many([("rare" if number in (3, 700) else "busy", number) for number in range(1, 801)])
-    assert start(log, Since(last=2), "rare") == 2
-
-
-def test_an_empty_log_has_nothing_to_find(log: EventLog) -> None:
-    """And no time in it."""
-    assert start(log, Since(time_ms=0)) == 0
-    assert start(log, Since(last=10), "#") == 0
 
 
 def test_an_older_library_that_may_not_be_replaced_serves_database_0(

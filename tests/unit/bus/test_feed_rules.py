@@ -17,7 +17,6 @@ from headgate.delivery.bus.feed import LATE_FENCES, MACHINE, MAX_EVENTS, Cause, 
 from headgate.delivery.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
 from headgate.events.event import HEADER_TAG
-from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
 from headgate.redis.keys import user_channel
 from headgate.runtime.machine import IllegalStep
@@ -401,16 +400,6 @@ def test_no_ping_breaks_into_commands_that_wait_for_room() -> None:
     assert gateway.feed.tick(gateway.now_s) == [out.Close(None)]
 
 
-def test_an_answer_for_an_earlier_connection_is_ignored() -> None:
-    """The fence's greenlet may have waited for it while the connection was replaced."""
-    gateway = Gateway("#")
-    (begun,) = [action for action in gateway.feed.tick(gateway.now_s) if isinstance(action, out.ReadFenceHead)]
-    gateway.disconnect()
-    gateway.connect()
-    assert gateway.feed.fence_head(begun.number, gateway.redis.head(), gateway.now_s) == []
-    assert gateway.feed.fence_failed(begun.number, gateway.now_s) == []
-
-
 # 5: another line, another log --------------------------------------------------------------------------------------------
 
 
@@ -739,16 +728,6 @@ def test_a_slot_that_leaves_ends_the_connection_and_nothing_is_lost(patterns: tu
     assert all(was <= end for _, _, end, was in gateway.only("line"))
 
 
-def test_the_end_of_a_subscription_that_was_asked_for_ends_nothing_else() -> None:
-    """A client has left."""
-    gateway = Gateway("orders.1", "orders.2", sharded=True)
-    gateway.feed.release("orders.2", gateway.now_s)
-    for _ in range(int(LINGER_S) + 2):
-        gateway.tick()
-    assert (b"SUNSUBSCRIBE", b"hg:{n}:orders.2") in gateway.sent
-    assert not gateway.only("close")
-
-
 # The states --------------------------------------------------------------------------------------------------------------
 
 
@@ -786,47 +765,3 @@ def test_inputs_that_the_state_does_not_allow_raise() -> None:
         feed.more([], TIME_MS)
     with pytest.raises(IllegalStep):
         feed.failed()
-
-
-# Past the feed -----------------------------------------------------------------------------------------------------------
-
-
-def test_others_may_go_on_from_the_front_only_while_the_feed_waits_for_replies() -> None:
-    """Not while it comes up, has replies of its own, has something to carry out, or may get one publish twice."""
-    feed = Feed(NAMESPACE, 65536, INTERVAL_S)
-    assert feed.front() is None
-    gateway = Gateway("orders.1", "orders.2")
-    front = gateway.feed.front()
-    assert front is not None
-    assert (front.epoch, front.reached, front.head, front.consecutive) == (gateway.redis.epoch, 0, 0, False)
-
-    gateway.deaf = True
-    gateway.redis.publish("orders.1")
-    (reply,) = gateway.redis.sent
-    gateway.feed.receive([reply], TIME_MS)
-    assert gateway.feed.front() is None, "it has a reply"
-    assert isinstance(gateway.feed.next_action(), out.Deliver)
-    assert gateway.feed.front() is None, "a pass is under way"
-    assert gateway.feed.next_action() is None
-    assert gateway.feed.front() is not None
-
-    overlapping = Gateway("orders.*", "*.1")
-    overlapping.redis.publish("orders.1")
-    assert overlapping.feed.front() is None
-    whole = Gateway("#").feed.front()
-    assert whole is not None
-    assert whole.consecutive
-
-
-def test_what_was_handed_on_past_the_feed_moves_its_position() -> None:
-    """And a fault midway is a gap of just that."""
-    gateway = Gateway("#")
-    front = gateway.feed.front()
-    assert front is not None
-    front.reached += 3
-    gateway.feed.handed_on(front)
-    assert (gateway.feed.offset, gateway.feed.reached) == (3, 3)
-    front.reached += 2
-    assert gateway.feed.half_handed_on(front) == [out.Gap(4, 5, GapReason.UPSTREAM)]
-    assert gateway.feed.half_handed_on(front) == []
-    assert (gateway.feed.offset, gateway.feed.reached) == (5, 5)

@@ -188,23 +188,6 @@ def test_others_have_their_turn_while_there_is_always_something_to_read(model_bu
     assert len(set(others)) >= 10, "at most two reads between two turns"
 
 
-def test_a_connection_that_breaks_while_events_are_routed_does_not_disturb_them(model_bus: StartModelBus) -> None:
-    """The pass goes on without more; what was cut off comes from the log."""
-    bus = model_bus("#")
-
-    def during(more: object) -> None:
-        bus.during = lambda more: None
-        bus.redis.publish("orders.1")
-        bus.server.cut()
-        assert more() == []  # type: ignore[operator]
-
-    bus.during = during
-    bus.publish(1)
-    bus.advance(1)
-    assert bus.offsets == [1, 2]
-    assert bus.only("bus") == [["bus", True], ["bus", False], ["bus", True]]
-
-
 def test_events_that_arrive_while_a_closed_listener_still_routes_are_left(model_bus: StartModelBus) -> None:
     """The listener has no connection any more."""
     bus = model_bus("#")
@@ -313,18 +296,6 @@ def test_a_redis_that_stands_still_is_told_as_down_and_what_it_did_meanwhile_com
     assert bus.offsets == offsets
     assert bus.only("missing", "log_lost") == []
     assert {line["event"] for line in lines} == {"fence late", "bus down", "bus up"}
-    assert bus.bus.last_error is None
-
-
-def test_one_late_fence_is_no_dead_connection(model_bus: StartModelBus) -> None:
-    """Redis, or the gateway, was held up for a moment; the reason is shown until the next fence passes."""
-    bus = model_bus("#")
-    bus.server.stop()
-    bus.advance(1.8)
-    assert isinstance(bus.bus.last_error, BusUnavailable)
-    bus.server.go_on()
-    bus.advance(3)
-    assert bus.only("bus") == [["bus", True]]
     assert bus.bus.last_error is None
 
 

@@ -25,7 +25,7 @@ def connection_to(url: str, **options: Any) -> Any:
 
 
 def test_a_connection_has_its_socket_in_sock(redis_url: str) -> None:
-    """`Connection._sock` is the plain, connected socket, with nothing of ours read ahead."""
+    """`Connection._sock` is the plain, connected socket, with nothing of ours read ahead (replies.py, subscriber_link.py)."""
     connection = connection_to(redis_url)
     connection.connect()
 
@@ -88,10 +88,10 @@ def test_a_retry_of_none_is_none() -> None:
 
 
 def test_idle_connections_are_dropped_and_those_in_use_are_not(redis_url: str) -> None:
-    """`pool.queue` of a blocking pool holds the idle ones, and None for those that were never made."""
+    """`drop_idle` closes the sockets of the connections that were released, and of no other."""
     client: Any = commands.open_client(redis_url)
     pool = client.connection_pool
-    used, idle = pool.get_connection("_"), pool.get_connection("_")
+    used, idle = pool.get_connection(), pool.get_connection()
     pool.release(idle)
 
     commands.drop_idle(client)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
 
 from headgate.redis.connections import connection_pool
 from headgate.redis.sentinel import SentinelConnection, SentinelTlsConnection
@@ -53,7 +52,7 @@ def discovery(listeners: tuple[socket.socket, socket.socket]) -> Discovery:
 @pytest.fixture
 def pool(discovery: Discovery) -> Iterator[Any]:
     """A pool of one connection, as clients have it."""
-    pool = connection_pool(read_url(URL.format("")), 30.0, redis.BlockingConnectionPool, max_connections=1, timeout=30)
+    pool = connection_pool(read_url(URL.format("")), 30.0)
     pool.connection_kwargs["discovery"] = discovery
     yield pool
     pool.disconnect()
@@ -68,12 +67,12 @@ def test_a_live_connection_does_not_ask_the_sentinels_again(
     pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
 ) -> None:
     """The pool gives the same connection a second time, and connecting once more changes nothing; the primary is another now."""
-    connection = pool.get_connection("_")
+    connection = pool.get_connection()
     assert leads_to(connection, listeners[0])
     kept, discovery.at = connection._sock, listeners[1]
 
     pool.release(connection)
-    again = pool.get_connection("_")
+    again = pool.get_connection()
     again.connect()
 
     assert (again._sock, discovery.asked) == (kept, 1)
@@ -84,11 +83,11 @@ def test_a_broken_connection_asks_the_sentinels_and_leads_to_the_new_primary(
     pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
 ) -> None:
     """The pool notices that the server has closed an idle connection, and connects it anew."""
-    pool.release(pool.get_connection("_"))
+    pool.release(pool.get_connection())
     listeners[0].accept()[0].close()
     discovery.at = listeners[1]
 
-    connection = pool.get_connection("_")
+    connection = pool.get_connection()
 
     assert discovery.asked == 2
     assert leads_to(connection, listeners[1])
@@ -100,7 +99,7 @@ def test_a_connection_without_a_socket_asks_the_sentinels(
     pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
 ) -> None:
     """After `disconnect` the next `connect()` asks."""
-    connection = pool.get_connection("_")
+    connection = pool.get_connection()
     connection.disconnect()
     assert connection._sock is None
     discovery.at = listeners[1]

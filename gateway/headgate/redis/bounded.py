@@ -27,9 +27,13 @@ try:
     from hiredis import pack_command
 except ImportError:  # optional for a process that only publishes
     _pack: Callable[[Any], bytes] | None = None
+    _PARSER: dict[str, Any] = {}
 else:
+    from .replies import Replies
+
     # redis-py calls it too, after a check of each word that takes as long.
     _pack = pack_command
+    _PARSER = {"parser_class": Replies}
 
 # Limits on the question where an address leads, in seconds and as a share of the time left. The caller's own command waits for
 # it.
@@ -59,7 +63,7 @@ class Bounded:
         newest: NewestReceipts | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(**_PARSER, **options)
         self._longest_connect_s: float = options["socket_connect_timeout"]
         self._longest_read_s: float = options["socket_timeout"]
         self._options, self._switch, self._within_s, self._newest = options, switch, within_s, newest
@@ -81,7 +85,6 @@ class Bounded:
             raise redis.ConnectionError("it leads to two Redis primaries by turns: make it lead to one")
         if self._is_open:
             if switch is None or not self._is_left(switch):
-                super().connect()  # type: ignore[misc]
                 return
             self.disconnect()
         left = left_s()

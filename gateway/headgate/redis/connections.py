@@ -9,9 +9,7 @@ A connection never retries by itself, runs no health checks, and speaks RESP2 in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from inspect import signature
-from queue import Empty
 from typing import Any
 
 import redis
@@ -27,6 +25,7 @@ from .bounded import Connection, SocketConnection, TlsConnection
 from .cluster import Topology
 from .faults import advised, shown_cause, translate
 from .newest import NewestReceipts
+from .pool import Pool
 from .primary_switch import switch_of
 from .sentinel import Discovery, SentinelConnection, SentinelTlsConnection
 
@@ -34,7 +33,7 @@ Command = Sequence[str | bytes | int]
 
 # Without CLIENT SETINFO a connection sends two commands less and needs one right less. Before redis-py 8 the option has another
 # name.
-_ANONYMOUS_DRIVER: dict[str, None] = (
+_ANONYMOUS_DRIVER: dict[str, Any] = (
     {"driver_info": None}
     if "driver_info" in signature(redis.connection.AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
@@ -44,13 +43,11 @@ _ANONYMOUS_DRIVER: dict[str, None] = (
 def connection_pool(
     url: RedisUrl,
     timeout_s: float,
-    kind: type[redis.ConnectionPool] = redis.ConnectionPool,
     newest: NewestReceipts | None = None,
-    **options: float,
-) -> redis.ConnectionPool:
+    **options: Any,
+) -> Pool:
     """Return a pool of connections to a server, or to the primary that Sentinels name. Each connection reports `newest`."""
-    kinds: Any = kind  # redis-py does not type its constructor
-    pool: redis.ConnectionPool = kinds(
+    return Pool(
         switch=None if url.kind is Kind.NODE else switch_of(url),
         newest=newest,
         db=url.database,
@@ -69,7 +66,6 @@ def connection_pool(
         **{name: value for name, value in url.options if url.tls or not name.startswith("ssl_")},
         **options,
     )
-    return pool
 
 
 def _place(url: RedisUrl) -> dict[str, Any]:
@@ -80,23 +76,6 @@ def _place(url: RedisUrl) -> dict[str, Any]:
         return {"connection_class": SentinelTlsConnection if url.tls else SentinelConnection, "discovery": Discovery(url)}
     ((host, port),) = url.hosts
     return {"connection_class": TlsConnection if url.tls else Connection, "host": host, "port": port}
-
-
-def drop_idle_of(pool: Any) -> None:
-    """Close the idle connections of a pool."""
-    waiting: Any = getattr(pool, "pool", None)
-    if waiting is None:  # a pool that never takes connections back has no idle ones
-        return
-    # Before redis-py 7 its own `disconnect` closes connections in use, too. Each connection leaves the pool first, so that no
-    # other thread takes one while it closes.
-    taken: list[Any] = []
-    with suppress(Empty):
-        while True:
-            taken.append(waiting.get_nowait())
-    for connection in reversed(taken):
-        if connection is not None:
-            connection.disconnect()
-        waiting.put_nowait(connection)
 
 
 def cluster_topology(address: RedisUrl) -> Topology:

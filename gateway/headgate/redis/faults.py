@@ -31,6 +31,7 @@ from headgate.errors import (
 )
 
 from .budget import ALL_IN_USE
+from .pool import AllInUse
 
 NEEDED = "Redis 7.0 or newer, or Valkey"
 
@@ -54,8 +55,6 @@ _CODES_OF_TEXTS = (
 )
 # redis-py's text for an end of stream, which has no class.
 _END_OF_STREAM = "Connection closed by server."
-# redis-py's text for a pool without a free connection in time.
-_ALL_IN_USE = "No connection available."
 # Temporary refusals: a retry may succeed.
 # ASK, TRYAGAIN: a slot of a Cluster is being moved key by key. Until the end of the move a namespace's keys are on two nodes.
 # READONLY: the address leads to a server that just became a replica, or will soon become the primary.
@@ -127,7 +126,7 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
         return refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
     if isinstance(error, redis.TimeoutError | TimeoutError):
         return unavailable(f"{where} did not answer in time")
-    if str(error) == _ALL_IN_USE:
+    if isinstance(error, AllInUse):
         return unavailable(f"{where}: all connections of this process are in use", ALL_IN_USE)
     code, text = reply_of(error)
     if code == "HEADGATE":

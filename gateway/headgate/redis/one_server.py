@@ -9,7 +9,6 @@ There are no hidden retries, so nothing is written twice without the caller's kn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import Parameter, signature
 from time import perf_counter
 from typing import Any
 
@@ -23,19 +22,16 @@ from headgate.settings.addresses.redis_url import RedisUrl, shown_node
 from .bounded import Connection, TlsConnection
 from .budget import left_s, renew
 from .cluster import ASK_TIMEOUT_S
-from .connections import Command, connection_pool, drop_idle_of
+from .connections import Command, connection_pool
 from .faults import advised, shown_cause, translate
 from .newest import NewestReceipts
+from .pool import Pool
 
 # Round trips of this process to all servers, until the reply was read or the caller gave up.
 ROUND_TRIPS = Histogram()
 # redis-py does not shape the replies of these commands. So they bypass its layers, which would double the time of a publish
 # (docs/decisions/0062).
 PASSED_ON = frozenset({"FCALL", "FCALL_RO", "WAIT", "WAITAOF"})
-# redis-py before 6 requires the name of a command, and later versions warn about it.
-_FOR_COMMAND = (
-    ("_",) if signature(redis.BlockingConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
-)
 # The time of these commands only measures how long nothing happened.
 _WAITING = frozenset({"XREAD", "WAIT", "WAITAOF"})
 
@@ -43,7 +39,7 @@ _WAITING = frozenset({"XREAD", "WAIT", "WAITAOF"})
 def open_server(url: RedisUrl, timeout_s: float, max_connections: int, newest: NewestReceipts | None = None) -> redis.Redis:
     """Return a client of one server; it connects at its first command."""
     limits = {"max_connections": max_connections, "timeout": timeout_s}
-    pool = connection_pool(url, timeout_s, redis.BlockingConnectionPool, newest, **limits)
+    pool = connection_pool(url, timeout_s, newest, **limits)
     return redis.Redis.from_pool(pool)  # unlike the constructor, its close() closes the pool too
 
 
@@ -56,8 +52,7 @@ def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
     options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("path", "discovery", "switch")}
     options |= {"host": host, "port": port, "socket_timeout": ASK_TIMEOUT_S, "socket_connect_timeout": ASK_TIMEOUT_S}
     kind = TlsConnection if issubclass(pool.connection_class, redis.SSLConnection) else Connection
-    kinds: Any = redis.BlockingConnectionPool  # redis-py does not type its constructor
-    return redis.Redis.from_pool(kinds(connection_class=kind, max_connections=1, timeout=1, **options))
+    return redis.Redis.from_pool(Pool(connection_class=kind, **options))
 
 
 def execute(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any:
@@ -118,7 +113,7 @@ def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
         redis.RedisError, OSError: the connection broke, or there was no answer in time. It is unknown which commands ran.
     """
     pool: Any = client.connection_pool  # redis-py does not type what follows
-    connection = pool.get_connection(*_FOR_COMMAND)
+    connection = pool.get_connection()
     try:
         connection.send_packed_command(connection.pack_commands(commands))
         replies: list[Any] = []
@@ -144,14 +139,15 @@ def check_primary(client: redis.Redis) -> None:
     """Ask where the address leads, if the last answer is too old (bounded.py)."""
     pool: Any = client.connection_pool
     try:
-        pool.release(pool.get_connection(*_FOR_COMMAND))
+        pool.release(pool.get_connection())
     except (redis.RedisError, OSError) as error:
         raise failed(client, error) from shown_cause(error)
 
 
 def drop_idle(client: redis.Redis) -> None:
     """Close the idle connections."""
-    drop_idle_of(client.connection_pool)
+    pool: Any = client.connection_pool
+    pool.drop_idle()
 
 
 def address_of(client: redis.Redis) -> str:

@@ -224,7 +224,7 @@ def test_more_threads_than_connections_wait_for_their_turn(redis_url: str, redis
 
 
 def test_a_thread_that_waits_for_a_connection_gets_the_one_that_comes_back() -> None:
-    """The only connection is in use; a second thread waits for it the long way, as redis-py does, and is woken."""
+    """The only connection is in use; a second thread waits for it, and is woken."""
     asked = threading.Event()
 
     def answer(connection: socket.socket) -> None:
@@ -240,7 +240,7 @@ def test_a_thread_that_waits_for_a_connection_gets_the_one_that_comes_back() -> 
         first = pool.submit(call, client, *ASK)
         assert asked.wait(DEADLINE_S)
         second = pool.submit(call, client, *ASK)
-        wait_until(lambda: client.connection_pool.pool.not_empty._waiters, "the second thread waits")
+        wait_until(lambda: client.connection_pool.waiting, "the second thread waits")
         wanted.set()
 
         assert (first.result(DEADLINE_S), second.result(DEADLINE_S)) == (b"first", b"second")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from queue import LifoQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,13 +64,10 @@ class ScriptedNode:
         self.broken = False
         self.answers: list[Any] = []
         self.closed = self.dropped = 0
-        waiting: LifoQueue[Any] = LifoQueue()
-        for idle in (None, SimpleNamespace(disconnect=self._drop)):
-            waiting.put(idle)
         self.connection_pool = SimpleNamespace(
             connection_kwargs={"host": node[0], "port": node[1]},
             connection_class=redis.Connection,
-            pool=waiting,
+            drop_idle=self._drop,
             get_connection=lambda *_: ScriptedConnection(self.execute_command),
             release=lambda _: None,
         )

@@ -1,0 +1,126 @@
+"""The connections of one client to one server, each lent to one caller at a time. This file uses public names of redis-py only.
+
+In: redis-py's arguments for a connection. Out: an open connection, for one command or one batch. A caller beyond
+`max_connections` waits until one is returned.
+
+redis-py's blocking pool counts each step for metrics of its own and locks twice. Threads and greenlets may share a pool. A forked
+child begins without connections.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from threading import Condition
+from time import monotonic
+from typing import Any
+from weakref import WeakSet
+
+import redis
+
+
+class AllInUse(redis.ConnectionError):
+    """All connections of this process to a server are in use."""
+
+
+class Pool(redis.ConnectionPool):
+    """See the module. `timeout` is the longest wait for a connection, in seconds; `max_connections` may be open.
+
+    Attributes:
+        waiting: how many callers wait for a connection.
+    """
+
+    def __init__(self, *, max_connections: int = 1, timeout: float = 1.0, **options: Any) -> None:
+        self._timeout_s = timeout
+        untyped: Any = super()
+        untyped.__init__(max_connections=max_connections, **options)  # calls `reset`
+        _pools.add(self)
+
+    def reset(self) -> None:
+        """Forget all connections, which belong to the parent of this process."""
+        super().reset()
+        self._made: list[Any] = []
+        self._idle: list[Any] = []
+        self.waiting = 0
+        self._returned = Condition()
+
+    def get_connection(self, *_: object, **__: object) -> Any:
+        """Return an open connection. `release` must follow. May wait.
+
+        Raises:
+            AllInUse: none was returned in time.
+            redis.RedisError, OSError: it does not connect.
+        """
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._next()
+        try:
+            connection.connect()
+            if _is_broken(connection):
+                connection.disconnect()
+                connection.connect()
+        except BaseException:
+            self.release(connection)
+            raise
+        return connection
+
+    def release(self, connection: Any) -> None:
+        """Take a connection back, open or closed."""
+        self._idle.append(connection)
+        if self.waiting:
+            with self._returned:
+                self._returned.notify()
+
+    def drop_idle(self) -> None:
+        """Close the connections that nobody uses."""
+        taken: list[Any] = []
+        with suppress(IndexError):
+            while True:
+                taken.append(self._idle.pop())  # so that no other thread takes it while it closes
+        for connection in reversed(taken):
+            connection.disconnect()
+            self.release(connection)
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        """Close all connections, or the idle ones."""
+        self.drop_idle()
+        for connection in self._made if inuse_connections else ():
+            connection.disconnect()
+
+    def _next(self) -> Any:
+        """Return a connection that has come back, or a new one."""
+        until_s = monotonic() + self._timeout_s
+        with self._returned:
+            self.waiting += 1
+            try:
+                while True:
+                    with suppress(IndexError):
+                        return self._idle.pop()
+                    if len(self._made) < self.max_connections:
+                        connection = self.connection_class(**self.connection_kwargs)
+                        self._made.append(connection)
+                        return connection
+                    if not self._returned.wait(until_s - monotonic()):
+                        raise AllInUse("all connections are in use")
+            finally:
+                self.waiting -= 1
+
+
+def _is_broken(connection: Any) -> bool:
+    """Return whether an idle connection is closed, or has bytes that belong to no command."""
+    try:
+        return bool(connection.can_read(0))
+    except (redis.RedisError, OSError):
+        return True
+
+
+_pools = WeakSet[Pool]()
+
+
+def _in_child() -> None:
+    for pool in list(_pools):
+        pool.reset()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,149 @@
+"""The pool of connections: who gets which one, who waits, and which one is asked whether it is open."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+
+from headgate.redis.pool import AllInUse, Pool
+from tests.support.redis_server import wait_until
+
+
+class Link:
+    """Stands for a connection: open or closed, and noting how often it was opened."""
+
+    def __init__(self, **_: object) -> None:
+        self.is_open = self.is_broken = False
+        self.opened = 0
+
+    def connect(self) -> None:
+        if not self.is_open:
+            self.is_open, self.is_broken = True, False
+            self.opened += 1
+
+    def disconnect(self) -> None:
+        self.is_open = False
+
+    def can_read(self, timeout: float) -> bool:
+        if self.is_broken:
+            raise redis.ConnectionError("Connection closed by server.")
+        return False
+
+
+def pool_of(most: int = 1, timeout_s: float = 30.0) -> Pool:
+    return Pool(connection_class=Link, max_connections=most, timeout=timeout_s)
+
+
+def test_the_connection_that_came_back_last_is_lent_first() -> None:
+    """A second caller gets a second connection, and the next one the last that was returned."""
+    pool = pool_of(2)
+    first, second = pool.get_connection(), pool.get_connection()
+    assert first is not second
+
+    pool.release(second)
+    pool.release(first)
+
+    assert pool.get_connection() is first
+
+
+def test_a_connection_that_has_broken_is_opened_again() -> None:
+    """A connection that the server has closed meanwhile is opened before it is lent."""
+    pool = pool_of()
+    link = pool.get_connection()
+    pool.release(link)
+    link.is_broken = True
+
+    assert pool.get_connection() is link
+    assert (link.opened, link.is_open) == (2, True)
+
+
+def test_one_caller_too_many_waits_no_longer_than_the_timeout() -> None:
+    """Without a connection that comes back, the caller gets AllInUse."""
+    pool = pool_of(timeout_s=0.01)
+    pool.get_connection()
+
+    with pytest.raises(AllInUse, match="in use"):
+        pool.get_connection()
+    assert pool.waiting == 0
+
+
+def test_a_connection_that_comes_back_wakes_one_that_waits() -> None:
+    """The thread that waits gets the very connection that is released."""
+    pool = pool_of()
+    link = pool.get_connection()
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(pool.get_connection)
+        wait_until(lambda: pool.waiting, "the thread waits")
+
+        pool.release(link)
+
+        assert waiting.result(30) is link
+
+
+def test_a_connection_that_does_not_open_goes_back() -> None:
+    """After a failed connect the next caller may try with the same connection."""
+    pool = pool_of()
+    link = pool.get_connection()
+    link.disconnect()
+    pool.release(link)
+    link.connect = lambda: (_ for _ in ()).throw(redis.ConnectionError("refused"))
+
+    with pytest.raises(redis.ConnectionError, match="refused"):
+        pool.get_connection()
+    del link.connect
+
+    assert pool.get_connection() is link
+
+
+def test_threads_never_share_a_connection_and_never_make_too_many() -> None:
+    """Eight threads borrow three connections a thousand times; each is alone with its own."""
+    pool = pool_of(3)
+    lock, lent, seen = threading.Lock(), set[object](), set[object]()
+
+    def borrow() -> None:
+        for _ in range(1000):
+            link = pool.get_connection()
+            with lock:
+                assert link not in lent
+                lent.add(link)
+                seen.add(link)
+            with lock:
+                lent.remove(link)
+            pool.release(link)
+
+    with ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(borrow) for _ in range(8)]:
+            each.result(60)
+
+    assert len(seen) <= 3
+
+
+def test_close_closes_those_in_use_too() -> None:
+    """`disconnect` closes every connection, or with `inuse_connections` False the idle ones."""
+    pool = pool_of(2)
+    used, idle = pool.get_connection(), pool.get_connection()
+    pool.release(idle)
+
+    pool.disconnect(inuse_connections=False)
+    assert (used.is_open, idle.is_open) == (True, False)
+
+    pool.disconnect()
+    assert not used.is_open
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_begins_without_connections() -> None:
+    """The child of a fork neither uses nor closes its parent's connections, and waits for none of them."""
+    pool = pool_of()
+    link = pool.get_connection()
+    child = os.fork()
+    if not child:
+        os._exit(0 if pool.get_connection() is not link and link.is_open else 1)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    pool.release(link)
+    assert pool.get_connection() is link

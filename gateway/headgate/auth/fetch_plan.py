@@ -115,4 +115,4 @@ class FetchPlan:
         return max(0.0, self._began_s + self._again_s - now_s)
 
     def _move(self, outcome: Outcome) -> None:
-        self.state = MACHINE.after(self.state, outcome)
+        self.state = MACHINE[self.state, outcome]

@@ -521,7 +521,7 @@ class Client:
     def _step(self, step: Step) -> None:
         """Take a step with all that belongs to it. Nothing else sets the state."""
         before = self.state
-        after = self.state = MACHINE.after(before, step)
+        after = self.state = MACHINE[before, step]
         if after.phase is before.phase:
             return
         self._reader.moved(self, before.phase, after.phase)

@@ -98,4 +98,4 @@ class Breaker:
         self.state, self._retry_at_s = State.CLOSED, 0.0
 
     def _move(self, step: Step) -> None:
-        self.state = MACHINE.after(self.state, step)
+        self.state = MACHINE[self.state, step]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 State = TypeVar("State")
 Step = TypeVar("Step")
@@ -22,29 +22,21 @@ class IllegalStep(RuntimeError):
         self.name, self.state, self.step = name, state, step
 
 
-class Machine(Generic[State, Step]):
-    """See the module.
+class Machine(dict[tuple[State, Step], State]):
+    """See the module. `machine[state, step]` is the state after a step, at the cost of a lookup, as each request takes several.
 
     Args:
         name: the name of the stateful object, for the error.
         table: the state after each allowed step.
     """
 
-    __slots__ = ("name", "table")
-
     def __init__(self, name: str, table: Mapping[tuple[State, Step], State]) -> None:
-        self.name, self.table = name, table
+        super().__init__(table)
+        self.name = name
 
-    def after(self, state: State, step: Step) -> State:
-        """Return the state after a step.
-
-        Raises:
-            IllegalStep: the table has no such step from here.
-        """
-        try:
-            return self.table[state, step]
-        except KeyError:
-            raise IllegalStep(self.name, state, step) from None
+    def __missing__(self, place: tuple[State, Step]) -> State:
+        """Raise IllegalStep, as the table has no such step."""
+        raise IllegalStep(self.name, *place)
 
 
 def between(name: str, table: Mapping[State, Iterable[State]]) -> Machine[State, State]:

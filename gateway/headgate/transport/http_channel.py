@@ -55,7 +55,7 @@ class Channel:
 
     def begin(self, part: Part) -> None:
         """Begin another part of the exchange, with its own pace."""
-        self.part, self._pace = MACHINE.after(self.part, part), None
+        self.part, self._pace = MACHINE[self.part, part], None
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return the next bytes; none at the end. Switches greenlets.
@@ -90,7 +90,7 @@ class Channel:
             OSError: the connection broke.
         """
         left, at = len(data), 0
-        while left > 0:
+        while left:
             rest = memoryview(data)[at:] if at else data
             try:
                 sent = self.peer.send(rest)

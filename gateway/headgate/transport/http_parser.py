@@ -131,23 +131,19 @@ class RequestParser:
 
     Attributes:
         block: the bytes of the last head.
+        held: the bytes that are not read yet.
         is_like_last: whether the last request repeats the head before, but for the length of the body.
     """
 
-    __slots__ = ("_before", "_behind", "_held", "_last", "_left", "_scanned", "block", "is_like_last", "state")
+    __slots__ = ("_before", "_behind", "_last", "_left", "_scanned", "block", "held", "is_like_last", "state")
 
     def __init__(self, received: bytes = b"") -> None:
         self.state = ParserState.HEAD
-        self._held = received
+        self.held = received
         self._scanned = self._left = 0
         self.block = self._before = self._behind = b""
         self._last: Request | None = None
         self.is_like_last = False
-
-    @property
-    def held(self) -> bytes:
-        """The bytes that are not read yet."""
-        return self._held
 
     @property
     def left_bytes(self) -> int | None:
@@ -158,34 +154,34 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Take bytes that have come."""
-        self._held = self._held + data if self._held else data
+        self.held = self.held + data if self.held else data
 
     def end(self) -> Bad | None:
         """The peer sends no more; return what is wrong with what it has sent, if anything."""
-        if self.state is ParserState.HEAD and not self._held:
+        if self.state is ParserState.HEAD and not self.held:
             return None
         return self._refuse(Bad(BAD_REQUEST, "the request ends too early"))
 
     def whole_body(self) -> bytes | None:
         """Return the rest of the body and go to the end of the request; None if not all of it has come."""
-        held, left = self._held, self._left
+        held, left = self.held, self._left
         if self.state is ParserState.WHOLE:
             return b""
         if self.state is not ParserState.LENGTH or len(held) < left:
             return None
-        self._held, self._left = held[left:], 0
-        self._move(ParserState.WHOLE)
+        self.held, self._left = held[left:], 0
+        self.state = MACHINE[self.state, ParserState.WHOLE]
         return held[:left]
 
     def leave(self) -> bytes:
         """Read no more; return the bytes that are not read."""
-        held, self._held = self._held, b""
-        self._move(ParserState.OVER)
+        held, self.held = self.held, b""
+        self.state = MACHINE[self.state, ParserState.OVER]
         return held
 
     def next_request(self) -> None:
         """Go on with the next request. This one must have been read to its end."""
-        self._move(ParserState.HEAD)
+        self.state = MACHINE[self.state, ParserState.HEAD]
 
     def next_event(self) -> Event:
         """Return the next event; None when more bytes are needed."""
@@ -205,15 +201,12 @@ class RequestParser:
             if fault is not None or self.state is state:
                 return fault
 
-    def _move(self, state: ParserState) -> None:
-        self.state = MACHINE.after(self.state, state)
-
     def _refuse(self, fault: Bad) -> Bad:
-        self._move(ParserState.OVER)
+        self.state = MACHINE[self.state, ParserState.OVER]
         return fault
 
     def _head(self) -> Request | Bad | None:
-        held = self._held
+        held = self.held
         if not held:
             return None
         self.is_like_last = True
@@ -227,18 +220,18 @@ class RequestParser:
                 return self._refuse(read)
             self._remember(held[:end], read)
             request, self.is_like_last = read, False
-        self._held = held[len(self.block) :]
+        self.held = held[len(self.block) :]
         self._scanned = 0
         if request.is_chunked:
-            self._move(ParserState.CHUNK_LINE)
+            self.state = MACHINE[self.state, ParserState.CHUNK_LINE]
         else:
             self._left = request.body_bytes
-            self._move(ParserState.LENGTH)
+            self.state = MACHINE[self.state, ParserState.LENGTH]
         return request
 
     def _incomplete(self) -> Bad | None:
         """Refuse a head before its end where no end can make it valid."""
-        held = self._held
+        held = self.held
         line = held.find(b"\n") + 1
         if line > MAX_LINE_BYTES or (not line and len(held) > MAX_LINE_BYTES):
             return self._refuse(Bad("414 URI Too Long", "the request line is too long"))
@@ -269,39 +262,39 @@ class RequestParser:
         return self._last
 
     def _piece(self, behind: ParserState) -> bytes | End | None:
-        held, left = self._held, self._left
+        held, left = self.held, self._left
         if left and not held:
             return None
-        piece, self._held = held[:left], held[left:]
+        piece, self.held = held[:left], held[left:]
         self._left = left - len(piece)
         if not self._left and (not piece or behind is not ParserState.WHOLE):  # the end of a body is another event
-            self._move(behind)
+            self.state = MACHINE[self.state, behind]
         return piece or END
 
     def _chunk_end(self) -> Bad | None:
-        if not self._held.startswith(b"\r\n"):
-            return None if b"\r\n".startswith(self._held) else self._refuse(_BAD_BODY)
-        self._held = self._held[2:]
-        self._move(ParserState.CHUNK_LINE)
+        if not self.held.startswith(b"\r\n"):
+            return None if b"\r\n".startswith(self.held) else self._refuse(_BAD_BODY)
+        self.held = self.held[2:]
+        self.state = MACHINE[self.state, ParserState.CHUNK_LINE]
         return None
 
     def _lines(self) -> Bad | None:
         """Read the size of a chunk, or the trailers, once they are complete."""
-        held = self._held
+        held = self.held
         if self.state is ParserState.TRAILERS:
             end = 2 if held.startswith(b"\r\n") else held.find(b"\r\n\r\n") + 4
             if end >= 4 or end == 2:
                 if end > MAX_HEADER_BYTES or not _FIELDS.fullmatch(held, 0, end):
                     return self._refuse(_BAD_BODY)
-                self._held = held[end:]
-                self._move(ParserState.WHOLE)
+                self.held = held[end:]
+                self.state = MACHINE[self.state, ParserState.WHOLE]
                 return None
             return self._refuse(_BAD_BODY) if len(held) > MAX_HEADER_BYTES else None
         line = _CHUNK_LINE.match(held, 0, MAX_CHUNK_LINE_BYTES)
         if line is None:
             return self._refuse(_BAD_BODY) if b"\n" in held or len(held) >= MAX_CHUNK_LINE_BYTES else None
-        self._held, self._left = held[line.end() :], int(line[1], 16)
-        self._move(ParserState.CHUNK if self._left else ParserState.TRAILERS)
+        self.held, self._left = held[line.end() :], int(line[1], 16)
+        self.state = MACHINE[self.state, ParserState.CHUNK if self._left else ParserState.TRAILERS]
         return None
 
 

@@ -88,7 +88,7 @@ class Session(Outbox):
 
     def advance(self, step: SessionStep) -> None:
         """Go to the state after a step. Raises IllegalStep."""
-        self.state = MACHINE.after(self.state, step)
+        self.state = MACHINE[self.state, step]
         self.closed = self.state in OVER
         if self.state is SessionState.OPEN:
             self.upgraded = True

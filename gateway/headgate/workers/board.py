@@ -92,7 +92,7 @@ class Board:
         Raises:
             IllegalStep: it cannot follow the current one.
         """
-        self._cells[index * _CELLS] = MACHINE.after(self.row(index).state, state)
+        self._cells[index * _CELLS] = MACHINE[self.row(index).state, state]
 
     def count(self, index: int, connections: int) -> None:
         """Note a worker's connections."""

@@ -40,7 +40,7 @@ def brought(now_s: float = 0.0) -> FetchPlan:
 
 def test_the_table_names_every_step_that_can_happen() -> None:
     """A set that is not there cannot be outdated; every other pair has a next state."""
-    assert set(MACHINE.table) == {(state, outcome) for state in State for outcome in Outcome} - {(State.EMPTY, Outcome.OUTDATED)}
+    assert set(MACHINE) == {(state, outcome) for state in State for outcome in Outcome} - {(State.EMPTY, Outcome.OUTDATED)}
     with pytest.raises(IllegalStep):
         plan()._move(Outcome.OUTDATED)
 

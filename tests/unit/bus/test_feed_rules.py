@@ -737,9 +737,9 @@ def test_the_state_follows_the_table_and_refuses_the_rest(state: State, cause: C
     """A second connection while one is there, or a proof without one, is a fault of ours."""
     feed = Feed(NAMESPACE, 65536, INTERVAL_S)
     feed.state = state
-    if (state, cause) in MACHINE.table:
+    if (state, cause) in MACHINE:
         feed._move(cause)
-        assert feed.state is MACHINE.table[state, cause]
+        assert feed.state is MACHINE[state, cause]
     else:
         with pytest.raises(IllegalStep):
             feed._move(cause)

@@ -35,9 +35,9 @@ def test_a_fence_follows_its_table_and_refuses_the_rest(state: FenceState, by: F
         FenceInput.PONG: fence.pong,
         FenceInput.FAIL: fence.fail,
     }
-    if (state, by) in MACHINE.table:
+    if (state, by) in MACHINE:
         inputs[by]()
-        assert fence.state is MACHINE.table[state, by]
+        assert fence.state is MACHINE[state, by]
     else:
         with pytest.raises(IllegalStep):
             inputs[by]()

@@ -15,7 +15,7 @@ WALK_STEPS = 1_000_000
 
 def allowed(state: State) -> dict[Step, State]:
     """Return the steps from a state, and the states behind them."""
-    return {step: after for (before, step), after in MACHINE.table.items() if before is state}
+    return {step: after for (before, step), after in MACHINE.items() if before is state}
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=repr)
@@ -29,12 +29,12 @@ def test_a_step_leads_where_the_table_says_or_raises(state: State) -> None:
         ]
         if rows:
             (expected,) = rows
-            following = MACHINE.after(state, step)
+            following = MACHINE[state, step]
             assert (following.phase, following.pressure) == expected
             assert STATES[expected] is following
         else:
             with pytest.raises(IllegalStep) as error:
-                MACHINE.after(state, step)
+                MACHINE[state, step]
             assert (error.value.state, error.value.step) == (state, step)
 
 
@@ -84,7 +84,7 @@ def test_a_lost_log_leaves_nobody_in_the_old_one() -> None:
     """From everywhere: no position of the old log decides anything in the new one."""
     for state in STATES.values():
         if state.phase is not Phase.LEFT:
-            assert MACHINE.after(state, Step.LOG_LOST).phase in (Phase.ARRIVING, Phase.LIVE)
+            assert MACHINE[state, Step.LOG_LOST].phase in (Phase.ARRIVING, Phase.LIVE)
 
 
 def test_a_million_random_steps_hold_direct_writes_exactly_while_the_log_or_a_handover_feeds() -> None:

@@ -14,7 +14,7 @@ def timed_out(breaker: Breaker, now_s: float, admission: Admission = Admission.C
 
 def test_every_step_has_an_end_in_every_state_but_a_probe_that_begins() -> None:
     """A probe begins only where the breaker is open."""
-    missing = {(state, step) for state in State for step in Step} - set(MACHINE.table)
+    missing = {(state, step) for state in State for step in Step} - set(MACHINE)
     assert missing == {(State.CLOSED, Step.PROBE_BEGAN), (State.PROBING, Step.PROBE_BEGAN)}
 
 

@@ -30,10 +30,10 @@ def test_a_step_leads_where_the_table_says_and_no_other_step_is_taken(
     """An error keeps the state and the step, for whoever looks for the fault."""
     machine = Machine("anything", table)
     if (state, step) in table:
-        assert machine.after(state, step) == table[state, step]
+        assert machine[state, step] == table[state, step]
     else:
         with pytest.raises(IllegalStep) as raised:
-            machine.after(state, step)
+            machine[state, step]
         assert (raised.value.name, raised.value.state, raised.value.step) == ("anything", state, step)
 
 
@@ -43,12 +43,12 @@ def test_a_step_leads_where_the_table_says_and_no_other_step_is_taken(
 def test_an_error_names_machine_state_and_step(state: object, step: object, said: str) -> None:
     """Members of an enum are named as in the code."""
     with pytest.raises(IllegalStep, match=f"lamp: {said} allows no step {said}"):
-        Machine[object, object]("lamp", {}).after(step, step)
+        Machine[object, object]("lamp", {})[step, step]
 
 
 def test_where_steps_are_states_each_leads_to_itself() -> None:
     """A table of the states that may follow is enough."""
     machine = between("lamp", {Light.RED: [Light.GREEN], Light.GREEN: []})
-    assert machine.after(Light.RED, Light.GREEN) is Light.GREEN
+    assert machine[Light.RED, Light.GREEN] is Light.GREEN
     with pytest.raises(IllegalStep):
-        machine.after(Light.GREEN, Light.RED)
+        machine[Light.GREEN, Light.RED]

@@ -356,6 +356,6 @@ def test_a_parser_that_is_left_gives_back_what_it_has_not_read() -> None:
 
 def test_every_state_can_be_reached_and_left() -> None:
     """But for the last one; the next request begins only behind a whole one."""
-    assert set(MACHINE.table.values()) == set(ParserState)
-    assert set(ParserState) - {before for before, _ in MACHINE.table} == {ParserState.OVER}
-    assert [before for before, after in MACHINE.table if after is ParserState.HEAD] == [ParserState.WHOLE]
+    assert set(MACHINE.values()) == set(ParserState)
+    assert set(ParserState) - {before for before, _ in MACHINE} == {ParserState.OVER}
+    assert [before for before, after in MACHINE if after is ParserState.HEAD] == [ParserState.WHOLE]

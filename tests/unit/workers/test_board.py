@@ -70,7 +70,7 @@ def test_a_worker_goes_only_where_the_table_says(before: State, after: State) ->
     }[before]
     for state in path:
         board.move(0, state)
-    if (before, after) in MACHINE.table:
+    if (before, after) in MACHINE:
         board.move(0, after)
         assert board.row(0).state is after
     else:

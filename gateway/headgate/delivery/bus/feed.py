@@ -685,7 +685,7 @@ class Feed:
         self._interest.mark_synced(sources)
 
     def _move(self, cause: Cause) -> None:
-        self.state = MACHINE.after(self.state, cause)
+        self.state = MACHINE[self.state, cause]
 
 
 def _slot_left() -> BusUnavailable:

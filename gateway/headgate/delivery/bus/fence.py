@@ -106,4 +106,4 @@ class Fence:
         self.missed = 0
 
     def _move(self, by: FenceInput) -> None:
-        self.state = MACHINE.after(self.state, by)
+        self.state = MACHINE[self.state, by]

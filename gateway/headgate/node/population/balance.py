@@ -127,4 +127,4 @@ class Balance:
         return count
 
     def _take(self, step: Step) -> None:
-        self.state = _MACHINE.after(self.state, step)
+        self.state = _MACHINE[self.state, step]

@@ -160,6 +160,6 @@ class Shedding:
         return LimitReached("clients", self._max_clients, self._spread(*FULL_RETRY_S))
 
     def _take(self, step: Step) -> None:
-        before, self.state = self.state, _MACHINE.after(self.state, step)
+        before, self.state = self.state, _MACHINE[self.state, step]
         if self.state is not before:
             SHEDDING.set(self.state in _REFUSING)

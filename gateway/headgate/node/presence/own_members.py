@@ -55,7 +55,7 @@ class _Connection:
         self.ends_s = 0.0
 
     def step(self, step: Step) -> None:
-        self.place = _MACHINE.after(self.place, step)
+        self.place = _MACHINE[self.place, step]
 
 
 class _User:

@@ -81,7 +81,7 @@ class _Table:
         self.held_since_s = 0.0
 
     def step(self, step: Step) -> None:
-        self.standing = _MACHINE.after(self.standing, step)
+        self.standing = _MACHINE[self.standing, step]
 
     def follow(self, message: Message) -> bool:
         """Apply a message; return whether it follows on what is known, and comes to as many members as its process has."""

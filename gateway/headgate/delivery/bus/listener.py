@@ -518,6 +518,7 @@ class Bus:
     def _come_up(self) -> None:
         if self._link is not None:
             self._link.settimeout(None)
+        self._log.drop_idle()  # only a repair reads again
         metrics.BUS_UP.labels(self._namespace).set(True)
         self.last_error = None
         self.was_up.set()

@@ -57,7 +57,7 @@ class Access:
         self.client_counts_watch = ClientCountsWatch(cluster.table, self.admission)
         self.refusals = Refusals(settings.max_refusals)
         # No client is admitted before it has read the revocations, so it waits for no other part.
-        self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, also=cluster.questions)
+        self.revocations = RevocationWatch(settings.redis_url, cluster.rounds, self._revoked, also=cluster.questions)
         keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
         cluster.rates.share(self.logins.failed_rates)

@@ -118,8 +118,9 @@ class Revocations:
         Raises:
             Unauthorized: `revoked`.
         """
-        if self._holds(f"{USER}:{identity.user}") or (
-            identity.token_id is not None and self._holds(f"{TOKEN}:{identity.token_id}")
+        if self._until_s and (
+            self._holds(f"{USER}:{identity.user}")
+            or (identity.token_id is not None and self._holds(f"{TOKEN}:{identity.token_id}"))
         ):
             raise Unauthorized(UnauthorizedReason.REVOKED)
 

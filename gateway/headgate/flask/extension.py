@@ -302,7 +302,7 @@ class Headgate:
             Unauthorized: with the reason.
             RuntimeError: as `gateway`.
         """
-        return self.gateway.access.logins.identify(handshake, again=True)
+        return (self._gateway or self.gateway).access.logins.identify(handshake, again=True)
 
     def check_revoked(self, identity: Identity) -> None:
         """Refuse a revoked identity. Never waits.

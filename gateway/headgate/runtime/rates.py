@@ -37,8 +37,12 @@ class Rates:
     def _bucket(self, name: str, now_s: float) -> TokenBucket:
         bucket = self._buckets.get(name)
         if bucket is None:
-            bucket = self._buckets[name] = TokenBucket(self._per_s, self._burst, now_s)
-            if len(self._buckets) > MAX_CALLERS:
-                self._buckets.popitem(last=False)
+            return self._new_bucket(name, now_s)
         self._buckets.move_to_end(name)
+        return bucket
+
+    def _new_bucket(self, name: str, now_s: float) -> TokenBucket:
+        bucket = self._buckets[name] = TokenBucket(self._per_s, self._burst, now_s)
+        if len(self._buckets) > MAX_CALLERS:
+            self._buckets.popitem(last=False)
         return bucket

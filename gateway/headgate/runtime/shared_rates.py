@@ -150,8 +150,8 @@ class SharedRates(Rates):
             for bucket in self._buckets.values():
                 bucket.pace(now_s, per_s)
 
-    def _bucket(self, name: str, now_s: float) -> TokenBucket:
-        bucket = super()._bucket(name, now_s)
+    def _new_bucket(self, name: str, now_s: float) -> TokenBucket:
+        bucket = super()._new_bucket(name, now_s)
         if len(self._spent) > len(self._buckets):  # the bucket was forgotten with its shared spending
             self._spent = {each: spent for each, spent in self._spent.items() if each in self._buckets}
         return bucket

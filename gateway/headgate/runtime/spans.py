@@ -53,7 +53,9 @@ def stop() -> None:
 def current_traceparent() -> str | None:
     """Return the traceparent of the current span of this thread or greenlet, or None without one."""
     api = sys.modules.get("opentelemetry.trace")
-    return None if api is None else _traceparent_of(api.get_current_span())
+    if api is None or (span := api.get_current_span()) is api.INVALID_SPAN:
+        return None
+    return _traceparent_of(span)
 
 
 def _traceparent_of(span: Any) -> str | None:

@@ -30,9 +30,9 @@ _PAIR = re.compile(
 
 
 def forwarded_address(environ: Mapping[str, Any], proxies: int) -> str | None:
-    """Return the address that our outermost proxy saw; None when fewer have reported one."""
-    seen = _seen(environ, "for") if proxies else []
-    return seen[-proxies] if len(seen) >= proxies > 0 else None
+    """Return the address that our outermost proxy saw; None when fewer than `proxies` (1 or more) have reported one."""
+    seen = _seen(environ, "for")
+    return seen[-proxies] if len(seen) >= proxies else None
 
 
 def forwarded_scheme(environ: Mapping[str, Any], proxies: int) -> str | None:

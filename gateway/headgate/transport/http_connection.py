@@ -209,7 +209,7 @@ class HttpConnection:
             HTTP_ENDED.labels("bad request").inc()
             code = request.status[4:].lower().replace(" ", "_")
             channel.send(error_answer(request.status, http_error(code, request.reason)).to_bytes(time.time(), close=True))
-        if not isinstance(request, Request) or (self._is_foreign(request) and self._hand_over(channel)):
+        if not isinstance(request, Request) or (self._server.to_owner and self._is_foreign(request) and self._hand_over(channel)):
             return False
         channel.begin(Part.BODY)
         self._server.connections.work(self)
@@ -246,7 +246,9 @@ class HttpConnection:
     def _answer(self, request: Request, incoming: Incoming) -> bool:
         """Have a route or the application answer a request; return whether the connection can be used again."""
         asked, self._asked = self._asked, None
-        routed = self._routed = None if self.is_reserved else self._route(request, incoming)
+        routed = self._routed
+        if routed is None or request is not routed.head:
+            routed = self._routed = None if self.is_reserved else self._route(request, incoming)
         if routed is None:
             return self._answer_by_application(request, self._environ(request), incoming)
         try:
@@ -256,7 +258,7 @@ class HttpConnection:
             if answer is not None:
                 is_whole = self._parser.state is ParserState.WHOLE
                 ends = request.ends or answer.closes or (not is_whole and incoming.must_end)
-                self.write(answer.to_bytes(time.time(), close=ends))
+                incoming.channel.send(answer.to_bytes(time.time(), close=ends))
                 return (is_whole or incoming.finish()) and not ends
         except OSError:
             return False

@@ -36,8 +36,6 @@ class RoutedRequest:
 
     def again(self, head: Request) -> RoutedRequest:
         """Return the next request, with the same head but for the length of the body."""
-        if head is self.head:
-            return self
         other = RoutedRequest(self.body, head, self.route, {**self.environ, "CONTENT_LENGTH": head.fields["CONTENT_LENGTH"]})
         other.known = self.known
         return other

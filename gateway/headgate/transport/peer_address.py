@@ -19,7 +19,7 @@ def address_of(environ: Mapping[str, object], proxies: int) -> str | None:
 
     With `proxies` of ours it is the address that the outermost of them saw (forwarded.py).
     """
-    peer = forwarded_address(environ, proxies) or environ.get("REMOTE_ADDR")
+    peer = (forwarded_address(environ, proxies) if proxies else None) or environ.get("REMOTE_ADDR")
     return address_key(str(peer)) if peer else None
 
 

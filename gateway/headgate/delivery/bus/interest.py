@@ -165,8 +165,10 @@ class Interest:
         """Return whether the feed will hand on every event of an acquired pattern above its position."""
         if not self.attached:
             return True
-        synced, cover = self._synced, self._synced_cover
-        return all(source in synced or cover.covers(self._reach(source)) for source in self._sources_of[pattern])
+        for source in self._sources_of[pattern]:
+            if source not in self._synced and not self._synced_cover.covers(self._reach(source)):
+                return False
+        return True
 
     @property
     def all_active(self) -> bool:

@@ -188,18 +188,16 @@ class Logins:
         return self._identified(handshake, False)
 
     def _identified(self, handshake: Handshake, again: bool) -> Identity:
-        if again and self._api_keys is not None and (of_key := self._api_keys.identify(handshake)) is not None:
-            if not of_key.may_enter(self._settings.served(handshake.namespace), self._settings.served(None)):
-                raise Unauthorized(Reason.WRONG_NAMESPACE)
-            return of_key
         tokens = self._tokens if again and self.authenticator is self._by_token else None
-        identity = None if tokens is None else handshake.kept(tokens.keys)
-        if identity is None:
-            keys = None if tokens is None else tokens.keys
-            identity = self._proven_identity(handshake, tokens)
-            first = self._settings.served(None)
-            if not identity.may_enter(self._settings.served(handshake.namespace), first):
+        keys = None if tokens is None else tokens.keys
+        identity = None if keys is None else handshake.kept(keys)
+        if identity is None:  # otherwise its token was proved by these keys, and is no API key
+            of_key = self._api_keys.identify(handshake) if again and self._api_keys is not None else None
+            identity = of_key or self._proven_identity(handshake, tokens)
+            if not identity.may_enter(self._settings.served(handshake.namespace), self._settings.served(None)):
                 raise Unauthorized(Reason.WRONG_NAMESPACE)
+            if of_key is not None:
+                return of_key
             if tokens is not None and handshake.token is not None and tokens.keys is keys:
                 handshake.keep(keys, identity)
         self._check_revoked(identity)

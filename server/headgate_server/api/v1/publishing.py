@@ -140,7 +140,7 @@ class Publishing:
         """Publish one event. Switches greenlets."""
         known = self._begin(asked)
         event = decode(self._body(asked, known[1], self._max_one_bytes), _decode_one)
-        key = _idempotency_key(asked.environ, MAX_ID_LENGTH)
+        key = _idempotency_key(asked.environ, MAX_ID_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in asked.environ else None
         namespace, identity = self._caller(asked, known, event.namespace)
         field = "/data"
         try:
@@ -154,7 +154,8 @@ class Publishing:
         except HeadgateError as error:
             raise BodyFault([(field, error)]) from error
         self._check_grant(asked, namespace, identity, event.topic)
-        _check_id_for(identity, event.id_for_s, has_ids=event_id is not None)
+        if event.id_for_s is not None:
+            _check_id_for(identity, has_ids=event_id is not None)
         self._count(identity, 1)
         events: _Events = [(event.topic, data, event_id)]
         trace = traceparent_of(asked)
@@ -166,13 +167,13 @@ class Publishing:
         """Publish a batch. Switches greenlets."""
         known = self._begin(asked)
         batch = decode(self._body(asked, known[1], self._max_batch_bytes), _decode_batch)
-        key = _idempotency_key(asked.environ, MAX_BATCH_KEY_LENGTH)
+        key = _idempotency_key(asked.environ, MAX_BATCH_KEY_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in asked.environ else None
         limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be accepted
         if len(batch.events) > limit:
             raise LimitReached("batch_events", limit)
         namespace, identity = self._caller(asked, known, batch.namespace)
-        has_ids = key is not None or all(event.id is not None for event in batch.events)
-        _check_id_for(identity, batch.id_for_s, has_ids=has_ids)
+        if batch.id_for_s is not None:
+            _check_id_for(identity, has_ids=key is not None or all(event.id is not None for event in batch.events))
         errors: dict[int, tuple[str, HeadgateError]] = {}
         events: _Events = []
         granted: set[str] = set()
@@ -266,22 +267,17 @@ class Publishing:
             raise RateReached("publish_per_s", settings.publish_per_s, settings.publish_burst, wait_s)
 
 
-def _check_id_for(identity: Identity, id_for_s: int | None, *, has_ids: bool) -> None:
+def _check_id_for(identity: Identity, *, has_ids: bool) -> None:
     """Refuse a longer memory of ids to users, who could fill the room of a namespace, or for events without ids."""
-    if id_for_s is None:
-        return
     if identity.scopes is None:
         raise BodyFault([("/id_for_s", InvalidRequest("ids are remembered for longer with an API key only, not for a user"))])
     if not has_ids:
         raise BodyFault([("/id_for_s", InvalidRequest("id_for_s goes with an id for each event, or an Idempotency-Key"))])
 
 
-def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:
+def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str:
     """Return the key of a request: bare, or in quotes as in draft-ietf-httpapi-idempotency-key-header."""
-    given = environ.get("HTTP_IDEMPOTENCY_KEY")
-    if given is None:
-        return None
-    text = str(given).strip()
+    text = str(environ["HTTP_IDEMPOTENCY_KEY"]).strip()
     key = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
     try:
         if len(key) <= at_most:

@@ -19,9 +19,11 @@ import structlog
 from headgate.auth.identity import Authenticator, Authorizer
 from headgate.errors import BusUnavailable, UnknownHost
 from headgate.node.presence.presence import Presence
+from headgate.redis.bounded import read_with
 from headgate.redis.budget import count_with
 from headgate.redis.client import ROUND_TRIPS
 from headgate.redis.connections import is_open, redacted_address
+from headgate.redis.replies import Replies
 from headgate.runtime.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
@@ -64,6 +66,7 @@ class Gateway:
         warn_of_open_redis(url)
         REDIS_ROUND_TRIPS.put(ROUND_TRIPS)
         count_with(lambda outcome: PUBLISH_BREAKER.labels(outcome.value).inc())
+        read_with(Replies)
         self.settings, self.publisher, self.authorizing = settings, _publisher(settings, url), Authorizing()
         self._sockets = sockets = _sockets(settings)
         sockets.reuse_greenlets(authenticator is None)

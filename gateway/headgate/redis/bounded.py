@@ -27,13 +27,9 @@ try:
     from hiredis import pack_command
 except ImportError:  # optional for a process that only publishes
     _pack: Callable[[Any], bytes] | None = None
-    _PARSER: dict[str, Any] = {}
 else:
-    from .replies import Replies
-
     # redis-py calls it too, after a check of each word that takes as long.
     _pack = pack_command
-    _PARSER = {"parser_class": Replies}
 
 # Limits on the question where an address leads, in seconds and as a share of the time left. The caller's own command waits for
 # it.
@@ -41,6 +37,13 @@ ASK_WITHIN_S, ASK_SHARE = 0.5, 0.25
 
 # The standard library's logging, as in budget.py.
 log = logging.getLogger("headgate.redis")
+
+_parser: dict[str, Any] = {}
+
+
+def read_with(parser_class: type) -> None:
+    """Have every new connection of this process read replies with this class, in place of redis-py's own."""
+    _parser["parser_class"] = parser_class
 
 
 class Bounded:
@@ -63,7 +66,7 @@ class Bounded:
         newest: NewestReceipts | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(**_PARSER, **options)
+        super().__init__(**_parser, **options)
         self._longest_connect_s: float = options["socket_connect_timeout"]
         self._longest_read_s: float = options["socket_timeout"]
         self._options, self._switch, self._within_s, self._newest = options, switch, within_s, newest

@@ -1,13 +1,13 @@
-"""Reads the replies of a connection: redis-py's `parser_class`, with hiredis.
+"""Reads the replies of a gateway's connections: redis-py's `parser_class`, with hiredis.
 
 In: a connection of redis-py that has connected. Out: replies, and whether there is more to read. Each use of a connection asks
-that, so that a reply too many is never taken for that of the next command. redis-py's own class asks with a new poll each time,
-which takes 15 to 35 µs under gevent, longer than the rest of a command.
+that, so that a reply too many is never taken for that of the next command. redis-py's own class asks with a new poll, which takes
+15 to 35 µs under gevent, longer than the rest of a command. Elsewhere it takes 1 µs, so a process that only publishes keeps that
+class (docs/decisions/0062-public-redis-py-only.md).
 """
 
 from __future__ import annotations
 
-import _socket
 import select
 import socket
 from typing import Any
@@ -26,21 +26,17 @@ class Replies:
         self._buffer = bytearray(socket_read_size)
         self._sock: Any = None
         self._reader: Any = None
-        self._poll: Any = None
-        self._has_tls = self._is_patched = False
+        self._has_tls = False
 
     def on_connect(self, connection: Any) -> None:
         """Begin with a new connection. `_sock` is redis-py's own; tests/contract/test_redis_py_corners.py pins it."""
         self._sock = connection._sock
         self._has_tls = hasattr(self._sock, "pending")  # it may hold bytes that the descriptor does not report
-        self._is_patched = not isinstance(self._sock, _socket.socket)  # by gevent, as its poll is
-        self._poll = select.poll()
-        self._poll.register(self._sock, select.POLLIN)
         self._reader = hiredis.Reader(protocolError=redis.InvalidResponse, replyError=DefaultParser.parse_error)
 
     def on_disconnect(self) -> None:
         """Forget the connection."""
-        self._sock = self._reader = self._poll = None
+        self._sock = self._reader = None
 
     def can_read(self, timeout: float | None = 0) -> bool:
         """Return whether there is a reply, or the end, within `timeout` seconds, or now. Only a timeout may wait.
@@ -48,12 +44,14 @@ class Replies:
         Raises:
             redis.ConnectionError, OSError: the connection is closed or broken.
         """
-        sock, poll = self._sock, self._poll
-        if poll is None:
+        sock, reader = self._sock, self._reader
+        if reader is None:
             raise redis.ConnectionError(CLOSED)
-        if self._reader.has_data() or (self._has_tls and sock.pending()):
+        if reader.has_data() or (self._has_tls and sock.pending()):
             return True
-        if timeout or self._has_tls or not self._is_patched:
+        if timeout or self._has_tls:
+            poll = select.poll()
+            poll.register(sock, select.POLLIN)
             return bool(poll.poll(None if timeout is None else timeout * 1000))
         timeout_s = sock.gettimeout()
         sock.settimeout(0.0)

@@ -153,8 +153,9 @@ class HttpConnection:
     def close(self) -> None:
         """End the connection, unless it is taken, and count it no more. Idempotent."""
         self._stop_watcher()
-        if not self.is_taken or isinstance(self._peer, TlsPeer):
-            self._peer.close()
+        if self.is_taken and not isinstance(self._peer, TlsPeer):
+            return
+        self._peer.close()
         self._server.over(self)
 
     def fileno(self) -> int:
@@ -252,7 +253,10 @@ class HttpConnection:
         if routed is None:
             return self._answer_by_application(request, self._environ(request), incoming)
         try:
-            answer = (self._server.admission.refusal(self, routed.environ) or routed.route(routed)) if asked is None else asked[0]
+            if asked is None:
+                answer = self._server.admission.refusal(self, routed.environ) or routed.route(routed)
+            else:
+                answer = asked[0]
             if self.is_taken:
                 return False
             if answer is not None:

@@ -61,9 +61,10 @@ class HttpConnections(Generic[C]):
 
     def close(self, connection: C) -> None:
         """Called when it is over. Idempotent."""
-        self.attribute(connection, None)
-        self.work(connection)
-        self._address_of.pop(connection, None)
+        if connection in self._address_of:
+            self.attribute(connection, None)
+            self._waiting.pop(connection, None)
+            del self._address_of[connection]
 
     def count_at(self, address: str) -> int:
         """Return the number of connections of an address."""

@@ -23,19 +23,24 @@ def matcher(glob: bytes) -> re.Pattern[bytes]:
 
 
 class GlobSet:
-    """Globs, indexed by their first part, so that a few lookups show whether a name or another glob lies in one."""
+    """Globs, indexed by their first part, so that a few lookups show whether a name or another glob lies in one.
 
-    __slots__ = ("_by_length",)
+    `size` is their number.
+    """
+
+    __slots__ = ("_by_length", "size")
 
     def __init__(self, globs: Iterable[bytes] = ()) -> None:
         # Length of the part before the first `*` → that part → the globs that begin with it.
         self._by_length: dict[int, dict[bytes, list[bytes]]] = {}
+        self.size = 0
         for glob in globs:
             self.add(glob)
 
     def add(self, glob: bytes) -> None:
         """Add an absent glob."""
         start = glob[: glob.index(b"*")]
+        self.size += 1
         self._by_length.setdefault(len(start), {}).setdefault(start, []).append(glob)
 
     def remove(self, glob: bytes) -> None:
@@ -43,6 +48,7 @@ class GlobSet:
         start = glob[: glob.index(b"*")]
         starts = self._by_length[len(start)]
         starts[start].remove(glob)
+        self.size -= 1
         if not starts[start]:
             del starts[start]
             if not starts:

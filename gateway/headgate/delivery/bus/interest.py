@@ -165,8 +165,9 @@ class Interest:
         """Return whether the feed will hand on every event of an acquired pattern above its position."""
         if not self.attached:
             return True
+        synced, cover = self._synced, self._synced_cover
         for source in self._sources_of[pattern]:
-            if source not in self._synced and not self._synced_cover.covers(self._reach(source)):
+            if source not in synced and not (cover.size and cover.covers(self._reach(source))):
                 return False
         return True
 

@@ -118,7 +118,7 @@ class Joining:
         """
         try:
             self._check_open(namespace)
-            if auth is not None and not isinstance(auth, Mapping):
+            if auth is not None and type(auth) is not dict and not isinstance(auth, Mapping):  # the usual one first: 0.4 µs
                 raise InvalidRequest("auth: expected an object")
             check_text(auth)
             shown: Mapping[str, Any] = auth or {}

@@ -427,7 +427,8 @@ class Publisher:
         Raises:
             UnknownNamespace, InvalidRequest: as `prepare`.
         """
-        _check_id_for(id_for_s)
+        if id_for_s is not None:
+            _check_id_for(id_for_s)
         namespace = self._named(namespace)
         key, parent = (
             log_key(namespace),
@@ -438,7 +439,7 @@ class Publisher:
         for topic, data, event_id in events:
             try:
                 call = self._encoded(key, topic, data, spare_id() if event_id is None else check_event_id(event_id))
-                if check_schemas:
+                if check_schemas and self._schemas is not None:
                     self._check_schemas(call)
             except HeadgateError as error:
                 prepared.append(error)

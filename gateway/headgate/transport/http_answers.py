@@ -85,9 +85,9 @@ class Answer(NamedTuple):
 
     def to_bytes(self, now_s: float, *, close: bool) -> bytes:
         """Return the answer as bytes. With `close`, or where it `closes`, the connection ends after it."""
-        head, date = _head(self.status, tuple(self.headers)), _date(int(now_s))
-        ends = b"Connection: close\r\n\r\n" if close or self.closes else b"\r\n"
-        return b"%bDate: %b\r\n%b%b" % (head, date, ends, self.body)
+        status, headers, body, closes = self
+        ends = b"Connection: close\r\n\r\n" if close or closes else b"\r\n"
+        return b"".join((_head(status, tuple(headers)), _date_line(int(now_s)), ends, body))
 
 
 @lru_cache(maxsize=256)  # most answers differ only in their body and its length
@@ -101,9 +101,9 @@ def _head(status: str, headers: tuple[tuple[str, str], ...]) -> bytes:
 
 def http_date(now_s: float) -> str:
     """Return a Date header's value, of seconds since 1970."""
-    return _date(int(now_s)).decode()
+    return _date_line(int(now_s))[len("Date: ") : -2].decode()
 
 
 @lru_cache(maxsize=1)
-def _date(now_s: int) -> bytes:
-    return formatdate(now_s, usegmt=True).encode()
+def _date_line(now_s: int) -> bytes:
+    return f"Date: {formatdate(now_s, usegmt=True)}\r\n".encode()

@@ -143,6 +143,5 @@ class _AskedBelow:
 
 
 def traceparent_of(asked: Asked) -> str | None:
-    """Return the trace of a request: None for the current span, else its header; a malformed one is dropped."""
-    header = asked.environ.get("HTTP_TRACEPARENT")
-    return None if header is None or current_traceparent() else read_traceparent(header, "http")
+    """Return the trace in a request's header: None where a span is current, or for a malformed one."""
+    return None if current_traceparent() else read_traceparent(asked.environ["HTTP_TRACEPARENT"], "http")

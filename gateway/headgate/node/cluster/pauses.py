@@ -55,7 +55,8 @@ class Pauses:
         Raises:
             Paused: with a time.
         """
-        self._check(CONNECTS, namespace)
+        if self._until_s:
+            self._check(CONNECTS, namespace)
 
     def check_publish(self, namespace: str) -> None:
         """Refuse an event.
@@ -63,7 +64,8 @@ class Pauses:
         Raises:
             Paused: with a time.
         """
-        self._check(PUBLISHES, namespace)
+        if self._until_s:
+            self._check(PUBLISHES, namespace)
 
     def check_enter(self, namespace: str) -> None:
         """Refuse a client that enters a topic's presence. It is refused only while the namespace is paused.
@@ -79,8 +81,6 @@ class Pauses:
         return sorted(member for member, until_s in self._until_s.items() if until_s > now_s)
 
     def _check(self, member: str, namespace: str | None) -> None:
-        if not self._until_s:
-            return
         for each in (member,) if namespace is None else (member, namespace_member(namespace)):
             left_s = self._until_s.get(each, 0.0) - self._now_s()
             if left_s > 0:

@@ -158,7 +158,7 @@ class Publishing:
             _check_id_for(identity, has_ids=event_id is not None)
         self._count(identity, 1)
         events: _Events = [(event.topic, data, event_id)]
-        trace = traceparent_of(asked)
+        trace = traceparent_of(asked) if "HTTP_TRACEPARENT" in asked.environ else None
         return _one_answer(
             self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace, id_for_s=event.id_for_s)
         )  # fmt: skip
@@ -197,7 +197,7 @@ class Publishing:
         if errors and batch.atomic:
             raise BodyFault([(f"/events/{index}{field}", error) for index, (field, error) in errors.items()])
         self._count(identity, len(events))
-        trace = traceparent_of(asked)
+        trace = traceparent_of(asked) if "HTTP_TRACEPARENT" in asked.environ else None
         try:
             published = self._gate.publish_each(
                 events,
@@ -213,31 +213,30 @@ class Publishing:
         return _batch_answer([errors[at][1] if at in errors else next(rest) for at in range(len(batch.events))])
 
     def _begin(self, asked: Asked) -> tuple[str, Identity]:
-        """Check the head, so that a refused request need not wait for its body; return its namespace and caller."""
-        environ = asked.environ
-        if accept := environ.get("HTTP_ACCEPT"):
-            check_acceptable(str(accept))
-        known = self._first_known(asked)
-        if not known[1].publish:
-            refuse(known[1], ScopeMissing("publish:…"), known[0], environ, self._settings.proxies)
-        kind = str(environ.get("CONTENT_TYPE", ""))
-        if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
-            raise UnsupportedMediaType
-        if environ.get("QUERY_STRING"):
-            raise InvalidRequest("expected no parameters")
-        return known
+        """Check the head, so that a refused request need not wait for its body; return its namespace and caller.
 
-    def _first_known(self, asked: Asked) -> tuple[str, Identity]:
-        known = asked.known
-        shown = known if isinstance(known, Handshake) else None
-        handshake, identity = first_known(self._gate, self._settings.namespaces, asked.environ, shown)
-        if shown is None and handshake.kept() is not None:
-            asked.known = handshake
+        Of a head that has passed before, only the caller is checked again.
+        """
+        environ = asked.environ
+        shown = asked.known if isinstance(asked.known, Handshake) else None
+        if shown is None and (accept := environ.get("HTTP_ACCEPT")):
+            check_acceptable(str(accept))
+        handshake, identity = first_known(self._gate, self._settings.namespaces, environ, shown)
+        if not identity.publish:
+            refuse(identity, ScopeMissing("publish:…"), handshake.namespace, environ, self._settings.proxies)
+        if shown is None:
+            kind = str(environ.get("CONTENT_TYPE", ""))
+            if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
+                raise UnsupportedMediaType
+            if environ.get("QUERY_STRING"):
+                raise InvalidRequest("expected no parameters")
+            if handshake.kept() is not None:
+                asked.known = handshake
         return handshake.namespace, identity
 
     def _caller(self, asked: Asked, known: tuple[str, Identity], namespace: str | None) -> tuple[str, Identity]:
         """Return the namespace of a request, and the identity of its caller there."""
-        wanted = (namespace if namespace is not None else self._settings.namespaces[0]).removeprefix("/")
+        wanted = self._settings.namespaces[0] if namespace is None else namespace.removeprefix("/")
         return known if known[0] == wanted else (wanted, caller(self._gate, wanted, asked.environ))
 
     def _body(self, asked: Asked, identity: Identity, limit_bytes: int) -> bytes:

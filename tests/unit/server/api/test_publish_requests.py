@@ -127,7 +127,7 @@ def test_an_answer_is_the_same_below_wsgi_and_through_flask(
     name: str, error: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status, headers, body, and whether the connection goes on; and the same is published."""
-    monkeypatch.setattr("headgate.transport.http_answers._date", lambda now_s: b"Thu, 01 Jan 1970 00:16:40 GMT")
+    monkeypatch.setattr("headgate.transport.http_answers._date_line", lambda now_s: b"Date: Thu, 01 Jan 1970 00:16:40 GMT\r\n")
     monkeypatch.setattr("headgate_server.api.v1.publishing.time", Clock())
     gates = [RecordingGate(error=error, identity=Identity("ana", publish=("orders.#",))) for _ in range(2)]
     through, under = (served(REQUESTS[name], gate, below=below) for gate, below in zip(gates, (False, True), strict=True))

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from headgate.consumers.process.command import NICENESS
 
 from headgate.consumers import Consumer, Delivery
-from headgate.consumers.process.command import NICENESS
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.events.topic import DEFAULT_NAMESPACE

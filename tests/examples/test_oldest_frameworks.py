@@ -23,13 +23,15 @@ def test_the_oldest_frameworks_will_do(tmp_path: Path) -> None:
     }
     packed = next(BUILT.glob("headgate-*.tgz"))
     (tmp_path / "package.json").write_text(json.dumps({"private": True, "type": "module"}))
-    words = [f"{name}@{version}" for name, version in OLDEST.items()]
+    page = json.loads((ROOT / "package.json").read_text())["devDependencies"]["jest-environment-jsdom"]
+    words = [f"jest-environment-jsdom@{page}", *(f"{name}@{version}" for name, version in OLDEST.items())]
     quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
     subprocess.run(
         ["npm", "install", *quiet, *words, f"@vue/server-renderer@{OLDEST['vue']}", str(packed)], cwd=tmp_path, check=True
     )
-    # The tests import the package that they are in; here it is one that was installed.
+    # The tests import the package that they are in; here it is one that was installed. React 18.0 has `act` elsewhere.
     test = (ROOT / "web/test/stores/frameworks.test.js").read_text().replace('"#headgate', '"headgate')
+    test = test.replace("import { act, createElement", 'import { act } from "react-dom/test-utils";\nimport { createElement')
     (tmp_path / "frameworks.test.js").write_text(test.replace('"../fake-gateway.js"', '"./fake-gateway.js"'))
     shutil.copy(ROOT / "web/test/fake-gateway.js", tmp_path)
     done = subprocess.run(["node", "--test", "frameworks.test.js"], cwd=tmp_path, capture_output=True, text=True, check=False)

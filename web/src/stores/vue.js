@@ -130,8 +130,13 @@ export function usePresence(topic, options) {
   const gate = useGate();
   const meta = computed(() => JSON.stringify(toValue(options)?.meta));
   let said = toValue(options)?.meta;
-  // By its text: an object with the same values is the same room.
-  const kind = computed(() => JSON.stringify([toValue(topic), toValue(options)?.enter, toValue(options)?.enabled]));
+  // By its text: an object with the same values is the same room. Before Vue 3.4 a computed would notify without a change.
+  const read = () => JSON.stringify([toValue(topic), toValue(options)?.enter, toValue(options)?.enabled]);
+  const kind = shallowRef(read());
+  const changed = (/** @type {string} */ now) => {
+    kind.value = now;
+  };
+  watch(read, changed, { flush: "sync" });
   const { store, snapshot } = useStore(() => {
     const [wanted, enter, enabled] = JSON.parse(kind.value);
     return presenceStore(gate, wanted, { enter: enter ?? undefined, enabled: enabled ?? undefined, meta: said });

@@ -16,22 +16,6 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON_EXAMPLES = (
-    "flask",
-    "vite",
-    "bell",
-    "chat",
-    "django",
-    "fastapi",
-    "outbox",
-    "celery",
-    "progress",
-    "script",
-    "stream",
-    "webhook",
-    "push",
-    "consumer",
-)
 # Pages outside docs/: the file in the project, and its place in the site.
 PAGES = {
     "CHANGELOG.md": "project/changelog.md",
@@ -41,9 +25,7 @@ PAGES = {
     "bench/README.md": "project/bench.md",
     "web/README.md": "reference/javascript.md",
     "examples/README.md": "examples/index.md",
-    "examples/deploy/README.md": "examples/deploy.md",
-    "examples/monitoring/README.md": "examples/monitoring.md",
-    **{f"examples/{name}/README.md": f"examples/{name}.md" for name in PYTHON_EXAMPLES},
+    **{str(path.relative_to(ROOT)): f"examples/{path.parent.name}.md" for path in sorted(ROOT.glob("examples/*/README.md"))},
 }
 # A folder, or another file, whose page says what is in it.
 STANDS_FOR = {
@@ -51,8 +33,8 @@ STANDS_FOR = {
     "docs/decisions": "decisions/README.md",
     "docs": "index.md",
 }
-RESULTS = ("bench/results/*.md", "project/results")
-PICTURES = ("bench/results/*.svg", "project/results")
+# Pages and pictures by pattern, and their folder in the site.
+MORE = (("bench/results/*.md", "project/results"), ("bench/results/*.svg", "project/results"), ("examples/*/*.png", "examples"))
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 # Pages whose tables need the room of the table of contents.
 WIDE = {"comparison.md", "benchmarks.md", "settings.md"}
@@ -78,7 +60,7 @@ TITLE = re.compile(r"^\s*accTitle: (.+)$", re.MULTILINE)
 
 def _site_places() -> dict[str, str]:
     places = dict(PAGES)
-    for pattern, folder in (RESULTS, PICTURES):
+    for pattern, folder in MORE:
         places |= {str(path.relative_to(ROOT)): f"{folder}/{path.name}" for path in sorted(ROOT.glob(pattern))}
     return places
 
@@ -113,9 +95,7 @@ def on_page_context(context: Any, page: Any, config: Any, nav: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Bring in the pages and pictures that are outside docs/, and what the theme needs."""
     for file, place in PLACES.items():
-        path = ROOT / file
-        content = path.read_text("utf-8")
-        files.append(File.generated(config, place, content=content))
+        files.append(File.generated(config, place, abs_src_path=str(ROOT / file)))
     for name in ("site.css", "site.js"):
         files.append(File.generated(config, name, abs_src_path=str(ROOT / "site" / name)))
     return files

@@ -8,5 +8,6 @@ const tables = new ResizeObserver((entries) => {
   }
 });
 addEventListener("load", () => {
-  for (const table of document.querySelectorAll(".md-typeset table")) tables.observe(table);
+  // The part that scrolls too: a narrower window changes its width, and not that of the table.
+  for (const part of document.querySelectorAll(".md-typeset table, .md-typeset__scrollwrap")) tables.observe(part);
 });

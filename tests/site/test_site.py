@@ -71,15 +71,20 @@ def url() -> Iterator[str]:
 
 @pytest.mark.parametrize(("scheme", "pages"), LOOKS)
 def test_no_page_breaks_a_rule_of_axe(browser: Browser, url: str, scheme: Scheme, pages: tuple[str, ...]) -> None:
-    """Contrast of texts and of code, links that are more than a colour, names for those who hear the page."""
-    with browser.new_context(viewport={"width": 1366, "height": 900}, color_scheme=scheme, reduced_motion="reduce") as context:
+    """Contrast of texts and of code, links that are more than a colour, names for screen readers; on a phone too."""
+    wrong: list[tuple[str, int, str, str]] = []
+    with browser.new_context(color_scheme=scheme, reduced_motion="reduce") as context:
         page = context.new_page()
         for name in pages:
+            page.set_viewport_size({"width": 1366, "height": 900})
             page.goto(url + name)
             page.evaluate(AXE.read_text("utf-8"))
-            found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)")
-            wrong = [(each["id"], each["nodes"][0]["html"][:200]) for each in found if each["id"] not in OF_THE_THEME]
-            assert wrong == [], name
+            for width in (1366, 390):
+                page.set_viewport_size({"width": width, "height": 900})
+                found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)")
+                broken = [each for each in found if each["id"] not in OF_THE_THEME]
+                wrong += [(name, width, each["id"], each["nodes"][0]["html"][:200]) for each in broken]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(("widths", "pages"), WIDE)
@@ -93,6 +98,15 @@ def test_no_page_scrolls_sideways(browser: Browser, url: str, widths: tuple[int,
                 page.set_viewport_size({"width": width, "height": 900})
                 # The theme's search moves for a moment after a resize.
                 page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_each_page_of_the_navigation_is_linked_in_its_list() -> None:
+    """A page named index or README in a section would become the section's own link, and a reader of the list would miss it."""
+    navigation = (ROOT / "site" / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    pages = re.findall(r"^ +- .*?\b([\w/-]+)\.md\b", navigation, re.MULTILINE)
+    linked = re.findall(r'<a href="/?([\w/-]+)\.html" class="md-nav__link', (SITE / "404.html").read_text("utf-8"))
+    assert len(pages) > 50
+    assert {page.replace("README", "index") for page in pages} - set(linked) == set()
 
 
 def test_each_page_shows_its_version_beside_the_name(browser: Browser, url: str) -> None:

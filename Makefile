@@ -51,7 +51,7 @@ BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --out
 # Commands of the tests may call make themselves, which is not to take part in this one.
 ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BESIDE
 .PHONY: help run build dist floors test test-setup lint style types imports docs-check web-check web-test client-test py-test py-test-unit site-check \
-	py-test-together py-test-alone unit coverage e2e chromium format settings requirements screenshot console-pictures diagrams bench bench-quick examples http-api monitoring tracing compose faults soak fuzz socketio-suites \
+	py-test-together py-test-alone unit coverage e2e chromium format settings requirements screenshot console-pictures diagrams bench bench-quick examples example-pictures http-api monitoring tracing compose faults soak fuzz socketio-suites \
 	deployments sbom audit docs release clean
 
 help: ## Show this list
@@ -240,6 +240,10 @@ bench-quick: $(DEV) build ## Compare a few ratios with the last committed ones, 
 examples: $(DEV) build chromium ## Build every example with the packed client, and click through it (some minutes, needs the npm registry)
 	@node tools/examples.mjs
 	@$(BIN)/python -m pytest -m nightly tests/examples $(ARGS)
+
+example-pictures: ## Run `make examples`, and write the picture of each example (examples/*/*.png)
+	@EXAMPLE_PICTURES=1 $(MAKE) --no-print-directory examples
+	@EXAMPLE_PICTURES=1 $(BIN)/python -m pytest tests/e2e/test_bell.py
 
 monitoring: $(DEV) build ## The real Prometheus and Grafana's own types read examples/monitoring (needs apt and the npm registry)
 	@$(BIN)/python -m tools.prometheus

@@ -2,32 +2,27 @@
 
 from pathlib import Path
 
-try:
-    from flask import Flask, Response, send_from_directory
+from flask import Flask, Response
 
-    from headgate import Headgate, Identity
-    from headgate.auth.identity import Handshake
-except ModuleNotFoundError as missing:
-    raise SystemExit(f'{missing.name} is not installed: pip install "headgate[server,embedded]"') from None
+from headgate import Handshake, Headgate, Identity
 
-app = Flask(__name__)
+app = Flask(__name__, static_folder="dist", static_url_path="")
+if not Path(__file__).with_name("dist").exists():
+    raise SystemExit("dist/ is missing: npm install && npm run build")
 gate = Headgate(app)
-BUILT = Path(__file__).parent / "dist"
 
 
 @gate.authenticate
 def sign_in(handshake: Handshake) -> Identity | None:
     """Take the name that the visitor has typed. Yours reads the user of a session or a token.
 
-    Each user may publish on a topic of its own only, so nobody can speak in the name of another.
+    Each user may publish on one topic only, so nobody can speak in the name of another.
     """
     name = handshake.auth.get("name")
-    if not (isinstance(name, str) and name.isalnum() and name.isascii() and len(name) <= 20):
-        return None
-    return Identity(name, subscribe=("chat.lobby.*", "chat.lobby"), publish=(f"chat.lobby.{name}",))
+    valid = isinstance(name, str) and name.isalnum() and name.isascii() and len(name) <= 20
+    return Identity(name, subscribe=("chat.lobby.*", "chat.lobby"), publish=(f"chat.lobby.{name}",)) if valid else None
 
 
 @app.get("/")
-@app.get("/<path:name>")
-def page(name: str = "index.html") -> Response:
-    return send_from_directory(BUILT, name)
+def page() -> Response:
+    return app.send_static_file("index.html")

@@ -4,9 +4,14 @@ import os
 import sys
 
 try:
+    import jaiminho  # noqa: F401
     from django.core.management import execute_from_command_line
 except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
+if "HEADGATE_TOKEN_SECRET" not in os.environ:
+    raise SystemExit(
+        "HEADGATE_TOKEN_SECRET is not set: export HEADGATE_TOKEN_SECRET=$(openssl rand -hex 32), the same for the gateway"
+    )
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")
 execute_from_command_line(sys.argv)

@@ -1,4 +1,4 @@
-"""A FastAPI service that publishes: `uvicorn main:app`."""
+"""A FastAPI service that publishes: `uvicorn main:app --port 8001`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,6 +6,7 @@ from typing import Annotated
 
 try:
     from fastapi import Depends, FastAPI, HTTPException, Request
+    from fastapi.responses import FileResponse
 
     from headgate import AsyncPublisher, HeadgateError
 except ModuleNotFoundError as missing:
@@ -24,6 +25,11 @@ def get_publisher(request: Request) -> AsyncPublisher:
 
 Publisher = Annotated[AsyncPublisher, Depends(get_publisher)]
 app = FastAPI(lifespan=lifespan)
+
+
+@app.get("/")
+def page() -> FileResponse:
+    return FileResponse("page.html")
 
 
 @app.post("/orders/{number}/ship")

@@ -1,11 +1,8 @@
 """A Flask page that hears events: a script tag, and no Node. `headgate serve app:app --dev` runs it."""
 
-try:
-    from flask import Flask, render_template
+from flask import Flask, render_template
 
-    from headgate import Headgate
-except ModuleNotFoundError as missing:
-    raise SystemExit(f'{missing.name} is not installed: pip install "headgate[server,embedded]"') from None
+from headgate import Headgate
 
 app = Flask(__name__)
 gate = Headgate(app)

@@ -23,7 +23,7 @@ async def publish(row: OutboxMessage) -> None:
 
 
 async def main() -> None:
-    url = os.environ["SHOP_DATABASE"]
+    url = os.environ.get("SHOP_DATABASE", "sqlite:///shop.sqlite3")
     if url.startswith("sqlite:///"):
         storage = SqliteStorage(url.removeprefix("sqlite:///"))
         storage.create_schema()

@@ -8,7 +8,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from headgate import Publisher
 
-engine = create_engine(os.environ["SHOP_DATABASE"])  # sqlite:///shop.sqlite3 or postgresql+psycopg://…
+engine = create_engine(os.environ.get("SHOP_DATABASE", "sqlite:///shop.sqlite3"))  # or postgresql+psycopg://…
 publisher = Publisher()
 now = "strftime('%s', 'now')" if engine.dialect.name == "sqlite" else "now()"
 ROW = text(f"INSERT INTO outbox (topic, key, payload, created_at) VALUES (:topic, :topic, :payload, {now})")

@@ -2,7 +2,8 @@
 
 try:
     from flask import Flask, render_template
-    from tasks import write
+    from kombu.exceptions import OperationalError
+    from tasks import REDIS, write
 
     from headgate import Headgate
 except ModuleNotFoundError as missing:
@@ -18,7 +19,10 @@ def page() -> str:
 
 
 @app.post("/texts")
-def start() -> dict[str, object]:
+def start() -> dict[str, object] | tuple[str, int]:
     """The position is read before the task begins: all of its events come after it."""
     since = gate.position()
-    return {"id": write.delay(30).id, "since": since or {"offset": 0}}
+    try:
+        return {"id": write.delay(30).id, "since": since or {"offset": 0}}
+    except OperationalError as error:
+        return f"{error} Start Redis, or set HEADGATE_REDIS_URL (now {REDIS}) for both the worker and the gateway.", 503

@@ -3,8 +3,10 @@
  *
  * It publishes one too, so the gateway must grant that: `headgate serve --dev` does.
  */
-import { connect } from "headgate";
-
+const { connect } = await import("headgate").catch(() => {
+  console.error("headgate is not installed: npm install ../../dist/headgate-*.tgz");
+  process.exit(1);
+});
 const [address] = process.argv.slice(2);
 // Node 20 has no WebSocket of its own; Node 22, Deno and Bun have.
 const { WebSocket } = globalThis.WebSocket ? globalThis : await import("ws");

@@ -10,12 +10,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-try:
-    from flask import Flask, Response, send_from_directory
+from flask import Flask, Response, send_from_directory
 
-    from headgate import Headgate
-except ModuleNotFoundError as missing:
-    raise SystemExit(f'{missing.name} is not installed: pip install "headgate[server]"') from None
+from headgate import Headgate
 
 app = Flask(__name__)
 app.config.update(DATABASE="shop.db", PAGE="../react/dist")
@@ -53,5 +50,8 @@ def ship(number: int) -> dict[str, Any]:
 
 @app.get("/")
 @app.get("/<path:name>")
-def page(name: str = "index.html") -> Response:
-    return send_from_directory(Path(app.config["PAGE"]).absolute(), name)
+def page(name: str = "index.html") -> Response | tuple[str, int]:
+    built = Path(app.config["PAGE"]).resolve()
+    if not built.is_dir():
+        return f"{built} is missing: run npm install and npm run build in its folder, or open the page of npm run dev\n", 404
+    return send_from_directory(built, name)

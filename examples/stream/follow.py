@@ -46,13 +46,15 @@ def follow(url: str, pattern: str, token: str | None = None, cursor: str | None 
             if not error["retry"]:
                 raise SystemExit(f"refused: {error['message']}") from None
             pause_s = max(pause_s, error.get("retry_after_s", 0))
-        except OSError:
-            pass  # cut, or silent: the next request goes on from the cursor
+        except OSError as error:  # cut, or silent: the next request goes on from the cursor
+            print(f"{url}: {error}; trying again", file=sys.stderr, flush=True)
         time.sleep(random.uniform(0.5, 1) * pause_s)
         pause_s = min(2 * pause_s, 20)
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        raise SystemExit("usage: python follow.py http://127.0.0.1:8000 'orders.#'")
     for kind, body in follow(sys.argv[1], sys.argv[2], os.environ.get("HEADGATE_TOKEN")):
         if kind == "message":
             print(body["topic"], json.dumps(body["data"]), flush=True)

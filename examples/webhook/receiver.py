@@ -9,6 +9,9 @@ try:
 except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
 
+if "WEBHOOK_SECRET" not in os.environ:
+    raise SystemExit('WEBHOOK_SECRET is not set: export WEBHOOK_SECRET="whsec_$(openssl rand -base64 32)"')
+
 app = Flask(__name__)
 webhook = Webhook(os.environ["WEBHOOK_SECRET"])
 DATABASE = os.environ.get("RECEIVED_DATABASE", "received.sqlite3")

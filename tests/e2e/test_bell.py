@@ -1,11 +1,7 @@
-"""The bell of examples/bell in Chromium: what it shows, with the keyboard alone, and by the rules of axe.
-
-With BELL_PICTURE in the environment the second test writes docs/bell.png.
-"""
+"""The bell of examples/bell in Chromium: what it shows, with the keyboard alone, and by the rules of axe."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +13,12 @@ from playwright.sync_api import BrowserContext, Page, expect
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.pictures import picture
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/bell"
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
 ITEMS = 25
-PICTURE = ROOT / "docs/bell.png"
 SIZE = {"width": 760, "height": 470}
 
 
@@ -41,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(command, cwd=ROOT, check=True)
     page = (EXAMPLE / "index.html").read_text()
     style = '<link rel="stylesheet" href="/main.css">'
-    (folder / "dist/index.html").write_text(page.replace("</head>", f"{style}</head>").replace("/src/main.tsx", "/main.js"))
+    (folder / "dist/index.html").write_text(page.replace("</title>", f"</title>{style}").replace("/src/main.tsx", "/main.js"))
     (folder / "app.py").write_text((EXAMPLE / "app.py").read_text())
     return folder
 
@@ -128,8 +124,7 @@ def test_the_bell_breaks_no_rule_of_accessibility(page: Page, gateway: GatewayPr
     assert violations(page) == []
     bell.click()
     expect(page.get_by_role("button", name="Show older ones")).to_be_visible()
-    if "BELL_PICTURE" in os.environ:
-        page.screenshot(path=PICTURE)
+    picture(page, "bell", **SIZE)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         for width in (SIZE["width"], 390):

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build/examples"
 DEADLINE_MS = 60_000
 
-OpenShop = Callable[[str], GatewayProcess]
+OpenShop = Callable[..., GatewayProcess]
 
 
 @pytest.fixture(scope="session")
@@ -48,16 +48,16 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def open_shop(start_gateway: StartGateway, redis_url: str, tmp_path: Path) -> Iterator[OpenShop]:
-    """Start the shop of examples/server with the page of an example, on a port that it has again after a restart."""
+    """Start the shop of examples/server with the built page of an example; after a restart it has the same port."""
     held = HeldPort()
 
-    def start(name: str) -> GatewayProcess:
+    def start(name: str, built: str = "dist") -> GatewayProcess:
         settings = {
             "HEADGATE_PORT": str(held.port),
             "HEADGATE_REDIS_URL": redis_url,
             "PYTHONPATH": str(ROOT / "examples/server"),
             "SHOP_DATABASE": str(tmp_path / "shop.db"),
-            "SHOP_PAGE": str(BUILT / name / "dist"),
+            "SHOP_PAGE": str(BUILT / name / built),
         }
         return start_gateway(settings, "shop:app", "--dev")
 

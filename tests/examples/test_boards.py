@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headgate.services.publisher import Publisher
-from tests.examples.conftest import BUILT, OpenShop
+from tests.examples.conftest import OpenShop
+from tests.support.pictures import picture
 from tests.support.redis_server import wait_until
 
 pytestmark = pytest.mark.nightly
@@ -81,9 +82,8 @@ def test_the_react_board_moves_orders_between_columns_and_loses_nothing_over_a_r
 ) -> None:
     """Orders are loaded, made and shipped, and events published while the gateway was stopped appear after it."""
     shop = open_shop("react")
-    page.set_viewport_size({"width": 1100, "height": 560})
     page.goto(shop.url)
-    columns = [page.get_by_role("region", name=name).locator("ul li") for name in ("To ship", "Shipped")]
+    columns = [page.get_by_role("region", name=name).locator("p") for name in ("To ship", "Shipped")]
     expect(page.locator("#standing")).to_have_text("current")
     for _ in range(3):
         page.get_by_role("button", name="New order").click()
@@ -91,7 +91,7 @@ def test_the_react_board_moves_orders_between_columns_and_loses_nothing_over_a_r
     columns[0].first.get_by_role("button", name="Ship").click()
     expect(columns[1]).to_have_text([re.compile("Order 1")])
     expect(page.locator("#toast")).to_have_text("Order 1 was shipped")
-    page.screenshot(path=BUILT / "react.png")
+    picture(page, "react", 1000, 420)
     expected = [*(f"orders.{number}.created 1" for number in (1, 2, 3)), "orders.1.shipped 2"]
     expect(page.locator("#activity li")).to_have_text(expected)
     shop.kill()

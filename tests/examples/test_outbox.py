@@ -154,7 +154,7 @@ DJANGO = """
 import django; django.setup()
 from django.db import transaction
 from shop.models import Order
-from shop.outbox import publish_on_commit
+from shop.events import publish_on_commit
 for number in range(1, 31):
     try:
         with transaction.atomic():
@@ -170,8 +170,7 @@ PENDING_DJANGO = "import django; django.setup(); from jaiminho.models import Eve
 def test_django_publishes_the_rows_of_committed_transactions(example: MakeExample, tmp_path: Path) -> None:
     """In order, each once, by a relay that is killed and a Redis that is gone at first."""
     shop = example("django")
-    shop.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "django-jaiminho>=2.2,<3")
-    shop.environment["DJANGO_SETTINGS_MODULE"] = "shop.outbox_settings"
+    shop.environment["DJANGO_SETTINGS_MODULE"] = "shop.settings"
     with RedisProcess(tmp_path / "own-redis") as redis:
         redis.kill()
         shop.environment["HEADGATE_REDIS_URL"] = redis.url

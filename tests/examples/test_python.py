@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.fault.redis_process import RedisProcess
 from tests.support.checkout import DEADLINE_S
 from tests.support.gateway_process import StartGateway
 from tests.support.held_port import HeldPort
+from tests.support.pictures import picture
 from tests.support.python_examples import SECRET, MakeExample, published
-from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * DEADLINE_S)]
@@ -54,7 +57,7 @@ def test_a_flask_page_with_a_script_tag_hears_events(example: MakeExample, page:
     flask.environment = {"HEADGATE_PORT": str(port)}
     flask.start("headgate", "serve", "app:app", "--dev")
     url = f"http://127.0.0.1:{port}"
-    assert ask(url)[0] == 200
+    ask(url)
     page.goto(url)
     expect(page.locator("#status")).to_have_text("live")
     page.locator("#ship").click()
@@ -76,50 +79,76 @@ def test_the_tests_of_an_example_run_without_redis(
     assert published(redis_url) == []
 
 
-def test_django_publishes_when_the_transaction_is_committed(
-    example: MakeExample, start_gateway: StartGateway, redis_url: str, port: int
+def test_django_rings_the_bell_of_the_user_whose_order_has_failed(
+    example: MakeExample, browser: Browser, page: Page, start_gateway: StartGateway, redis_url: str, port: int
 ) -> None:
-    """A change reaches a client with a token, one that is rolled back nobody, and nobody gets a token without signing in."""
+    """Everybody sees the order, one user has the item and reads it, and nobody gets a token without signing in."""
     django = example("django")
-    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET})
+    url = f"http://127.0.0.1:{port}"
+    settings = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_ALLOWED_ORIGINS": url}
+    django.environment["GATEWAY_URL"] = start_gateway(settings).url
     django.run("python", "manage.py", "migrate", "--run-syncdb", "--verbosity", "0")
     django.start("python", "manage.py", "runserver", "--noreload", str(port))
-    url = f"http://127.0.0.1:{port}"
+    django.start("python", "manage.py", "events_relay", "--run-in-loop", "--loop-interval", "0.1")
     assert ask(f"{url}/token")[0] == 401
-    code = (
-        "import django; django.setup(); from django.test import Client; from django.contrib.auth.models import User\n"
-        "client = Client(headers={'host': 'localhost'}); client.force_login(User.objects.create_user('ana'))\n"
-        "print(client.get('/token').content.decode())"
-    )
-    django.environment["DJANGO_SETTINGS_MODULE"] = "shop.settings"
-    token = django.run("python", "-c", code).strip()
-    client = RawClient(gateway.url, {"token": token, "subscriptions": [{"pattern": "orders.#"}]}, "notifications")
-    assert client.welcome["user"] == "ana"
-    assert ask(f"{url}/orders/41/ship", "POST", b"carrier=none")[0] == 500
-    assert ask(f"{url}/orders/42/ship", "POST", b"")[0] == 200
-    client.wait_for_events(1)
-    assert [(topic, data["id"]) for topic, data, _ in client.named("event")] == [("orders.42.shipped", 42)]
-    client.close()
+    with browser.new_context() as context:
+        other = context.new_page()
+        page.goto(url)
+        other.goto(f"{url}/?user=ben")
+        page.locator("#fail").click()
+        for each in (page, other):
+            expect(each.locator("#events li")).to_have_text("Order 42: failed")
+        expect(page.locator("#unread")).to_have_text("1")
+        page.get_by_role("button", name="Notifications").click()
+        picture(page, "django", height=320)
+        page.get_by_role("button", name="Order 42 failed").click()
+        expect(page.locator("#unread")).to_have_text("0")
+        expect(other.locator("#unread")).to_have_text("0")
 
 
-def test_fastapi_publishes(example: MakeExample, redis_url: str, port: int) -> None:
-    """From the dependency that the application's lifespan has made."""
-    fastapi = example("fastapi")
-    fastapi.start("uvicorn", "main:app", "--port", str(port))
-    assert json.loads(ask(f"http://127.0.0.1:{port}/orders/42/ship", "POST")[1]) == {"id": 42, "status": "shipped", "offset": 1}
-    assert json.loads(ask(f"http://127.0.0.1:{port}/orders/42/pack", "POST")[1]) == {"id": 42, "offset": 2}
-    assert [topic for topic, _ in published(redis_url)] == ["orders.42.shipped", "orders.42.packed"]
+def test_fastapi_publishes(example: MakeExample, page: Page, port: int) -> None:
+    """Its page gets from the gateway what the routes publish with the dependency of the lifespan."""
+    fastapi = example("fastapi", "[server,embedded]")
+    fastapi.environment.pop("HEADGATE_REDIS_URL")
+    with closing(HeldPort()) as held:
+        fastapi.environment["HEADGATE_PORT"] = str(held.port)
+        shown = fastapi.folder / "page.html"
+        shown.write_text(shown.read_text().replace("127.0.0.1:8000", f"127.0.0.1:{held.port}"))
+        fastapi.start("headgate", "serve", "--dev")
+        ask(f"http://127.0.0.1:{held.port}/healthz")
+        fastapi.start("uvicorn", "main:app", "--port", str(port))
+        url = f"http://127.0.0.1:{port}"
+        ask(url)
+        page.goto(url)
+        expect(page.locator("#status")).to_have_text("live")
+        page.locator("#ship").click()
+        expect(page.locator("#events li")).to_have_text("orders.42.shipped: order 42")
+        assert json.loads(ask(f"{url}/orders/42/pack", "POST")[1]) == {"id": 42, "offset": 2}
+        expect(page.locator("#events li")).to_have_text(["orders.42.shipped: order 42", "orders.42.packed: order 42"])
+        picture(page, "fastapi", height=300)
 
 
-def test_a_celery_task_tells_how_far_it_is(example: MakeExample, tmp_path: Path) -> None:
-    """A worker with forked processes; each event once."""
-    celery = example("celery")
-    with RedisProcess(tmp_path / "redis") as redis:  # Celery writes the path of a socket in another way
-        celery.environment["HEADGATE_REDIS_URL"] = redis.url
-        celery.start("celery", "-A", "tasks", "worker", "--concurrency", "2", "--loglevel", "warning")
-        assert celery.run("python", "start.py") == "pages: 3\n"
-        topics = [topic for topic, _ in published(redis.url)]
-    assert topics == ["users.ana.reports.progress"] * 3 + ["users.ana.reports.ready"]
+def test_an_event_source_and_a_script_read_a_stream(example: MakeExample, page: Page, port: int) -> None:
+    """Without a client library, from the gateway's own origin."""
+    stream = example("stream", "[server,embedded]")
+    stream.environment = {"HEADGATE_PORT": str(port)}
+    stream.start("headgate", "serve", "app:app", "--dev")
+    url = f"http://127.0.0.1:{port}"
+    ask(url)
+    page.goto(url)
+    expect(page.get_by_role("status")).to_have_text("connected")
+    script = stream.start("python", "follow.py", url, "orders.#")
+    output = stream.folder / "output.txt"
+    numbers = itertools.count(1)
+
+    def printed() -> bool:
+        stream.run("headgate", "publish", f"orders.{next(numbers)}.shipped", '{"carrier": "UPS"}')
+        return bool(re.search(r"^orders\.\d+\.shipped ", output.read_text(), re.MULTILINE)) or script.poll() is not None
+
+    wait_until(printed, "a line of the script")
+    expect(page.locator("#orders li").last).to_have_text('orders.1.shipped {"carrier":"UPS"}')
+    assert script.poll() is None
+    picture(page, "stream", height=260)
 
 
 def test_a_page_follows_a_task_over_a_reload(example: MakeExample, tmp_path: Path, page: Page, port: int) -> None:
@@ -132,7 +161,8 @@ def test_a_page_follows_a_task_over_a_reload(example: MakeExample, tmp_path: Pat
         ask(f"http://127.0.0.1:{port}/")
         page.goto(f"http://127.0.0.1:{port}/")
         page.get_by_role("button").click()
-        expect(page.locator("p")).to_contain_text("word3", timeout=DEADLINE_S * 1000)
+        expect(page.locator("p")).to_contain_text("word12", timeout=DEADLINE_S * 1000)
+        picture(page, "progress", height=200)
         page.reload()
         words = " ".join(f"word{n}" for n in range(1, 31))
         expect(page.locator("p")).to_have_text(words, timeout=DEADLINE_S * 1000)

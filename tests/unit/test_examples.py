@@ -1,57 +1,72 @@
-"""The Python examples: one that lacks a package says which command installs it."""
+"""What examples/ promises: each is small, and its page is short, names its commands and shows a picture."""
 
 from __future__ import annotations
 
-import ast
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# What is started. `headgate consume` loads `consumer/ledger.py` and `push/devices.py`, and is there by then. `celery/start.py`
-# and `progress/app.py` import tasks; pytest loads tests, and an application `outbox/shop.py`.
-ENTRIES = (
-    *("celery/tasks.py", "django/manage.py", "fastapi/main.py", "flask/app.py", "script/nightly.py"),
-    *("outbox/relay.py", "progress/tasks.py", "server/shop.py", "vite/app.py", "chat/app.py", "bell/app.py"),
-    *("push/app.py", "webhook/receiver.py"),
-)
+NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/README.md"))
+WITH_PICTURE = ("bell", "chat", "django", "fastapi", "progress", "push", "react", "stream")
+MOST_LINES, MOST_LINES_OF_README, MOST_BYTES = 80, 25, 60 * 1024
+CODE = {".py", ".js", ".ts", ".tsx", ".vue", ".svelte", ".html", ".css"}
+# Tests, the configuration of tools, and Django's own file are not counted; nor are comments, docstrings and empty lines.
+NOT_COUNTED = re.compile(r"^(test_.*|conftest|.*\.config|.*\.d|manage)$")
+NO_CODE = re.compile(r'\s*($|//|/?\*|<!--|"""[^"]*"""$)')
+PYTHON_COMMENT = re.compile(r"\s*#")
 
 
-def packages(entry: str) -> set[str]:
-    """Return the packages that an entry imports itself."""
-    imports = [
-        node for node in ast.walk(ast.parse((EXAMPLES / entry).read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
+def lines_of_code(folder: Path) -> int:
+    """Return how many lines of its own code an example has."""
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.suffix in CODE
+        and not NOT_COUNTED.match(path.stem)
+        and not {"node_modules", "dist"} & set(path.relative_to(EXAMPLES).parts)
     ]
-    return {str(node.module).partition(".")[0] for node in imports} - {*sys.stdlib_module_names, "__future__"}
+    return sum(
+        not NO_CODE.match(line) and not (path.suffix == ".py" and PYTHON_COMMENT.match(line))
+        for path in files
+        for line in path.read_text().splitlines()
+    )
 
 
-@pytest.mark.parametrize(("entry", "package"), [(entry, each) for entry in ENTRIES for each in sorted(packages(entry))])
-def test_an_example_without_its_package_says_which_command_installs_it(entry: str, package: str, tmp_path: Path) -> None:
-    """One line and no traceback, about the first one that is not there; and the command installs that package."""
-    hide = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_path({str(EXAMPLES / entry)!r}, run_name='__main__')"
-    ended = subprocess.run([sys.executable, "-c", hide], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    (line,) = ended.stderr.splitlines()
-    named, _, command = line.partition(" is not installed: ")
-    assert named.partition(".")[0] in packages(entry)
-    if command == "pip install -r requirements.txt":
-        wanted = (EXAMPLES / entry).parent / "requirements.txt"
-        assert any(each.startswith(named.partition(".")[0]) for each in wanted.read_text(encoding="utf-8").splitlines())
-    else:
-        assert command.startswith(("pip install headgate", 'pip install "headgate['))
+def test_every_folder_has_a_page() -> None:
+    """The table of examples/README.md names each of them, and nothing else."""
+    folders = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    named = re.findall(r"\]\((\w+)/README\.md\)", (EXAMPLES / "README.md").read_text())
+    assert sorted(named) == NAMES == folders
 
 
-def test_every_python_example_that_is_started_is_among_them() -> None:
-    """A new example does not go untried."""
-    files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.py")}
-    files = {file for file in files if not file.partition("/")[2].startswith(("test_", "conftest"))}
-    assert files - {
-        "consumer/ledger.py",
-        "celery/start.py",
-        "progress/app.py",
-        "stream/follow.py",
-        "outbox/shop.py",
-        "push/devices.py",
-    } == set(ENTRIES)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_is_at_most_80_lines(name: str) -> None:
+    """So that a reader has read all of it before copying it."""
+    assert lines_of_code(EXAMPLES / name) <= MOST_LINES
+
+
+def test_lines_are_counted() -> None:
+    """Code counts; comments, docstrings, empty lines and tests do not."""
+    folder = EXAMPLES / "stream"
+    assert lines_of_code(folder) > 60
+    assert [bool(NO_CODE.match(line)) for line in ("", "  // why", '    """One."""', "x = 1", '"""Two', "#app {}")] == [
+        *(True, True, True, False, False, False)
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_of_an_example_is_short_and_has_commands(name: str) -> None:
+    """A reader sees at once how to start it."""
+    text = (EXAMPLES / name / "README.md").read_text()
+    assert len(text.splitlines()) <= MOST_LINES_OF_README
+    assert "```sh" in text or name == "monitoring"
+
+
+@pytest.mark.parametrize("name", WITH_PICTURE)
+def test_an_example_with_a_page_shows_its_picture(name: str) -> None:
+    """Tests take the pictures: `make example-pictures`."""
+    path = EXAMPLES / name / f"{name}.png"
+    assert path.stat().st_size <= MOST_BYTES
+    assert f"({name}.png)" in (EXAMPLES / name / "README.md").read_text()

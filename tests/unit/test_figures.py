@@ -324,7 +324,7 @@ def test_a_promise_names_the_bound_that_the_code_has(pattern: str, values: tuple
 # Each text from which somebody learns that an id makes a publish safe to repeat.
 TEXTS_ABOUT_IDS = (
     *(f"docs/{page}.md" for page in ("guarantees", "protocol", "http-api", "guide", "howto/celery")),
-    *("docs/reference/python.md", "docs/reference/commands.md", "examples/celery/tasks.py"),
+    *("docs/reference/python.md", "docs/reference/commands.md", "examples/progress/tasks.py"),
     *("gateway/headgate/services/publisher.py", "gateway/headgate/cli/events.py"),
     *("web/src/language/development.js", "web/src/offline/entry.js"),
 )

@@ -1,24 +1,19 @@
 import { connect } from "headgate";
 import { presence } from "headgate/presence";
 
-interface Topics {
-  "chat.lobby.*": { text: string };
-}
-
 const form = document.querySelector("form")!;
 const [field, button] = [form.querySelector("input")!, form.querySelector("button")!];
-const messages = document.querySelector("#messages")!;
 
 /** Show a message, and return its line. */
 function show(name: string, text: string): HTMLLIElement {
   const line = Object.assign(document.createElement("li"), { textContent: `${name}: ${text}` });
-  messages.append(line);
+  document.querySelector("#messages")!.append(line);
   line.scrollIntoView({ block: "nearest" });
   return line;
 }
 
 function join(name: string): void {
-  const gate = connect<Topics>(location.origin, { auth: { name } });
+  const gate = connect<{ "chat.lobby.*": { text: string } }>(location.origin, { auth: { name } });
   const room = presence<{ typing: boolean }>(gate, "chat.lobby", { meta: { typing: false } });
   room.on("change", ({ members }) => {
     document.querySelector("#members")!.textContent = members.map(({ user, meta }) => (meta?.typing ? `${user} …` : user)).join(", ");
@@ -34,23 +29,19 @@ function join(name: string): void {
     clearTimeout(idle);
     idle = window.setTimeout(() => room.update({ typing: false }), 2000);
   };
-  form.onsubmit = async (event) => {
+  form.onsubmit = (event) => {
     event.preventDefault();
     const line = show(name, field.value);
-    line.className = "sending";
     // All but me: this page has shown the message already.
-    const sent = gate.publish(`chat.lobby.${name}`, { text: field.value }, { echo: false });
+    gate.publish(`chat.lobby.${name}`, { text: field.value }, { echo: false }).catch(() => (line.className = "failed"));
     field.value = "";
     room.update({ typing: false });
-    line.className = await sent.then(() => "", () => "failed");
   };
 }
 
 form.onsubmit = (event) => {
   event.preventDefault();
   join(field.value);
-  field.value = "";
-  field.removeAttribute("pattern");
-  Object.assign(field, { maxLength: 1000, placeholder: "Message", ariaLabel: "Message" });
+  Object.assign(field, { value: "", pattern: ".+", maxLength: 1000, placeholder: "Message", ariaLabel: "Message" });
   button.textContent = "Send";
 };

@@ -1,22 +1,23 @@
-"""Publishing, once the transaction has been committed."""
+"""Events as rows of the transaction that causes them. `manage.py events_relay` publishes those of committed transactions."""
 
-from functools import cache, partial
+from uuid import uuid4
 
-from django.conf import settings
-from django.db import transaction
+from django.utils.functional import SimpleLazyObject
+from jaiminho.send import save_to_outbox
 
 from headgate import Publisher
 
-
-@cache
-def publisher() -> Publisher:
-    """One for the process; a worker that is forked off gets connections of its own."""
-    return Publisher(settings.HEADGATE_REDIS_URL)
+# At HEADGATE_REDIS_URL, or at the private Redis of a gateway in this folder. A forked worker opens its own connections.
+publisher = SimpleLazyObject(Publisher)
 
 
-def publish_on_commit(topic: str, data: object) -> None:
-    """Publish when the change is in the database. After a rollback nothing is published.
+def publish_on_commit(topic: str, data: object, user: str | None = None) -> None:
+    """Write the row of an event. What Headgate would refuse (topic, data, size) raises here, and sends nothing."""
+    publisher.prepare(topic, data, user=user)
+    publish_row(topic, data, uuid4().hex, user)
 
-    `robust`: when Redis does not answer, Django logs the error, and the request goes on, since its change is saved.
-    """
-    transaction.on_commit(partial(publisher().publish, topic, data), robust=True)
+
+@save_to_outbox
+def publish_row(topic: str, data: object, event_id: str, user: str | None) -> None:
+    """Run by the relay: a row that comes again, within a day, adds nothing to the log."""
+    publisher.publish(topic, data, event_id, user=user, id_for_s=86400)

@@ -2,15 +2,19 @@
 
 import os
 
-SECRET_KEY = os.environ.get("DJANGO_SECRET_KEY", "only for the example")
 DEBUG = True
-ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
-ROOT_URLCONF = "shop.urls"
-INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", "shop"]
-MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware", "django.contrib.auth.middleware.AuthenticationMiddleware"]
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("SHOP_DATABASE", "shop.sqlite3")}}
+ROOT_URLCONF = "shop.views"
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", "jaiminho", "shop"]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+]
+TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite3"}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-
-# Where events go: None is the private Redis of a gateway in this folder. The secret proves who a browser is, to the gateway too.
-HEADGATE_REDIS_URL = os.environ.get("HEADGATE_REDIS_URL")
-HEADGATE_TOKEN_SECRET = os.environ["HEADGATE_TOKEN_SECRET"]
+# The other strategy writes a row only when a publish has failed: it loses the event of a process that is killed before that.
+JAIMINHO_CONFIG = {"PUBLISH_STRATEGY": "keep-order", "DELETE_AFTER_SEND": True}
+# The gateway as browsers reach it. It has the same secret, and knows by it who a browser is. Yours differs from Django's.
+GATEWAY_URL = os.environ.get("GATEWAY_URL", "http://127.0.0.1:8000")
+HEADGATE_TOKEN_SECRET = SECRET_KEY = os.environ["HEADGATE_TOKEN_SECRET"]

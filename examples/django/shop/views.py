@@ -2,35 +2,39 @@ import time
 
 import jwt
 from django.conf import settings
+from django.contrib import auth
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.views.decorators.csrf import csrf_exempt
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import path
 from django.views.decorators.http import require_POST
 
 from .events import publish_on_commit
 from .models import Order
 
 
+def page(request: HttpRequest) -> HttpResponse:
+    if not request.user.is_authenticated:  # yours asks for a password
+        auth.login(request, auth.get_user_model().objects.get_or_create(username=request.GET.get("user", "ana"))[0])
+    return render(request, "page.html", {"gateway": settings.GATEWAY_URL, "user": request.user})
+
+
 def token(request: HttpRequest) -> HttpResponse:
-    """Who is signed in at Django may subscribe to orders, for an hour at a time."""
+    """Users who are signed in at Django may subscribe to orders, and have an inbox, for an hour at a time."""
     if not request.user.is_authenticated:
         return HttpResponse("sign in first", status=401)
     claims = {"sub": request.user.get_username(), "aud": "headgate", "exp": time.time() + 3600, "subscribe": ["orders.#"]}
     return HttpResponse(jwt.encode(claims, settings.HEADGATE_TOKEN_SECRET), content_type="text/plain")
 
 
-def orders(request: HttpRequest) -> JsonResponse:
-    return JsonResponse([order.as_event() for order in Order.objects.order_by("id")], safe=False)
-
-
-@csrf_exempt  # the example has no page of its own; yours sends the token of its form
 @require_POST
 @transaction.atomic
-def ship(request: HttpRequest, number: int) -> JsonResponse:
-    order, _ = Order.objects.select_for_update().get_or_create(pk=number)
-    order.status, order.version = "shipped", order.version + 1
-    order.save()
-    publish_on_commit(f"orders.{number}.shipped", order.as_event())
-    if request.POST.get("carrier") == "none":
-        raise ValueError("no carrier: the transaction is rolled back, and nobody hears of it")
-    return JsonResponse(order.as_event())
+def fail(request: HttpRequest, number: int) -> HttpResponse:
+    """Everybody sees what has become of the order, and its user must not miss it. After a rollback nobody hears of it."""
+    Order.objects.update_or_create(pk=number, defaults={"status": "failed"})
+    publish_on_commit(f"orders.{number}.failed", {"id": number, "status": "failed"})
+    publish_on_commit("inbox.orders.failed", {"title": f"Order {number} failed"}, user=request.user.get_username())
+    return HttpResponse(status=204)
+
+
+urlpatterns = [path("", page), path("token", token), path("orders/<int:number>/fail", fail)]

@@ -1,43 +1,32 @@
 import { useState } from "react";
-import { useEvents, useGateStatus, useLiveCollection, useSubscription } from "./headgate";
-import { createOrder, loadOrders, shipOrder } from "./shop";
-import type { Order } from "./topics";
-
-const COLUMNS = { new: "To ship", shipped: "Shipped" } as const;
+import { createOrder, loadOrders, type Order, shipOrder, useEvents, useGateStatus, useLiveCollection, useSubscription } from "./orders";
 
 export function Board() {
   const status = useGateStatus();
   const { items, status: standing, error } = useLiveCollection<Order>("orders", { load: loadOrders });
   const [toast, setToast] = useState("");
   useSubscription("orders.*.shipped", ({ id }) => setToast(`Order ${id} was shipped`));
-
+  const open = items.filter((order) => order.status === "new");
+  const shipped = items.filter((order) => order.status === "shipped");
   return (
-    <main>
+    <>
       <header>
         <h1>Orders</h1>
-        <p>
-          <output id="status" data-status={status}>{status}</output> <output id="standing">{standing}</output>
-        </p>
-        <button id="create" onClick={createOrder}>New order</button>
+        <p><output id="status" data-status={status}>{status}</output> <output id="standing">{standing}</output></p>
+        <button onClick={createOrder}>New order</button>
       </header>
       {error && <p role="alert">{String(error)}</p>}
-      <div id="orders">
-        {Object.entries(COLUMNS).map(([column, title]) => (
-          <section key={column} aria-label={title}>
-            <h2>{title} <small>{items.filter((order) => order.status === column).length}</small></h2>
-            <ul>
-              {items.filter((order) => order.status === column).map(({ id }) => (
-                <li key={id}>
-                  Order {id} {column === "new" && <button onClick={() => shipOrder(id)}>Ship</button>}
-                </li>
-              ))}
-            </ul>
-          </section>
-        ))}
-        <Activity />
-      </div>
+      <section aria-label="To ship">
+        <h2>To ship <small>{open.length}</small></h2>
+        {open.map(({ id }) => <p key={id}>Order {id} <button onClick={() => shipOrder(id)}>Ship</button></p>)}
+      </section>
+      <section aria-label="Shipped">
+        <h2>Shipped <small>{shipped.length}</small></h2>
+        {shipped.map(({ id }) => <p key={id}>Order {id}</p>)}
+      </section>
+      <Activity />
       <output id="toast">{toast}</output>
-    </main>
+    </>
   );
 }
 
@@ -47,13 +36,8 @@ function Activity() {
   return (
     <section aria-label="Activity">
       <h2>Activity</h2>
-      {missed > 0 && <p role="status">{missed} events are missing</p>}
-      {error && <p role="alert">{error.message}</p>}
-      <ol id="activity">
-        {events.map(({ topic, offset, data }) => (
-          <li key={offset}>{topic} {data.version}</li>
-        ))}
-      </ol>
+      {error ? <p role="alert">{error.message}</p> : missed > 0 && <p role="status">{missed} events are missing</p>}
+      <ol id="activity">{events.map(({ topic, offset, data }) => <li key={offset}>{topic} {data.version}</li>)}</ol>
     </section>
   );
 }

@@ -1,13 +1,6 @@
 import { GateProvider } from "headgate/react";
-import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { Board } from "./Board";
 import "./board.css";
 
-createRoot(document.querySelector("#app")!).render(
-  <StrictMode>
-    <GateProvider url={location.origin}>
-      <Board />
-    </GateProvider>
-  </StrictMode>,
-);
+createRoot(document.querySelector("#app")!).render(<GateProvider url={location.origin}><Board /></GateProvider>);

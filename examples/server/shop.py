@@ -53,5 +53,5 @@ def ship(number: int) -> dict[str, Any]:
 def page(name: str = "index.html") -> Response | tuple[str, int]:
     built = Path(app.config["PAGE"]).resolve()
     if not built.is_dir():
-        return f"{built} is missing: run npm install and npm run build in its folder, or open the page of npm run dev\n", 404
+        return f"{built} is missing: npm install --no-save ../../dist/headgate-*.tgz && npm run build in its folder\n", 404
     return send_from_directory(built, name)

@@ -66,7 +66,7 @@ def _site_places() -> dict[str, str]:
 
 
 PLACES = _site_places()
-VERSION = re.search(r'^__version__ = "([^"]+)"', (ROOT / "gateway/headgate/__init__.py").read_text("utf-8"), re.MULTILINE)
+VERSION = re.findall(r'^__version__ = "([^"]+)"', (ROOT / "gateway/headgate/installation.py").read_text("utf-8"), re.MULTILINE)[0]
 # Pages that a command writes from the code: nobody edits them.
 GENERATED = ("settings.md", "reference/")
 FILE_OF = {place: file for file, place in PLACES.items()}
@@ -159,7 +159,7 @@ def on_post_page(output: str, **_: Any) -> str:
     """Give the theme's search a name for screen readers, and put the version into the header."""
     search = 'data-md-component="search" role="dialog"'
     output = output.replace(search, f'{search} aria-label="Search"')
-    return NAME.sub(rf'\1 <span class="version">{VERSION[1] if VERSION else ""}</span>\2', output, count=1)
+    return NAME.sub(rf'\1 <span class="version">{VERSION}</span>\2', output, count=1)
 
 
 def on_post_template(output_content: str, **_: Any) -> str:

@@ -290,7 +290,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
 
   it("is under a name that package.json and the gateway agree on", async () => {
     const { version } = JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8"));
-    const python = await readFile(new URL("../../gateway/headgate/__init__.py", import.meta.url), "utf8");
+    const python = await readFile(new URL("../../gateway/headgate/installation.py", import.meta.url), "utf8");
     assert.match(python, new RegExp(`__version__ = "${version.replaceAll(".", "\\.")}"`));
   });
 });

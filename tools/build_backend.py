@@ -28,7 +28,7 @@ from setuptools.build_meta import (  # noqa: F401  (the hooks that are setuptool
 )
 
 WEB = Path("web")
-# Written by web/build.mjs, web/demo/build.mjs and web/console/build.mjs, and touched when they are done, here and by make.
+# Written by web/build.mjs and web/pages.mjs, and touched when they are done, here and by make.
 CLIENT, PAGES = Path("gateway", "headgate", "static"), Path("server", "headgate_server", "static")
 BUILT = [
     *(CLIENT / f"headgate{part}.js{gz}" for part in ("", ".http", ".socket.io", ".development") for gz in ("", ".gz")),

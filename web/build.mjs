@@ -3,7 +3,7 @@
  *
  * In: src/ and types/. Out: dist/ (ESM and CommonJS with socket.io-client, the transport by it, and Backbone outside; a script-tag file that takes
  * Backbone from the page, and beside it socket.io-client and the transport, which that file loads when it needs them), the script-tag file where the Flask extension
- * serves them from (gateway/headgate/static, compressed too), and the pages that demo/build.mjs and console/build.mjs make of dist.
+ * serves them from (gateway/headgate/static, compressed too), and the pages that pages.mjs makes of dist.
  *
  * Statements labelled STRICT throw at a fault of this package that a page can live with; they are left out.
  *
@@ -16,8 +16,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { minify as terser } from "terser";
-import { buildConsole } from "./console/build.mjs";
-import { buildDemo } from "./demo/build.mjs";
+import { buildPage } from "./pages.mjs";
 
 const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
@@ -165,7 +164,7 @@ for (const [name, made] of Object.entries(SERVED)) {
   await writeFile(resolve(STATIC, name), contents);
   await writeFile(resolve(STATIC, `${name}.gz`), gzipSync(contents, { level: 9 }));
 }
-const [, consoleSize] = await Promise.all([buildDemo(), buildConsole()]);
+const [, consoleSize] = await Promise.all([buildPage("demo"), buildPage("console")]);
 
 /** @type {Record<string, [size: number, most: number]>} */
 const sizes = {

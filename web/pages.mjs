@@ -1,0 +1,57 @@
+/**
+ * Build of the pages of the demo and the console: one script, one style sheet and one icon each for the ready-made server, with a .gz beside each.
+ *
+ * In: <page>/src/main.js with the browser client as it is published (dist); <page>/styles/<page>.css with the files that it imports; the icon. Out:
+ * these as files in the server's static folder. build.mjs calls it when dist is there; `node web/pages.mjs` runs it alone.
+ */
+import { cp, mkdir } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+import { compress } from "./compress.mjs";
+
+const WEB = dirname(fileURLToPath(import.meta.url));
+const STATIC = resolve(WEB, "../server/headgate_server/static");
+/** From a page to its icon. The templates name it too, so it stays a file of its own. */
+const ICONS = { "demo": "demo-icon.svg", "console": "console.svg" };
+/** The entry points of the package that a page uses. */
+const PARTS = ["inbox", "presence", "tabs"];
+const SOCKET_IO = "/headgate/headgate.socket.io.js";
+/** The client loads its other transports from where the gateway has them. @type {import("esbuild").Plugin} */
+const HTTP = {
+  name: "http",
+  setup: ({ onResolve }) => onResolve({ filter: /headgate\.http\.js$/ }, () => ({ path: "/headgate/headgate.http.js", external: true })),
+};
+
+/**
+ * Build a page; rejected when a source does not parse or an import is missing.
+ * @param {keyof typeof ICONS} page @returns {Promise<number>} its bytes, gzip
+ */
+export async function buildPage(page) {
+  await mkdir(STATIC, { recursive: true });
+  await build({
+    absWorkingDir: resolve(WEB, page),
+    entryPoints: { [page]: "src/main.js", [`${page}-style`]: `styles/${page}.css` },
+    entryNames: page,
+    outdir: STATIC,
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    legalComments: "none",
+    logLevel: "warning",
+    alias: {
+      ...Object.fromEntries(PARTS.map((part) => [`headgate/${part}`, resolve(WEB, `dist/headgate.${part}.js`)])),
+      headgate: resolve(WEB, "dist/headgate.js"),
+      "socket.io-client": SOCKET_IO,
+    },
+    external: [SOCKET_IO, ICONS[page]],
+    plugins: [HTTP],
+  });
+  await cp(resolve(WEB, page, ICONS[page]), resolve(STATIC, ICONS[page]));
+  return compress(STATIC, [`${page}.js`, `${page}.css`, ICONS[page]]);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  for (const page of /** @type {(keyof typeof ICONS)[]} */ (Object.keys(ICONS))) console.log(`${page}: ${await buildPage(page)} bytes gzip`);
+}

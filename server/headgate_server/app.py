@@ -31,7 +31,7 @@ from .api.v1.table import OPERATIONS
 from .console import add_console
 from .console.built_files import add_built_files
 from .demo.orders import OrderBook
-from .demo.pages import demo_authenticator, demo_routes
+from .demo.pages import demo_routes
 from .demo.tokens import USERS, DemoTokens
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     tokens = DemoTokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None
     extension: Headgate | None = None
     if gate is None:
-        demo = demo_authenticator(tokens, dev=settings.dev, namespaces=settings.namespaces) if tokens else None
-        gate = extension = _extension(app, settings, demo)
+        gate = extension = _extension(app, settings, tokens.authenticator(settings) if tokens else None)
     else:
         add_page_files(app)  # like the extension
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
@@ -81,7 +80,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     below = {"publishEvent": posted(publishing.one), "publishBatch": posted(publishing.batch)}
     app.register_blueprint(api_routes(OPERATIONS, Services(gate, settings), reads, below))
     if tokens:
-        app.register_blueprint(demo_routes(OrderBook(gate.publish, users=USERS, keep=kept), tokens))
+        app.register_blueprint(demo_routes(OrderBook(gate.publish_each, users=USERS, keep=kept), tokens))
     else:
         app.register_blueprint(_index_route(settings))
     if extension is not None:

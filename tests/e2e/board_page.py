@@ -59,14 +59,6 @@ class BoardPage:
         """The card, if it is in this column."""
         return self.view.locator(f'.column[data-status="{status}"] .card[data-id="{number}"]')
 
-    def note(self, number: str) -> Locator:
-        return self.card(number).locator("input")
-
-    def write(self, number: str, text: str) -> None:
-        """Type a note and commit it with Enter."""
-        self.note(number).fill(text)
-        self.note(number).press("Enter")
-
     def button(self, name: str) -> Locator:
         return self.view.get_by_role("button", name=name, exact=True)
 
@@ -114,6 +106,6 @@ class BoardPage:
         socket.on("framereceived", received)
 
     def _listen_to_console(self, message: ConsoleMessage) -> None:
-        # A refused request (409) and a lost network are logged as errors too, and are part of some tests.
+        # A refused request (404) and a lost network are logged as errors too, and are part of some tests.
         if message.type == "error" and not re.search("Failed to load resource|WebSocket|could not be loaded", message.text):
             self.faults.append(message.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import urllib.request
@@ -31,24 +32,13 @@ class Shop:
         orders: list[dict[str, Any]] = self._request("GET", "/demo/orders")
         return next(order for order in orders if order["id"] == number)
 
-    def change(self, number: str, **fields: str) -> dict[str, Any]:
-        """Change an order from its present version."""
-        body = {"version": self.order(number)["version"], **fields}
-        changed: dict[str, Any] = self._request("PUT", f"/demo/orders/{number}", body)
-        return changed
-
-    def delete(self, number: str) -> int:
-        """Delete an order at its present version; return the version of the deletion."""
-        gone = self._request("DELETE", f"/demo/orders/{number}", {"version": self.order(number)["version"]})
-        return int(gone["version"])
-
-    def restore(self, number: str, version: int) -> None:
-        """Undo a deletion."""
-        self._request("POST", f"/demo/orders/{number}/restore", {"version": version})
+    def move(self, number: str, status: str) -> None:
+        """Move an order to a status."""
+        self._request("PUT", f"/demo/orders/{number}", {"status": status})
 
     def burst(self, events: int, over_s: float) -> None:
-        """Start a burst that takes its time."""
-        self._request("POST", "/demo/burst", {"events": events, "over_s": over_s})
+        """Run a burst, and return when it is over."""
+        self._request("POST", "/demo/burst", {"id": secrets.token_hex(8), "events": events, "over_s": over_s})
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         headers = {"Content-Type": "application/json"}

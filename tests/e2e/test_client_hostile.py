@@ -110,7 +110,7 @@ def test_no_payload_runs_in_the_demo(open_board: OpenBoard, gateway: GatewayProc
     ana = open_board("ana")
     publisher = Publisher(find_private_redis(gateway.folder / "data"))
     for number, text in enumerate(TEXTS, 9000):
-        order = {"id": str(number), "status": "new", "customer": text, "note": text, "by": text}
+        order = {"id": str(number), "status": "new", "customer": text, "by": text}
         publisher.publish(f"orders.{number}.created", order)
     publisher.close()
     expect(ana.card(str(9000 + len(TEXTS) - 1))).to_be_visible()

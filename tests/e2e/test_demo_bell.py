@@ -35,8 +35,8 @@ def gateway(start_gateway: StartGateway) -> GatewayProcess:
 def test_an_item_is_for_the_others_and_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
     """Ben fails an order: Ana has an item and a notice that names him, and he has none. Reading it lowers the count."""
     ana, ben = open_board("ana"), open_board("ben")
-    shop.change("42", status="failed")
-    shop.change("41", status="shipped")
+    shop.move("42", "failed")
+    shop.move("41", "shipped")
     expect(ana.notice("Order 42 failed")).to_contain_text("by Ben")
     expect(ana.bell()).to_have_accessible_name("Notifications of Ana, 2 unread")
     expect(ana.page).to_have_title("(2) Orders · Headgate demo")
@@ -59,8 +59,8 @@ def test_what_is_read_in_one_pane_is_read_in_the_other_and_after_a_restart(brows
         for device in (laptop, phone):
             device.wait_until_live()
         shop = Shop(gateway.url, "ben")
-        shop.change("42", status="failed")
-        shop.change("41", status="failed")
+        shop.move("42", "failed")
+        shop.move("41", "failed")
         for device in (laptop, phone):
             expect(device.bell()).to_have_accessible_name(re.compile("2 unread"))
         expect(page.locator(".notice", has_text="Order 42 failed")).to_have_count(1)
@@ -81,7 +81,7 @@ def test_what_is_read_in_one_pane_is_read_in_the_other_and_after_a_restart(brows
 def test_the_bell_works_with_the_keyboard_alone(open_board: OpenBoard, shop: Shop) -> None:
     """Tab to the bell, Enter opens, Tab goes in, Escape closes and gives the focus back."""
     ana = open_board("ana")
-    shop.change("42", status="failed")
+    shop.move("42", "failed")
     expect(ana.bell()).to_have_accessible_name("Notifications of Ana, 1 unread")
     ana.tab_to(ana.bell())
     ana.page.keyboard.press("Enter")
@@ -108,10 +108,9 @@ def test_another_users_messages_stay_with_that_user(open_board: OpenBoard, gatew
 def test_script_in_a_payload_stays_text(open_board: OpenBoard, gateway: GatewayProcess, text: str) -> None:
     """On a card, in a notice and in the inbox it is shown as it was written, and nothing runs."""
     ana = open_board("ana")
-    publish(gateway, "orders.42.failed", {"customer": text, "note": text, "by": text})
+    publish(gateway, "orders.42.failed", {"customer": text, "by": text})
     publish(gateway, "users.ana.inbox.shop.note", text)
     expect(ana.card_in("failed", "42")).to_contain_text(text)
-    expect(ana.note("42")).to_have_value(text)
     expect(ana.notice("shop.note")).to_contain_text(text)
     ana.bell().click()
     expect(ana.item("shop.note")).to_contain_text(text)

@@ -8,9 +8,10 @@ import urllib.request
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, expect
 
 from headgate.redis.embedded import EmbeddedRedis
+from headgate_server.demo.orders import MAX_ORDERS
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop, publish, publish_by_command
@@ -18,39 +19,29 @@ from tests.support.gateway_process import GatewayProcess, StartGateway
 
 # The buttons of each status by name, and the status that each leads to.
 OFFERED = {
-    "new": {"Move order {} to packed": "packed", "Fail order {}": "failed"},
-    "packed": {"Move order {} to shipped": "shipped", "Fail order {}": "failed"},
+    "new": {"Pack order {}": "packed", "Fail order {}": "failed"},
+    "packed": {"Ship order {}": "shipped", "Fail order {}": "failed"},
     "shipped": {"Fail order {}": "failed"},
-    "failed": {"Move order {} to new": "new"},
+    "failed": {"Retry order {}": "new"},
 }
-
-
-def test_a_note_of_one_person_is_seen_by_the_other(open_board: OpenBoard, shop: Shop) -> None:
-    """Saved over HTTP, published, dispatched, shown; and still there for who comes later."""
-    number = shop.create()
-    ana, ben = open_board("ana"), open_board("ben")
-    ana.write(number, "Post by bike")
-    expect(ben.note(number)).to_have_value("Post by bike")
-    expect(ben.card(number)).to_contain_text("by Ana")
-    assert shop.order(number)["note"] == "Post by bike"
-    expect(open_board("ben").note(number)).to_have_value("Post by bike")
 
 
 @pytest.mark.parametrize("status", OFFERED)
 def test_every_button_of_a_card_does_what_its_name_says(open_board: OpenBoard, shop: Shop, status: str) -> None:
-    """In each status what is offered is what leads somewhere, no two buttons do the same, and each leads where it says."""
+    """In each status what is offered leads somewhere, and it leads there on both boards; a later reader finds it so."""
     ana, ben = open_board("ana"), open_board("ben")
     number = shop.create()
     for name, target in OFFERED[status].items():
         if shop.order(number)["status"] != status:
-            shop.change(number, status=status)
+            shop.move(number, status)
         expect(ana.card_in(status, number)).to_be_visible()
         offered = ana.card(number).get_by_role("button").evaluate_all("buttons => buttons.map(button => button.ariaLabel)")
-        assert offered == [each.format(number) for each in (*OFFERED[status], "Delete order {}")]
+        assert offered == [each.format(number) for each in OFFERED[status]]
         ana.button(name.format(number)).click()
         for board in (ana, ben):
-            expect(board.card_in(target, number)).to_be_visible()
+            expect(board.card_in(target, number).get_by_title("Last change by Ana")).to_be_visible()
         assert shop.order(number)["status"] == target
+    expect(open_board("ben").card_in(target, number)).to_be_visible()
 
 
 def test_a_card_is_dragged_to_another_column(open_board: OpenBoard, shop: Shop) -> None:
@@ -63,106 +54,66 @@ def test_a_card_is_dragged_to_another_column(open_board: OpenBoard, shop: Shop) 
 
 
 def test_a_card_is_moved_with_the_keyboard_alone(open_board: OpenBoard, shop: Shop) -> None:
-    """Tab to the card, arrows go to its neighbours, Shift and an arrow moves it, and the focus stays with it."""
-    below, number = shop.create(), shop.create()
+    """Tab to its button, press Enter, and the focus goes with the card."""
+    number = shop.create()
     ana, ben = open_board("ana"), open_board("ben")
-    ana.tab_to(ana.card(number))
-    ana.page.keyboard.press("ArrowDown")
-    expect(ana.card_in("new", below)).to_be_focused()
-    ana.page.keyboard.press("ArrowRight")
-    expect(ana.view.locator('.column[data-status="packed"] .card:focus')).to_have_count(1)
-    ana.card(number).focus()
-    ana.page.keyboard.press("Shift+ArrowRight")
+    ana.tab_to(ana.button(f"Pack order {number}"))
+    ana.page.keyboard.press("Enter")
     expect(ben.card_in("packed", number)).to_be_visible()
-    expect(ana.card_in("packed", number)).to_be_focused()
-    assert shop.order(below)["status"] == "new"
+    expect(ana.button(f"Ship order {number}")).to_be_focused()
 
 
-def test_new_orders_appear_and_deleted_ones_go(open_board: OpenBoard, shop: Shop) -> None:
+def test_two_moves_at_the_same_time_end_in_one_place(open_board: OpenBoard, shop: Shop) -> None:
+    """Both boards show what the shop has."""
+    numbers = [shop.create() for _ in range(3)]
+    ana, ben = open_board("ana"), open_board("ben")
+    for number in numbers:
+        for board, name in ((ana, "Pack"), (ben, "Fail")):
+            board.button(f"{name} order {number}").dispatch_event("click")
+    for number in numbers:
+        for board in (ana, ben):
+            expect(board.card_in("new", number)).to_have_count(0)
+    for board in (ana, ben):
+        for number in numbers:
+            expect(board.card_in(shop.order(number)["status"], number)).to_be_visible()
+
+
+def test_new_orders_appear_and_the_oldest_goes(open_board: OpenBoard, shop: Shop) -> None:
     """On the other board, without a reload."""
     ana, ben = open_board("ana"), open_board("ben")
-    numbers = "cards => cards.map(card => card.dataset.id)"
-    before = set(ben.view.locator(".card").evaluate_all(numbers))
+    cards = ben.view.locator(".card")
+    before = cards.count()
     ana.button("New order by Ana").click()
-    expect(ben.view.locator(".card")).to_have_count(len(before) + 1)
-    (number,) = set(ben.view.locator(".card").evaluate_all(numbers)) - before
-    ana.button(f"Delete order {number}").click()
-    expect(ben.card(number)).to_have_count(0)
-
-
-def test_two_edits_of_different_fields_are_both_kept(open_board: OpenBoard, shop: Shop) -> None:
-    """Someone moves the order while someone else is typing a note; text and focus go with the card, and nothing is half saved."""
-    number = shop.create()
-    ana = open_board("ana")
-    ana.note(number).press_sequentially("half a sen")
-    shop.change(number, status="packed")
-    expect(ana.card_in("packed", number)).to_be_visible()
-    expect(ana.note(number)).to_be_focused()
-    assert shop.order(number)["note"] == ""
-    ana.page.keyboard.type("tence")
-    ana.page.keyboard.press("Enter")
-    expect(ana.card(number)).to_contain_text("by Ana")
-    after = shop.order(number)
-    assert (after["note"], after["status"]) == ("half a sentence", "packed")
-
-
-def test_an_edit_that_is_committed_while_another_is_being_saved_is_saved_too(open_board: OpenBoard, shop: Shop) -> None:
-    """Enter, a word more, and on to another place, all before the server has answered."""
-    number = shop.create()
-    ana = open_board("ana")
-    held: list[Route] = []
-    ana.page.route("**/demo/orders/*", lambda route: held.append(route), times=1)
-    with ana.page.expect_request("**/demo/orders/*"):
-        ana.write(number, "first")
-    ana.note(number).press_sequentially(" and last")
-    ana.bell().focus()
-    held[0].continue_()
-    expect(open_board("ben").note(number)).to_have_value("first and last")
-    assert shop.order(number)["note"] == "first and last"
-
-
-@pytest.mark.parametrize("key", ["Enter", "Escape"])
-def test_two_edits_of_one_field_are_put_before_the_person(open_board: OpenBoard, shop: Shop, key: str) -> None:
-    """Nothing is overwritten unseen, what was typed is kept; a second Enter means it, Escape takes what the other wrote."""
-    number = shop.create()
-    ana = open_board("ana")
-    ana.note(number).fill("mine")
-    shop.change(number, note="theirs")
-    expect(ana.card(number)).to_contain_text("by Ben")
-    ana.note(number).press("Enter")
-    expect(ana.card(number).get_by_role("alert")).to_contain_text("Ben wrote “theirs” meanwhile")
-    expect(ana.note(number)).to_have_value("mine")
-    assert shop.order(number)["note"] == "theirs"
-    ana.note(number).press(key)
-    expect(ana.card(number).get_by_role("alert")).to_have_text("")
-    expect(ana.card(number)).to_contain_text("by Ana" if key == "Enter" else "by Ben")
-    expect(ana.note(number)).to_have_value("mine" if key == "Enter" else "theirs")
-    assert shop.order(number)["note"] == ("mine" if key == "Enter" else "theirs")
+    expect(cards).to_have_count(before + 1)
+    for _ in range(MAX_ORDERS - before):
+        shop.create()
+    expect(cards).to_have_count(MAX_ORDERS)
+    expect(ben.card("31")).to_have_count(0)
 
 
 def test_an_event_from_the_command_line_is_merged_into_the_order(
     open_board: OpenBoard, shop: Shop, gateway: GatewayProcess
 ) -> None:
-    """`headgate publish orders.<n>.shipped '{"note": "UPS"}'`: what it says is taken, what it leaves out stays."""
+    """`headgate publish orders.<n>.shipped '{"total_cents": 700}'`: what it says is taken, what it leaves out stays."""
     number = shop.create()
     customer = shop.order(number)["customer"]
     boards = [open_board("ana"), open_board("ben")]
-    publish_by_command(gateway, f"orders.{number}.shipped", {"note": "UPS"})
+    publish_by_command(gateway, f"orders.{number}.shipped", {"total_cents": 700})
     for board in boards:
         expect(board.card_in("shipped", number)).to_contain_text(customer)
-        expect(board.note(number)).to_have_value("UPS")
+        expect(board.card(number)).to_contain_text("€7.00")
 
 
 def test_an_event_about_an_unknown_order_makes_a_card(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """With what is known, and without what the shop cannot do for it; it can be taken off this board again."""
+    """With what is known; the shop does not know it, and says so when someone moves it."""
     ana = open_board("ana")
-    publish(gateway, "orders.9001.failed", {"note": "no such street"})
+    publish(gateway, "orders.9001.failed", {"total_cents": 700})
     expect(ana.card_in("failed", "9001")).to_contain_text("Unknown customer")
-    expect(ana.note("9001")).to_have_value("no such street")
-    expect(ana.card("9001").get_by_role("button")).to_have_count(1)
-    ana.button("Take order 9001 off this board").click()
+    expect(ana.card("9001")).to_contain_text("€7.00")
+    ana.button("Retry order 9001").click()
+    expect(ana.notice("Order 9001 was not moved")).to_contain_text("there is no order 9001")
+    publish(gateway, "orders.9001.deleted", None)
     expect(ana.card("9001")).to_have_count(0)
-    expect(ana.view.locator(".notice")).to_have_count(0)
 
 
 def test_data_that_is_no_order_harms_nothing(open_board: OpenBoard, shop: Shop, gateway: GatewayProcess) -> None:
@@ -182,16 +133,16 @@ def test_a_board_that_was_offline_catches_up(open_board: OpenBoard, shop: Shop) 
     ana = open_board("ana")
     ana.page.context.set_offline(True)
     expect(ana.pill()).to_have_text("Reconnecting…")
-    shop.change(number, note="while away")
+    shop.move(number, "failed")
     ana.page.context.set_offline(False)
     ana.wait_until_live()
-    expect(ana.note(number)).to_have_value("while away")
+    expect(ana.card_in("failed", number)).to_be_visible()
 
 
 def test_without_redis_a_change_is_refused_and_everyone_is_told(
     browser: Browser, start_gateway: StartGateway, start_redis: Callable[[], EmbeddedRedis]
 ) -> None:
-    """Readiness says what is missing, the board says so too, and an edit comes back as not saved.
+    """Readiness says what is missing, the board says so too, and a move comes back as refused.
 
     The Redis is not the gateway's own, which it would start again within half a second.
     """
@@ -202,13 +153,13 @@ def test_without_redis_a_change_is_refused_and_everyone_is_told(
         ana.open()
         redis.close()
         expect(ana.pill()).to_have_text("Without Redis")
-        ana.write("42", "nobody will know")
-        expect(ana.card("42").get_by_role("alert")).to_contain_text("Not saved: the bus is unavailable")
+        ana.button("Ship order 42").click()
+        expect(ana.notice("Order 42 was not moved")).to_contain_text("the bus is unavailable")
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"{gateway.url}/healthz", timeout=30)
         assert refused.value.code == 503
         assert "bus" in json.loads(refused.value.read())["missing"]
-        assert Shop(gateway.url, "ben").order("42")["note"] == "Fragile"
+        assert Shop(gateway.url, "ben").order("42")["status"] == "packed"
 
 
 def test_both_people_share_a_page(browser: Browser, gateway: GatewayProcess, shop: Shop) -> None:
@@ -221,9 +172,8 @@ def test_both_people_share_a_page(browser: Browser, gateway: GatewayProcess, sho
         for board, other in ((left, "Ben"), (right, "Ana")):
             board.wait_until_live()
             expect(board.view.locator(".peers")).to_have_text(f"{other} is here")
-        left.write(number, "from the left")
-        expect(right.note(number)).to_have_value("from the left")
-        expect(right.card(number)).to_contain_text("by Ana")
+        left.button(f"Pack order {number}").click()
+        expect(right.card_in("packed", number)).to_be_visible()
         left.card(number).hover()
         expect(right.view.locator(".pointer")).to_have_text("Ana")
         apart = """([card, pointer]) => {

@@ -9,7 +9,8 @@ import { test } from "node:test";
 import ts from "typescript";
 
 const WEB = resolve(import.meta.dirname, "..");
-const TEMPLATES = resolve(WEB, "../server/headgate_server/templates");
+/** The folders of the pages' templates. */
+const TEMPLATES = ["templates", "demo"].map((folder) => resolve(WEB, "../server/headgate_server", folder));
 /** The pages, and the design system. */
 const PAGES = ["demo", "console"];
 const DESIGN = "design";
@@ -65,12 +66,12 @@ function place({ file, selector, property, value }) {
   return `${file}: ${selector} { ${property}: ${value} }`;
 }
 
+/** The text of each template. */
+const templates = TEMPLATES.flatMap((folder) => readdirSync(folder).filter((name) => name.endsWith(".html")).map((name) => readFileSync(resolve(folder, name), "utf8")));
+
 /** Read the classes that the templates give. @returns {string[]} */
 function classesOfTemplates() {
-  return readdirSync(TEMPLATES).flatMap((name) => {
-    const text = readFileSync(resolve(TEMPLATES, name), "utf8");
-    return [...text.matchAll(/\bclass="([^"]*)"/g)].flatMap(([, names]) => names.split(/\s+/).filter(Boolean));
-  });
+  return templates.flatMap((text) => [...text.matchAll(/\bclass="([^"]*)"/g)].flatMap(([, names]) => names.split(/\s+/).filter(Boolean)));
 }
 
 /** Read the classes that the pages' scripts give: the values of `className`, and the arguments of `classList`'s methods. @returns {string[]} */
@@ -106,9 +107,8 @@ test("every class of the page has a rule, and every rule's class is on the page"
 });
 
 test("every status, outcome and state that a rule asks for is one that the page sets", () => {
-  const templates = readdirSync(TEMPLATES).map((name) => readFileSync(resolve(TEMPLATES, name), "utf8"));
   // The users of the demo, by whom some colours are chosen.
-  const users = readFileSync(resolve(TEMPLATES, "../demo/tokens.py"), "utf8");
+  const users = readFileSync(resolve(TEMPLATES[1], "tokens.py"), "utf8");
   const texts = [users, ...templates, ...filesOf(SCRIPTS, ".js").map((name) => readFileSync(resolve(WEB, name), "utf8"))];
   const plain = [...sheets.values()].join("\n").replaceAll(/\/\*.*?\*\//gs, "");
   const asked = [...plain.matchAll(/\[(?:data|aria)-[\w-]+="([^"]*)"\]/g)].map(([, value]) => value);
@@ -117,7 +117,7 @@ test("every status, outcome and state that a rule asks for is one that the page 
 });
 
 /** Words that stand in a value that has colours, and are none. */
-const KEYWORDS = "none inherit auto solid dashed inset center contain no-repeat transparent currentcolor url var calc max";
+const KEYWORDS = "none inherit auto solid dashed inset center contain no-repeat transparent currentcolor url var calc max repeating-linear-gradient to right";
 /** The colours of a system that has replaced the page's: they are the reader's, so there is no token for them. */
 const SYSTEM = "CanvasText SelectedItem SelectedItemText";
 

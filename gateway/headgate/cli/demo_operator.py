@@ -9,15 +9,12 @@ on loopback, with a Redis started by this process.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from time import monotonic
-from typing import Any
 
 from headgate.redis.client import open_client
 from headgate.redis.embedded import EmbeddedRedis, Moment
@@ -33,26 +30,22 @@ from .systemd import FIRST_DESCRIPTOR
 LOOK_S = 0.05
 REMEMBERED_S = 3.0
 TIMEOUT_S = 5.0
-# Environment variable, not a setting, with the descriptor of a file that holds the demo's data across a restart. The value of a
-# variable itself is limited to 128 KiB.
-_CARRIED = "_HEADGATE_DEMO_CARRIED"
+# Environment variable of a process that was restarted; not a setting.
+_RESTARTED = "_HEADGATE_DEMO_RESTARTED"
 
 
 class DemoOperator:
     """See the module.
 
     Attributes:
-        carried: the demo's data from before the restart that started this process; empty otherwise.
         restarting: whether the process will restart rather than only end.
     """
 
-    def __init__(self, private: EmbeddedRedis, namespace: str, carried: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        self.carried = carried
+    def __init__(self, private: EmbeddedRedis, namespace: str, environ: Mapping[str, str]) -> None:
         self.restarting = False
         self._private, self._namespace, self._environ = private, namespace, environ
         self._moments: deque[tuple[float, Moment]] = deque(maxlen=round(REMEMBERED_S / LOOK_S))
-        self._while_away: Callable[[], Mapping[str, object]] = dict
-        self._left: Mapping[str, object] = {}
+        self._while_away: Callable[[], object] = lambda: None
         self._stop: Callable[[], None] | None = None
         self._listener: int | None = None
         self._watch: Greenlet | None = None
@@ -62,17 +55,15 @@ class DemoOperator:
         """Return the operator of a gateway, if it may have one."""
         if private is None or not settings.demo or not start.of_the_demo or not is_loopback(settings.host):
             return None
-        return DemoOperator(private, settings.namespaces[0], start.carried, start.environ)
+        return DemoOperator(private, settings.namespaces[0], start.environ)
 
     def start(self, stop: Callable[[], None]) -> None:
         """Accept requests from now on; `stop` begins to end the process."""
         self._stop = stop
         self._watch = spawn(self._remember)
 
-    def restart(self, while_away: Callable[[], Mapping[str, object]]) -> None:
-        """Restart the gateway soon. `while_away` is called once every browser is disconnected, and returns the JSON data to carry
-        over.
-        """
+    def restart(self, while_away: Callable[[], object]) -> None:
+        """Restart the gateway soon. `while_away` is called once every browser is disconnected."""
         assert self._stop is not None, "not started"
         self._while_away, self.restarting = while_away, True
         self._stop()
@@ -83,8 +74,7 @@ class DemoOperator:
         Raises:
             BusRefused, BusUnavailable: as `EmbeddedRedis.crash`.
         """
-        before = self._newest()
-        since = monotonic() - seconds
+        before, since = self._newest(), monotonic() - seconds
         past = [moment for at, moment in self._moments if at <= since]
         self._private.crash(past[-1] if past else self._moments[0][1])
         self._moments.clear()
@@ -95,7 +85,7 @@ class DemoOperator:
         if self._watch is not None:
             self._watch.kill()
         if self.restarting:
-            self._left = self._while_away()
+            self._while_away()
             self._listener = os.dup(descriptor)
 
     def execute(self) -> None:
@@ -104,20 +94,13 @@ class DemoOperator:
             return
         os.dup2(self._listener, FIRST_DESCRIPTOR, inheritable=True)
         os.set_inheritable(FIRST_DESCRIPTOR, True)  # even if it already was that one
-        with tempfile.TemporaryFile("w+") as file:
-            json.dump(self._left, file)
-            file.seek(0)
-            os.set_inheritable(file.fileno(), True)
-            passed = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", _CARRIED: str(file.fileno())}
-            standard_streams.drain()
-            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**self._environ, **passed})
+        passed = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", _RESTARTED: "1"}
+        standard_streams.drain()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**self._environ, **passed})
 
     def _newest(self) -> int:
-        client = open_client(self._private.url, timeout_s=TIMEOUT_S, max_connections=1)
-        try:
+        with closing(open_client(self._private.url, timeout_s=TIMEOUT_S, max_connections=1)) as client:
             return LogRange(client, self._namespace).head()[1]
-        finally:
-            client.close()
 
     def _remember(self) -> None:
         while True:
@@ -131,17 +114,11 @@ class Start:
 
     Attributes:
         environ: the original environment.
-        carried: the data from the previous process; empty without a restart.
         is_again: it is a restart, so earlier checks still hold.
         of_the_demo: the ready-made application is served on our own socket.
     """
 
     def __init__(self, environ: MutableMapping[str, str], target: str | None) -> None:
-        left = environ.pop(_CARRIED, None)
+        self.is_again = environ.pop(_RESTARTED, None) is not None
         self.environ = dict(environ)
-        self.carried: Mapping[str, Any] = {}
-        if left is not None:
-            with open(int(left)) as file:
-                self.carried = json.load(file)
-        self.is_again = left is not None
         self.of_the_demo = target is None and (self.is_again or "LISTEN_PID" not in environ)

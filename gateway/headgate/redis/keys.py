@@ -26,8 +26,8 @@ VITALS = "hg:vitals"
 REGRANTED = "hg:regranted"
 # The sorted set of namespaces that gateways serve (score: time of the last registration).
 NAMESPACES = "hg:namespaces"
-# The hash of the demo's orders, and the secret of its tokens (headgate_server/demo/kept.py).
-DEMO_ORDERS, DEMO_SECRET = "hg:demo:orders", "hg:demo:secret"
+# The demo's orders as JSON, and the secret of its tokens (headgate_server/demo/kept.py).
+DEMO_BOOK, DEMO_SECRET = "hg:demo:book", "hg:demo:secret"
 
 
 # The function for callers that have checked the payload, and the one that checks it in Redis.

@@ -1,4 +1,4 @@
-"""The demo's tokens: which of the two users a browser is, signed with the demo's secret (kept.py), short-lived.
+"""The demo's tokens: Headgate's own, signed with the demo's secret (kept.py), for one of two users.
 
 Not an identity system, as anyone may sign in as Ana or Ben. It marks the place for an application's own sign-in.
 """
@@ -8,29 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
-
-from headgate.errors import InvalidRequest, Unauthorized
-from headgate.errors import UnauthorizedReason as Reason
+from headgate.auth.identity import Authenticator, Handshake, Identity
+from headgate.auth.keys import SECRET_ALGORITHM, Key
+from headgate.auth.tokens import Tokens, token_authenticator
+from headgate.errors import InvalidRequest
+from headgate.settings.settings import Settings
 
 # The users of the demo, and their names on the page.
 USERS = {"ana": "Ana", "ben": "Ben"}
 TOKEN_LIFETIME_S = 900
-# A signed name has about 60 characters. A much longer text is not ours and not worth hashing.
-MAX_TOKEN_LENGTH = 512
+_AUDIENCE = "headgate demo"
+# A user sees all orders, and publishes nothing. Everyone has the own topics anyway.
+_SUBSCRIBE = ["orders.#"]
 
 
 class DemoTokens:
-    """Issues and verifies tokens with a secret that never leaves the server. The first token calls `find_secret`; both methods
-    raise its errors.
+    """Issues and verifies tokens with a secret that never leaves the server. The first token calls `find_secret`; every method
+    raises its errors.
     """
 
     def __init__(self, find_secret: Callable[[], bytes]) -> None:
         self._find_secret = find_secret
 
     @cached_property
-    def _signer(self) -> URLSafeTimedSerializer:
-        return URLSafeTimedSerializer(self._find_secret(), salt="headgate demo session")
+    def _tokens(self) -> Tokens:
+        return Tokens([Key("demo", SECRET_ALGORITHM, self._find_secret())], _AUDIENCE, leeway_s=0.0)
 
     def issue(self, user: object) -> str:
         """Return a token for one of USERS.
@@ -40,25 +42,20 @@ class DemoTokens:
         """
         if not isinstance(user, str) or user not in USERS:
             raise InvalidRequest(f"user: expected one of {', '.join(USERS)}")
-        token = self._signer.dumps(user)
-        return token.decode() if isinstance(token, bytes) else token
+        return self._tokens.mint(user, _SUBSCRIBE, [], TOKEN_LIFETIME_S)
 
-    def verify(self, token: str | None) -> str:
+    def verify(self, token: str) -> str:
         """Return the user of a token.
 
         Raises:
-            Unauthorized: it is missing, forged, signed with another secret, or older than TOKEN_LIFETIME_S.
+            Unauthorized: it is missing, forged, signed with another secret, or expired.
         """
-        if not token:
-            raise Unauthorized(Reason.NO_TOKEN, "no token; POST /demo/session gives one")
-        if len(token) > MAX_TOKEN_LENGTH:
-            raise Unauthorized(Reason.TOO_LARGE, "the token is not one of ours")
-        try:
-            user = self._signer.loads(token, max_age=TOKEN_LIFETIME_S)
-        except SignatureExpired as error:
-            raise Unauthorized(Reason.EXPIRED, "the token has expired; POST /demo/session gives a new one") from error
-        except BadSignature as error:
-            raise Unauthorized(Reason.BAD_SIGNATURE, "the token is not one of ours") from error
-        if user not in USERS:
-            raise Unauthorized(Reason.INVALID_CLAIM, "the token names nobody")
-        return str(user)
+        return self._tokens.verify(token).user
+
+    def authenticator(self, settings: Settings) -> Authenticator:
+        """Return the gateway's authenticator. A client without a token is anonymous where the settings allow it."""
+
+        def authenticate(handshake: Handshake) -> Identity | None:
+            return token_authenticator(self._tokens, settings)(handshake)
+
+        return authenticate

@@ -1,44 +1,44 @@
-"""Trouble beyond a single tab: the gateway restarts, or the log loses its last second.
+"""Trouble on purpose: bursts of events, a restart of the gateway, a loss of the end of its log.
 
-In: requests of a user. Out: actions of an operator (the process started with `--demo`, headgate/cli/demo_operator.py), and a
-burst (bursts.py) that shows the result: one published while every browser is disconnected, or the note in the last one's record
-that the log has lost events. The orders survive a restart. Without an operator, every request fails. One trouble at a time, and
-at most MAX_PER_WINDOW in WINDOW_S seconds, restarts included.
+In: requests of a user. Out: that many changes of the book (orders.py), each stamped with the burst's id and its number, and
+actions of an operator (headgate/cli/demo_operator.py), which only the process of `headgate demo` has. One trouble at a time, and
+EVENTS_PER_S events: the demo floods a browser, not a shared Redis.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
 
-from headgate.errors import HeadgateError, LimitReached
+import structlog
 
-from .bursts import Bursts
+from headgate.errors import HeadgateError, InvalidRequest, LimitReached
+from headgate.runtime.token_bucket import TokenBucket
+
 from .orders import OrderBook
 
+MAX_BURST_EVENTS = 500
+MAX_OVER_S = 10.0
+EVENTS_PER_S, MAX_EVENTS_AT_ONCE = 200, 2000
+# A burst that takes its time is published in slices.
+SLICE_S = 0.1
 # Events published while no browser is connected, for the browsers to catch up on.
 AWAY_EVENTS = 25
 LOST_S = 1.0
-MAX_PER_WINDOW = 6
-WINDOW_S = 60.0
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
+
+_log = structlog.get_logger("headgate.server")
 
 
 class Operator(Protocol):
-    """The operator of this gateway: `app.extensions["headgate.operator"]`, if trouble is allowed.
+    """The operator of this gateway: `app.extensions["headgate.operator"]`, if trouble is allowed."""
 
-    Attributes:
-        carried: the result of `while_away` before the restart that started this process; empty otherwise.
-    """
-
-    @property
-    def carried(self) -> Mapping[str, Any]: ...
-
-    def restart(self, while_away: Callable[[], Mapping[str, object]]) -> None:
-        """Restart the gateway soon; call `while_away` when no browser is connected, and carry over its result."""
-        ...
+    def restart(self, while_away: Callable[[], object]) -> None:
+        """Restart the gateway soon; call `while_away` when no browser is connected."""
 
     def lose_end(self, seconds: float) -> tuple[int, int]:
         """Make the log lose its last seconds; return its newest offset before and after. May switch greenlets.
@@ -46,74 +46,100 @@ class Operator(Protocol):
         Raises:
             BusRefused, BusUnavailable: it failed.
         """
-        ...
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Events `first` to `last`, by offset, that the log has lost; `count` may be 0."""
+class NoOperator(HeadgateError):
+    """This gateway was not started as a demo with a Redis of its own."""
 
-    first: int
-    last: int
-    count: int
+    code = "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("no trouble here: it takes `headgate demo` on loopback, without a Redis URL")
 
 
-class Trouble:
-    """See the module. `now_s` is monotonic over restarts of the process."""
+class Troubles:
+    """See the module."""
 
     def __init__(
-        self, operator: Operator, bursts: Bursts, book: OrderBook, *, now_s: Callable[[], float] = time.monotonic
+        self,
+        book: OrderBook,
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._operator, self._bursts, self._book, self._now_s = operator, bursts, book, now_s
+        self._book, self._now_s, self._sleep = book, now_s, sleep
         self._lock = threading.Lock()
-        times = operator.carried.get("times", [])
-        self._times = [float(at) for at in times][-MAX_PER_WINDOW:]
-        if burst := operator.carried.get("burst"):
-            bursts.remember(burst)
+        self._budget = TokenBucket(EVENTS_PER_S, MAX_EVENTS_AT_ONCE, now_s())
 
-    def restart(self, burst_id: object, by: str) -> int:
+    def burst(self, asked: Mapping[str, object], by: str) -> int:
+        """Run the burst in `asked`, `{events, over_s, id}`, and return the number of published events. May switch greenlets.
+
+        A slow bus does not stretch `over_s`, but moves the remaining events closer together.
+
+        Raises:
+            InvalidRequest: a value is missing, of the wrong type or out of its range.
+            LimitReached: there is another trouble, or there were too many events lately.
+            BusUnavailable, BusRefused: the events before it are published and saved.
+        """
+        events, over_s, burst_id = asked.get("events"), asked.get("over_s"), _checked_id(asked.get("id"))
+        if isinstance(events, bool) or not isinstance(events, int) or not 1 <= events <= MAX_BURST_EVENTS:
+            raise InvalidRequest(f"events: expected a whole number from 1 to {MAX_BURST_EVENTS}")
+        if isinstance(over_s, bool) or not isinstance(over_s, int | float) or not 0 <= over_s <= MAX_OVER_S:
+            raise InvalidRequest(f"over_s: expected seconds from 0 to {MAX_OVER_S:g}")
+        with self._alone():
+            began_s = self._now_s()
+            if not self._budget.spend(began_s, events):
+                raise LimitReached("events of bursts", MAX_EVENTS_AT_ONCE, events / EVENTS_PER_S)
+            slices = max(1, round(over_s / SLICE_S))
+            for nth in range(slices):
+                self._sleep(max(0.0, began_s + nth * over_s / slices - self._now_s()))
+                self._book.scan(range(1 + events * nth // slices, 1 + events * (nth + 1) // slices), by, burst_id)
+        return events
+
+    def restart(self, operator: Operator, burst_id: object, by: str) -> int:
         """Restart the gateway; return the number of events that burst `burst_id` publishes while browsers are disconnected.
 
         Raises:
-            InvalidRequest, LimitReached: as `Bursts.start`, or there was too much trouble recently; nothing happens.
+            InvalidRequest, LimitReached: as `burst`; nothing happens.
         """
-        asked = {"events": AWAY_EVENTS, "id": burst_id}
-        self._bursts.check(asked, by)
-        self._admit()
-        self._operator.restart(lambda: self._away(asked, by))
-        return AWAY_EVENTS  # and keep the lock, as this process ends soon
+        checked = _checked_id(burst_id)
 
-    def lose(self, by: str) -> Loss:
-        """Make the log lose its last LOST_S seconds; return the loss, which the record of the last burst has as well.
+        def while_away() -> None:
+            try:
+                self._book.scan(range(1, AWAY_EVENTS + 1), by, checked)
+            except HeadgateError as error:  # the page misses its events, and says so
+                _log.warning("burst cut short", events=AWAY_EVENTS, code=error.code)
+
+        self._admit()  # for good, as this process ends soon
+        operator.restart(while_away)
+        return AWAY_EVENTS
+
+    def lose(self, operator: Operator) -> int:
+        """Make the log lose its last LOST_S seconds, but none of the orders; return the number of lost events.
 
         Raises:
-            LimitReached: a burst is running, or there was too much trouble recently; nothing happens.
+            LimitReached: there is another trouble; nothing happens.
             BusRefused, BusUnavailable: Redis was not set back, or does not answer yet.
         """
-        self._bursts.check({}, by)
+        with self._alone():
+            before, after = operator.lose_end(LOST_S)
+            self._book.save()
+        return max(0, before - after)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         self._admit()
         try:
-            before, after = self._operator.lose_end(LOST_S)
+            yield
         finally:
             self._lock.release()
-        self._book.keep_all()
-        loss = Loss(after + 1, before, max(0, before - after))
-        self._bursts.lost(loss.count)
-        return loss
 
     def _admit(self) -> None:
         if not self._lock.acquire(blocking=False):
-            raise LimitReached("troubles at a time", 1, WINDOW_S / MAX_PER_WINDOW)
-        now_s = self._now_s()
-        self._times = [at for at in self._times if at > now_s - WINDOW_S]
-        if len(self._times) >= MAX_PER_WINDOW:
-            self._lock.release()
-            raise LimitReached(f"troubles in {WINDOW_S:g} seconds", MAX_PER_WINDOW, self._times[0] + WINDOW_S - now_s)
-        self._times.append(now_s)
+            raise LimitReached("troubles at a time", 1, MAX_OVER_S)
 
-    def _away(self, asked: Mapping[str, object], by: str) -> Mapping[str, object]:
-        try:
-            burst = asdict(self._bursts.start(asked, by))
-        except HeadgateError:
-            burst = None  # its page learns that it did not run
-        return {"times": self._times, "burst": burst}
+
+def _checked_id(burst_id: object) -> str:
+    if not isinstance(burst_id, str) or not _ID.fullmatch(burst_id):
+        raise InvalidRequest("id: expected 1 to 40 of A-Z, a-z, 0-9, _ and -")
+    return burst_id

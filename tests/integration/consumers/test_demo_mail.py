@@ -15,11 +15,11 @@ def test_an_order_that_fails_is_mailed(start_gateway: StartGateway) -> None:
     gateway = start_gateway({}, "--demo", "--with-consumers", "--config", str(CONFIG))
     gateway.wait_for_line(r"^headgate: consuming notifications as on-call .*: orders\.\*\.failed, from offset 1$")
     shop = Shop(gateway.url, "ana")
-    shop.change("41", status="packed", note="Ring twice")
+    shop.move("41", "packed")
 
-    shop.change("41", status="failed")
+    shop.move("41", "failed")
 
     gateway.wait_for_line("^    To: on-call@example.com$")
     gateway.wait_for_line("^    Subject: Order 41 failed$")
-    gateway.wait_for_line("^    note: Ring twice$")
+    gateway.wait_for_line("^    customer: Lindqvist & Co$")
     assert gateway.output.count("Subject:") == 1

@@ -11,23 +11,21 @@ import { element } from "../../design/element.js";
 export function wordsOf(kind, data, nameOf) {
   const [, verb = ""] = kind.split(".");
   const [order, customer, by] = ["order", "customer", "by"].map((name) => (typeof data?.[name] === "string" ? data[name].slice(0, 140) : ""));
-  if (order) return { order, title: `Order ${order} ${verb === "failed" ? "failed" : `was ${verb}`}`, detail: [customer, by && `by ${nameOf(by)}`].filter(Boolean).join(" · ") };
-  return { order, title: kind, detail: (typeof data === "string" ? data : (JSON.stringify(data) ?? "")).slice(0, 140) };
+  if (order) return { title: `Order ${order} ${verb === "failed" ? "failed" : `was ${verb}`}`, detail: [customer, by && `by ${nameOf(by)}`].filter(Boolean).join(" · ") };
+  return { title: kind, detail: (typeof data === "string" ? data : (JSON.stringify(data) ?? "")).slice(0, 140) };
 }
 
 export class Bell {
   /** @type {Set<string> | undefined} ids of the items that were there before */
   #known;
 
-  /**
-   * @param {HTMLElement} pane
-   * @param {any} gate
-   * @param {{ nameOf: (user: string) => string, toast: (title: string, detail: string) => void, focus: (id: string) => void }} site
-   */
-  constructor(pane, gate, site) {
+  /** @param {HTMLElement} pane @param {any} gate @param {(user: string) => string} nameOf @param {(title: string, detail: string) => void} toast */
+  constructor(pane, gate, nameOf, toast) {
     const part = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (pane.querySelector(selector));
     this.parts = { bell: part(".bell"), badge: part(".badge"), panel: part(".inbox"), items: part(".items"), readAll: part(".read-all") };
-    this.site = site;
+    this.nameOf = nameOf;
+    this.toast = toast;
+    this.gate = gate;
     this.inbox = createInbox(gate);
     this.label = this.parts.bell.getAttribute("aria-label");
     this.inbox.subscribe(() => this.#draw());
@@ -38,7 +36,6 @@ export class Bell {
       panel.style.top = `${Math.min(bottom + 6, innerHeight - panel.offsetHeight - 8)}px`;
       panel.style.left = `${Math.max(8, right - panel.offsetWidth)}px`;
     });
-    this.gate = gate;
     this.#draw();
   }
 
@@ -48,8 +45,8 @@ export class Bell {
     this.#known = new Set(items.map(({ id }) => id));
     for (const { id, kind, data, time } of fresh.reverse()) {
       if (this.parts.panel.matches(":popover-open") || !(await this.gate.tabs.claim({ id, topic: kind, time }))) continue;
-      const { title, detail } = wordsOf(kind, data, this.site.nameOf);
-      this.site.toast(title, detail);
+      const { title, detail } = wordsOf(kind, data, this.nameOf);
+      this.toast(title, detail);
     }
   }
 
@@ -71,10 +68,9 @@ export class Bell {
 
   /** @param {import("headgate/inbox").InboxItem} item */
   #row({ id, kind, data, read }) {
-    const { order, title, detail } = wordsOf(kind, data, this.site.nameOf);
+    const { title, detail } = wordsOf(kind, data, this.nameOf);
     const text = element("p", {}, element("strong", { text: title }), element("span", { className: "hint", text: detail }));
     const row = element("li", { className: "item", data: { read: read ? "yes" : "no" } }, text);
-    if (order) text.addEventListener("click", () => this.site.focus(order));
     if (read) return row;
     const mark = element("button", { type: "button", className: "icon", text: "✓", aria: { label: `Mark as read: ${title}` } });
     mark.addEventListener("click", () => void this.#act(this.inbox.markRead(id)));
@@ -84,6 +80,6 @@ export class Bell {
 
   /** An action that is refused is taken back by the inbox; the user is told why. @param {Promise<void>} action */
   async #act(action) {
-    await action.catch((/** @type {Error} */ { message }) => this.site.toast("Not marked", message));
+    await action.catch((/** @type {Error} */ { message }) => this.toast("Not marked", message));
   }
 }

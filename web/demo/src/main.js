@@ -11,18 +11,15 @@ import { Troubles } from "./troubles.js";
 
 const TICK_MS = 50;
 
-const { users = "{}", noteLength, stallS, operator } = document.body.dataset;
-/** @type {Record<string, string>} */
-const names = JSON.parse(users);
+const { users = "{}", stallS, operator } = document.body.dataset;
 const sent = new Sent();
 const panes = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".pane")]);
-const people = panes.map((pane) => new Person(pane, pane.dataset.user ?? "", { names, noteLength: Number(noteLength), sent }));
+const people = panes.map((pane) => new Person(pane, JSON.parse(users), sent));
 const strip = new Strip(byId("lanes"), byId("marks"), sent, people);
-const caption = byId("caption");
-const troubles = new Troubles(byId("troubles"), people, { stallMs: Number(stallS) * 1000, hasOperator: operator === "yes" }, {
+const troubles = new Troubles(byId("troubles"), people, { stallMs: Number(stallS) * 1000, hasOperator: operator === "yes", button: byId("break") }, {
   mark: (number) => strip.mark(number),
   say: (text) => {
-    caption.textContent = text;
+    byId("caption").textContent = text;
   },
 });
 byId("break").addEventListener("click", () => void troubles.guide());

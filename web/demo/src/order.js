@@ -1,10 +1,10 @@
 /**
  * An order on this page, and the change that an event makes to one. Pure.
  *
- * Most events come from the shop and hold the whole order. Others may publish too (`headgate publish orders.42.shipped '{"note": "UPS"}'`):
+ * Most events come from the shop and hold the whole order. Others may publish too (`headgate publish orders.42.shipped '{"by": "ben"}'`):
  * their fields are merged into the known order, and a verb that names a status sets that status.
  *
- * @typedef {{ id: string, status: string, customer: string, total_cents: number, note: string, by: string, version?: number }} Order
+ * @typedef {{ id: string, status: string, customer: string, total_cents: number, by: string, version?: number }} Order
  * @typedef {{ op: "upsert" | "remove" | "ignore", id: string, fields: Partial<Order> }} Change
  */
 
@@ -12,7 +12,7 @@
 export const STATUSES = ["new", "packed", "shipped", "failed"];
 
 /** The fields of an order that is known from an event only. */
-const UNKNOWN = { status: "new", customer: "Unknown customer", total_cents: 0, note: "", by: "" };
+const UNKNOWN = { status: "new", customer: "Unknown customer", total_cents: 0, by: "" };
 /** Longest text of a field, in characters: anybody may publish any text. */
 const MAX_TEXT = 140;
 
@@ -43,7 +43,7 @@ function knownFields(data) {
   /** @type {Record<string, any>} */
   const fields = {};
   if (data === null || typeof data !== "object") return fields;
-  for (const name of ["customer", "note", "by"]) {
+  for (const name of ["customer", "by"]) {
     if (Object.hasOwn(data, name) && typeof data[name] === "string") fields[name] = data[name].slice(0, MAX_TEXT);
   }
   for (const name of ["total_cents", "version"]) {

@@ -14,18 +14,11 @@ export function showPeople(gate, me, board, peers, nameOf) {
   const room = presence(gate, TOPIC);
   /** @type {Map<string, HTMLElement>} */
   const arrows = new Map();
-  let [x, y, asked] = [0, 0, false];
-  board.addEventListener("pointermove", (event) => {
-    const box = board.getBoundingClientRect();
-    [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-    if (asked) return;
-    asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      room.update({ x: Number(x.toFixed(4)), y: Number(y.toFixed(4)) });
-    });
+  board.addEventListener("pointermove", ({ clientX, clientY }) => {
+    const { left, top, width, height } = board.getBoundingClientRect();
+    room.update({ x: Number(((clientX - left) / width).toFixed(4)), y: Number(((clientY - top) / height).toFixed(4)) });
   });
-  board.addEventListener("pointerleave", () => requestAnimationFrame(() => room.update(null)));
+  board.addEventListener("pointerleave", () => room.update(null));
   room.subscribe(() => {
     const others = room.members.filter(({ user }) => user !== me);
     peers.textContent = others.map(({ user }) => `${nameOf(user)} is here`).join(", ");

@@ -3,8 +3,6 @@
  *
  * In: the pane's elements. Out: the person's story (story.js), and the line that troubles cut. Tabs of one person share a connection
  * (`headgate/tabs`); a tab that is present in the room has one of its own, as docs/presence.md says, and tabs still share their claims.
- *
- * @import { Order } from "./order.js"
  */
 import { load } from "headgate";
 import { connect } from "headgate/tabs";
@@ -12,7 +10,7 @@ import { element } from "../../design/element.js";
 import { Bell } from "./bell.js";
 import { Board } from "./board.js";
 import { Line } from "./line.js";
-import { Orders } from "./orders.js";
+import { changeOf } from "./order.js";
 import { showPeople } from "./people.js";
 import { Shop } from "./shop.js";
 import { Story } from "./story.js";
@@ -20,50 +18,39 @@ import { Story } from "./story.js";
 /** Words for `gate.state.status`. @type {Record<string, string>} */
 const WORDS = { live: "Live", catching_up: "Catching up…", resuming: "Catching up…", waiting: "Reconnecting…", refused: "Refused" };
 const MAX_NOTICES = 3;
-const NOTICE_MS = 20_000;
-const TOAST_MS = 6000;
+const NOTICE_MS = 6000;
 
 export class Person {
   story = new Story();
   line = new Line();
 
-  /**
-   * @param {HTMLElement} pane @param {string} user
-   * @param {{ names: Record<string, string>, noteLength: number, sent: import("./story.js").Sent }} page
-   */
-  constructor(pane, user, { names, noteLength, sent }) {
-    this.user = user;
-    this.name = pane.dataset.name ?? user;
-    const nameOf = (/** @type {string} */ by) => (Object.hasOwn(names, by) ? names[by] : by || "someone");
+  /** @param {HTMLElement} pane @param {Record<string, string>} names by user @param {import("./story.js").Sent} sent */
+  constructor(pane, names, sent) {
+    const { user = "", name = "" } = pane.dataset;
+    this.name = name;
+    const nameOf = (/** @type {string} */ by) => (Object.hasOwn(names, by) ? names[by] : by);
     const part = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (pane.querySelector(selector));
+    this.notices = part(".notices");
     this.shop = new Shop(user);
     // Only by WebSocket: HTTP gets through a line that is cut.
     this.gate = connect(location.origin, { user, token: () => this.shop.signIn(), transport: "websocket", WebSocket: this.line.WebSocket });
-    const { gate, story } = this;
-    this.notices = part(".notices");
-    const root = part(".board");
-    const board = new Board(
-      root,
-      {
-        move: (id, status) => void this.#move(id, status),
-        note: (id, note, seen) => this.#note(id, note, seen, nameOf),
-        remove: (id) => void this.#remove(id, (gone) => board.focus(gone)),
+    const { gate, line, shop, story } = this;
+    const board = new Board(part(".board"), (id, status) => this.#tried(`Order ${id} was not moved`, shop.send("PUT", `/demo/orders/${encodeURIComponent(id)}`, { status })), nameOf);
+    load(/** @type {any} */ (gate), "orders.*.*", () => shop.orders(), {
+      reset: (/** @type {import("./order.js").Order[]} */ orders) => board.reset(orders),
+      apply: (data, { topic }) => board.apply(changeOf(topic, data)),
+      changed: ({ status, error }) => {
+        if (status === "failed") console.error("the orders could not be loaded", error);
       },
-      { nameOf, noteLength },
-    );
-    this.orders = new Orders(this.shop, (pattern, fetch, options) => load(/** @type {any} */ (gate), pattern, fetch, options), {
-      changed: (order) => board.show(order),
-      removed: (id) => board.remove(id),
-      loaded: () => root.removeAttribute("aria-busy"),
     });
-    part("[data-new-order]").addEventListener("click", () => void this.#tried("No order was created", this.orders.create()));
-    this.bell = new Bell(pane, gate, { nameOf, toast: (title, detail) => this.notify(title, detail), focus: (id) => board.focus(id) });
-    showPeople(gate, user, root, part(".peers"), nameOf);
+    part("[data-new-order]").addEventListener("click", () => this.#tried("No order was created", shop.send("POST", "/demo/orders")));
+    this.bell = new Bell(pane, gate, nameOf, (title, detail) => this.notify(title, detail));
+    showPeople(gate, user, part(".board"), part(".peers"), nameOf);
 
-    gate.on("all", (/** @type {string} */ name, /** @type {any} */ _data, /** @type {any} */ event) => {
-      if (name.includes(":") || !event) return;
-      story.take(event, performance.now());
-      sent.take(event, performance.now(), Date.now());
+    gate.on("all", (/** @type {string} */ event, /** @type {any} */ _data, /** @type {any} */ details) => {
+      if (!event.startsWith("orders.") || !details) return; // all of them are for both
+      story.take(details, performance.now());
+      sent.take(details, performance.now(), Date.now());
     });
     gate.on("connection:down", () => story.down(performance.now()));
     gate.on("connection:up", ({ offset }) => story.up(performance.now(), offset));
@@ -71,74 +58,37 @@ export class Person {
     const pill = part(".pill");
     const show = () => {
       const { status, bus } = gate.state;
-      pill.textContent = this.line.isCut ? "Cut on purpose" : status === "live" && bus === "down" ? "Without Redis" : (WORDS[status] ?? "Connecting…");
-      pill.dataset.status = this.line.isCut ? "waiting" : status;
+      pill.textContent = line.isCut ? "Cut on purpose" : status === "live" && bus === "down" ? "Without Redis" : (WORDS[status] ?? "Connecting…");
+      pill.dataset.status = line.isCut ? "waiting" : status;
     };
+    line.changed = show;
     gate.on("state:change", show);
     gate.on("connection:refused", (/** @type {Error} */ { message }, /** @type {{ delayMs: number | null }} */ { delayMs }) => {
       if (delayMs !== null) return; // it tries again by itself
       const again = element("button", { type: "button", className: "button", text: "Try again" });
-      const notice = this.notify("The gateway does not let this page in", message, again, 0);
+      const notice = this.notify("The gateway does not let this page in", message, again);
       again.addEventListener("click", () => {
         notice.remove();
         gate.open();
       });
     });
-    this.line.changed = show;
   }
 
-  /** Show a notice for some seconds. @param {string} title @param {string} detail @param {HTMLElement} [more] @param {number} [forMs] 0: until it is dismissed */
-  notify(title, detail, more, forMs = TOAST_MS) {
+  /** Show a notice for some seconds, or with `more` until it is dismissed. @param {string} title @param {string} detail @param {HTMLElement} [more] */
+  notify(title, detail, more) {
     const close = element("button", { type: "button", className: "icon", text: "×", aria: { label: `Dismiss: ${title}` } });
     const notice = element("div", { className: "notice" }, element("p", {}, element("strong", { text: title }), element("span", { className: "hint", text: detail })), ...(more ? [more] : []), close);
     close.addEventListener("click", () => notice.remove());
     this.notices.append(notice);
     while (this.notices.childElementCount > MAX_NOTICES) this.notices.firstElementChild?.remove();
     // Not under the pointer or the focus of someone who is about to use it.
-    const expire = () => (notice.matches(":hover, :focus-within") ? setTimeout(expire, forMs) : notice.remove());
-    if (forMs) setTimeout(expire, forMs);
+    const expire = () => (notice.matches(":hover, :focus-within") ? setTimeout(expire, NOTICE_MS) : notice.remove());
+    if (!more) setTimeout(expire, NOTICE_MS);
     return notice;
   }
 
-  /** @param {string} id @param {string} status */
-  async #move(id, status) {
-    const seen = this.orders.get(id)?.status;
-    if (seen === undefined || seen === status) return;
-    const theirs = await this.#tried(`Order ${id} was not moved`, this.orders.change(id, "status", status, seen));
-    if (theirs) this.notify(`Order ${id} is ${theirs.status} already`, "Someone else moved it first.");
-  }
-
-  /** @param {string} id @param {string} note @param {string} seen @param {(by: string) => string} nameOf @returns {Promise<string | undefined>} */
-  async #note(id, note, seen, nameOf) {
-    try {
-      const theirs = await this.orders.change(id, "note", note, seen);
-      return theirs && `${nameOf(theirs.by)} wrote “${theirs.note}” meanwhile. Enter: keep yours. Esc: take theirs.`;
-    } catch (error) {
-      return `Not saved: ${/** @type {Error} */ (error).message}`;
-    }
-  }
-
-  /** @param {string} id @param {(id: string) => void} back */
-  async #remove(id, back) {
-    const gone = await this.#tried(`Order ${id} was not deleted`, this.orders.remove(id));
-    if (!gone) return;
-    const undo = element("button", { type: "button", className: "button", text: "Undo", aria: { label: `Undo: restore order ${id}` } });
-    const notice = this.notify(`Deleted order ${id}`, gone.customer, undo, NOTICE_MS);
-    undo.addEventListener("click", async () => {
-      notice.remove();
-      const theirs = await this.#tried(`Order ${id} was not restored`, this.orders.restore(gone));
-      if (theirs) this.notify(`Order ${id} is back already`, "Someone else restored it first.");
-      else back(id);
-    });
-  }
-
-  /** @template Result @param {string} title @param {Promise<Result>} work @returns {Promise<Result | undefined>} undefined: it failed, and the user is told */
-  async #tried(title, work) {
-    try {
-      return await work;
-    } catch (error) {
-      this.notify(title, /** @type {Error} */ (error).message);
-      return undefined;
-    }
+  /** Tell the user why something failed. @param {string} title @param {Promise<unknown>} work */
+  #tried(title, work) {
+    work.catch((/** @type {Error} */ { message }) => this.notify(title, message));
   }
 }

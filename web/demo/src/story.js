@@ -20,6 +20,9 @@ const MAX_BURSTS = 4;
 /** Ids of events that two people may both have, over which the sent ones are counted. */
 const MAX_IDS = 20_000;
 
+/** When the bar of a moment begins. @param {number} nowMs */
+export const barAt = (nowMs) => Math.floor(nowMs / BAR_MS) * BAR_MS;
+
 export class Bars {
   /** @type {Bar[]} */
   list = [];
@@ -27,7 +30,7 @@ export class Bars {
 
   /** @param {number} nowMs @param {number} [count] */
   add(nowMs, count = 1) {
-    const atMs = Math.floor(nowMs / BAR_MS) * BAR_MS;
+    const atMs = barAt(nowMs);
     const bar = this.list.find((each) => each.atMs === atMs);
     this.total += count;
     if (bar) bar.count += count;
@@ -56,8 +59,6 @@ export class Story {
   rolledBack = new Bars();
   /** @type {Span[]} */
   gaps = [];
-  /** @type {Span[]} */
-  repairs = [];
   gapCount = 0;
   /** How long the latest repair took; null: it has not ended. @type {number | null} */
   repairMs = null;
@@ -65,6 +66,7 @@ export class Story {
   #bursts = new Map();
   /** The offset at which this person has caught up. @type {number | null} */
   #target = null;
+  #backMs = 0;
 
   /** Count a dispatched event. @param {Seen} event @param {number} nowMs */
   take({ offset, data }, nowMs) {
@@ -93,37 +95,32 @@ export class Story {
 
   /** The connection is gone. @param {number} nowMs */
   down(nowMs) {
-    this.#end(this.repairs, nowMs);
     this.#target = null;
     if (this.gaps.at(-1)?.toMs === null) return;
-    this.gapCount++;
-    this.#begin(this.gaps, nowMs);
+    this.#begin(nowMs);
   }
 
   /** The connection is back; what is in the log up to `offset` was missed. @param {number} nowMs @param {number} offset */
   up(nowMs, offset) {
     if (this.gaps.at(-1)?.toMs !== null) return;
-    this.#end(this.gaps, nowMs);
-    this.#begin(this.repairs, nowMs);
+    this.#end(nowMs);
     this.#target = offset;
+    this.#backMs = nowMs;
     this.repairMs = null;
   }
 
   /** The gate reports a gap. @param {{ reason: string, count: number | null }} gap @param {number} nowMs */
   gap({ reason, count }, nowMs) {
     if (reason === "rolled_back") return this.rolledBack.add(nowMs, count ?? 1);
-    this.gapCount++;
-    this.#begin(this.gaps, nowMs);
-    this.#end(this.gaps, nowMs + BAR_MS);
+    this.#begin(nowMs);
+    this.#end(nowMs + BAR_MS);
   }
 
   /** @param {number} nowMs @param {{ offset: number | null, waiting: number, connection: string }} state of the gate */
   tick(nowMs, { offset, waiting, connection }) {
     if (this.#target === null || connection !== "up" || waiting || (offset ?? 0) < this.#target) return;
     this.#target = null;
-    this.#end(this.repairs, nowMs);
-    const { fromMs } = /** @type {Span} */ (this.repairs.at(-1));
-    this.repairMs = nowMs - fromMs;
+    this.repairMs = nowMs - this.#backMs;
   }
 
   /** Whether nothing is missed and nothing is being repaired. */
@@ -131,15 +128,16 @@ export class Story {
     return this.#target === null && this.gaps.at(-1)?.toMs !== null;
   }
 
-  /** @param {Span[]} spans @param {number} nowMs */
-  #begin(spans, nowMs) {
-    spans.push({ fromMs: nowMs, toMs: null });
-    while (spans.length > 1 && (spans[0].toMs ?? nowMs) < nowMs - WINDOW_MS) spans.shift();
+  /** @param {number} nowMs */
+  #begin(nowMs) {
+    this.gapCount++;
+    this.gaps.push({ fromMs: nowMs, toMs: null });
+    while (this.gaps.length > 1 && (this.gaps[0].toMs ?? nowMs) < nowMs - WINDOW_MS) this.gaps.shift();
   }
 
-  /** @param {Span[]} spans @param {number} nowMs */
-  #end(spans, nowMs) {
-    const last = spans.at(-1);
+  /** @param {number} nowMs */
+  #end(nowMs) {
+    const last = this.gaps.at(-1);
     if (last && last.toMs === null) last.toMs = nowMs;
   }
 }

@@ -7,14 +7,14 @@
  * @import { Bar, Sent, Span, Story } from "./story.js"
  */
 import { element } from "../../design/element.js";
-import { WINDOW_MS } from "./story.js";
+import { barAt, WINDOW_MS } from "./story.js";
 
 /** As the lanes' viewBox says. */
 const [WIDTH, HEIGHT] = [600, 32];
 const DRAW_MS = 100;
 /** Narrower spans are drawn this wide, and nearer marks are left out. */
-const LEAST_WIDTH = 5;
-const LEAST_APART_MS = 2600;
+const LEAST_WIDTH = 4;
+const LEAST_APART_MS = 2400;
 /** So many events of a bar fill a lane. */
 const MOST = 300;
 
@@ -23,7 +23,7 @@ export class Strip {
   #marks = [];
   #drawnMs = 0;
 
-  /** @param {HTMLElement} root @param {HTMLElement} marks @param {Sent} sent @param {{ user: string, name: string, story: Story }[]} people */
+  /** @param {HTMLElement} root @param {HTMLElement} marks @param {Sent} sent @param {{ name: string, story: Story }[]} people */
   constructor(root, marks, sent, people) {
     this.lanes = Object.fromEntries([...root.querySelectorAll(".lane")].map((each) => [/** @type {HTMLElement} */ (each).dataset.lane, each]));
     this.marks = marks;
@@ -39,24 +39,19 @@ export class Strip {
 
   /** Mark where a trouble begins. @param {number} number */
   mark(number) {
-    this.#marks.push({ number, atMs: performance.now() });
+    this.#marks.push({ number, atMs: barAt(performance.now()) });
   }
 
   /** @param {number} nowMs */
   draw(nowMs) {
     this.#drawnMs = nowMs;
-    this.#lane("sent", 0, 1, barsOf(this.sent.list, nowMs, 0, HEIGHT), [this.sent.total]);
-    const all = this.people.map(({ story }) => story);
-    const height = HEIGHT / all.length;
-    for (const [nth, story] of all.entries()) {
-      const top = nth * height;
-      const room = height - (all.length > 1 ? 1 : 0);
-      this.#lane("shown", nth, all.length, barsOf(story.shown.list, nowMs, top, room), all.map(({ shown }) => shown.total));
-      this.#lane("gap", nth, all.length, spansOf(story.gaps, nowMs, top, room), all.map(({ gapCount }) => gapCount));
-      const repairs = spansOf(story.repairs, nowMs, top + room / 3, room / 3) + barsOf(story.repaired.list, nowMs, top, room);
-      this.#lane("repair", nth, all.length, repairs, all.map(({ repaired }) => repaired.total));
-      this.#lane("rolled", nth, all.length, barsOf(story.rolledBack.list, nowMs, top, room), all.map(({ rolledBack }) => rolledBack.total));
-    }
+    const stories = this.people.map(({ story }) => story);
+    const bars = (/** @type {Bar[]} */ list) => (/** @type {number} */ top, /** @type {number} */ room) => barsOf(list, nowMs, top, room);
+    this.#lane("sent", [bars(this.sent.list)], [this.sent.total]);
+    this.#lane("shown", stories.map(({ shown }) => bars(shown.list)), stories.map(({ shown }) => shown.total));
+    this.#lane("gap", stories.map(({ gaps }) => (top, room) => spansOf(gaps, nowMs, top, room)), stories.map(({ gapCount }) => gapCount));
+    this.#lane("repair", stories.map(({ repaired }) => bars(repaired.list)), stories.map(({ repaired }) => repaired.total));
+    this.#lane("rolled", stories.map(({ rolledBack }) => bars(rolledBack.list)), stories.map(({ rolledBack }) => rolledBack.total));
     this.#marks = this.#marks.filter(({ atMs }, nth) => atMs > nowMs - WINDOW_MS && (!nth || atMs - this.#marks[nth - 1].atMs > LEAST_APART_MS));
     while (this.marks.childElementCount > this.#marks.length) this.marks.firstElementChild?.remove();
     while (this.marks.childElementCount < this.#marks.length) this.marks.append(element("li"));
@@ -67,12 +62,13 @@ export class Strip {
     }
   }
 
-  /** @param {string} name @param {number} nth @param {number} of @param {string} path @param {number[]} counts */
-  #lane(name, nth, of, path, counts) {
+  /** @param {string} name @param {((top: number, room: number) => string)[]} paths of each person @param {number[]} counts of each person */
+  #lane(name, paths, counts) {
     const lane = this.lanes[name];
-    lane.querySelectorAll("path")[nth].setAttribute("d", path);
-    if (nth < of - 1) return;
-    const text = counts.length > 1 ? this.people.map((each, at) => `${each.name} ${counts[at]}`).join(" · ") : String(counts[0]);
+    const height = HEIGHT / paths.length;
+    for (const [nth, path] of paths.entries()) lane.querySelectorAll("path")[nth].setAttribute("d", path(nth * height, height - (paths.length > 1 ? 1 : 0)));
+    const isSame = new Set(counts).size === 1;
+    const text = isSame ? `${counts[0]}${counts.length > 1 && counts[0] ? " each" : ""}` : this.people.map((each, at) => `${each.name} ${counts[at]}`).join(" · ");
     const count = /** @type {HTMLElement} */ (lane.querySelector("p"));
     if (count.textContent !== text) count.textContent = text;
   }
@@ -87,7 +83,7 @@ function xOf(atMs, nowMs) {
 export function barsOf(bars, nowMs, top, room) {
   return bars.filter(({ atMs }) => atMs > nowMs - WINDOW_MS).map(({ atMs, count }) => {
     const height = room * Math.min(1, 0.25 + (0.75 * Math.log(count)) / Math.log(MOST));
-    return rectangle(xOf(atMs, nowMs), top + room - height, 4, height);
+    return rectangle(xOf(atMs, nowMs), top + room - height, LEAST_WIDTH, height);
   }).join("");
 }
 

@@ -1,209 +1,205 @@
 /**
  * Trouble on purpose: a card for each, with what it does before and what came of it after, by real counts; and all of them, one after another.
  *
- * In: clicks. Out: bursts, cuts, stalls, restarts and losses, each awaited until every person has caught up, and a verdict: receipts by the server's
- * record against what was shown here. One trouble at a time. The first person is the one in trouble.
+ * In: clicks. Out: bursts, cuts, stalls, restarts and losses, each awaited until every person has caught up, and a verdict: receipts of the server
+ * against what was shown here. One trouble at a time. The first person is the one in trouble.
  *
  * @import { Person } from "./person.js"
- * @typedef {{ published: number, lost: number, done: boolean, error: string }} Report
- * @typedef {{ id: string, title: string, says: string, run: () => Promise<string> }} Trouble `run` resolves with the verdict
+ * @import { BurstCount } from "./story.js"
+ * @typedef {{ id: string, title: string, says: string, run: (burst: string) => Promise<string> }} Trouble `run` resolves with the verdict
  */
 import { element } from "../../design/element.js";
 
-const CUT_EVENTS = 50;
-const STALL_EVENTS_PER_S = 40;
-/** The server publishes no longer or larger burst. */
-const [MAX_OVER_S, MAX_EVENTS] = [10, 500];
+const [FLOOD_EVENTS, CUT_EVENTS, STALL_EVENTS_PER_S] = [500, 50, 40];
 /** So that there is something in the second that the log loses. */
-const LOSE = { events: 60, over_s: 2 };
+const [LOSE_EVENTS, LOSE_S] = [60, 2];
 const ASK_MS = 100;
 const DEADLINE_MS = 40_000;
-const PAUSE_MS = 1500;
+const PAUSE_MS = 2500;
 
 export class Troubles {
   #busy = false;
-  /** @type {Map<string, { card: HTMLElement, says: HTMLElement }>} */
+  /** @type {Map<Trouble, { card: HTMLElement, nth: HTMLElement, says: HTMLElement }>} */
   #cards = new Map();
 
   /**
-   * @param {HTMLElement} root @param {Person[]} people @param {{ stallMs: number, hasOperator: boolean }} options
+   * @param {HTMLElement} root @param {Person[]} people @param {{ stallMs: number, hasOperator: boolean, button: HTMLElement }} options
    * @param {{ mark: (number: number) => void, say: (text: string) => void }} shown
    */
-  constructor(root, people, { stallMs, hasOperator }, shown) {
+  constructor(root, people, { stallMs, hasOperator, button }, shown) {
     this.people = people;
     this.first = people[0];
     this.stallMs = stallMs;
+    this.button = button;
     this.shown = shown;
     const seconds = stallMs / 1000;
     /** @type {Trouble[]} */
-    this.all = [
-      { id: "flood", title: "Publish 500 events", says: "At once, into the log. Each board has to show each event once.", run: () => this.#flood() },
-      { id: "cut", title: `Cut ${this.first.name}’s network`, says: `For ${seconds} s, while ${CUT_EVENTS} events are published.`, run: () => this.#cut() },
-      { id: "stall", title: "Stall this tab", says: `Blocks its main thread for ${seconds} s, while ${STALL_EVENTS_PER_S} events come each second.`, run: () => this.#stall() },
+    const all = [
+      { id: "flood", title: `Publish ${FLOOD_EVENTS} events`, says: "At once, into the log. Each board has to show each event once.", run: (burst) => this.#flood(burst) },
+      { id: "cut", title: `Cut ${this.first.name}’s network`, says: `For ${seconds} s, while ${CUT_EVENTS} events are published.`, run: (burst) => this.#cut(burst) },
+      { id: "stall", title: "Stall this tab", says: `Blocks its main thread for ${seconds} s, while ${STALL_EVENTS_PER_S} events come each second.`, run: (burst) => this.#stall(burst) },
     ];
     if (hasOperator) {
-      this.all.push(
-        { id: "restart", title: "Restart the gateway", says: "Publishes 25 events while no browser is connected.", run: () => this.#restart() },
-        { id: "lose", title: "Crash Redis", says: "Redis comes back without the last second of its log.", run: () => this.#lose() },
+      all.push(
+        { id: "restart", title: "Restart the gateway", says: "Publishes 25 events while no browser is connected.", run: (burst) => this.#restart(burst) },
+        { id: "lose", title: "Crash Redis", says: "Redis comes back without the last second of its log.", run: (burst) => this.#lose(burst) },
       );
     }
-    for (const [nth, trouble] of this.all.entries()) {
+    for (const trouble of all) {
       const says = element("span", { className: "says", text: trouble.says });
-      const title = element("span", { className: "trouble-title" }, element("span", { className: "nth", text: String(nth + 1), aria: { hidden: "true" } }), document.createTextNode(trouble.title));
-      const card = element("button", { type: "button", className: "trouble", data: { trouble: trouble.id } }, title, says);
-      card.addEventListener("click", () => void this.#alone(() => this.#run(trouble, nth + 1)));
-      this.#cards.set(trouble.id, { card, says });
+      const nth = element("span", { className: "nth", aria: { hidden: "true" } });
+      const card = element("button", { type: "button", className: "trouble", data: { trouble: trouble.id } }, nth, element("strong", { text: trouble.title }), says);
+      card.addEventListener("click", () => void this.#alone([trouble]));
+      this.#cards.set(trouble, { card, nth, says });
       root.append(card);
     }
+    this.#number();
   }
 
   /** Run all, one after another. @returns {Promise<void>} */
   guide() {
-    return this.#alone(async () => {
-      for (const [nth, trouble] of this.all.entries()) {
-        await this.#run(trouble, nth + 1);
-        await later(PAUSE_MS);
-      }
-    });
+    return this.#alone([...this.#cards.keys()]);
   }
 
-  /** @param {() => Promise<void>} work */
-  async #alone(work) {
+  /** @param {Trouble[]} troubles */
+  async #alone(troubles) {
     if (this.#busy) return;
     this.#set(true);
-    try {
-      await work();
-    } finally {
-      this.#set(false);
+    if (troubles.length > 1) this.#number();
+    for (const [at, trouble] of troubles.entries()) {
+      if (at) await later(PAUSE_MS);
+      await this.#run(trouble);
+    }
+    const short = troubles.filter((trouble) => this.#cards.get(trouble)?.card.dataset.outcome === "short").length;
+    if (troubles.length > 1) this.shown.say(short ? `${short} of ${troubles.length} fell short.` : `All ${troubles.length} done. Each event was shown once, or its loss was reported.`);
+    this.#set(false);
+  }
+
+  /** Show every trouble as it is before. */
+  #number() {
+    for (const [at, [{ says: before }, { card, nth, says }]] of [...this.#cards].entries()) {
+      card.dataset.outcome = "";
+      nth.textContent = String(at + 1);
+      says.textContent = before;
     }
   }
 
   /** @param {boolean} busy */
   #set(busy) {
     this.#busy = busy;
-    for (const { card } of this.#cards.values()) card.ariaDisabled = String(busy);
+    for (const each of [this.button, ...[...this.#cards.values()].map(({ card }) => card)]) each.ariaDisabled = String(busy);
   }
 
-  /** @param {Trouble} trouble @param {number} number */
-  async #run({ id, title, says: before, run }, number) {
-    const { card, says } = /** @type {{ card: HTMLElement, says: HTMLElement }} */ (this.#cards.get(id));
+  /** @param {Trouble} trouble */
+  async #run(trouble) {
+    const { card, nth, says } = /** @type {{ card: HTMLElement, nth: HTMLElement, says: HTMLElement }} */ (this.#cards.get(trouble));
+    const number = [...this.#cards.keys()].indexOf(trouble) + 1;
     card.dataset.outcome = "running";
-    says.textContent = before;
-    this.shown.say(`${title}…`);
+    card.parentElement?.scrollTo({ left: card.offsetLeft - card.parentElement.offsetLeft }); // on a phone the cards are a row that scrolls
+    nth.textContent = String(number);
+    says.textContent = trouble.says;
+    this.shown.say(`${trouble.title}…`);
     this.shown.mark(number);
     try {
-      says.textContent = await run();
+      says.textContent = await trouble.run(`${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`);
       card.dataset.outcome = "whole";
+      nth.textContent = "✓";
     } catch (error) {
       says.textContent = /** @type {Error} */ (error).message;
       card.dataset.outcome = "short";
+      nth.textContent = "!";
     }
     this.shown.say(says.textContent);
   }
 
-  async #flood() {
-    const id = newId();
+  /** @param {string} id */
+  async #flood(id) {
     const began = performance.now();
-    await this.first.shop.send("POST", "/demo/burst", { id, events: MAX_EVENTS, over_s: 0 });
-    const { published } = await this.#settled(id);
-    const last = Math.max(...this.people.map(({ story }) => story.burst(id).lastMs));
-    return `${published} published, ${this.#each("shown", (story) => story.burst(id).seen.size)}, none twice, in ${ms(last - began)}.`;
+    const published = await this.#burst(id, FLOOD_EVENTS);
+    const counts = await this.#whole(id, published);
+    return `${published} published, ${this.#each("shown", counts.map(({ seen }) => seen.size))}, none twice, in ${ms(Math.max(...counts.map(({ lastMs }) => lastMs)) - began)}.`;
   }
 
-  async #cut() {
-    const { line, gate, shop, story } = this.first;
-    const id = newId();
-    line.cut();
+  /** @param {string} id */
+  async #cut(id) {
+    const { line, gate, name, story } = this.first;
     const until = performance.now() + this.stallMs;
-    try {
-      await shop.send("POST", "/demo/burst", { id, events: CUT_EVENTS, over_s: 0 });
-      await later(until - performance.now());
-    } finally {
-      line.restore();
-      gate.open();
-    }
-    const { published } = await this.#settled(id);
-    const { repaired } = story.burst(id);
-    return `${this.first.name} missed ${published}, repaired ${repaired} in ${ms(story.repairMs ?? 0)}, none twice.`;
+    line.cut();
+    const published = await this.#burst(id, CUT_EVENTS)
+      .then((count) => later(until - performance.now()).then(() => count))
+      .finally(() => {
+        line.restore();
+        gate.open();
+      });
+    const [{ repaired }] = await this.#whole(id, published);
+    return `${name} missed ${published}, repaired ${repaired} in ${ms(story.repairMs ?? 0)}, none twice.`;
   }
 
-  async #stall() {
-    const { shop, story } = this.first;
-    const id = newId();
-    const over_s = Math.min(MAX_OVER_S, this.stallMs / 1000);
-    await shop.send("POST", "/demo/burst", { id, events: Math.min(MAX_EVENTS, Math.ceil(over_s * STALL_EVENTS_PER_S)), over_s });
-    // Two frames: the first draws the card, the second shows it.
-    await new Promise((shown) => void requestAnimationFrame(() => requestAnimationFrame(shown)));
+  /** @param {string} id */
+  async #stall(id) {
+    const seconds = this.stallMs / 1000;
+    const burst = this.#burst(id, Math.ceil(seconds * STALL_EVENTS_PER_S), seconds);
+    burst.catch(() => {}); // it is awaited after the stall
+    await later(ASK_MS); // so that its request is sent, and this card drawn
     const end = performance.now() + this.stallMs;
     while (performance.now() < end);
-    const before = story.burst(id).seen.size;
-    const { published } = await this.#settled(id);
-    const { seen, lastMs } = story.burst(id);
+    const before = this.first.story.burst(id).seen.size;
+    const published = await burst;
+    const [{ seen, lastMs }] = await this.#whole(id, published);
     return `${seen.size - before} of ${published} waited, all shown ${ms(Math.max(0, lastMs - end))} after the stall, none twice.`;
   }
 
-  async #restart() {
-    const id = newId();
+  /** @param {string} id */
+  async #restart(id) {
     const back = Promise.all(this.people.map(({ gate }) => new Promise((up) => gate.once("connection:up", up))));
-    await this.first.shop.send("POST", "/demo/restart", { id });
+    const { published } = await this.first.shop.send("POST", "/demo/restart", { id });
     await Promise.race([back, later(DEADLINE_MS)]);
-    const { published } = await this.#settled(id);
+    const counts = await this.#whole(id, published);
     const slowest = Math.max(...this.people.map(({ story }) => story.repairMs ?? 0));
-    return `${published} published with nobody there, ${this.#each("repaired", (story) => story.burst(id).repaired)} in ${ms(slowest)}, none twice.`;
+    return `${published} published with no browser connected, ${this.#each("repaired", counts.map(({ repaired }) => repaired))} in ${ms(slowest)}, none twice.`;
   }
 
-  async #lose() {
-    const id = newId();
+  /** @param {string} id */
+  async #lose(id) {
+    const lost = () => this.people.map(({ story }, nth) => story.rolledBack.total - before[nth]);
     const before = this.people.map(({ story }) => story.rolledBack.total);
-    await this.first.shop.send("POST", "/demo/burst", { id, ...LOSE });
-    await this.#report(id, ({ done }) => done);
-    const { count } = await this.first.shop.send("POST", "/demo/lose");
-    await this.#until(() => this.people.every(({ story }, nth) => story.rolledBack.total - before[nth] >= count), () => `Redis lost ${count} events, and a page was not notified of all of them.`);
-    return `Redis lost ${count} events. ${this.#each("rolled back", (story, nth) => story.rolledBack.total - before[nth])}, none in silence.`;
+    await this.#burst(id, LOSE_EVENTS, LOSE_S);
+    const { lost: count } = await this.first.shop.send("POST", "/demo/lose");
+    await this.#until(() => lost().every((each) => each >= count), () => `Redis lost ${count} events, and a page was not notified of all of them.`);
+    return `Redis lost ${count} events. ${this.#each("rolled back", lost())}, none in silence.`;
+  }
+
+  /** @param {string} id @param {number} events @param {number} [over_s] @returns {Promise<number>} how many were published */
+  async #burst(id, events, over_s = 0) {
+    return (await this.first.shop.send("POST", "/demo/burst", { id, events, over_s })).published;
   }
 
   /**
-   * Wait until every person is connected, has caught up, and has seen all that was published.
-   * @param {string} id of the burst @returns {Promise<Report>}
+   * Wait until every person is connected, has caught up, and has seen all that was published, each event once.
+   * @param {string} id @param {number} published @returns {Promise<BurstCount[]>} of each person
    */
-  async #settled(id) {
-    const report = await this.#report(id, ({ done }) => done);
-    const counts = () => this.people.map(({ story }) => story.burst(id));
+  async #whole(id, published) {
+    const counts = this.people.map(({ story }) => story.burst(id));
     await this.#until(
-      () => this.people.every(({ story }) => story.isWhole) && counts().every(({ seen }) => seen.size >= report.published),
-      () => `Short: ${report.published} published, ${this.#each("shown", (story) => story.burst(id).seen.size)}.`,
+      () => this.people.every(({ story }) => story.isWhole) && counts.every(({ seen }) => seen.size >= published),
+      () => `Short: ${published} published, ${this.#each("shown", counts.map(({ seen }) => seen.size))}.`,
     );
-    const twice = counts().reduce((sum, each) => sum + each.twice, 0);
-    if (twice) throw new Error(`${report.published} published, and ${twice} shown twice.`);
-    if (report.error) throw new Error(`Cut short after ${report.published}: ${report.error}`);
-    return report;
+    const twice = counts.reduce((sum, each) => sum + each.twice, 0);
+    if (twice) throw new Error(`${published} published, and ${twice} shown twice.`);
+    return counts;
   }
 
-  /** @param {string} id @param {(report: Report) => boolean} isSo @returns {Promise<Report>} */
-  async #report(id, isSo) {
-    /** @type {Report | undefined} */
-    let report;
-    const ask = async () => {
-      // The gateway may be away; the next question finds it.
-      report = await this.first.shop.get(`/demo/burst/${id}`).catch(() => undefined);
-      return report !== undefined && isSo(report);
-    };
-    await this.#until(ask, () => "The server did not run this burst.");
-    return /** @type {Report} */ (/** @type {unknown} */ (report));
-  }
-
-  /** @param {() => boolean | Promise<boolean>} isSo @param {() => string} otherwise */
+  /** @param {() => boolean} isSo @param {() => string} otherwise */
   async #until(isSo, otherwise) {
     const end = performance.now() + DEADLINE_MS;
-    while (!(await isSo())) {
+    while (!isSo()) {
       if (performance.now() > end) throw new Error(otherwise());
       await later(ASK_MS);
     }
   }
 
-  /** A count of each person: one number where they agree. @param {string} verb @param {(story: Person["story"], nth: number) => number} count */
-  #each(verb, count) {
-    const counts = this.people.map(({ story }, nth) => count(story, nth));
+  /** A count of each person: one number where they agree. @param {string} verb @param {number[]} counts */
+  #each(verb, counts) {
     if (counts.length === 1) return `${counts[0]} ${verb}`;
     if (new Set(counts).size === 1) return `${counts[0]} ${verb} by each`;
     return this.people.map(({ name }, nth) => `${counts[nth]} ${verb} by ${name}`).join(", ");
@@ -212,4 +208,3 @@ export class Troubles {
 
 const later = (/** @type {number} */ delayMs) => new Promise((resolve) => setTimeout(resolve, Math.max(0, delayMs)));
 const ms = (/** @type {number} */ value) => (value < 1000 ? `${Math.max(1, Math.round(value))} ms` : `${(value / 1000).toFixed(1)} s`);
-const newId = () => `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;

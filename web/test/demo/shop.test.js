@@ -1,7 +1,7 @@
 /** The demo's shop: tokens that are good with the server that is there now. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { Shop, ShopError } from "../../demo/src/shop.js";
+import { Shop } from "../../demo/src/shop.js";
 
 /** A server that signs with its number; `start` is another one, which knows no token of the first. */
 class Server {
@@ -18,11 +18,11 @@ class Server {
   /** @param {string} path @param {any} request */
   answer(path, { headers }) {
     if (!this.up) throw new TypeError("fetch failed");
-    if (path === "/demo/session") return json(200, { token: `${this.number}-${++this.issued}`, expires_in_s: 900 });
-    const { Authorization = "" } = headers;
+    if (path === "/demo/session") return json(200, { token: `${this.number}-${++this.issued}` });
+    const { Authorization } = headers;
     this.shown.push(Authorization);
     if (!Authorization.startsWith(`Bearer ${this.number}-`)) return json(401, { code: "unauthorized", detail: "not ours" });
-    return json(201, { id: "45" });
+    return path === "/demo/burst" ? json(409, { code: "limit_reached", detail: "troubles at a time" }) : json(201, { id: "45" });
   }
 }
 
@@ -47,8 +47,7 @@ afterEach(() => {
 });
 
 test("each connection has a token of the server that is there now", async () => {
-  assert.equal(await shop.signIn(), "1-1");
-  assert.equal(await shop.signIn(), "1-2");
+  assert.deepEqual([await shop.signIn(), await shop.signIn()], ["1-1", "1-2"]);
   server.start();
   assert.equal(await shop.signIn(), "2-3");
 });
@@ -58,15 +57,19 @@ test("requests share the token, and get another one when the server refuses it",
   await shop.send("POST", "/demo/orders");
   assert.deepEqual(server.shown, ["Bearer 1-1", "Bearer 1-1"]);
   server.start();
-  await shop.send("POST", "/demo/orders");
+  assert.deepEqual(await shop.send("POST", "/demo/orders"), { id: "45" });
   assert.deepEqual(server.shown.slice(2), ["Bearer 1-1", "Bearer 2-2"]);
+});
+
+test("another refusal is an error with the server's words, and is not tried again", async () => {
+  await assert.rejects(shop.send("POST", "/demo/burst"), { message: "troubles at a time" });
+  assert.equal(server.shown.length, 1);
 });
 
 test("a server that is not there yet costs an attempt, not the session", async () => {
   server.up = false;
-  await assert.rejects(shop.signIn(), (/** @type {any} */ error) => error instanceof ShopError && error.status === 0);
+  await assert.rejects(shop.send("POST", "/demo/orders"), { message: "the server cannot be reached" });
   server.up = true;
-  assert.equal(await shop.signIn(), "1-1");
   await shop.send("POST", "/demo/orders");
   assert.deepEqual(server.shown, ["Bearer 1-1"]);
 });

@@ -42,7 +42,7 @@ test("whatever breaks, each number counts once, and repaired ones are those that
     catchUp();
     const { seen, repaired, twice } = story.burst("a");
     assert.deepEqual([seen.size, repaired, story.shown.total], [head, missed, head + twice], `seed ${seed}`);
-    assert.equal(story.gaps.length, story.repairs.length);
+    assert.ok(story.gaps.every(({ toMs }) => toMs !== null));
   }
 });
 
@@ -94,7 +94,7 @@ test("a lane keeps within its room, however many events and troubles there were"
 test("an item is put into words, and data of any shape stays text", () => {
   const nameOf = (/** @type {string} */ user) => (user === "ben" ? "Ben" : user);
   const data = { order: "42", customer: "Haruto Tanaka", by: "ben" };
-  assert.deepEqual(wordsOf("orders.failed", data, nameOf), { order: "42", title: "Order 42 failed", detail: "Haruto Tanaka · by Ben" });
+  assert.deepEqual(wordsOf("orders.failed", data, nameOf), { title: "Order 42 failed", detail: "Haruto Tanaka · by Ben" });
   assert.equal(wordsOf("orders.shipped", data, nameOf).title, "Order 42 was shipped");
   for (const other of [null, 7, [], { order: 42 }, undefined]) assert.equal(wordsOf("shop.note", other, nameOf).title, "shop.note");
   assert.equal(wordsOf("shop.note", "x".repeat(1000), nameOf).detail.length, 140);

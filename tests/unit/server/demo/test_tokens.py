@@ -1,10 +1,14 @@
-"""The demo's tokens: good for a while, and with the secret of their server only."""
+"""The demo's tokens: good for a while, with the secret of their server only, and for the orders."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from headgate.auth.identity import Handshake
 from headgate.errors import Unauthorized
+from headgate.settings.settings import Settings
 from headgate_server.demo import tokens as demo_tokens
 from headgate_server.demo.tokens import DemoTokens
 
@@ -12,17 +16,42 @@ SECRET = bytes(range(32))
 
 
 def test_a_token_is_good_with_its_own_secret_only() -> None:
-    """The server that issued it may have ended; another secret makes it a stranger's."""
+    """The server that issued it may have ended; a server with another secret refuses it."""
     token = DemoTokens(lambda: SECRET).issue("ana")
     assert DemoTokens(lambda: SECRET).verify(token) == "ana"
-    with pytest.raises(Unauthorized, match="not one of ours"):
+    with pytest.raises(Unauthorized, match="signature"):
         DemoTokens(lambda: SECRET[::-1]).verify(token)
 
 
 def test_a_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One issued longer ago than its lifetime is refused, and the refusal says how to get a new one."""
-    tokens = DemoTokens(lambda: SECRET)
-    token = tokens.issue("ana")
+    """One issued longer ago than its lifetime is refused."""
     monkeypatch.setattr(demo_tokens, "TOKEN_LIFETIME_S", -1)
+    tokens = DemoTokens(lambda: SECRET)
     with pytest.raises(Unauthorized, match="expired"):
-        tokens.verify(token)
+        tokens.verify(tokens.issue("ana"))
+
+
+def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
+    """A pattern in a grant is allowed, and nothing beyond: neither another user's messages nor publishing."""
+    tokens = DemoTokens(lambda: SECRET)
+    found = tokens.authenticator(Settings())(Handshake("notifications", {"token": tokens.issue("ana")}, {}))
+    assert found is not None
+    ana = found.with_own_topics()
+    assert ana.user == "ana"
+    assert all(map(ana.may_subscribe, ("orders.#", "orders.*.shipped", "users.ana.#")))
+    assert not any(map(ana.may_subscribe, ("#", "users.ben.#", "users.#", "*.42.shipped")))
+    assert not ana.may_publish("orders.42.shipped")
+
+
+@pytest.mark.parametrize("auth", [{}, {"token": ""}, {"token": "forged"}, {"token": 7}], ids=str)
+@pytest.mark.parametrize("dev", [False, True])
+def test_the_authenticator_refuses_bad_tokens(auth: dict[str, Any], dev: bool) -> None:
+    """Development lets a client without a token in, but none with a bad one."""
+    authenticate = DemoTokens(lambda: SECRET).authenticator(Settings(dev=dev))
+    if dev and not auth:
+        identity = authenticate(Handshake("notifications", auth, {}))
+        assert identity is not None
+        assert identity.may_subscribe("#")
+    else:
+        with pytest.raises(Unauthorized):
+            authenticate(Handshake("notifications", auth, {}))

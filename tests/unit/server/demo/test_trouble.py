@@ -1,169 +1,172 @@
-"""Trouble of the demo: only where there is an operator, one at a time, not too often, and told in the record of a burst."""
+"""Trouble of the demo: only where there is an operator, one at a time, bounded, and on time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from headgate.errors import BusUnavailable, InvalidRequest, LimitReached
-from headgate_server.demo.bursts import Bursts
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached
 from headgate_server.demo.orders import OrderBook
-from headgate_server.demo.trouble import AWAY_EVENTS, MAX_PER_WINDOW, WINDOW_S, Loss, Trouble
+from headgate_server.demo.trouble import AWAY_EVENTS, EVENTS_PER_S, MAX_EVENTS_AT_ONCE, Troubles
 
 
-class RecordingOperator:
-    """Restarts nothing, and loses what the test says."""
+class World:
+    """Troubles on a clock that the test moves, with an operator that restarts nothing, and loses what the test says."""
 
-    def __init__(self, carried: Mapping[str, Any] | None = None) -> None:
-        self.carried: Mapping[str, Any] = carried or {}
-        self.while_away: list[Callable[[], Mapping[str, object]]] = []
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.while_away: list[Callable[[], object]] = []
         self.newest = (0, 0)
         self.error: Exception | None = None
-        self.lost: list[float] = []
+        self.times_s: list[float] = []
+        self.during: Callable[[], object] = lambda: None
+        self.saved = 0
+        self.book = OrderBook(self.publish, keep=self)
+        self.troubles = Troubles(self.book, now_s=lambda: self.now_s, sleep=self.sleep)
 
-    def restart(self, while_away: Callable[[], Mapping[str, object]]) -> None:
+    def publish(self, events: Sequence[Any]) -> list[object]:
+        self.during()
+        self.times_s += [self.now_s] * len(events)
+        return [self.error or "receipt"] * len(events)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def load(self) -> list[dict[str, Any]]:
+        return []
+
+    def save(self, _orders: list[dict[str, Any]]) -> None:
+        self.saved += 1
+
+    def restart(self, while_away: Callable[[], object]) -> None:
         self.while_away.append(while_away)
 
     def lose_end(self, seconds: float) -> tuple[int, int]:
         if self.error is not None:
             raise self.error
-        self.lost.append(seconds)
         return self.newest
 
-
-class World:
-    """A trouble with its bursts, on a clock that the test moves."""
-
-    def __init__(self, carried: Mapping[str, Any] | None = None, now_s: float = 1000.0) -> None:
-        self.now_s = now_s
-        self.operator = RecordingOperator(carried)
-        self.scans: list[Mapping[str, object]] = []
-        self.bursts = Bursts(lambda turn, by, stamp: self.scans.append(stamp), now_s=lambda: self.now_s)
-        self.kept: list[str] = []
-        self.book = OrderBook(lambda topic, data: None, keep=self, clock_s=lambda: self.now_s)
-        self.trouble = Trouble(self.operator, self.bursts, self.book, now_s=lambda: self.now_s)
-
-    def load(self) -> list[dict[str, Any]]:
-        return []
-
-    def save(self, orders: Iterable[Mapping[str, Any]]) -> None:
-        self.kept.extend(order["id"] for order in orders)
-
-    def forget(self, order_id: str) -> None:
-        raise AssertionError(f"nothing deletes order {order_id}")
+    def burst(self, events: int, over_s: float = 0) -> int:
+        return self.troubles.burst({"id": "abc", "events": events, "over_s": over_s}, "ana")
 
 
-def test_a_restart_publishes_when_the_operator_says_that_browsers_are_away() -> None:
-    """Not before; and what is carried over makes the next process know the burst and the trouble there was."""
-    world = World()
-    assert world.trouble.restart("abc", "ana") == AWAY_EVENTS
-    assert world.scans == []
-    carried = world.operator.while_away[0]()
-    assert len(world.scans) == AWAY_EVENTS
-    after = World(carried, now_s=1001.0)
-    record = after.bursts.record("abc")
-    assert (record.published, record.done, record.by) == (AWAY_EVENTS, True, "ana")
-    for _ in range(MAX_PER_WINDOW - 1):
-        after.trouble.lose("ana")
-    with pytest.raises(LimitReached):
-        after.trouble.lose("ana")
+@pytest.fixture
+def world() -> World:
+    return World()
 
 
-def test_a_restart_whose_burst_cannot_be_published_still_happens() -> None:
-    """The page is told that the burst did not run: there is no record of it."""
-    world = World()
-    world.trouble.restart("abc", "ana")
-    world.bursts.start({"id": "abc", "events": 1}, "ben")
-    assert world.operator.while_away[0]()["burst"] is None
+@pytest.mark.parametrize(("events", "over_s"), [(1, 10), (40, 4), (60, 2), (500, 0.05), (500, 10)])
+def test_a_burst_is_spread_over_its_time(world: World, events: int, over_s: float) -> None:
+    """In slices, of which none has more than its share, and the last ends in time."""
+    assert world.burst(events, over_s) == events
+    took_s = [at - 1000.0 for at in world.times_s]
+    assert len(took_s) == events
+    assert all(nth * over_s / events <= at + 0.1 for nth, at in enumerate(took_s))
+    assert took_s[-1] <= over_s
 
 
-@pytest.mark.parametrize("burst_id", [None, "", "a b", 7])
-def test_a_restart_needs_the_id_of_a_burst(burst_id: object) -> None:
-    """A wrong one restarts nothing."""
-    world = World()
-    with pytest.raises(InvalidRequest):
-        world.trouble.restart(burst_id, "ana")
-    assert world.operator.while_away == []
+def test_a_slow_bus_does_not_stretch_a_burst(world: World) -> None:
+    """The remaining events move closer together."""
+    world.during = lambda: world.sleep(0.5 if len(world.times_s) < 5 else 0)
+    world.burst(40, 4)
+    assert world.times_s[-1] - 1000.0 <= 4
 
 
-def test_a_process_that_is_about_to_restart_takes_no_more_trouble() -> None:
-    """It would be lost with it."""
-    world = World()
-    world.trouble.restart("abc", "ana")
-    with pytest.raises(LimitReached, match="troubles at a time"):
-        world.trouble.lose("ana")
-    with pytest.raises(LimitReached, match="troubles at a time"):
-        world.trouble.restart("def", "ana")
-
-
-def test_a_loss_is_told_and_noted_in_the_record_of_the_last_burst() -> None:
-    """Every page that asks for the record can compare it with what it was told."""
-    world = World()
-    world.bursts.start({"id": "abc", "events": 60}, "ana")
-    world.operator.newest = (100, 70)
-    assert world.trouble.lose("ana") == Loss(71, 100, 30)
-    assert world.bursts.record("abc").lost == 30
-    assert world.operator.lost == [1.0]
-
-
-def test_every_order_is_kept_again_after_a_loss() -> None:
-    """Redis has lost the newest writes to the kept orders too, and they are to survive the next restart."""
-    world = World()
-    orders = [order.id for order in world.book.all()]
-    world.kept.clear()
-    world.trouble.lose("ana")
-    assert world.kept == orders
-
-
-def test_a_quiet_second_loses_nothing() -> None:
-    """The log ends where it ended."""
-    world = World()
-    world.operator.newest = (100, 100)
-    assert world.trouble.lose("ana").count == 0
-
-
-def test_a_loss_that_fails_can_be_tried_again() -> None:
-    """The error is the operator's, and nothing is held on to."""
-    world = World()
-    world.operator.error = BusUnavailable("it does not start")
+def test_a_burst_that_the_bus_refuses_is_an_error_and_the_next_one_runs(world: World) -> None:
+    """Nothing is held on to."""
+    world.error = BusUnavailable("gone")
     with pytest.raises(BusUnavailable):
-        world.trouble.lose("ana")
-    world.operator.error = None
-    assert world.trouble.lose("ana").count == 0
+        world.burst(10)
+    world.error = None
+    assert world.burst(10) == 10
 
 
-def test_trouble_is_possible_again_after_a_while() -> None:
-    """At most so many in any window."""
-    world = World()
-    for _ in range(MAX_PER_WINDOW):
-        world.trouble.lose("ana")
-    with pytest.raises(LimitReached) as refused:
-        world.trouble.lose("ana")
-    assert refused.value.retry_after_s == WINDOW_S
-    world.now_s += WINDOW_S
-    world.trouble.lose("ana")
+def test_there_is_one_trouble_at_a_time(world: World) -> None:
+    """While a burst runs, no other trouble begins, and it goes on."""
+    refused: list[HeadgateError] = []
+
+    def meddle() -> None:
+        others: list[Callable[[], object]] = [
+            lambda: world.burst(1),
+            lambda: world.troubles.lose(world),
+            lambda: world.troubles.restart(world, "def", "ben"),
+        ]
+        for other in others:
+            with pytest.raises(LimitReached, match="troubles at a time") as error:
+                other()
+            refused.append(error.value)
+
+    world.during = meddle
+    assert world.burst(5) == 5
+    assert len(refused) == 3
+    assert world.while_away == []
+
+
+def test_so_many_events_a_second_are_published_and_no_more(world: World) -> None:
+    """The refusal says when to try again."""
+    for _ in range(MAX_EVENTS_AT_ONCE // 500):
+        world.burst(500)
+    with pytest.raises(LimitReached, match="events of bursts") as refused:
+        world.burst(500)
+    assert refused.value.retry_after_s is not None
+    assert refused.value.retry_after_s >= 500 / EVENTS_PER_S
+    world.now_s += refused.value.retry_after_s
+    assert world.burst(500) == 500
+
+
+def test_a_restart_publishes_when_the_operator_says_that_browsers_are_away(world: World) -> None:
+    """Not before; and a process that is about to restart takes no more trouble, which would be lost with it."""
+    assert world.troubles.restart(world, "abc", "ana") == AWAY_EVENTS
+    assert world.times_s == []
+    world.while_away[0]()
+    assert len(world.times_s) == AWAY_EVENTS
+    with pytest.raises(LimitReached, match="troubles at a time"):
+        world.troubles.lose(world)
+
+
+def test_a_restart_whose_burst_cannot_be_published_still_happens(world: World) -> None:
+    """The page misses its events, and says so."""
+    world.troubles.restart(world, "abc", "ana")
+    world.error = BusUnavailable("gone")
+    world.while_away[0]()
+
+
+def test_a_loss_is_counted_and_every_order_is_kept_again(world: World) -> None:
+    """Redis has lost its newest writes of the orders too, and they are to survive the next restart."""
+    world.newest = (100, 70)
+    assert (world.troubles.lose(world), world.saved) == (30, 1)
+    world.newest = (70, 70)
+    assert world.troubles.lose(world) == 0  # a quiet second
+
+
+def test_a_loss_that_fails_can_be_tried_again(world: World) -> None:
+    """The error is the operator's, and nothing is held on to."""
+    world.error = BusUnavailable("it does not start")
+    with pytest.raises(BusUnavailable):
+        world.troubles.lose(world)
+    world.error = None
+    assert world.troubles.lose(world) == 0
 
 
 def test_a_gateway_without_an_operator_has_no_trouble(demo: FlaskClient, as_ana: dict[str, str]) -> None:
-    """Neither the buttons nor the routes: nobody but who started the demo can have offered them."""
-    page = demo.get("/").text
-    assert 'data-operator="no"' in page
+    """Neither the buttons nor the actions, and the refusal says how to get them."""
+    assert 'data-operator="no"' in demo.get("/").text
     for path in ("restart", "lose"):
-        assert demo.post(f"/demo/{path}", json={"id": "abc"}, headers=as_ana).status_code == 404
+        answer = demo.post(f"/demo/{path}", json={"id": "abc"}, headers=as_ana)
+        assert (answer.status_code, "it takes `headgate demo`" in answer.get_json()["detail"]) == (404, True)
 
 
-def test_trouble_needs_a_token(demo: FlaskClient, as_ana: dict[str, str]) -> None:
+def test_trouble_needs_a_token(demo: FlaskClient, world: World, as_ana: dict[str, str]) -> None:
     """Another site's page cannot make a browser send one."""
-    operator = RecordingOperator()
-    demo.application.extensions["headgate.operator"] = operator
+    demo.application.extensions["headgate.operator"] = world
     assert 'data-operator="yes"' in demo.get("/").text
     for path in ("restart", "lose"):
         assert demo.post(f"/demo/{path}", json={"id": "abc"}).status_code == 401
-    assert operator.lost == []
-    assert operator.while_away == []
-    assert demo.post("/demo/lose", headers=as_ana).get_json() == {"first": 1, "last": 0, "count": 0}
+    assert world.while_away == []
+    assert demo.post("/demo/restart", json={"id": "a b"}, headers=as_ana).status_code == 400
+    assert demo.post("/demo/lose", json={}, headers=as_ana).get_json() == {"lost": 0}
     answer = demo.post("/demo/restart", json={"id": "abc"}, headers=as_ana)
-    assert (answer.status_code, answer.get_json()) == (202, {"id": "abc", "events": AWAY_EVENTS})
+    assert (answer.status_code, answer.get_json()) == (202, {"published": AWAY_EVENTS})

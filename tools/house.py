@@ -3,7 +3,7 @@
 The order of the packages is a contract of import-linter in pyproject.toml. Three rules are here: a module whose docstring says
 "No I/O" imports nothing that does any, directly or through others; a library is imported only where `MET_IN` says; modules do
 not import each other in a circle. A constructor of the gateway process takes at most MAX_COLLABORATORS. Imports of types alone
-do not count for these, as they are not there at run time.
+do not count for these, as they are not there at run time. The demo has a budget of MAX_DEMO_LINES.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {"headgate": ROOT / "gateway", "headgate_server": ROOT / "server"}
 # The demo and the console are pages with a server beside them.
 PAGES = ("server/headgate_server/demo", "server/headgate_server/console")
+# The demo, whole: esbuild bundles its page from web/, and the command line's process is what its restart restarts.
+DEMO = ("web/demo", "server/headgate_server/demo", "gateway/headgate/cli/demo_operator.py")
+MAX_DEMO_LINES = 2_500
 TESTS = ("tests", "bench", "web/test")
 WITH_IO = frozenset(("asyncio", "engineio", "flask", "gevent", "greenlet", "hiredis", "redis", "socketio"))
 WITH_IO |= frozenset(("select", "selectors", "socket", "subprocess", "threading"))
@@ -65,7 +68,9 @@ class Row(NamedTuple):
 
 
 def faults() -> Iterator[str]:
-    """Yield a line for each import that breaks a rule."""
+    """Yield a line for each import that breaks a rule, and for a demo beyond its budget."""
+    if (lines := _demo_lines()) > MAX_DEMO_LINES:
+        yield f"the demo has {lines:,} lines, and its budget is {MAX_DEMO_LINES:,}: {', '.join(DEMO)}"
     graph = grimp.build_graph(*SOURCES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None)
     trees = {module: ast.parse(path.read_text("utf-8")) for module, path in _modules().items()}
     for module in sorted(module for module, tree in trees.items() if _NO_IO.search(ast.get_docstring(tree) or "")):
@@ -167,6 +172,7 @@ def table() -> Iterator[Row]:
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     contracts = tomllib.loads(project)["tool"]["importlinter"]["contracts"]
     yield Row("product lines (Python, Lua, C; without demo and console)", f"{_lines(product):,}", "≤ 46,000")
+    yield Row("lines of the demo, its page and templates included", f"{_demo_lines():,}", f"≤ {MAX_DEMO_LINES:,}")
     yield Row("test lines (Python, JavaScript; bench included)", f"{_lines(tests):,}", "≤ 90,000")
     yield Row("rooms (packages and flat modules)", str(len(rooms)), "≤ 28")
     yield Row("floors", str(floors(rooms)), "≤ 12")
@@ -204,6 +210,12 @@ def _room(module: str) -> str:
 
 def _is_in(module: str, places: Iterable[str]) -> bool:
     return any(module == place or module.startswith(f"{place}.") for place in places)
+
+
+def _demo_lines() -> int:
+    """Return the lines of every text file of the demo."""
+    files = [path for place in DEMO for path in ((ROOT / place).rglob("*") if (ROOT / place).is_dir() else [ROOT / place])]
+    return _lines(path for path in files if path.suffix in (".py", ".toml", ".html", ".js", ".mjs", ".css", ".svg"))
 
 
 def _lines(paths: Iterable[Path]) -> int:

@@ -50,6 +50,17 @@ def test_a_broken_rule_is_named_with_the_way_to_it(small_house: Path, line: str,
     assert list(house.faults()) == [fault]
 
 
+def test_a_demo_beyond_its_budget_is_named(small_house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every text file below its folders counts, and no other."""
+    (small_house / "page.css").write_text("a\n" * 6)
+    (small_house / "page.css.gz").write_text("a\n" * 99)
+    monkeypatch.setattr(house, "DEMO", (str(small_house),))
+    monkeypatch.setattr(house, "MAX_DEMO_LINES", 11)  # and 5 of Python
+    assert list(house.faults()) == []
+    monkeypatch.setattr(house, "MAX_DEMO_LINES", 10)
+    assert list(house.faults()) == [f"the demo has 11 lines, and its budget is 10: {small_house}"]
+
+
 def test_a_constructor_of_too_many_parts_is_named(small_house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings, plain values and clocks are no parts."""
     monkeypatch.setattr(house, "_BUILT_BY_PARTS", "smallhouse.")

@@ -4,7 +4,6 @@ import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 // Private modules, which dist has inside its files and does not export: these tests run on the sources.
 import { Machine } from "../src/base/machine.js";
-import { SLICES } from "../src/base/sliced-queue.js";
 import { CONNECTION, coarseOf, statusOf } from "../src/connection/connection-state.js";
 import { STREAM } from "../src/events.js";
 import { LOAD } from "../src/load.js";
@@ -17,7 +16,6 @@ const TABLES = {
   connection: [CONNECTION, "idle"],
   subscription: [SUBSCRIPTION, "idle"],
   cursor: [CURSOR, "none"],
-  slices: [SLICES, "resting"],
   load: [LOAD, "requested"],
   loop: [STREAM, "new"],
   "way back from HTTP": [WAY_BACK, "blocked"],
@@ -76,6 +74,15 @@ describe("the guide", () => {
 
   it("names each status of a subscription and those that follow it, as the table of states has them", () => {
     assert.deepEqual(tableOf("`subscription.status`"), follows(SUBSCRIPTION, (state) => state));
+  });
+});
+
+describe("a machine", () => {
+  it("calls after each step with the state before it and with what the step brought, and not for a step that it does not offer", () => {
+    const taken = [];
+    const machine = new Machine({ off: { press: "on" }, on: {} }, "off", (...call) => taken.push([machine.state, ...call]));
+    assert.deepEqual([machine.offer("press", "a finger"), machine.offer("press")], [true, false]);
+    assert.deepEqual(taken, [["on", "off", "press", "a finger"]]);
   });
 });
 

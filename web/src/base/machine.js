@@ -12,11 +12,16 @@
 export class Machine {
   #table;
   #state;
+  #taken;
 
-  /** @param {Record<State, Partial<Record<Step, State>>>} table state → step → next state @param {NoInfer<State>} state the first */
-  constructor(table, state) {
+  /**
+   * @param {Record<State, Partial<Record<Step, State>>>} table state → step → next state @param {NoInfer<State>} state the first
+   * @param {(was: State, step: Step, note?: any) => void} [taken] called after each step
+   */
+  constructor(table, state, taken) {
     this.#table = table;
     this.#state = state;
+    this.#taken = taken;
   }
 
   get state() {
@@ -33,25 +38,26 @@ export class Machine {
     return step in this.#table[this.#state];
   }
 
-  /** Take a step if the table has it here. Return whether it has. @param {Step} step */
-  offer(step) {
+  /** Take a step if the table has it here. Return whether it has. @param {Step} step @param {any} [note] for `taken` */
+  offer(step, note) {
     const possible = this.can(step);
-    if (possible) this.take(step);
+    if (possible) this.take(step, note);
     return possible;
   }
 
   /**
    * Take a step.
-   * @param {Step} step
+   * @param {Step} step @param {any} [note] for `taken`
    * @returns {boolean} whether that led to another state
    * @throws {Error} in the sources: the table has no such step here
    */
-  take(step) {
+  take(step, note) {
     const was = this.#state;
     const next = this.#table[was][step];
     // biome-ignore lint: the build drops statements with this label
     STRICT: if (!next) throw new Error(`headgate: no step "${step}" from "${was}"`);
     this.#state = next ?? was;
+    this.#taken?.(was, step, note);
     return next !== was;
   }
 }

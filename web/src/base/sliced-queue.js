@@ -7,22 +7,10 @@
  * No message is ever discarded, except by `close`. When the line is full, `full` is called, and the owner stops the source until the
  * line is empty again. So memory is bounded, and an overflow loses nothing.
  */
-import { Machine } from "./machine.js";
-
 /** Time that dispatching may take before the page gets a turn: well below the 50 ms of a "long task". */
 const SLICE_MS = 12;
 /** Dispatched messages that may stay in front of the line before it is cut: a shift for each would move all that wait. */
 const MAX_SPENT = 1000;
-
-/**
- * The slices: `posted` has a turn of the page under way; until it comes, everything shares one slice.
- * @type {Record<"resting" | "running" | "posted", Partial<Record<"run" | "stop" | "turn", "resting" | "running" | "posted">>>}
- */
-export const SLICES = {
-  resting: { run: "running" },
-  running: { stop: "posted" },
-  posted: { run: "running", turn: "resting" },
-};
 
 /**
  * @template T
@@ -36,27 +24,29 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
   let line = [];
   /** Index of the first that waits. */
   let first = 0;
+  /** End of the slice, which everything shares until the page has had a turn; 0: the next message begins one. */
   let sliceEnds = 0;
+  let isRunning = false;
   /** From `limit` messages on until it is empty. */
   let isFull = false;
-  const slices = new Machine(SLICES, "resting");
   const turn = createTurn(() => {
-    slices.take("turn");
+    sliceEnds = 0;
     if (first < line.length) run();
   });
 
   function run() {
-    if (slices.is("resting")) {
+    if (!sliceEnds) {
       sliceEnds = performance.now() + SLICE_MS;
       turn.post();
     }
-    // Else it is running, and the loop below comes to it.
-    if (!slices.offer("run")) return;
+    // Else the loop below comes to it.
+    if (isRunning) return;
+    isRunning = true;
     while (first < line.length && performance.now() < sliceEnds) {
       dispatch(line[first++]);
       if (first > MAX_SPENT) trim();
     }
-    slices.take("stop");
+    isRunning = false;
     if (first < line.length) return;
     trim();
     if (isFull) {

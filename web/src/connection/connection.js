@@ -46,7 +46,10 @@ const MAX_REFUSALS = 5;
 /** @param {string} address origin and namespace @param {Required<Pick<ConnectionOptions, "reconnectDelayMinMs" | "reconnectDelayMaxMs" | "connectTimeoutMs" | "requestTimeoutMs">> & ConnectionOptions} options with their defaults */
 export function createConnection(address, options) {
   const { token: source, reconnectDelayMinMs, reconnectDelayMaxMs, connectTimeoutMs, requestTimeoutMs } = options;
-  const life = new Machine(CONNECTION, "idle");
+  const life = new Machine(CONNECTION, "idle", (was, step, reason = step) => {
+    const previous = statusOf(was);
+    if (status() !== previous) owner.moved({ status: status(), previous, reason });
+  });
   const tokens = createTokens(source);
   /** @type {ConnectionOwner} */
   let owner;
@@ -84,26 +87,15 @@ export function createConnection(address, options) {
 
   const status = () => statusOf(life.state);
 
-  /** Take a step, and report it if that changes the status. @param {Step} step @param {string} [reason] */
-  function take(step, reason = step) {
-    const previous = status();
-    life.take(step);
-    if (status() !== previous) owner.moved({ status: status(), previous, reason });
-    return true;
-  }
-
-  /** Take a step if there is one. Return whether there was. @param {Step} step @param {string} [reason] */
-  const offer = (step, reason) => life.can(step) && take(step, reason);
-
   // The steps up: connect, greet, arrived, welcomed.
 
   /** Begin an attempt, or wait until the page has dispatched all messages. */
   function connect() {
     if (owner.busy()) {
-      offer("defer");
+      life.offer("defer");
       return owner.changed();
     }
-    take("attempt");
+    life.take("attempt");
     beganMs ||= performance.now();
     generation++;
     asking = false;
@@ -122,7 +114,7 @@ export function createConnection(address, options) {
       if (wantsAnother && token === shown) return refused(refusal, undefined, true);
       shown = token;
       const greeting = owner.greeting();
-      if (greeting.resume) offer("resume");
+      if (greeting.resume) life.offer("resume");
       send({ ...greeting, token });
     } catch (error) {
       if (mine !== generation) return;
@@ -134,7 +126,7 @@ export function createConnection(address, options) {
   /** @param {string} name @param {any[]} args */
   function arrived(name, args) {
     // The gateway has answered. The time until the page reads the welcome is not the gateway's.
-    if (name === WELCOME && offer("greet")) clearTimeout(timer);
+    if (name === WELCOME && life.offer("greet")) clearTimeout(timer);
     // Messages before the welcome mean nothing, and messages after the end come again.
     if (life.is("welcoming", "returning") || isUp()) owner.received(name, args);
   }
@@ -170,7 +162,7 @@ export function createConnection(address, options) {
    */
   function leave(step, reason, delayMs, tell) {
     const wasUp = isUp();
-    if (!offer(step, reason)) return;
+    if (!life.offer(step, reason)) return;
     if (delayMs === undefined) delayMs = nextDelayMs();
     generation++;
     clearTimeout(timer);
@@ -226,10 +218,10 @@ export function createConnection(address, options) {
       answer = await transport.request(name, body, requestTimeoutMs);
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
-      const isHere = mine === generation;
+      const reason = mine === generation ? "timeout" : "disconnected";
       // To try it again could publish it twice, but by its id.
-      if (name === PUBLISH && !body.ephemeral) throw new HeadgateError("outcome_unknown", { id: body.id, topic: body.topic, reason: isHere ? "timeout" : "disconnected" }, false, undefined, error);
-      throw isHere ? new HeadgateError("timeout", { request: name }, true, undefined, error) : disconnected();
+      if (name === PUBLISH && !body.ephemeral) throw new HeadgateError("outcome_unknown", { id: body.id, topic: body.topic, reason }, false, undefined, error);
+      throw new HeadgateError(reason, { request: name }, true, undefined, error);
     }
     const { error, ok, ...reply } = answer;
     if (error) throw fromWire(error);
@@ -322,7 +314,7 @@ export function createConnection(address, options) {
      * @param {number} inMs how long to stay
      */
     move(reason, inMs) {
-      if (!offer("move", reason)) return;
+      if (!life.offer("move", reason)) return;
       inTurn = inMs > 0;
       after(() => leave("lose", reason, 0), inMs);
     },
@@ -332,7 +324,7 @@ export function createConnection(address, options) {
      * @param {boolean} isLive there is nothing to catch up on
      */
     welcomed(isLive) {
-      if (!offer(isLive ? "join" : "return")) return false;
+      if (!life.offer(isLive ? "join" : "return")) return false;
       attempt = refusals = 0;
       wantsAnother = false;
       beganMs = Infinity;
@@ -342,7 +334,7 @@ export function createConnection(address, options) {
     },
 
     /** The client stands where the log does, or has fallen behind. @param {boolean} isLive */
-    stands: (isLive) => offer(isLive ? "follow" : "replay"),
+    stands: (isLive) => life.offer(isLive ? "follow" : "replay"),
 
     request,
 

@@ -43,7 +43,7 @@ const NOTHING = -1;
  * @param {ReturnType<typeof import("./replays.js").createReplays>} replays
  */
 export function createCursor(from, replays) {
-  const standing = new Machine(CURSOR, from ? "resuming" : "none");
+  const standing = new Machine(CURSOR, from ? "resuming" : "none", (was) => standing.is(was) || changed(standing.is("live")));
   /** The position to resume from. */
   let { epoch, offset } = from ?? { epoch: "", offset: NOTHING };
   /** Everything up to here has been seen. */
@@ -52,11 +52,6 @@ export function createCursor(from, replays) {
   let announced;
   let losses = 0;
   let changed = (/** @type {boolean} */ _isLive) => {};
-
-  /** @param {Step} step */
-  function take(step) {
-    if (standing.take(step)) changed(standing.is("live"));
-  }
 
   /** @param {number} to */
   function move(to) {
@@ -68,7 +63,7 @@ export function createCursor(from, replays) {
     seen = Math.min(seen, to);
     losses++;
     replays.rollBack(to);
-    take("lose");
+    standing.take("lose");
   }
 
   /** The log was lost: another begins, of which anything may come. Until something does, resume from where it was announced. */
@@ -104,7 +99,7 @@ export function createCursor(from, replays) {
 
     /** An attempt begins. Return the position that its CONNECT asks to resume from. */
     resume() {
-      take("resume");
+      standing.take("resume");
       return position();
     },
 
@@ -124,11 +119,11 @@ export function createCursor(from, replays) {
       }
       if (resumed || (from && from.offset >= offset)) {
         epoch = from?.epoch ?? epoch;
-        take("accept");
-        if (at <= offset) take("follow");
+        standing.take("accept");
+        if (at <= offset) standing.take("follow");
       } else {
         announced = { epoch: of, offset: at };
-        take("announce");
+        standing.take("announce");
       }
       return true;
     },
@@ -136,7 +131,7 @@ export function createCursor(from, replays) {
     /** Everything up to a position has been sent. @param {Position} position */
     follow({ epoch: of, offset: at }) {
       skip(at, of);
-      take("follow");
+      standing.take("follow");
     },
 
     skip,
@@ -163,7 +158,7 @@ export function createCursor(from, replays) {
       if (isNew) {
         move(at);
         replays.pass();
-        take(replayed ? "replay" : "follow");
+        standing.take(replayed ? "replay" : "follow");
       } else if (!replayed) return null;
       return (pattern) => replays.admit(pattern, at, isNew);
     },

@@ -55,21 +55,11 @@ export class Subscription extends Machine {
   /** How many handlers want each policy. */
   #handlers = { catch_up: 0, latest: 0, drop: 0 };
   #repairing = 0;
-  #moved;
 
   /** @param {string} pattern @param {(subscription: Subscription, before: SubscriptionState) => void} moved called after each step */
   constructor(pattern, moved) {
-    super(SUBSCRIPTION, "idle");
+    super(SUBSCRIPTION, "idle", (before) => moved(this, before));
     this.pattern = pattern;
-    this.#moved = moved;
-  }
-
-  /** @override @param {Step} step */
-  take(step) {
-    const before = this.state;
-    const isAnother = super.take(step);
-    this.#moved(this, before);
-    return isAnother;
   }
 
   /** A handler comes: a refusal need not stand. @param {Wishes} wishes */

@@ -1351,7 +1351,7 @@ describe("an error", () => {
     assert.equal(refusals[0].cause, mine);
     const loop = {};
     loop.loop = loop;
-    await assert.rejects(gate.publish("a", loop), { code: "not_serializable", parts: { path: "$.loop", reason: "an object in itself" } });
+    await assert.rejects(gate.publish("a", loop), { code: "not_serializable", parts: { path: "$.loop", reason: "a cycle" } });
   });
 
   it("has no cause where there is none", () => {
@@ -1385,9 +1385,10 @@ describe("an error", () => {
     for (const url of ["example.com", "http://", "//x", "file:///home/ann/page.html", "about:blank", "ftp://example.com"]) assert.throws(() => connect(url), (error) => error.code === "invalid_address" && error.parts.url === url, url);
   });
 
-  it("refuses an address of which a part would be dropped, and names the part", () => {
-    const bad = { path: "https://example.com/gateway", query: "wss://example.com?token=t", fragment: "https://example.com/#a", credentials: "https://ana:secret@example.com" };
-    for (const [part, url] of Object.entries(bad)) assert.throws(() => connect(url), { code: "invalid_address", parts: { url, reason: `an origin has no ${part}` } });
+  it("refuses an address of which a part would be dropped", () => {
+    for (const url of ["https://example.com/gateway", "wss://example.com?token=t", "https://example.com/#a", "https://ana:secret@example.com"]) {
+      assert.throws(() => connect(url), { code: "invalid_address", parts: { url, reason: "more than an origin" } });
+    }
   });
 
   it("takes an address of either kind for the same gateway", () => {

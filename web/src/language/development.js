@@ -20,8 +20,8 @@ const OUTBOX = "guide.md#publish-without-a-connection";
  * @type {Record<string, { what?: (parts: Record<string, any>) => string, cure: string | ((parts: Record<string, any>) => string), more: string }>}
  */
 export const EXPLAINED = {
-  invalid_topic: { what: ({ topic, reason }) => `"${topic}" is not a topic: ${reason}`, cure: "Name it like orders.42.shipped. Wildcards (* and #) are for patterns only.", more: NAMES },
-  invalid_pattern: { what: ({ pattern, reason }) => `"${pattern}" is not a pattern: ${reason}`, cure: "Name it like orders.*.shipped (* is exactly one word) or orders.# (any number of words).", more: NAMES },
+  invalid_topic: { what: ({ topic, reason }) => `"${topic}" is not a topic: ${wordsOfGrammar(reason)}`, cure: "Name it like orders.42.shipped. Wildcards (* and #) are for patterns only.", more: NAMES },
+  invalid_pattern: { what: ({ pattern, reason }) => `"${pattern}" is not a pattern: ${wordsOfGrammar(reason)}`, cure: "Name it like orders.*.shipped (* is exactly one word) or orders.# (any number of words).", more: NAMES },
   invalid_event: { cure: "Correct that part of the event.", more: "protocol.md#errors" },
   invalid_request: { cure: "The gateway does not know this request, or not with these values: compare the versions of the package and the gateway.", more: "protocol.md#errors" },
   not_serializable: { what: ({ path, reason }) => `The data cannot be published as JSON: ${path} is ${reason}`, cure: ({ reason }) => cureOfValue(reason), more: PUBLISH },
@@ -60,6 +60,9 @@ export const EXPLAINED = {
   refused: { what: () => "The connection was refused without a code of Headgate", cure: "Something else may have answered in the gateway's place: look at the answer in the browser's network panel.", more: TROUBLE },
 };
 
+/** Return why a name is none in words: it does not match the grammar (topic.js), or there is another reason. @param {string} reason */
+const wordsOfGrammar = (reason) => (reason.startsWith("/") ? "not 1 to 8 words of A-Za-z0-9_- with dots between, 255 bytes at most" : reason);
+
 /** What to do about a token, by the gateway's reason. @type {Record<string, string>} */
 const CURES_OF_TOKENS = {
   no_token: "Give connect() the option token, or let everybody in with `headgate serve --dev`. Socket.IO's auth: {token} means nothing here.",
@@ -88,8 +91,8 @@ const CURES_OF_VALUES = [
   [/Array$|ArrayBuffer|DataView|Buffer$/, "Write Array.from(bytes), or base64 text."],
   [/function|symbol/, "Leave it out."],
   [/surrogate/, "Write text.toWellFormed()."],
-  [/date/, "Write a date that is one, or null."],
-  [/itself/, "Write the id in place of the object."],
+  [/date/, "Write a valid date, or null."],
+  [/cycle/, "Write the id in place of the object."],
 ];
 
 /** @param {string} reason */

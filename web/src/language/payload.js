@@ -12,7 +12,7 @@ const HALF = /\p{Surrogate}/u;
  * @param {unknown} data
  * @param {number} [limit] bytes of JSON text
  * @returns {any}
- * @throws {HeadgateError} `not_serializable` {path, reason}: undefined, a function or symbol, NaN, an infinity, -0, a bigint, half of a surrogate pair, a hole
+ * @throws {HeadgateError} `not_serializable` {path, reason}: undefined, a function or symbol, NaN, an infinity, -0, a bigint, a lone surrogate, a hole
  *   of an array, a Map, Set, typed array or other object that is not plain, an object in itself; `payload_too_large`
  */
 export function checkPayload(data, limit = Infinity) {
@@ -45,20 +45,20 @@ function plainOf(value, path, key, around) {
   };
   const isDate = value instanceof Date;
   if (!ArrayBuffer.isView(value) && typeof value?.toJSON === "function") value = value.toJSON(key);
-  if (isDate && value === null) refuse("a date that is none");
+  if (isDate && value === null) refuse("an invalid date");
   const type = typeof value;
-  if (HALF.test(type === "string" ? value : "")) refuse("a text with half of a surrogate pair");
+  if (HALF.test(type === "string" ? value : "")) refuse("a lone surrogate");
   if (value === null || type === "string" || type === "boolean" || (Number.isFinite(value) && !Object.is(value, -0))) return value;
   if (type !== "object") refuse(Object.is(value, -0) ? "-0" : type === "number" || value === undefined ? value : `a ${type}`);
-  if (around.includes(value)) refuse("an object in itself");
-  if (around.length >= MAX_DEPTH) refuse(`more than ${MAX_DEPTH} objects deep`);
+  if (around.includes(value)) refuse("a cycle");
+  if (around.length >= MAX_DEPTH) refuse(`deeper than ${MAX_DEPTH}`);
   const isArray = Array.isArray(value);
   const prototype = Object.getPrototypeOf(value);
   // A plain object of another page has another prototype.
-  if (!isArray && prototype && Object.getPrototypeOf(prototype)) refuse(`an object of class ${prototype.constructor.name}`);
+  if (!isArray && prototype && Object.getPrototypeOf(prototype)) refuse(`of class ${prototype.constructor.name}`);
   const names = Object.keys(value);
   if (isArray && names.length > value.length) refuse("an array with names");
-  if (Object.getOwnPropertySymbols(value).some((symbol) => Object.prototype.propertyIsEnumerable.call(value, symbol))) refuse("an object with a symbol");
+  if (Object.getOwnPropertySymbols({ ...value }).length) refuse("an object with a symbol");
   const within = [...around, value];
   // A hole of an array is undefined.
   if (isArray) return Array.from(value, (each, nth) => plainOf(each, `${path}[${nth}]`, `${nth}`, within));

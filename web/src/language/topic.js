@@ -71,6 +71,5 @@ export const hasWildcard = (pattern) => /(^|\.)[*#](\.|$)/.test(pattern);
 /** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */
 function check(kind, name, grammar) {
   if (typeof name === "string" && grammar.test(name)) return name;
-  const reason = "not 1 to 8 words of A-Za-z0-9_- with dots between, 255 bytes at most";
-  throw new HeadgateError(`invalid_${kind}`, { [kind]: String(name).slice(0, 80), reason });
+  throw new HeadgateError(`invalid_${kind}`, { [kind]: String(name).slice(0, 80), reason: String(grammar) });
 }

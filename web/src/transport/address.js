@@ -6,8 +6,8 @@
  */
 import { HeadgateError } from "../language/errors.js";
 
-/** Schemes that are accepted, each with the one that a request takes. @type {Record<string, string>} */
-const HTTP = { "http:": "http:", "https:": "https:", "ws:": "http:", "wss:": "https:" };
+/** Of a request; `ws` and `wss` are accepted in their place. */
+const SCHEME = /^https?:$/;
 
 /**
  * Return origin and namespace.
@@ -20,12 +20,11 @@ export function addressOf(given, namespace = "notifications") {
   const url = given || globalThis.location?.href;
   let reason;
   try {
-    const { protocol, host, username, password, pathname, search, hash } = new URL(/** @type {string} */ (url));
-    const extras = Object.entries({ credentials: username + password, path: pathname.slice(1), query: search, fragment: hash });
-    const extra = given && extras.find(([, value]) => value);
+    const { href, host, protocol } = new URL(/** @type {string} */ (url));
+    const scheme = protocol.replace("ws", "http");
     // A page that was opened as a file has no origin.
-    reason = extra ? `an origin has no ${extra[0]}` : `scheme ${protocol}`;
-    if (HTTP[protocol] && !extra) return `${HTTP[protocol]}//${host}/${String(namespace).replace("/", "")}`;
+    reason = SCHEME.test(scheme) ? "more than an origin" : `scheme ${protocol}`;
+    if (SCHEME.test(scheme) && (!given || href === `${protocol}//${host}/`)) return `${scheme}//${host}/${String(namespace).replace("/", "")}`;
   } catch (error) {
     reason = String(error);
   }
@@ -43,6 +42,6 @@ export function endpointOf(address, path, transport) {
   // A setter cannot lead to another host, whatever the path is.
   url.pathname = path.replace(/\/?$/, "/");
   url.search = `EIO=4&transport=${transport}`;
-  if (transport === "websocket") url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+  if (transport === "websocket") url.protocol = url.protocol.replace("http", "ws");
   return url.href;
 }

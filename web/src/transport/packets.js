@@ -36,12 +36,12 @@ export function createPackets(namespace) {
      */
     read(text) {
       const [head, digits, of = "", id] = /** @type {RegExpExecArray} */ (HEAD.exec(text));
-      if (/4[56]/.test(digits)) throw SyntaxError("binary");
+      if (/4[56]/.test(digits)) throw SyntaxError();
       const kind = KINDS[digits];
       if (!kind || (digits > "4" && of !== name)) return {};
       const json = text.slice(head.length);
       const data = Object(json && JSON.parse(json));
-      if (kind === "event" && !(Array.isArray(data) && typeof data[0] === "string")) throw SyntaxError("not an event");
+      if (kind === "event" && !(Array.isArray(data) && typeof data[0] === "string")) throw SyntaxError();
       return { kind, data, id: Number(id) };
     },
   };

@@ -25,13 +25,13 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 16_349, terser: 15_430, everything: 44_040, backbone: 21_490, script: 25_949 };
+const MOST = { connect: 15_842, terser: 15_127, everything: 43_080, backbone: 20_920, script: 25_190 };
 /** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
-const MOST_CONSOLE = 64_600;
+const MOST_CONSOLE = 62_400;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
-const MOST_HTTP = 3_920;
+const MOST_HTTP = 3_800;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_960, react: 1_060, vue: 880, svelte: 500, offline: 4_740, presence: 1_660, inbox: 2_660, history: 530, debug: 420, tabs: 8_910 };
+const MOST_MORE = { store: 2_815, react: 1_040, vue: 840, svelte: 475, offline: 4_740, presence: 1_610, inbox: 2_645, history: 455, debug: 350, tabs: 8_650 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -69,6 +69,33 @@ const importing = (source, result) => ({
 const outside = (file, source) => importing(source, { path: file, external: true });
 
 /**
+ * What terser makes of files of the package. Those that stay readable keep their names and functions, and have the value of each constant in the place of its name: esbuild leaves
+ * texts there, and numbers of modules that import others, which are 250 bytes of a page.
+ * @type {Record<"readable" | "minified", import("terser").MinifyOptions>}
+ */
+const TERSE = {
+  readable: {
+    module: true,
+    ecma: 2020,
+    mangle: false,
+    compress: { defaults: false, module: true, reduce_vars: true, evaluate: true, unused: true },
+    format: { beautify: true, indent_level: 2, comments: "all", preserve_annotations: true },
+  },
+  minified: { module: true, ecma: 2020 },
+};
+
+/** Write what terser makes of a file. @param {keyof typeof TERSE} how @returns {import("esbuild").Plugin} */
+const terse = (how) => ({
+  name: "terse",
+  setup({ initialOptions, onEnd }) {
+    initialOptions.write = false;
+    onEnd(async ({ outputFiles = [] }) => {
+      for (const { path, text } of outputFiles) await writeFile(path, (await terser(text, TERSE[how])).code ?? "");
+    });
+  },
+});
+
+/**
  * Make one file of the package. Parts import the client, the stores and the parts of the Backbone helpers as the files beside them, so that
  * a page has one of each, and its bundler leaves out those that it does not import.
  * @param {string} entry @param {"esm" | "cjs"} format @param {string} name of the file in dist @param {import("esbuild").BuildOptions} [more]
@@ -78,7 +105,7 @@ function publish(entry, format, name, more = {}) {
   const helpers = format === "esm" ? HELPERS.map((helper) => outside(`./headgate.${helper}.js`, `backbone/${helper}.js`)) : [];
   const clients = [outside(`./headgate.${ending}`, "index.js"), outside(`./headgate.store.${ending}`, "stores/index.js"), outside(`./headgate.presence.${ending}`, "presence/index.js")];
   const plugins = [...clients, outside(SOCKET_IO, "transport/socketio.js"), outside(HTTP, "transport/http.js"), ...helpers];
-  return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins });
+  return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins: [...plugins, terse("readable")] });
 }
 
 /** Parts of the package in both formats: for frameworks, the stores that these share, the outbox, tabs. */
@@ -132,27 +159,28 @@ const CONNECT = `import { connect } from "headgate"; window.gate = connect();`;
 const EVERYTHING = ["backbone", "store", "offline", "presence", "inbox", "history", "debug", "tabs"];
 
 await rm(DIST, { recursive: true, force: true });
+await mkdir(DIST);
 /** @type {import("esbuild").BuildOptions} */
 const global = { ...base, entryPoints: ["src/script-tag/global.js"], format: "iife", plugins: SCRIPT, banner };
 await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
   publish("src/transport/socketio.js", "esm", SOCKET_IO),
-  build({ ...base, entryPoints: ["src/transport/http.js"], format: "esm", outfile: resolve(DIST, HTTP), minify: true, banner }),
+  build({ ...base, entryPoints: ["src/transport/http.js"], format: "esm", outfile: resolve(DIST, HTTP), banner, plugins: [terse("minified")] }),
   publish("src/backbone/index.js", "esm", "headgate.backbone.js"),
   // Files of their own, so that the bundler of a page leaves out those that the page does not import.
   build({
     ...library, entryPoints: HELPERS.map((name) => ({ in: `src/backbone/${name}.js`, out: `headgate.${name}` })), format: "esm", outdir: DIST, splitting: true,
-    chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", "index.js")],
+    chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", "index.js"), terse("readable")],
   }),
   publish("src/backbone/index.js", "cjs", "headgate.backbone.cjs"),
   ...Object.entries(PARTS).flatMap(([name, { entry, ...more }]) => [
     publish(`src/${entry}`, "esm", `headgate.${name}.js`, more),
     publish(`src/${entry}`, "cjs", `headgate.${name}.cjs`, more),
   ]),
-  build({ ...global, outfile: "dist/headgate.global.min.js", minify: true, plugins: [...SCRIPT, instead("language/explain.js", "script-tag/explain.js")] }),
-  build({ ...base, entryPoints: ["src/language/development.js"], format: "esm", outfile: "dist/headgate.development.js", minify: true, banner }),
-  build({ ...base, entryPoints: ["src/script-tag/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
+  build({ ...global, outfile: "dist/headgate.global.min.js", plugins: [...SCRIPT, instead("language/explain.js", "script-tag/explain.js"), terse("minified")] }),
+  build({ ...base, entryPoints: ["src/language/development.js"], format: "esm", outfile: "dist/headgate.development.js", banner, plugins: [terse("minified")] }),
+  build({ ...base, entryPoints: ["src/script-tag/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", banner, plugins: [terse("minified")] }),
 ]);
 await cp(resolve(WEB, "types"), resolve(DIST, "types"), { recursive: true });
 // The same declarations under a folder that says CommonJS, for `require` in TypeScript.

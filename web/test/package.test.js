@@ -9,7 +9,7 @@ import { cp, mkdir, mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, it, mock } from "node:test";
+import { after, afterEach, before, describe, it, mock } from "node:test";
 import { fileURLToPath } from "node:url";
 import vm from "node:vm";
 import { Worker } from "node:worker_threads";
@@ -27,6 +27,19 @@ const MORE = ["LiveCollection", "LiveModel", "NotificationList", "badgeTitle", "
 const MOST_PACKED = 265_000;
 /** Files for pages without a bundler, and those that a page loads only when it needs them. */
 const MINIFIED = new Set(["global.min", "http", "socket.io", "development"].map((name) => `dist/headgate.${name}.js`));
+
+/** What runs the tests of applications, each with its file in runners/; docs/support.md names them. @type {Record<string, (folder: string) => string[]>} */
+const RUNNERS = {
+  "jest with jsdom": (folder) => {
+    const config = { rootDir: folder, testEnvironment: "jsdom", testMatch: ["**/jest.cjs"], transform: {}, cache: false, watchman: false };
+    return ["npx", "--no-install", "jest", "--ci", "--runInBand", "--config", JSON.stringify(config)];
+  },
+  "vitest with jsdom": (folder) => ["npx", "--no-install", "vitest", "run", "--root", folder, "--environment", "jsdom"],
+  "vitest with happy-dom": (folder) => ["npx", "--no-install", "vitest", "run", "--root", folder, "--environment", "happy-dom"],
+  // This one is a test of Node's too, and would report to it.
+  "node --test": (folder) => ["-u", "NODE_TEST_CONTEXT", "node", "--test", join(folder, "node.mjs")],
+  "node --test with happy-dom": (folder) => ["-u", "NODE_TEST_CONTEXT", "PAGE=happy-dom", "node", "--test", join(folder, "node.mjs")],
+};
 
 /** Run a program, and return what it prints. @param {string} command @param {string[]} words */
 const run = (command, ...words) =>
@@ -272,20 +285,20 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     }
   });
 
-  it("works in the tests of an application, under jest and jsdom", async () => {
-    // In the workspace, for the packages beside it; the package is the packed one.
-    await mkdir(join(WEB, "../build"), { recursive: true });
-    const folder = await mkdtemp(join(WEB, "../build/jest-"));
-    try {
-      const packed = pack(folder);
+  describe("works in the tests of an application", () => {
+    /** In the workspace, for the packages beside it; the package is the packed one. */
+    let folder;
+
+    before(async () => {
+      await mkdir(join(WEB, "../build"), { recursive: true });
+      folder = await mkdtemp(join(WEB, "../build/runners-"));
       await mkdir(join(folder, "node_modules/headgate"), { recursive: true });
-      run("tar", "-xzf", join(folder, packed), "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
-      await cp(new URL("jest/client.test.cjs", import.meta.url), join(folder, "client.test.cjs"));
-      const config = { rootDir: folder, testEnvironment: "jsdom", testMatch: ["**/client.test.cjs"], transform: {}, cache: false, watchman: false };
-      run("npx", "--no-install", "jest", "--ci", "--runInBand", "--config", JSON.stringify(config));
-    } finally {
-      await rm(folder, { recursive: true, force: true });
-    }
+      run("tar", "-xzf", join(folder, pack(folder)), "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
+      await cp(new URL("runners/", import.meta.url), folder, { recursive: true });
+    });
+    after(() => rm(folder, { recursive: true, force: true }));
+
+    for (const [runner, words] of Object.entries(RUNNERS)) it(`under ${runner}`, () => run("env", ...words(folder)));
   });
 
   it("is under a name that package.json and the gateway agree on", async () => {

@@ -31,14 +31,14 @@ async function names() {
 async function make(name, client) {
   const folder = join(BUILD, name);
   await rm(folder, { recursive: true, force: true });
-  const theirs = (/** @type {string} */ path) => !/\/(node_modules|dist)$/.test(path);
+  const theirs = (/** @type {string} */ path) => !/\/(node_modules|dist|\.next)$/.test(path);
   await cp(join(ROOT, "examples", name), folder, { recursive: true, filter: theirs });
   const file = join(folder, "package.json");
   const description = JSON.parse(await readFile(file, "utf8"));
   description.dependencies.headgate = `file:${client}`;
   await writeFile(file, JSON.stringify(description, null, 2));
   await run("npm", ["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"], { cwd: folder });
-  if (description.scripts?.build) await run("npm", ["run", "--silent", "build"], { cwd: folder });
+  if (description.scripts?.build) await run("npm", ["run", "--silent", "build"], { cwd: folder, env: { ...process.env, NEXT_TELEMETRY_DISABLED: "1" } });
 }
 
 const client = await pack();

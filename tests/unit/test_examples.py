@@ -25,7 +25,7 @@ def lines_of_code(folder: Path) -> int:
         for path in folder.rglob("*")
         if path.suffix in CODE
         and not NOT_COUNTED.match(path.stem)
-        and not {"node_modules", "dist"} & set(path.relative_to(EXAMPLES).parts)
+        and not {".next", "node_modules", "dist"} & set(path.relative_to(EXAMPLES).parts)
     ]
     return sum(
         not NO_CODE.match(line) and not (path.suffix == ".py" and PYTHON_COMMENT.match(line))

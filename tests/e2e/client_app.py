@@ -36,6 +36,7 @@ MODULES = {
     "headgate.tabs.js": ROOT / "web/dist/headgate.tabs.js",
     "inbox_page.js": ROOT / "tests/e2e/inbox_page.js",
     "presence_page.js": ROOT / "tests/e2e/presence_page.js",
+    "strict_page.js": ROOT / "tests/e2e/strict_page.js",
     "tabs_page.js": ROOT / "tests/e2e/tabs_page.js",
     "outbox_page.js": ROOT / "tests/e2e/outbox_page.js",
     "outbox_worker.js": ROOT / "tests/e2e/outbox_worker.js",
@@ -45,6 +46,7 @@ OUTBOX_PAGE = (
     '<script type="module" src="/modules/outbox_page.js"></script></body></html>'
 )
 OUTBOX_POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:"
+STRICT_POLICY = "default-src 'self'; connect-src 'self'; require-trusted-types-for 'script'"
 PAGE = (
     '<!doctype html><html lang="en"><title>client</title><link rel="icon" href="data:,"><body><ul id="list"></ul>'
     + "".join(
@@ -76,6 +78,15 @@ def tabs() -> Response:
         '<script type="module" src="/modules/tabs_page.js"></script></html>'
     )
     return Response(page, headers={"Content-Security-Policy": POLICY})
+
+
+@app.get("/strict")
+def strict() -> Response:
+    """A page with the client as a module, under the policy that docs/security.md asks for."""
+    page = (
+        '<!doctype html><html lang="en"><title>strict</title><script type="module" src="/modules/strict_page.js"></script></html>'
+    )
+    return Response(page, headers={"Content-Security-Policy": STRICT_POLICY})
 
 
 @app.get("/presence")

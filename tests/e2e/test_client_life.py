@@ -175,16 +175,17 @@ def test_two_tabs_each_see_everything(open_page: OpenPage, publisher: Publisher)
     assert wait_for(two, 22) == list(range(1, 23))
 
 
+@pytest.mark.parametrize("query", ["", "transport=stream"])
 def test_a_page_out_of_the_back_forward_cache_catches_up(
-    browser_path: str, browser: Browser, site: GatewayProcess, publisher: Publisher
+    browser_path: str, browser: Browser, site: GatewayProcess, publisher: Publisher, query: str
 ) -> None:
-    """It is frozen with its state, without a connection to keep it out of the cache, and resumes when it is shown again."""
+    """It leaves its connection, which would keep it out of the cache, and resumes when it is shown again."""
     cached = browser.browser_type.launch(
         executable_path=browser_path, args=list(BROWSER_SWITCHES), ignore_default_args=["--disable-back-forward-cache"]
     )
     try:
         page: Page = cached.new_page()
-        page.goto(f"{site.url}/client")
+        page.goto(f"{site.url}/client?{query}")
         wait_until_up(page)
         publish(publisher, range(1, 4))
         wait_for(page, 3)

@@ -52,9 +52,9 @@ def wait_until(page: Page, condition: str) -> None:
     raise AssertionError(f"not in time: {condition}; {page.evaluate('[page.told, page.seen, page.refusals, page.gate.state]')}")
 
 
-def see_events(page: Page, site: GatewayProcess, publisher: Publisher, query: str = "") -> None:
+def see_events(page: Page, site: GatewayProcess, publisher: Publisher, query: str = "", path: str = "client") -> None:
     """Events before, during and after a time without a network reach the page once, in order."""
-    page.goto(f"{site.url}/client?{query}")
+    page.goto(f"{site.url}/{path}?{query}")
     wait_until(page, "window.page?.gate.state.connection === 'up'")
     publisher.publish("numbers.a", 1)
     wait_until(page, "page.seen.length === 1")
@@ -96,6 +96,18 @@ def test_a_page_whose_network_takes_no_websocket_reads_a_stream(page: Page, site
     assert len([url for url in asked if url.endswith(FALLBACK)]) == 1
     assert any("/socket.io/stream?" in url for url in asked)
     assert not any(SOCKET_IO in url for url in asked)
+
+
+@pytest.mark.parametrize("takes_websockets", [True, False])
+def test_a_page_of_modules_works_under_a_strict_policy(
+    page: Page, site: GatewayProcess, publisher: Publisher, takes_websockets: bool
+) -> None:
+    """Its own scripts alone, and Trusted Types: by a WebSocket, and by the fallback that it imports for want of one."""
+    asked = requests_of(page)
+    if not takes_websockets:
+        page.route_web_socket("**/*", refuse)
+    see_events(page, site, publisher, path="strict")
+    assert len([url for url in asked if url.endswith("/modules/headgate.http.js")]) == (0 if takes_websockets else 1)
 
 
 def test_a_page_behind_a_proxy_that_holds_streams_back_polls(page: Page, site: GatewayProcess, publisher: Publisher) -> None:

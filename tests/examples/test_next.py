@@ -1,4 +1,4 @@
-"""The page of examples/next: built with the packed client, and served by Next.js, which leads requests and WebSockets to the gateway."""
+"""The page of examples/next: built with the packed client, and served by Next.js, which passes requests on to the gateway."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def start_next(tmp_path: Path) -> Iterator[StartNext]:
 def test_a_page_of_next_connects_by_a_rewrite_and_loses_nothing_over_a_restart(
     page: Page, open_shop: OpenShop, start_next: StartNext, publisher: Publisher
 ) -> None:
-    """The server renders it without a connection. It hears events by a WebSocket of its own origin, also after the gateway was killed."""
+    """The server renders it without a connection. It connects to its own origin, and resumes after the gateway was killed."""
     sockets: list[str] = []
     page.on("websocket", lambda socket: sockets.append(socket.url))
     shop = open_shop("next")

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route
 from headgate.redis.data_folder import find_private_redis
 from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.hidden_page import HiddenPage
 from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
@@ -197,6 +198,28 @@ def test_a_page_out_of_the_back_forward_cache_catches_up(
         assert state(page)["gaps"] == 0
     finally:
         cached.close()
+
+
+def test_a_frozen_page_gets_what_it_missed_when_it_runs_again(
+    browser: Browser, site: GatewayProcess, publisher: Publisher
+) -> None:
+    """A hidden tab that the browser stops with its connection open loses nothing."""
+    page = HiddenPage(browser, f"{site.url}/client")
+    try:
+        page.wait_until("window.page?.gate.state.connection === 'up'")
+        page.evaluate("for (const name of ['freeze', 'resume']) document.addEventListener(name, () => page.told.push(name))")
+        publish(publisher, range(1, 4))
+        page.wait_until("page.seen.includes(3)")
+        page.freeze()
+        publish(publisher, range(4, 40))
+        assert page.evaluate("page.seen") == [1, 2, 3]
+        page.resume()
+        page.wait_until("page.seen.includes(39)")
+        assert page.evaluate("page.seen") == list(range(1, 40))
+        assert page.evaluate("page.told.filter((name) => name === 'freeze' || name === 'resume')") == ["freeze", "resume"]
+        assert page.evaluate("page.gate.state.gaps") == 0
+    finally:
+        page.close()
 
 
 def test_a_network_that_goes_and_comes_back_costs_nothing(

@@ -1,4 +1,4 @@
-"""The boards of examples/react, /vue and /svelte, built with the packed client, in Chromium against a real gateway."""
+"""The boards of examples/react, /vue and /svelte, built with Vite and the packed client, in Chromium against a real gateway."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.support.redis_server import wait_until
 pytestmark = pytest.mark.nightly
 DEADLINE_S = 60
 STATUS = "document.querySelector('#status')?.textContent"
-LINES = "[...document.querySelectorAll('#left li')].map((line) => line.textContent.trim()).join()"
+LINES = "[...document.querySelectorAll('#activity li')].map((line) => line.textContent.trim()).join()"
 POLLS = "performance.getEntriesByType('resource').filter(({name}) => name.includes('transport=polling')).length"
 
 Start = Callable[[Path], AbstractContextManager[OtherBrowser]]

@@ -31,11 +31,15 @@ from .errors import (
     Paused,
     PayloadTooLarge,
     PublisherClosed,
+    RequestFailed,
+    RequestRefused,
+    RequestTimedOut,
     SchemaViolation,
     SettingsError,
     Unauthorized,
     UnknownHost,
     UnknownNamespace,
+    UnknownRequest,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
     from headgate.services.publisher import PresentUser, Publisher, Receipt
     from headgate.services.subscriber import Gap, Subscriber
 
-    from .auth.identity import Handshake, Identity
+    from .auth.identity import Handshake, Identity, PageRequest
 
 _LAZY = {
     "AsyncPublisher": "services.async_publisher",
@@ -58,6 +62,7 @@ _LAZY = {
     "Headgate": "flask.extension",
     "Handshake": "auth.identity",
     "Identity": "auth.identity",
+    "PageRequest": "auth.identity",
     "PresentUser": "services.publisher",
     "Publisher": "services.publisher",
     "Receipt": "services.publisher",
@@ -97,6 +102,7 @@ __all__ = [
     "NotSerializable",
     "OriginNotAllowed",
     "Overloaded",
+    "PageRequest",
     "Paused",
     "PayloadTooLarge",
     "PresentUser",
@@ -104,12 +110,16 @@ __all__ = [
     "PublisherClosed",
     "Reached",
     "Receipt",
+    "RequestFailed",
+    "RequestRefused",
+    "RequestTimedOut",
     "SchemaViolation",
     "SettingsError",
     "Subscriber",
     "Unauthorized",
     "UnknownHost",
     "UnknownNamespace",
+    "UnknownRequest",
     "__version__",
     "own_topics",
     "pattern",

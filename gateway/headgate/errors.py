@@ -10,13 +10,15 @@ Overflow of a client queue is a result, not an exception, so it is not here (see
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any
 
 # The longest wait that an error asks for, because nobody can predict when a place becomes free.
 MAX_RETRY_AFTER_S = 60
+_CODE = re.compile("[a-z][a-z0-9_]{0,63}")
 
 
 class HeadgateError(Exception):
@@ -25,7 +27,7 @@ class HeadgateError(Exception):
     Subclasses set `code` (the wire word), `retry` and `retry_after_s`, and pass their parts as keyword arguments to `__init__`.
     """
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
     retry: bool = False
     retry_after_s: int | None = None
     public: HeadgateError | None = None
@@ -392,6 +394,57 @@ class InvalidRequest(HeadgateError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"invalid request: {reason}", reason=reason)
+
+
+class UnknownRequest(HeadgateError):
+    """A page request that no function of the application answers here (`Headgate.on_request`)."""
+
+    code = "unknown_request"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no function of this application answers {name!r}", name=name)
+
+
+class RequestTimedOut(HeadgateError):
+    """The function that answers a page request took longer than `timeout_s`. It was stopped, and may have had effects."""
+
+    code = "timed_out"
+
+    def __init__(self, name: str, timeout_s: float) -> None:
+        super().__init__(f"no answer to {name!r} within {timeout_s:g} s", name=name, timeout_s=timeout_s)
+
+
+class RequestFailed(HeadgateError):
+    """The function that answers a page request raised an exception, was cancelled, or returned what cannot be sent.
+
+    It may have had effects. The text has nothing of the exception, which is in the log of the gateway.
+    """
+
+    code = "request_failed"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"the request {name!r} failed: {reason}", name=name, reason=reason)
+
+
+class RequestRefused(HeadgateError):
+    """Raise it in a function that answers page requests: the page gets this code, message and parts.
+
+    `code` is a word of the application's own. `parts` are JSON.
+
+    Raises:
+        ValueError: the code is not 1 to 64 of `a-z`, `0-9` and `_`, with a letter first.
+        TypeError: a part has the name of another field.
+    """
+
+    code = "refused"
+
+    def __init__(self, code: str, message: str, **parts: Any) -> None:
+        if not _CODE.fullmatch(code):
+            raise ValueError(f"RequestRefused: a code is 1 to 64 of a-z, 0-9 and _, with a letter first, not {code!r:.80}")
+        if taken := parts.keys() & {"retry", "retry_after_s"}:
+            raise TypeError(f"RequestRefused: a part cannot be named {sorted(taken)[0]}")
+        self.code = code
+        super().__init__(message, **parts)
 
 
 class SettingsError(HeadgateError):

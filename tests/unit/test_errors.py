@@ -30,12 +30,16 @@ from headgate.errors import (
     Paused,
     PayloadTooLarge,
     PublisherClosed,
+    RequestFailed,
+    RequestRefused,
+    RequestTimedOut,
     SchemaViolation,
     SettingsError,
     Unauthorized,
     UnauthorizedReason,
     UnknownHost,
     UnknownNamespace,
+    UnknownRequest,
 )
 from headgate.services.publisher import Receipt
 
@@ -60,6 +64,10 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     LimitReached("subscriptions", 128),
     LimitReached("clients_per_user", 64, retry_after_s=10),
     InvalidRequest("not a mapping"),
+    UnknownRequest("orders.price"),
+    RequestTimedOut("orders.price", 0.5),
+    RequestFailed("orders.price", "it was cancelled"),
+    RequestRefused("sold_out", "no more of them", sku="a7"),
     Overloaded(7),
     Paused("namespace", 9, "shop"),
     SettingsError(["HEADGATE_PORT='x': expected a whole number"]),
@@ -219,8 +227,8 @@ ROWS = {
     code: ({*re.findall(r"\w+\??", parts)}, retry)
     for code, parts, retry in re.findall(r"^\| `(\w+)` \|([^|]*)\| (yes|no|by `name`) \|", PAGE, re.MULTILINE)
 }
-# A caller of a method gets these, and no client.
-NOT_ON_THE_WIRE = {"invalid_schema", "namespace_not_served", "not_durable", "publisher_closed", "invalid_settings"}
+# A caller of a method gets these, and no client; the last is a code of an application.
+NOT_ON_THE_WIRE = {"invalid_schema", "namespace_not_served", "not_durable", "publisher_closed", "invalid_settings", "sold_out"}
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.code)
@@ -233,3 +241,17 @@ def test_the_protocol_page_has_the_parts_of_an_error_and_whether_to_try_again(er
     own = {*error.to_wire()} - {"code", "message", "retry", "retry_after_s"}
     assert {part for part in parts if not part.endswith("?")} <= own <= {part.removesuffix("?") for part in parts}
     assert retry == "by `name`" or error.retry is (retry == "yes")
+
+
+@pytest.mark.parametrize("code", ["", "Sold", "sold-out", "7up", "a" * 65, "sold out", "söld"])
+def test_a_code_of_an_application_is_a_plain_word(code: str) -> None:
+    """Pages compare it, and metrics of theirs may have it as a label."""
+    with pytest.raises(ValueError, match="1 to 64 of a-z, 0-9 and _"):
+        RequestRefused(code, "no")
+
+
+@pytest.mark.parametrize("part", ["retry", "retry_after_s"])
+def test_a_part_of_an_application_does_not_replace_a_field_of_the_error(part: str) -> None:
+    """A client decides by these fields alone."""
+    with pytest.raises(TypeError, match=part):
+        RequestRefused("sold_out", "no", **{part: True})

@@ -173,6 +173,21 @@ class Identity:
         return compiled(self.publish).contain(topic) or (topic.endswith(_INBOX) and topic == _own_inbox(self.own_topics))
 
 
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A request of a page, for the function of the application that answers it (`Headgate.on_request`).
+
+    `data` is what `msgspec` reads from JSON, and is checked by the schema of `name`, if there is one. `id` is unique among the
+    requests of the user that wait for an answer.
+    """
+
+    name: str
+    data: Any
+    identity: Identity
+    namespace: str
+    id: str
+
+
 def _texts(value: object, depth: int = 0) -> Iterator[str]:
     """Yield every text in a JSON value, down to _MAX_DEPTH."""
     if isinstance(value, str):
@@ -227,5 +242,7 @@ def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:
 
 # Returns whether an identity may do an action (`subscribe`, `replay`, `presence`) with a pattern that its grants cover.
 Authorizer = Callable[[Identity, str, str], bool]
+# Answers a request with JSON data, or raises.
+Answerer = Callable[[PageRequest], object]
 # Returns the identity of a handshake, or refuses it with None or by raising Unauthorized.
 Authenticator = Callable[[Handshake], Identity | None]

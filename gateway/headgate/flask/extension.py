@@ -23,10 +23,10 @@ from flask import Flask
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
-from headgate.auth.identity import Authenticator, Authorizer, Handshake, Identity
+from headgate.auth.identity import Answerer, Authenticator, Authorizer, Handshake, Identity, PageRequest
 from headgate.errors import HeadgateError, leaving
 from headgate.events.event import Event
-from headgate.events.topic import check_pattern
+from headgate.events.topic import check_pattern, check_topic
 from headgate.flask.page_files import add_page_files
 from headgate.installation import needing
 from headgate.protocol.requests import MAX_OFFSET, Replay
@@ -56,6 +56,7 @@ SOCKET_PATH = "/socket.io/"
 # Some clients leave the slash out.
 SOCKET_PATH_WITHOUT_SLASH = "/socket.io"
 STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
+AnswererT = TypeVar("AnswererT", bound=Answerer)
 
 
 P = ParamSpec("P")
@@ -88,6 +89,8 @@ class Headgate:
     ) -> None:
         self._authenticator = authenticator
         self._authorizer: Authorizer | None = None
+        self._app: Flask | None = None
+        self._answerers: dict[str, Answerer] = {}
         self._given = settings
         self._settings: Settings | None = None
         self._gateway: Gateway | None = None
@@ -109,6 +112,7 @@ class Headgate:
         """
         self._settings = self._given or Settings.read(app.config, environment())
         app.extensions["headgate"] = self
+        self._app = app
         if is_patched():
             _ = self.gateway  # made now, so that a fault appears at the start and not at the first request
             # Flask never sees a request for a socket, so nothing of the application can be in front.
@@ -136,6 +140,7 @@ class Headgate:
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)
                 self._gateway.set_authorizer(self._authorizer)
+                self._gateway.answer_requests(self._answerers)
         return self._gateway
 
     @property
@@ -180,6 +185,34 @@ class Headgate:
         if self._gateway is not None:
             self._gateway.set_authorizer(authorizer)
         return authorizer
+
+    def on_request(self, name: str) -> Callable[[AnswererT], AnswererT]:
+        """Let a function answer the page's `request(gate, name, data)`; a decorator.
+
+        It gets a `PageRequest` and returns JSON data, as `publish` takes it, of at most HEADGATE_MAX_PAYLOAD_BYTES. A
+        `HeadgateError` that it raises, such as `RequestRefused` or `Forbidden`, refuses the request with its code. For any other
+        exception the page gets `request_failed` and nothing more. The function runs in its own greenlet and application
+        context, and may wait. `GreenletExit` is raised where it waits after HEADGATE_REQUEST_TIMEOUT_S, and when the page
+        cancels. The name has the grammar of a topic, and a page needs a publish grant for it.
+
+        Raises:
+            InvalidTopic: of the name.
+            ValueError: another function answers it.
+        """
+        check_topic(name)
+        if name in self._answerers:
+            raise ValueError(f"on_request({name!r}): another function answers it")
+
+        def register(function: AnswererT) -> AnswererT:
+            def answer(request: PageRequest) -> object:
+                assert self._app is not None  # only an attached application serves
+                with self._app.app_context():
+                    return function(request)
+
+            self._answerers[name] = answer
+            return function
+
+        return register
 
     def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
         """Ask the function of `authorize` about an HTTP caller whose grants cover a pattern. May wait.

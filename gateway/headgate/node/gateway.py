@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from headgate.auth.identity import Authenticator, Authorizer
+from headgate.auth.identity import Answerer, Authenticator, Authorizer
 from headgate.errors import BusUnavailable, UnknownHost
 from headgate.node.presence.presence import Presence
 from headgate.redis.bounded import read_with
@@ -96,6 +96,10 @@ class Gateway:
         self.authorizing.authorizer = authorizer
         if authorizer is not None:
             self._sockets.reuse_greenlets(False)
+
+    def answer_requests(self, answerers: Mapping[str, Answerer]) -> None:
+        """Let functions of the application answer requests of pages, by name. The mapping may grow."""
+        self.requests.page_requests.answerers = answerers
 
     def start(self) -> None:
         """Listen to the bus and to revocations, register with the other gateways, fetch the keys of tokens. Idempotent."""

@@ -31,6 +31,8 @@ REFRESH = "refresh"
 SEEN = "seen"
 INBOX = "inbox"
 HISTORY = "history"
+REQUEST = "request"  # of the application's own
+CANCEL = "cancel"
 VITALS = "vitals"  # of a console's page only
 
 

@@ -5,6 +5,7 @@ In: the JSON of a request. Out: small typed values, or one error that names the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -240,6 +241,29 @@ def read_handled(request: object) -> Handled:
         raise InvalidRequest("ask, since, offset: expected whole numbers")
     ask, since, offset = numbers
     return Handled(ask, handled, since, epoch, offset)
+
+
+def read_asked(request: object) -> tuple[str, object, str | None, float]:
+    """Read `{name, data, id?, timeout_ms?}`; return the name, the data, the id, and the seconds, which may be infinite.
+
+    Raises:
+        InvalidRequest, InvalidTopic, InvalidEvent: the name has the grammar of a topic, and the id that of an event's.
+    """
+    body = _object(request, {"name", "data", "id", "timeout_ms"}, "{name: 'orders.price', data: …}")
+    if "data" not in body:
+        raise InvalidRequest("data: expected JSON, null too")
+    event_id, timeout_ms = body.get("id"), body.get("timeout_ms")
+    timeout_s = math.inf if timeout_ms is None else _number(timeout_ms, "timeout_ms", 1) / 1000
+    return check_topic(body.get("name")), body["data"], None if event_id is None else check_event_id(event_id), timeout_s
+
+
+def read_cancel(request: object) -> str:
+    """Read `{id}`.
+
+    Raises:
+        InvalidRequest, InvalidEvent.
+    """
+    return check_event_id(_object(request, {"id"}, "{id}").get("id"))
 
 
 def read_presence(request: object) -> PresenceRequest:

@@ -87,8 +87,11 @@ class Greenlet(Protocol):
     def join(self, timeout: float | None = None) -> None:
         """Wait until it has ended, at most `timeout` seconds."""
 
-    def kill(self) -> None:
-        """Stop it at the point where it waits, and wait until it has ended."""
+    def kill(self, *, block: bool = True) -> None:
+        """Stop it where it waits, or before it begins. With `block`, wait until it has ended."""
+
+    def rawlink(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback` in the hub when it has ended, however it does."""
 
 
 class Scope(Protocol):

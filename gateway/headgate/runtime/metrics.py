@@ -229,6 +229,13 @@ SCHEMA_VIOLATIONS = Counter(
     "Events that broke a schema of their topic, whether refused or let through.",
     ["namespace"],
 )
+PAGE_REQUESTS = Counter(
+    "headgate_page_requests_total",
+    "Requests of pages to functions of the application: answered; refused or failed, by the function; timed_out; cancelled.",
+    ["namespace", "outcome"],
+)
+PAGE_REQUESTS_RUNNING = Gauge("headgate_page_requests_running", "Functions that answer requests of pages now.")
+PAGE_REQUEST = Histograms("headgate_page_request", "Time in which functions of the application answered requests of pages.")
 EPHEMERAL_DISCARDED = Counter(
     "headgate_ephemeral_discarded_total",
     "Ephemeral events that clients went without, because they read too slowly; headgate_discarded_total has them too.",

@@ -433,6 +433,18 @@ class Settings:
         "Ephemeral events that one user (without a token: one client) may publish per second through one gateway process; "
         "twice as many at once.",
     )
+    requests_per_s: float = option(
+        20.0,
+        number(0.1, 100000, "requests per second"),
+        "Requests to functions of the application (`on_request`) that one user (without a token: one address) may make per "
+        "second through one gateway process; twice as many at once.",
+    )
+    max_requests: int = option(
+        16, integer(1, 65536, "requests"), "Those of one user that may wait for their answers in one gateway process."
+    )
+    request_timeout_s: float = option(
+        10.0, number(0.05, 600, "seconds"), "Time that a function of the application has to answer one of them."
+    )
     read_per_s: float = option(
         50.0,
         number(0.1, 100000, "pages per second"),
@@ -592,6 +604,9 @@ _CLIENT_LIMITS = (
     "publish_per_s",
     "publish_burst",
     "ephemeral_per_s",
+    "requests_per_s",
+    "max_requests",
+    "request_timeout_s",
     "read_per_s",
     "read_burst",
     "write_deadline_s",

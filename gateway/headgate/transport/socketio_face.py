@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import structlog
@@ -40,8 +41,12 @@ __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
 log = structlog.get_logger("headgate.engine")
 
 Environ = Mapping[str, object]
-# Gets the client id and the arguments of a request; returns the acknowledgement.
-RequestHandler = Callable[..., Mapping[str, object]]
+# Sends an acknowledgement. It does not wait.
+Acknowledge = Callable[[Mapping[str, object]], object]
+# Begins work that acknowledges when it is done, so that the client's next message need not wait; returns what cancels it.
+Later = Callable[[Acknowledge], Callable[[], object]]
+# Gets the client id and the arguments of a request; returns the acknowledgement, or what brings it later.
+RequestHandler = Callable[..., Mapping[str, object] | Later]
 # Gets the session, the client's id, the environ and the data of the CONNECT packet; raises ConnectRefused. Returns a function
 # that is called when the CONNECT packet is queued: its frames go out with that.
 ConnectHandler: TypeAlias = "Callable[[Session, str, WSGIEnvironment, object], Callable[[], None]]"
@@ -266,8 +271,11 @@ class SocketIOFace:
             name, *arguments = cast(list[Any], packet.data)
             handler = served.requests.get(name)
             answer = served.unknown(name, client.id) if handler is None else handler(client.id, *arguments)
-            if packet.id is not None:
-                session.offer_control(message_frame(write_packet(ACK, served.path, [answer], packet.id)))
+            acknowledge = partial(_acknowledge, session, served.path, packet.id)
+            if callable(answer):
+                answer(acknowledge)
+            else:
+                acknowledge(answer)
 
     def _connect(self, session: Session, served: _Namespace, auth: object) -> None:
         """Let a client in, or refuse it. The answers of all joins of one turn of the loop are written together."""
@@ -325,6 +333,12 @@ class SocketIOFace:
         environ = self._environs.get(session_id)
         if environ is not None:
             self._environs[session_id] = {name: environ[name] for name in names if name in environ}
+
+
+def _acknowledge(session: Session, path: bytes, packet_id: int | None, answer: Mapping[str, object]) -> None:
+    """Answer an event, if the client wants that."""
+    if packet_id is not None:
+        session.offer_control(message_frame(write_packet(ACK, path, [answer], packet_id)))
 
 
 def _refuse(session: Session, path: bytes, data: object) -> None:

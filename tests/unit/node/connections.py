@@ -51,6 +51,7 @@ class RecordedClient:
     auth: Any = None
     allowed: Any = None
     subscriptions: tuple[str, ...] = ()
+    account: str = "ana"
 
     def real(self) -> Client:
         """As the gateway's types have it."""

@@ -20,7 +20,7 @@ from headgate.transport.engine import Engine
 from headgate.transport.limits import TransportLimits
 from headgate.transport.outbox import CONNECT_HEAD_START_S
 from headgate.transport.session import Session
-from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
+from headgate.transport.socketio_face import Acknowledge, ConnectRefused, OneTooMany, SocketIOFace
 from tests.support.session_clock import turn
 
 NAMESPACE = "notifications"
@@ -32,6 +32,7 @@ class Gateway:
 
     def __init__(self, *, names_namespaces: bool = False) -> None:
         self.calls: list[Any] = []
+        self.later: list[Acknowledge] = []
         self.full, self.names = False, names_namespaces
         self.face = SocketIOFace(
             namespaces=[NAMESPACE],
@@ -44,7 +45,7 @@ class Gateway:
             NAMESPACE,
             connect=self.connect,
             disconnect=lambda client, reason: self.calls.append(("disconnect", client, reason)),
-            requests={"subscribe": self.subscribe},
+            requests={"subscribe": self.subscribe, "ask": lambda *_: self.begin},
             unknown=lambda name, client: {"unknown": name},
         )
         self.engine: Engine = self.face.engine
@@ -70,6 +71,11 @@ class Gateway:
 
     def subscribe(self, client: str, *arguments: Any) -> dict[str, Any]:
         return {"ok": True, "arguments": list(arguments)}
+
+    def begin(self, acknowledge: Acknowledge) -> Callable[[], None]:
+        """Keep what acknowledges a request later."""
+        self.later.append(acknowledge)
+        return lambda: None
 
     def open(self, sid: str = "session", environ: dict[str, Any] | None = None) -> Session:
         session = self.engine.sessions[sid] = Session(self.engine, sid)
@@ -175,6 +181,20 @@ def test_requests_are_dispatched_by_name_and_acknowledged(gateway: Gateway) -> N
         b'43/notifications,7[{"ok":true,"arguments":[{"pattern":"a.#"}]}]',
         b'42/notifications,["event"]',
     ]
+
+
+def test_a_request_that_is_acknowledged_later_holds_up_nothing(gateway: Gateway) -> None:
+    """The client's next requests are answered meanwhile; a client that has left gets no answer, and that is no fault."""
+    session, _ = gateway.join()
+    assert gateway.say(session, '42/notifications,7["ask",{}]') == []
+    assert gateway.say(session, '42/notifications,8["subscribe",{}]') == [b'43/notifications,8[{"ok":true,"arguments":[{}]}]']
+    gateway.later.pop()({"ok": True})
+    assert [frame.packet for frame in session.take_frames()] == [b'43/notifications,7[{"ok":true}]']
+    gateway.say(session, '42/notifications,9["ask",{}]')
+    gateway.face.engine.end_all()
+    turn()
+    gateway.later.pop()({"ok": True})
+    assert session.take_frames() == []
 
 
 def test_binary_packets_are_not_accepted(gateway: Gateway) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from time import monotonic, time
 from typing import Any
 
-from headgate.auth.identity import ANONYMOUS, Handshake
+from headgate.auth.identity import ANONYMOUS, Handshake, PageRequest
 from headgate.delivery.client import Client
 from headgate.errors import (
     Forbidden,
@@ -30,6 +30,7 @@ from headgate.node.cluster.cluster import Cluster
 from headgate.node.connection import environ_of
 from headgate.node.namespace import Namespace
 from headgate.protocol.packets import (
+    CANCEL,
     HANDLED,
     HISTORY,
     INBOX,
@@ -37,6 +38,7 @@ from headgate.protocol.packets import (
     PUBLISH,
     REFRESH,
     REPLAY,
+    REQUEST,
     SEEN,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -44,24 +46,33 @@ from headgate.protocol.packets import (
     ok,
     refused,
 )
-from headgate.protocol.requests import check_text, read_inbox_part, read_refresh, read_seen, read_subscription
+from headgate.protocol.requests import (
+    check_text,
+    read_asked,
+    read_cancel,
+    read_inbox_part,
+    read_refresh,
+    read_seen,
+    read_subscription,
+)
 from headgate.redis.inbox import read_inbox
 from headgate.redis.user_facts import mark_seen
 from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from headgate.transport.socketio_face import RequestHandler, SocketIOFace
+from headgate.transport.socketio_face import Later, RequestHandler, SocketIOFace
 
 from .handling import Handling
+from .page_requests import PageRequests
 from .presence_requests import answer_presence
 from .publish_queue import PublishQueue
 
 Body = Mapping[str, Any]
-Request = Callable[[Namespace, Client, Body], dict[str, Any]]
+Request = Callable[[Namespace, Client, Body], dict[str, Any] | Later]
 
 
 class Handlers:
-    """See the module."""
+    """See the module. `page_requests`: those that functions of the application answer."""
 
     def __init__(
         self,
@@ -78,12 +89,13 @@ class Handlers:
         self._sockets, self._publisher, self._publish_queues = sockets, publisher, publish_queues
         self._logins, self._refusals, self._regranting = access.logins, access.refusals, access.regranting
         self._redis, self._pauses, self._vitals, self._handling = cluster.redis, cluster.pauses, cluster.vitals, handling
+        self.page_requests = PageRequests(settings)
 
     def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
         """Return the request handlers for the clients of a namespace, by request name."""
 
         def acknowledged(request: Request) -> RequestHandler:
-            def answer(session: str, *arguments: object) -> dict[str, Any]:
+            def answer(session: str, *arguments: object) -> dict[str, Any] | Later:
                 return self._answer(namespace, session, arguments, request)
 
             return answer
@@ -97,6 +109,8 @@ class Handlers:
             REFRESH: acknowledged(self._refresh),
             SEEN: acknowledged(self._seen),
             INBOX: acknowledged(self._inbox),
+            REQUEST: acknowledged(self._request),
+            CANCEL: acknowledged(self._cancel),
             PRESENCE: acknowledged(partial(answer_presence, self._pauses)),
             HANDLED: acknowledged(self._handling.take),
             VITALS: acknowledged(lambda namespace, client, body: self._vitals.answer(client.identity, body)),
@@ -114,7 +128,7 @@ class Handlers:
         session: str,
         arguments: tuple[object, ...],
         request: Request,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Later:
         client = namespace.clients.get(session)
         try:
             if client is None:
@@ -123,7 +137,8 @@ class Handlers:
                 raise InvalidRequest("expected one object as the argument")
             # `data` is checked when it is encoded, with a separate error.
             check_text({name: value for name, value in arguments[0].items() if name != "data"})
-            return ok(**request(namespace, client, arguments[0]))
+            answer = request(namespace, client, arguments[0])
+            return answer if callable(answer) else ok(**answer)
         except HeadgateError as error:
             return refused(self._refusals.refuse(namespace.name, client, error))
 
@@ -148,6 +163,22 @@ class Handlers:
         except PayloadTooLarge as error:
             raise PayloadTooLarge(error.size, error.limit, "gateway") from error
         return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+
+    def _request(self, namespace: Namespace, client: Client, body: Body) -> Later:
+        """Begin a request that a function of the application answers. Its data is checked as what the client publishes is."""
+        name, data, request_id, timeout_s = read_asked(body)
+        if not client.identity.may_publish(name):
+            raise Forbidden("request", name)
+        try:
+            prepared = self._publisher.prepare(name, data, request_id, namespace.name, by=client.identity.user)
+        except PayloadTooLarge as error:
+            raise PayloadTooLarge(error.size, error.limit, "gateway") from error
+        request = PageRequest(name, data, client.identity, namespace.name, prepared.id)
+        return self.page_requests.begin(client.account, request, timeout_s)
+
+    def _cancel(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        """Stop a request of the same user. If it has ended, that is no fault."""
+        return {"cancelled": self.page_requests.cancel(client.account, read_cancel(body))}
 
     def _check_ephemeral(self, client: Client) -> None:
         user = client.identity.user
@@ -199,5 +230,5 @@ def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, 
 
 
 def _unknown_request(name: str) -> InvalidRequest:
-    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, INBOX, HISTORY, PRESENCE)
+    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, INBOX, HISTORY, PRESENCE, REQUEST, CANCEL)
     return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")

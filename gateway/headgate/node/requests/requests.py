@@ -25,7 +25,7 @@ from .streams import Streams
 
 
 class Requests:
-    """See the module. `publish_queues` has one queue per namespace, by name."""
+    """See the module. `publish_queues` has one queue per namespace, by name. `page_requests`: see `Handlers`."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Requests:
         handling = Handling(namespaces)
         cluster.answers.add({handled.KIND: Answering(handled.HandledQuestion, handling.find)})
         handlers = Handlers(settings, sockets, access, cluster, publisher, self.publish_queues, handling)
+        self.page_requests = handlers.page_requests
         self.streams = Streams(namespaces, settings, joining, handlers, sockets)
         for namespace in namespaces.values():
             sockets.route(

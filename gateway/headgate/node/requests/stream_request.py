@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from headgate.errors import InvalidRequest, PayloadTooLarge
-from headgate.protocol.packets import HISTORY, INBOX, PRESENCE, PUBLISH, REPLAY, SEEN, Overflow
+from headgate.protocol.packets import CANCEL, HISTORY, INBOX, PRESENCE, PUBLISH, REPLAY, REQUEST, SEEN, Overflow
 from headgate.protocol.requests import Resume, check_text, read_resume
 from headgate.protocol.stream_text import EVENT_STREAM, JSON, read_cursor
 
@@ -17,7 +17,7 @@ DEFAULT_WAIT_S, MAX_WAIT_S = 25.0, 60.0
 MAX_QUERY_FIELDS = 256
 _PARAMETERS = ("namespace", "overflow", "pattern", "since", "wait")
 # Requests that need a client but no stream, and those that may come with a stream.
-ALONE, _WITH_STREAM = (PUBLISH, REPLAY, SEEN, INBOX, HISTORY), (PRESENCE,)
+ALONE, _WITH_STREAM = (PUBLISH, REPLAY, SEEN, INBOX, HISTORY, REQUEST, CANCEL), (PRESENCE,)
 MAX_REQUESTS = 64
 
 

@@ -24,12 +24,13 @@ from headgate.protocol.packets import GAP, PRESENCE, notice_packet
 from headgate.protocol.requests import Resume
 from headgate.protocol.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
 from headgate.runtime.logging import told
+from headgate.runtime.loop import Signal
 from headgate.settings.addresses.origins import authority_in_header, is_loopback
 from headgate.settings.settings import Settings
 from headgate.transport.detach import PollWatch
 from headgate.transport.http_answers import Answer, error_answer, http_error
 from headgate.transport.http_connection import HttpConnection
-from headgate.transport.socketio_face import SocketIOFace
+from headgate.transport.socketio_face import Later, SocketIOFace
 from headgate.transport.statuses import STATUS_LINES, status_of
 from headgate.transport.stream import Stream
 
@@ -103,7 +104,8 @@ class Streams:
                 return self._readable(refusal, environ)(environ, start_response)
             posted = read_body(environ, self._limits.max_message_bytes) if method == "POST" else None
             if is_alone:
-                return self._readable(self._requested(environ, posted or {}), environ)(environ, start_response)
+                watch = PollWatch(environ, start_response)
+                return self._readable(self._requested(environ, posted or {}, watch), environ)(environ, start_response)
             wanted = read_wanted(environ) if posted is None else read_posted(environ, posted)
             namespace = self._namespaces[self._settings.served(wanted.namespace)]
             stream, text = self._joined(namespace, wanted, environ)
@@ -145,7 +147,7 @@ class Streams:
             stream.offer_control(message_frame(notice_packet(namespace.name, ANSWERS, {"answers": answers})))
         return stream, StreamText(point)
 
-    def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any]) -> Answer:
+    def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any], watch: PollWatch) -> Answer:
         """Return the answer to one request of a client without a stream: its acknowledgement, which may be a refusal."""
         fields = dict(body)
         name, request = fields.pop("name", None), fields.pop("body", None)
@@ -155,10 +157,11 @@ class Streams:
         namespace = self._namespaces[self._settings.served(wanted.namespace)]
         stream, _ = self._joined(namespace, wanted, environ)
         try:
-            answer = to_json(self._handlers[namespace.name][name](stream.sid, request))
+            answer = self._handlers[namespace.name][name](stream.sid, request)
+            text = to_json(_waited(answer, watch) if callable(answer) else answer)
         finally:
             self._over(namespace, stream)
-        return Answer("200 OK", (("Content-Type", JSON), *_HEADERS, ("Content-Length", str(len(answer)))), answer)
+        return Answer("200 OK", (("Content-Type", JSON), *_HEADERS, ("Content-Length", str(len(text)))), text)
 
     def _over(self, namespace: Namespace, stream: Stream) -> None:
         self._open.discard(stream)
@@ -211,6 +214,25 @@ class Streams:
 
     def _readable(self, answer: Answer, environ: Mapping[str, Any]) -> Answer:
         return readable_by_pages(self._settings, answer, environ)
+
+
+def _waited(later: Later, watch: PollWatch) -> Mapping[str, object]:
+    """Wait for an acknowledgement. A client that hangs up cancels it."""
+    answers: list[Mapping[str, object]] = []
+    done = Signal()
+
+    def take(answer: Mapping[str, object]) -> None:
+        answers.append(answer)
+        done.set()
+
+    cancel = later(take)
+    watch.start(cancel)
+    try:
+        done.wait()
+    finally:
+        watch.stop()
+        cancel()
+    return answers[0]
 
 
 class _Body:

@@ -1,0 +1,158 @@
+"""Page requests: requests of pages that functions of the application answer (`Headgate.on_request`).
+
+In: checked requests of joined clients, and their cancellations (handlers.py). Out: an acknowledgement for each, exactly one: the
+answer of the function, its refusal, or `timed_out`, `request_failed`.
+
+Each function runs in its own greenlet, because an answer may take seconds and the client's other messages must not wait. One that
+is late or cancelled is answered at once, and stopped where it waits next. It keeps its place until it has ended, so that
+functions in all are bounded too. A page that leaves stops nothing: what was asked for is carried out, and the answer is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import msgspec
+import structlog
+
+from headgate.auth.identity import Answerer, PageRequest
+from headgate.errors import (
+    HeadgateError,
+    InvalidRequest,
+    LimitReached,
+    PayloadTooLarge,
+    RequestFailed,
+    RequestTimedOut,
+    UnknownRequest,
+)
+from headgate.events.json_data import encode_data
+from headgate.protocol.packets import ok, refused
+from headgate.runtime.logging import told
+from headgate.runtime.loop import repeat, spawn
+from headgate.runtime.metrics import PAGE_REQUEST, PAGE_REQUESTS, PAGE_REQUESTS_RUNNING
+from headgate.runtime.rates import Rates
+from headgate.settings.settings import Settings
+from headgate.transport.socketio_face import Acknowledge, Later
+
+# Functions of all users together. Each has a greenlet and perhaps a connection to a database.
+MAX_RUNNING = 500
+RETRY_S = 1
+
+log = structlog.get_logger("headgate.page_requests")
+
+
+class PageRequests:
+    """See the module. `answerers`: the functions, by the name of the request."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.answerers: Mapping[str, Answerer] = {}
+        self._settings = settings
+        self._rates = Rates(settings.requests_per_s, math.ceil(2 * settings.requests_per_s))
+        self._running: dict[tuple[str, str], _Running] = {}
+        self._counts: dict[str, int] = {}
+
+    def begin(self, account: str, request: PageRequest, timeout_s: float) -> Later:
+        """Check a request of a user or an address; return what runs its function. It has `request_timeout_s`, or less.
+
+        Raises:
+            UnknownRequest, InvalidRequest, LimitReached.
+        """
+        answerer, settings = self.answerers.get(request.name), self._settings
+        if answerer is None:
+            raise UnknownRequest(request.name)
+        if (account, request.id) in self._running:
+            raise InvalidRequest("id: another request of this user has it, and waits for its answer")
+        if self._counts.get(account, 0) >= settings.max_requests:
+            raise LimitReached("max_requests", settings.max_requests, RETRY_S)
+        if len(self._running) >= MAX_RUNNING:
+            raise LimitReached("requests_running", MAX_RUNNING, RETRY_S)
+        if wait_s := self._rates.spend(account, monotonic()):
+            raise LimitReached("requests_per_s", settings.requests_per_s, wait_s)
+        limit_s = min(timeout_s, settings.request_timeout_s)
+
+        def run(acknowledge: Acknowledge) -> Callable[[], object]:
+            running = _Running(request, partial(answerer, request), acknowledge, settings.max_payload_bytes)
+            self._running[account, request.id] = running
+            self._counts[account] = self._counts.get(account, 0) + 1
+            running.start(limit_s, lambda: self._ended(account, request.id))
+            PAGE_REQUESTS_RUNNING.set(len(self._running))
+            return running.cancel
+
+        return run
+
+    def cancel(self, account: str, request_id: str) -> bool:
+        """Stop the function of a request; return whether it ran. It may have had effects."""
+        running = self._running.get((account, request_id))
+        return running is not None and running.cancel()
+
+    def _ended(self, account: str, request_id: str) -> None:
+        del self._running[account, request_id]
+        self._counts[account] -= 1
+        if not self._counts[account]:
+            del self._counts[account]
+        PAGE_REQUESTS_RUNNING.set(len(self._running))
+
+
+class _Running:
+    """A function at work. It is answered once, by the function or before it has ended."""
+
+    def __init__(self, request: PageRequest, function: Callable[[], object], acknowledge: Acknowledge, max_bytes: int) -> None:
+        self._request, self._function, self._max_bytes = request, function, max_bytes
+        self._acknowledge: Acknowledge | None = acknowledge
+        self._began_s = monotonic()
+
+    def start(self, limit_s: float, ended: Callable[[], object]) -> None:
+        self._timer = repeat(limit_s, lambda: self._stop("timed_out", RequestTimedOut(self._request.name, limit_s)))
+        self._greenlet = spawn(self._run)
+        self._greenlet.rawlink(lambda _: ended())
+
+    def cancel(self) -> bool:
+        """Answer, and stop the function. Idempotent. Callable from the hub."""
+        return self._stop("cancelled", RequestFailed(self._request.name, "it was cancelled"))
+
+    def _stop(self, outcome: str, error: HeadgateError) -> bool:
+        if self._acknowledge is None:
+            return False
+        self._answer(outcome, refused(told(error)))
+        self._greenlet.kill(block=False)
+        return True
+
+    def _run(self) -> None:
+        outcome, answer = "failed", refused(told(RequestFailed(self._request.name, "its function ended without an answer")))
+        try:
+            outcome, answer = self._call()
+        finally:
+            self._answer(outcome, answer)
+
+    def _call(self) -> tuple[str, dict[str, Any]]:
+        """Run the function; return the outcome and the acknowledgement."""
+        name, outcome = self._request.name, "answered"
+        try:
+            answer = self._function()
+        except HeadgateError as error:
+            outcome, answer = "refused", told(error)
+        except Exception:
+            log.exception("a page request failed", request=name)
+            return "failed", refused(told(RequestFailed(name, "its function raised an exception")))
+        try:
+            data = encode_data(answer)
+            if len(data) > self._max_bytes:
+                raise PayloadTooLarge(len(data), self._max_bytes, "answer")
+        except HeadgateError as error:
+            log.error("an answer to a page request cannot be sent", request=name, reason=error.message)
+            return "failed", refused(told(error))
+        part = msgspec.Raw(data)
+        return outcome, ok(data=part) if outcome == "answered" else {"ok": False, "error": part}
+
+    def _answer(self, outcome: str, answer: Mapping[str, object]) -> None:
+        acknowledge, self._acknowledge = self._acknowledge, None
+        if acknowledge is not None:
+            self._timer.stop()
+            self._timer.close()
+            PAGE_REQUESTS.labels(self._request.namespace, outcome).inc()
+            PAGE_REQUEST.of().record(monotonic() - self._began_s)
+            acknowledge(answer)

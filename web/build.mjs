@@ -31,7 +31,7 @@ const MOST_CONSOLE = 62_400;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 3_800;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_815, react: 1_040, vue: 880, svelte: 475, offline: 4_740, presence: 1_610, inbox: 2_645, history: 455, debug: 350, tabs: 8_650 };
+const MOST_MORE = { store: 2_815, react: 1_040, vue: 880, svelte: 475, offline: 4_740, presence: 1_610, inbox: 2_645, history: 455, debug: 350, request: 300, tabs: 8_650 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -120,6 +120,7 @@ const PARTS = {
   inbox: { entry: "inbox/index.js" },
   history: { entry: "history.js" },
   debug: { entry: "debug.js" },
+  request: { entry: "request.js" },
   tabs: { entry: "tabs/index.js" },
 };
 
@@ -156,7 +157,7 @@ async function bundleOf(source, minify = true) {
 }
 const pageSize = async (/** @type {string} */ source) => gzip(await bundleOf(source));
 const CONNECT = `import { connect } from "headgate"; window.gate = connect();`;
-const EVERYTHING = ["backbone", "store", "offline", "presence", "inbox", "history", "debug", "tabs"];
+const EVERYTHING = ["backbone", "store", "offline", "presence", "inbox", "history", "debug", "request", "tabs"];
 
 await rm(DIST, { recursive: true, force: true });
 await mkdir(DIST);
@@ -213,7 +214,7 @@ const page = (/** @type {string[]} */ ...parts) =>
 const [plain, withPresence, stores] = [await page(), await page("presence"), await page("presence", "store")];
 sizes["everything but the parts of frameworks"] = [await page(...EVERYTHING), MOST.everything];
 sizes["all of headgate/store, beside the client and headgate/presence"] = [stores - withPresence, MOST_MORE.store];
-for (const name of /** @type {const} */ (["offline", "presence", "inbox", "history", "debug", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
+for (const name of /** @type {const} */ (["offline", "presence", "inbox", "history", "debug", "request", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
 for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("presence", "store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);

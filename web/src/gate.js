@@ -148,9 +148,9 @@ export class Gate extends Dispatcher {
     return this.#session.standings.standing(pattern);
   }
 
-  /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */
-  _request(name, body) {
-    return this.#session.request(name, body);
+  /** Make a request of a part of this package. @param {[name: string, body: object, signal?: AbortSignal]} request @returns {Promise<any>} rejected with HeadgateError */
+  _request(...request) {
+    return this.#session.request(...request);
   }
 
   /** Return the position in the log; undefined: there is none, or the event whose handlers are called was read by `replay` or a repair. */

@@ -126,7 +126,7 @@ describe("the declarations", async () => {
   it("name the parts of errors that the protocol's page lists", async () => {
     const page = await readFile(new URL("../../docs/protocol.md", import.meta.url), "utf8");
     const rows = [...page.slice(page.indexOf("## Errors"), page.indexOf("## How a connection ends")).matchAll(/^\| `(\w+)` \|([^|]*)\|/gm)];
-    const listed = rows.map(([, code, parts]) => [code, parts.match(/\w+\??/g) ?? []]).filter(([, parts]) => parts.length);
+    const listed = rows.map(([, code, parts]) => [code, parts.replace(/_(\w)/g, (_, letter) => letter.toUpperCase()).match(/\w+\??/g) ?? []]).filter(([, parts]) => parts.length);
     const { members } = (await exported("index.d.ts")).find((each) => ts.isInterfaceDeclaration(each) && each.name.text === "ErrorParts");
     const declared = members.map(({ name, type }) => [name.text, type.members.map((each) => `${each.name.text}${each.questionToken ? "?" : ""}`).filter((each) => each !== "retryAfterS?")]);
     assert.deepEqual(Object.fromEntries(declared), Object.fromEntries(listed));

@@ -160,6 +160,9 @@ export interface Limits {
   publishPerS?: number;
   publishBurst?: number;
   ephemeralPerS?: number;
+  requestsPerS?: number;
+  maxRequests?: number;
+  requestTimeoutS?: number;
   readPerS?: number;
   readBurst?: number;
   maxClientsPerUser?: number;
@@ -230,6 +233,9 @@ export type ErrorCode =
   | "origin_not_allowed"
   | "unknown_namespace"
   | "request_timeout"
+  | "unknown_request"
+  | "timed_out"
+  | "request_failed"
   | "bus_unavailable"
   | "bus_refused"
   | "overloaded"
@@ -261,6 +267,9 @@ export interface ErrorParts {
   unknown_host: { host: string };
   origin_not_allowed: { origin: string };
   unknown_namespace: { namespace: string; known?: string[] };
+  unknown_request: { name: string };
+  timed_out: { name: string; timeoutS: number };
+  request_failed: { name: string; reason: string };
   bus_unavailable: { reason: string };
   bus_refused: { reason: string };
   paused: { what: string; namespace?: string };
@@ -268,7 +277,8 @@ export interface ErrorParts {
   unreachable: { url: string; reason: string };
   expired: { id: string; topic: string; reason: string };
   discarded: { id: string; topic: string; reason: string };
-  outcome_unknown: { id: string; topic: string; reason: string };
+  /** `topic` of a publish, `name` of a request. */
+  outcome_unknown: { id: string; reason: string; topic?: string; name?: string };
   storage_failed: { topic: string; reason: string };
 }
 

@@ -48,9 +48,10 @@ export class GatewayProcess {
   /** @type {import("node:child_process").ChildProcess | undefined} */
   #process;
 
-  /** @param {Record<string, string>} [settings] names as in the environment */
-  constructor(settings = {}) {
+  /** @param {Record<string, string>} [settings] names as in the environment @param {string[]} [words] more of the command line */
+  constructor(settings = {}, words = []) {
     this.settings = settings;
+    this.words = words;
   }
 
   /** Start, and return when it is ready. A second start uses the same port and data. */
@@ -60,7 +61,7 @@ export class GatewayProcess {
     const port = this.url ? new URL(this.url).port : "0";
     const env = { ...Object.fromEntries(foreign), HEADGATE_DATA_DIR: this.#data, HEADGATE_DEV: "1", HEADGATE_PORT: port, HEADGATE_DRAIN_S: "0", ...this.settings };
     this.#output = "";
-    const started = spawn(COMMAND, ["serve"], { cwd: this.#folder, env, stdio: ["ignore", "pipe", "pipe"] });
+    const started = spawn(COMMAND, ["serve", ...this.words], { cwd: this.#folder, env, stdio: ["ignore", "pipe", "pipe"] });
     this.#process = started;
     const address = await new Promise((resolve, reject) => {
       const give = (/** @type {string} */ why) => {

@@ -33,7 +33,7 @@ import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
 import { CONNECTION, coarseOf, statusOf } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "../language/errors.js";
 import { Machine } from "../base/machine.js";
-import { PUBLISH, REFRESH, WELCOME } from "../language/protocol.js";
+import { PROBE_MS, REFRESH, WELCOME } from "../language/protocol.js";
 import { startTimer } from "../base/timer.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 import { createTransport } from "../transport/transport.js";
@@ -207,7 +207,7 @@ export function createConnection(address, options) {
    * Send a request and return its acknowledgement.
    * @param {string} name
    * @param {any} body
-   * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal; `disconnected`, `timeout`; for a publish that was sent, `outcome_unknown`
+   * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal; `disconnected`, `timeout`; where the body has an id and was sent, `outcome_unknown`
    */
   async function request(name, body) {
     if (life.is("closed")) throw new HeadgateError("closed");
@@ -215,12 +215,14 @@ export function createConnection(address, options) {
     const mine = generation;
     let answer;
     try {
-      answer = await transport.request(name, body, requestTimeoutMs);
+      // The gateway ends a request of the application's in its time, and says so.
+      answer = await transport.request(name, body, body.timeout_ms + PROBE_MS || requestTimeoutMs);
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
       const reason = mine === generation ? "timeout" : "disconnected";
-      // To try it again could publish it twice, but by its id.
-      if (name === PUBLISH && !body.ephemeral) throw new HeadgateError("outcome_unknown", { id: body.id, topic: body.topic, reason }, false, undefined, error);
+      // To try it again could do it twice, but by its id.
+      const { id, topic, ephemeral } = body;
+      if (id && !ephemeral) throw new HeadgateError("outcome_unknown", { id, ...(topic ? { topic } : { name: body.name }), reason }, false, undefined, error);
       throw new HeadgateError(reason, { request: name }, true, undefined, error);
     }
     const { error, ok, ...reply } = answer;

@@ -13,6 +13,7 @@ const SIGN_IN = "howto/sign-in.md";
 const TROUBLE = "troubleshooting.md#a-page-does-not-connect";
 const NAMES = "guide.md#subscribe-five-lines";
 const PUBLISH = "guide.md#publish-from-the-page";
+const REQUESTS = "howto/requests.md";
 const OUTBOX = "guide.md#publish-without-a-connection";
 
 /**
@@ -38,6 +39,9 @@ export const EXPLAINED = {
     more: "settings.md",
   },
   request_timeout: { cure: "The request took too long to arrive: try again.", more: "protocol.md#errors" },
+  unknown_request: { cure: "Register a function with @gate.on_request in the application that serves this gateway, and import its module there.", more: REQUESTS },
+  timed_out: { cure: "Its function was stopped, and may have had effects. Give it more time (timeoutMs, HEADGATE_REQUEST_TIMEOUT_S), or let it start a task and publish the result.", more: REQUESTS },
+  request_failed: { cure: "The log of the gateway has the exception.", more: REQUESTS },
   bus_unavailable: { cure: "The client subscribes again by itself. A publish is yours to repeat, with the same id, or the outbox's. If it lasts, the gateway's log says what is wrong with Redis.", more: TROUBLE },
   bus_refused: { cure: "The gateway's log says what Redis refuses: memory, disk, rights.", more: "operations/redis.md" },
   overloaded: { cure: "The client tries again by itself.", more: "operations/scale.md" },
@@ -55,7 +59,12 @@ export const EXPLAINED = {
   unreachable: { what: ({ url, reason }) => `No connection to ${url}: ${reason}`, cure: "Check that the gateway runs there and that the proxy leads /socket.io/ to it. The client tries again by itself.", more: TROUBLE },
   expired: { what: ({ id, topic }) => `The publish ${id} to ${topic} waited for longer than maxAgeMs and was never sent`, cure: "Publish it again if it still matters.", more: OUTBOX },
   discarded: { what: ({ id, topic }) => `The publish ${id} to ${topic} was discarded before it was sent`, cure: "The application has called discard().", more: OUTBOX },
-  outcome_unknown: { what: ({ id, topic, reason }) => `The publish ${id} to ${topic} was sent and its answer is lost (${reason})`, cure: "It is in the log once or not at all. Within 4 minutes it can be published again with this id; after that look first.", more: OUTBOX },
+  outcome_unknown: {
+    what: ({ id, topic, name, reason }) => `The ${topic ? `publish ${id} to ${topic}` : `request ${id}, ${name},`} was sent and its answer is lost (${reason})`,
+    cure: ({ topic }) =>
+      topic ? "It is in the log once or not at all. Within 4 minutes it can be published again with this id; after that look first." : "Its function ran once or not at all: look before you ask again.",
+    more: "protocol.md#errors-that-only-the-javascript-client-makes",
+  },
   storage_failed: { what: ({ topic, reason }) => `The outbox could not keep the publish to ${topic}: ${reason}`, cure: "It was not published: try again, or publish without storage.", more: OUTBOX },
   refused: { what: () => "The connection was refused without a code of Headgate", cure: "Something else may have answered in the gateway's place: look at the answer in the browser's network panel.", more: TROUBLE },
 };

@@ -60,6 +60,8 @@ export const SEEN = "seen";
 export const INBOX = "inbox";
 export const REPLAY = "replay";
 export const HISTORY = "history";
+export const REQUEST = "request"; // of the application's own
+export const CANCEL = "cancel";
 
 /** Overflow policies, stronger first. @type {Overflow[]} */
 export const OVERFLOW = ["catch_up", "latest", "drop"];

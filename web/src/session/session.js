@@ -229,9 +229,12 @@ export function createSession(gate, address, options) {
     /** Return the gateway's limits. */
     limits: () => facts.limits,
 
-    /** Make a request of the gateway about a topic, in its turn. @param {string} name @param {any} body @returns {Promise<any>} rejected with HeadgateError */
-    request(name, body) {
-      const send = () => connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body);
+    /** Make a request of the gateway about a topic, in its turn, unless it was aborted by then. @param {string} name @param {any} body @param {AbortSignal} [signal] @returns {Promise<any>} rejected with HeadgateError */
+    request(name, body, signal) {
+      const send = () => {
+        signal?.throwIfAborted();
+        return connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body);
+      };
       // Sent at once where it can be: the page may end with this task.
       const turn = connection.isUp() && requests.turn(body.ephemeral ? 0 : /** @type {number} */ (options.requestTimeoutMs));
       return turn ? turn.then(send) : send();

@@ -29,7 +29,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
-import { CURSOR, EVENT, GAP, LOG_LOST, PUBLISH, REFRESH, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { CURSOR, EVENT, GAP, LOG_LOST, REFRESH, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { isFull } from "../subscriptions/places.js";
 import { WINDOW } from "./hub.js";
 import { LogPosition } from "./log-position.js";
@@ -367,7 +367,7 @@ export function createLane(owner, createPlain, group) {
   /** The carrier is another: ask again what can be asked twice. */
   function resend() {
     for (const each of [...asked.values()]) {
-      if (each.sent && each.name === PUBLISH && !each.body.id) each.settle(Error("the connection ended"));
+      if (each.sent && each.name === "request") each.settle(Error("the connection ended"));
       else each.sent = false;
     }
   }

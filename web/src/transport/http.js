@@ -10,7 +10,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
-import { EVENT, PRESENCE, PUBLISH, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { EVENT, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { covers } from "../language/since.js";
 import { matches } from "../language/topic.js";
 import { reasonOf, unanswered } from "./reason.js";
@@ -44,7 +44,7 @@ const HELD = ["enter", "watch"];
 /** Where an answer cannot be read while it comes. */
 const neverStreams = !globalThis.TextDecoder;
 /** Requests that need no stream. */
-const ALONE = [PUBLISH, "replay", "seen", "inbox", "history"];
+const ALONE = ["publish", "replay", "seen", "inbox", "history", "request", "cancel"];
 
 export { createWayBack } from "./way-back.js";
 
@@ -356,8 +356,8 @@ export function createHttp(address, { path = "" }, owner) {
       if (error) return { ok: false, error };
       throw Error(reason);
     } catch (error) {
-      // A publish may have arrived all the same.
-      if (control.signal.aborted || name === PUBLISH) throw error;
+      // What has an id may have arrived all the same.
+      if (control.signal.aborted || body.id) throw error;
       return { error: { code: "disconnected", retry: true } };
     } finally {
       clearTimeout(limit);

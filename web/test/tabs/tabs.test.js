@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { presence } from "../../src/presence/index.js";
 import { connectOn } from "../../src/tabs/connect.js";
+import { request } from "../../src/request.js";
 import { Hub } from "../../src/tabs/hub.js";
 import { FakeGateway } from "../fake-gateway.js";
 import { World } from "../model-gateway.js";
@@ -67,6 +68,28 @@ describe("tabs", () => {
     for (let n = 0; n < 3; n++) gateway.publish("a");
     await until(() => gates.every((gate) => gate === leader || seen.get(gate).length === 3));
     assert.ok(world.nowMs - beganMs <= 1000, `after ${world.nowMs - beganMs} ms`);
+  });
+
+  it("have a request carried out once, of unknown outcome where the leader hangs before its answer is there", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    const [leader, follower] = ["leading", "following"].map((role) => gates.find(({ tabs }) => tabs.role === role));
+    for (const gate of [leader, follower]) {
+      const answer = request(gate, "orders.price", 1);
+      let data;
+      void answer.then((had) => (data = had));
+      await until(() => data);
+    }
+    const lost = assert.rejects(request(follower, "orders.price", 1), ({ code, parts }) => code === "outcome_unknown" && parts.name === "orders.price");
+    await until(() => gateway.asked.length === 3);
+    pages.get(leader).frozen = true;
+    const beganMs = world.nowMs;
+    let isOver = false;
+    void lost.finally(() => (isOver = true)).catch(() => {});
+    await until(() => isOver && follower.tabs.role === "leading");
+    await lost;
+    assert.ok(world.nowMs - beganMs < 5000, "with the connection, not after the time of a request");
+    assert.deepEqual([gateway.asked.length, new Set(gateway.asked).size], [3, 3]);
   });
 
   it("keep a leader whose page is busy for half a second", async () => {

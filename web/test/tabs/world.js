@@ -149,6 +149,8 @@ export class Gateway {
   first = 1;
   /** @type {Set<Client>} */
   clients = new Set();
+  /** The ids of requests that a function of the application has answered. @type {string[]} */
+  asked = [];
   /** Numbers that tabs have published: how often each was appended. @type {Map<number, number>} */
   appended = new Map();
   /** Ids that Redis remembers. @type {Map<string, object>} */
@@ -401,6 +403,7 @@ class Client {
       return { ok: true, pattern };
     }
     if (name === "publish") return gateway.append(body);
+    if (name === "request") return { ok: true, data: gateway.asked.push(body.id) };
     if (name === "presence") return gateway.presence(this, body);
     if (name === "replay") {
       const last = Math.min(to, of === undefined ? head : (gateway.endOf(of) ?? 0));

@@ -353,16 +353,19 @@ describe("a stream over HTTP", () => {
     assert.deepEqual(named("lost"), []);
   });
 
-  it("has no answer for a publish whose own connection broke, as it may have arrived, and goes on", async () => {
-    const stream = await open();
-    await stream.welcome();
-    const outcome = request("publish", { topic: "a" });
-    await turn();
-    asked.at(-1).resolve(Promise.reject(new TypeError("network")));
-    await turn();
-    assert.ok(outcome.settled instanceof Error);
-    assert.deepEqual(named("lost"), []);
-  });
+  for (const [name, body] of Object.entries({ publish: { topic: "a", id: "i" }, request: { name: "a", id: "i" } })) {
+    it(`has no answer for a ${name} whose own connection broke, as it may have arrived, and goes on`, async () => {
+      const stream = await open();
+      await stream.welcome();
+      const outcome = request(name, body);
+      await turn();
+      assert.deepEqual([asked.at(-1).url.pathname.split("/").at(-1), asked.at(-1).body.name, asked.at(-1).body.body], ["request", name, body]);
+      asked.at(-1).resolve(Promise.reject(new TypeError("network")));
+      await turn();
+      assert.ok(outcome.settled instanceof Error);
+      assert.deepEqual(named("lost"), []);
+    });
+  }
 
   it("that its owner has left says nothing more", async () => {
     const stream = await open();

@@ -5,6 +5,7 @@ import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
 import { createInbox } from "headgate/inbox";
 import { createOutbox, type Outbox } from "headgate/offline";
 import { presence } from "headgate/presence";
+import { request } from "headgate/request";
 import { connect as connectTabs } from "headgate/tabs";
 
 /** Compiles if two types are one. */
@@ -175,6 +176,27 @@ try {
   if (error instanceof HeadgateError && error.code === "payload_to_large") console.log(error);
 }
 const code: ErrorCode = "forbidden";
+
+// Requests to the application.
+declare module "headgate/request" {
+  interface Requests {
+    "orders.price": { data: { sku: string }; answer: { cents: number } };
+    "orders.cancel": { data: string; answer: null };
+  }
+}
+async function ask(signal: AbortSignal) {
+  const { cents } = await request(gate, "orders.price", { sku: "a7" }, { timeoutMs: 500, signal });
+  sure<Same<typeof cents, number>>();
+  const done = await request<"orders.cancel">(gate, "orders.cancel", "o7");
+  sure<Same<typeof done, null>>();
+  // @ts-expect-error no such request
+  await request(gate, "orders.prices", { sku: "a7" });
+  // @ts-expect-error its data is an object with a text
+  await request(gate, "orders.price", { sku: 7 });
+  // @ts-expect-error a time is a number
+  await request(gate, "orders.cancel", "o7", { timeoutMs: "500" });
+}
+void ask;
 
 // The topic of an event tells its payload.
 sure<Same<TopicOf<"orders.*.shipped">, `orders.${string}.shipped`>>();

@@ -3,17 +3,19 @@
 `/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/tabs` one
 of modules with tabs_page.js, whose gates share a connection; `/outbox` one with outbox_page.js, which a service worker loads
 while there is no network; `/presence` one with presence_page.js, `/inbox` one with inbox_page.js; `/elsewhere` a page without;
-`POST /token?life=<seconds>` gives what an application's sign-in gives. Tokens decide who may see what.
+`POST /token?life=<seconds>` gives what an application's sign-in gives. Tokens decide who may see what. Functions answer
+`numbers.double` and `numbers.wait`.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from flask import Flask, Response, request, send_file
 
-from headgate import Headgate
+from headgate import Headgate, PageRequest
 from headgate.auth.tokens import Tokens
 from headgate.settings.settings import Settings
 
@@ -33,6 +35,7 @@ MODULES = {
     "headgate.inbox.js": ROOT / "web/dist/headgate.inbox.js",
     "headgate.offline.js": ROOT / "web/dist/headgate.offline.js",
     "headgate.presence.js": ROOT / "web/dist/headgate.presence.js",
+    "headgate.request.js": ROOT / "web/dist/headgate.request.js",
     "headgate.tabs.js": ROOT / "web/dist/headgate.tabs.js",
     "inbox_page.js": ROOT / "tests/e2e/inbox_page.js",
     "presence_page.js": ROOT / "tests/e2e/presence_page.js",
@@ -57,6 +60,18 @@ PAGE = (
 
 app = Flask(__name__)
 gate = Headgate(app)
+
+
+@gate.on_request("numbers.double")
+def double(request: PageRequest) -> int:
+    return 2 * int(request.data)
+
+
+@gate.on_request("numbers.wait")
+def wait(request: PageRequest) -> None:
+    """Say that it has begun, and do not end by itself."""
+    gate.publish("numbers.begun", 0)
+    time.sleep(600)
 
 
 @app.get("/client")

@@ -147,3 +147,21 @@ def test_socket_io_client_can_be_chosen(page: Page, site: GatewayProcess, publis
     asked = requests_of(page)
     see_events(page, site, publisher, "transport=socket.io")
     assert any(url.endswith(SOCKET_IO) for url in asked)
+
+
+@pytest.mark.parametrize("query", ["", "transport=stream"])
+def test_a_page_asks_a_function_of_the_application(page: Page, site: GatewayProcess, query: str) -> None:
+    """The answer comes back to it; what has none when the network goes is of unknown outcome, and a later one is answered."""
+    page.goto(f"{site.url}/client?{query}")
+    wait_until(page, "window.page?.gate.state.connection === 'up'")
+    page.evaluate("import('/modules/headgate.request.js').then(({request}) => { page.ask = request })")
+    wait_until(page, "Boolean(page.ask)")
+    assert page.evaluate("page.ask(page.gate, 'numbers.double', 21)") == 42
+    page.evaluate("void page.ask(page.gate, 'numbers.wait', 0).catch((error) => { page.outcome = error.code })")
+    wait_until(page, "page.seen.length === 1")
+    page.context.set_offline(True)
+    wait_until(page, "page.outcome")
+    page.context.set_offline(False)
+    wait_until(page, "page.gate.state.connection === 'up'")
+    assert page.evaluate("page.outcome") == "outcome_unknown"
+    assert page.evaluate("page.ask(page.gate, 'numbers.double', 4)") == 8

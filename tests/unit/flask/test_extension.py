@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from headgate.auth.identity import Identity
+from headgate.auth.identity import Identity, PageRequest
 from headgate.auth.regrants import read_regrants
 from headgate.errors import BusUnavailable, Forbidden, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
 from headgate.flask.extension import SOCKET_PATH, Headgate
@@ -170,3 +170,22 @@ def test_authorize_counts_however_early_it_is_set(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Forbidden):
         gate.check_authorized(Identity("ana"), "b", "replay")
     gate.close()
+
+
+def test_a_request_has_one_function(gate: Headgate) -> None:
+    """A second one would answer or not by the order of imports; a name is no pattern."""
+    gate.on_request("orders.price")(lambda request: 1)
+    with pytest.raises(ValueError, match=r"on_request\('orders.price'\): another function answers it"):
+        gate.on_request("orders.price")(lambda request: 2)
+    with pytest.raises(InvalidTopic):
+        gate.on_request("orders.*")(lambda request: 3)
+
+
+def test_a_function_is_registered_as_it_is(gate: Headgate) -> None:
+    """Code and tests of the application may call it directly."""
+
+    @gate.on_request("orders.price")
+    def price(request: PageRequest) -> object:
+        return request.data
+
+    assert price(PageRequest("orders.price", 7, Identity("ana"), "notifications", "r1")) == 7

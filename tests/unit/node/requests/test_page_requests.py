@@ -11,7 +11,7 @@ import pytest
 from gevent.event import Event
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity, PageRequest
@@ -344,5 +344,6 @@ class Histories(RuleBasedStateMachine):
         assert PAGE_REQUESTS_RUNNING._value.get() == 0
 
 
-TestHistories = Histories.TestCase
-TestHistories.settings = examples(max_examples=60, stateful_step_count=20)
+def test_whatever_happens_a_request_is_answered_once() -> None:
+    """What runs is counted, of each user and of all, until it has ended."""
+    run_state_machine_as_test(Histories, settings=examples(max_examples=60, stateful_step_count=20))

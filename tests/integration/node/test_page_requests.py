@@ -1,0 +1,87 @@
+"""Page requests without the JavaScript client: over HTTP and by hand, against a real gateway with an application."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import wait_until
+
+ROOT = str(Path(__file__).parents[3])
+PRICE = {"type": "object", "required": ["sku"], "properties": {"sku": {"type": "string"}}}
+
+
+@pytest.fixture(scope="module")
+def gateway(start_module_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory) -> GatewayProcess:
+    """The application of asked_application.py in development, with a schema for one of its requests."""
+    schemas = tmp_path_factory.mktemp("schemas")
+    (schemas / "orders.price.json").write_text(json.dumps(PRICE))
+    settings = {"PYTHONPATH": ROOT, "HEADGATE_DEV": "1", "HEADGATE_SCHEMAS": str(schemas), "HEADGATE_SCHEMA_CHECK": "refuse"}
+    return start_module_gateway(settings, "tests.support.asked_application:app")
+
+
+def body_of(name: str, data: Any) -> bytes:
+    return json.dumps({"name": "request", "body": {"name": name, "data": data}}).encode()
+
+
+def posted(gateway: GatewayProcess, name: str, data: Any) -> Any:
+    """Return the answer to a request over HTTP."""
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(f"{gateway.url}/api/v1/request", body_of(name, data), headers)
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_the_answer_is_the_same_over_http_and_over_a_websocket(gateway: GatewayProcess) -> None:
+    """The gateway knows who asks by the same rules."""
+    wanted = {"ok": True, "data": {"data": {"sku": "a7"}, "user": "anonymous", "namespace": "notifications", "app": "shop"}}
+    assert posted(gateway, "orders.price", {"sku": "a7"}) == wanted
+    with RawClient(gateway.url) as client:
+        assert client.welcome
+        assert client.request("request", {"name": "orders.price", "data": {"sku": "a7"}}) == wanted
+
+
+def test_data_that_breaks_its_schema_is_refused_before_the_function_runs(gateway: GatewayProcess) -> None:
+    """With the place, as for an event."""
+    error = posted(gateway, "orders.price", {"sku": 7})["error"]
+    assert (error["code"], error["topic"], error["path"]) == ("schema_violation", "orders.price", "$.sku")
+
+
+def test_a_caller_who_hangs_up_stops_the_function(gateway: GatewayProcess) -> None:
+    """A proxy passes it on; nobody reads the answer any more."""
+    with RawClient(gateway.url, {"subscriptions": [{"pattern": "orders.*"}]}) as client:
+        assert client.welcome
+        body, address = body_of("orders.wait", 600), urlsplit(gateway.url)
+        with socket.create_connection((address.hostname, address.port)) as caller:
+            head = f"POST /api/v1/request HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+            caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            client.wait_for_events(1)
+        events = client.wait_for_events(2)
+    assert [(topic, data) for topic, data, _ in events][1:] == [("orders.ended", "stopped")]
+
+
+def test_a_page_that_leaves_stops_nothing(gateway: GatewayProcess) -> None:
+    """What it has asked for is carried out, and its answer is dropped; the gateway counts all of it."""
+    with RawClient(gateway.url, {"subscriptions": [{"pattern": "orders.*"}]}) as client:
+        assert client.welcome
+        with RawClient(gateway.url) as page:
+            assert page.welcome
+            page.send_request(json.dumps(["request", {"name": "orders.wait", "data": 0.2}]))
+            client.wait_for_events(1)
+        events = client.wait_for_events(2)
+    assert [(topic, data) for topic, data, _ in events][1:] == [("orders.ended", "answered")]
+
+    def counted() -> bool:
+        with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+        return "\nheadgate_page_requests_running 0.0" in text and 'outcome="cancelled"' in text and 'outcome="answered"' in text
+
+    wait_until(counted, "the metrics")

@@ -1898,6 +1898,16 @@ describe("publishing", () => {
       assert.ok(outcomes.limit_reached > 1000 && sent.length > 60 * 15);
     });
 
+    it("sends what users were shown at the same rate, and loses none of it that can be sent in time", async () => {
+      const sent = await openLimited();
+      let seen = 0;
+      for (let nth = 0; nth < 200; nth++) gate.seen([`i${nth}`]).then(() => seen++);
+      await pass(10);
+      assert.equal(sent.length, 40);
+      await pass(9000);
+      assert.deepEqual([sent.length, seen], [200, 200]);
+    });
+
     it("refuses an ephemeral event at once rather than send it late", async () => {
       await openLimited();
       const codes = [];

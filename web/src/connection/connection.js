@@ -213,16 +213,16 @@ export function createConnection(address, options) {
     if (life.is("closed")) throw new HeadgateError("closed");
     if (!isUp()) throw disconnected();
     const mine = generation;
+    const { data, ephemeral, timeout_ms, ...named } = body;
     let answer;
     try {
       // The gateway ends a request of the application's in its time, and says so.
-      answer = await transport.request(name, body, body.timeout_ms + PROBE_MS || requestTimeoutMs);
+      answer = await transport.request(name, body, timeout_ms + PROBE_MS || requestTimeoutMs);
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
       const reason = mine === generation ? "timeout" : "disconnected";
       // To try it again could do it twice, but by its id.
-      const { id, topic, ephemeral } = body;
-      if (id && !ephemeral) throw new HeadgateError("outcome_unknown", { id, ...(topic ? { topic } : { name: body.name }), reason }, false, undefined, error);
+      if (named.id && !ephemeral) throw new HeadgateError("outcome_unknown", { ...named, reason }, false, undefined, error);
       throw new HeadgateError(reason, { request: name }, true, undefined, error);
     }
     const { error, ok, ...reply } = answer;

@@ -22,7 +22,7 @@ const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
 const STATIC = resolve(WEB, "../gateway/headgate/static");
 /** Files of dist that the gateway serves, by the name that it gives them. */
-const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
+const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.debug.js": "headgate.debug.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
 const MOST = { connect: 15_842, terser: 15_127, everything: 43_080, backbone: 20_920, script: 25_190 };
@@ -31,7 +31,7 @@ const MOST_CONSOLE = 62_400;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 3_800;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_815, react: 1_040, vue: 880, svelte: 475, offline: 4_740, presence: 1_610, inbox: 2_645, history: 455, debug: 350, request: 300, tabs: 8_650 };
+const MOST_MORE = { store: 2_815, react: 1_040, vue: 880, svelte: 475, offline: 4_740, presence: 1_610, inbox: 2_645, history: 455, request: 300, tabs: 8_650 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -48,9 +48,10 @@ const library = { ...base, external: ["socket.io-client", "backbone", "underscor
 /** The modules that `headgate/backbone` is made of. */
 const HELPERS = ["live-collection", "notification-list"];
 
-/** The transports that nothing imports but dynamically: one file of each is enough for both formats. */
+/** What nothing imports but dynamically: one file of each is enough for both formats. */
 const SOCKET_IO = "./headgate.socketio.js";
 const HTTP = "./headgate.http.js";
+const DEBUG = "./headgate.debug.js";
 
 /**
  * Have imports of one module mean something else.
@@ -119,7 +120,6 @@ const PARTS = {
   presence: { entry: "presence/index.js" },
   inbox: { entry: "inbox/index.js" },
   history: { entry: "history.js" },
-  debug: { entry: "debug.js" },
   request: { entry: "request.js" },
   tabs: { entry: "tabs/index.js" },
 };
@@ -138,7 +138,7 @@ const backboneOfThePage = {
  * @param {string} source @param {string} other
  */
 const instead = (source, other) => importing(source, { path: resolve(WEB, "src", other) });
-const SCRIPT = [backboneOfThePage, instead("transport/load-transport.js", "script-tag/load-transport.js")];
+const SCRIPT = [backboneOfThePage, instead("transport/load-transport.js", "script-tag/load-transport.js"), instead("load-debug.js", "script-tag/load-debug.js")];
 
 const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents, { level: 9 }).length;
 
@@ -151,13 +151,13 @@ async function bundleOf(source, minify = true) {
     // tsconfig.json leads `headgate` to the sources, and a page gets what is published.
     ...base, tsconfigRaw: {}, stdin: { contents: source, resolveDir: WEB }, minify, write: false, format: "esm",
     define: { ...base.define, "process.env.NODE_ENV": '"production"' },
-    external: ["socket.io-client", "backbone", SOCKET_IO, HTTP, "react", "vue", "svelte"],
+    external: ["socket.io-client", "backbone", SOCKET_IO, HTTP, DEBUG, "react", "vue", "svelte"],
   });
   return outputFiles[0].text;
 }
 const pageSize = async (/** @type {string} */ source) => gzip(await bundleOf(source));
 const CONNECT = `import { connect } from "headgate"; window.gate = connect();`;
-const EVERYTHING = ["backbone", "store", "offline", "presence", "inbox", "history", "debug", "request", "tabs"];
+const EVERYTHING = ["backbone", "store", "offline", "presence", "inbox", "history", "request", "tabs"];
 
 await rm(DIST, { recursive: true, force: true });
 await mkdir(DIST);
@@ -214,7 +214,7 @@ const page = (/** @type {string[]} */ ...parts) =>
 const [plain, withPresence, stores] = [await page(), await page("presence"), await page("presence", "store")];
 sizes["everything but the parts of frameworks"] = [await page(...EVERYTHING), MOST.everything];
 sizes["all of headgate/store, beside the client and headgate/presence"] = [stores - withPresence, MOST_MORE.store];
-for (const name of /** @type {const} */ (["offline", "presence", "inbox", "history", "debug", "request", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
+for (const name of /** @type {const} */ (["offline", "presence", "inbox", "history", "request", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
 for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("presence", "store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);

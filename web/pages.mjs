@@ -20,7 +20,7 @@ const SOCKET_IO = "/headgate/headgate.socket.io.js";
 /** The client loads its other transports from where the gateway has them. @type {import("esbuild").Plugin} */
 const HTTP = {
   name: "http",
-  setup: ({ onResolve }) => onResolve({ filter: /headgate\.http\.js$/ }, () => ({ path: "/headgate/headgate.http.js", external: true })),
+  setup: ({ onResolve }) => onResolve({ filter: /headgate\.(http|debug)\.js$/ }, ({ path }) => ({ path: path.replace(".", "/headgate"), external: true })),
 };
 
 /**

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; require-trusted-types-for 'script'"
 ASSETS = {
     "headgate.js": ROOT / "web/dist/headgate.global.min.js",
+    "headgate.debug.js": ROOT / "web/dist/headgate.debug.js",
     "headgate.http.js": ROOT / "web/dist/headgate.http.js",
     "headgate.socket.io.js": ROOT / "web/dist/headgate.socket.io.js",
     "underscore.js": ROOT / "node_modules/underscore/underscore-umd-min.js",

@@ -165,3 +165,23 @@ def test_a_page_asks_a_function_of_the_application(page: Page, site: GatewayProc
     wait_until(page, "page.gate.state.connection === 'up'")
     assert page.evaluate("page.outcome") == "outcome_unknown"
     assert page.evaluate("page.ask(page.gate, 'numbers.double', 4)") == 8
+
+
+def test_a_browser_that_asks_for_it_has_a_line_for_each_transition(page: Page, site: GatewayProcess) -> None:
+    """In a page that knows nothing of the log; another browser does not load it."""
+    asked = requests_of(page)
+    lines: list[str] = []
+    page.on("console", lambda message: lines.append(message.text) if message.text.startswith("headgate ") else None)
+    page.goto(f"{site.url}/client")
+    wait_until(page, "window.page?.gate.state.connection === 'up'")
+    assert (lines, [url for url in asked if "debug" in url]) == ([], [])
+    page.evaluate("localStorage.headgate = 'debug'")
+    page.reload()
+    wait_until(page, "window.page?.gate.state.connection === 'up'")
+    page.evaluate("page.gate.on('numbers.debug', () => {})")
+    for _ in range(DEADLINE_MS // 20):
+        if any("numbers.debug: requested → active" in line for line in lines):
+            break
+        page.wait_for_timeout(20)
+    assert [line for line in lines if "→ live" in line or "connection:up" in line], lines
+    assert [line for line in lines if "numbers.debug: " in line], lines

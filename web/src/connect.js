@@ -9,6 +9,7 @@
  * @typedef {ConnectOnlyOptions & SessionOptions} ConnectOptions
  */
 import { Gate } from "./gate.js";
+import { loadDebug } from "./load-debug.js";
 import { addressOf } from "./transport/address.js";
 
 /**
@@ -24,5 +25,10 @@ import { addressOf } from "./transport/address.js";
 export function connect(url, options = {}) {
   const gate = new Gate(addressOf(url, options?.namespace), options);
   if (options.autoConnect ?? true) queueMicrotask(() => gate.open());
+  try {
+    if (localStorage.headgate === "debug") void loadDebug().then(({ debug }) => debug(gate));
+  } catch {
+    // There is no storage, or the page may not read it.
+  }
   return gate;
 }

@@ -1,22 +1,16 @@
 /**
- * The entry point `headgate/debug`: one line in the console for each transition of a gate, where `localStorage.headgate` is "debug".
+ * The debug log: one line in the console for each transition of a gate. `connect` loads it where `localStorage.headgate` is "debug".
  *
- * In: lifecycle events. Out: lines, each with the seconds since the log began. Otherwise it reads the setting once and listens to nothing.
+ * In: lifecycle events. Out: lines, each with the seconds since the log began.
  *
  * @import { Gate } from "./gate.js"
  */
-import { Dispatcher } from "./index.js";
 
 /** Events logged unchanged. Transitions of the status and of subscriptions have their own lines. */
 const NAMES = ["connection:up", "connection:down", "connection:refused", "connection:unauthorized", "connection:moving", "delivery:gap", "delivery:backpressure", "delivery:resumed", "delivery:error"];
 
-/**
- * Log the transitions of a gate, if the page's user has asked for it: `localStorage.headgate = "debug"`, then reload.
- * @param {Gate} gate
- * @returns {() => void} ends the log
- */
+/** Log the transitions of a gate until it closes. @param {Gate} gate */
 export function debug(gate) {
-  if (!isOn()) return () => {};
   const beganMs = performance.now();
   const line = (/** @type {any[]} */ ...words) => console.log(`headgate ${((performance.now() - beganMs) / 1000).toFixed(3)} s`, ...words);
   /** @type {Record<string, string>} */
@@ -29,20 +23,9 @@ export function debug(gate) {
     }
     known = now;
   };
-  const listener = new Dispatcher();
-  for (const name of NAMES) listener.listenTo(gate, name, (/** @type {any[]} */ ...args) => line(name, ...args));
-  listener.listenTo(gate, "status:change", (/** @type {any} */ { previous, status, reason }) => line(`status: ${previous} → ${status}`, reason));
-  listener.listenTo(gate, "state:change", subscriptions);
+  for (const name of NAMES) gate.on(name, (/** @type {any[]} */ ...args) => line(name, ...args));
+  gate.on("status:change", (/** @type {any} */ { previous, status, reason }) => line(`status: ${previous} → ${status}`, reason));
+  gate.on("state:change", subscriptions);
   line(`status: ${gate.status}`, gate.address);
   subscriptions();
-  return () => void listener.stopListening();
-}
-
-/** A page may have no storage, or may not read it. */
-function isOn() {
-  try {
-    return globalThis.localStorage?.getItem("headgate") === "debug";
-  } catch {
-    return false;
-  }
 }

@@ -1,7 +1,6 @@
 /** The debug log: a line for each transition where it is on, nothing at all where it is off. */
 import assert from "node:assert/strict";
 import { afterEach, describe, it, mock } from "node:test";
-import { debug } from "#headgate/debug";
 import { connect } from "#headgate";
 import { FakeGateway, settle } from "./fake-gateway.js";
 
@@ -19,15 +18,16 @@ function begin(storage) {
   const lines = [];
   mock.method(console, "log", (...words) => lines.push(words.map((word) => (typeof word === "string" ? word.replace(/^headgate \d+\.\d{3} s$/, "headgate") : word.code ?? "…")).join(" ")));
   const gateway = new FakeGateway();
-  gate = connect("http://gateway.test", { io: gateway.io });
+  gate = connect("http://gateway.test", { io: gateway.io, autoConnect: false });
   return { gateway, lines };
 }
 
 describe("the debug log", () => {
-  it("has one line for each transition of the status and of a subscription, and for each loss and error", async () => {
-    const { gateway, lines } = begin({ getItem: () => "debug" });
-    const end = debug(gate);
+  it("has one line for each transition of the status and of a subscription, and for each loss and error, until the gate closes", async () => {
+    const { gateway, lines } = begin({ headgate: "debug" });
+    await gateway.until(() => lines.length, "the log to be loaded");
     gate.on("a", () => {});
+    gate.open();
     await gateway.welcome();
     await settle();
     gateway.emit("gap", { patterns: ["a"], from: 1, to: 2, count: 2, bytes: 9, reason: "trimmed", recoverable: false });
@@ -37,18 +37,15 @@ describe("the debug log", () => {
     assert.deepEqual(lines.filter((line) => line.includes("→") && !line.includes("status")), ["headgate a: idle → wanted", "headgate a: wanted → active", "headgate a: active → idle"]);
     assert.ok(lines.some((line) => /^headgate status: \w+ → live /.test(line)), lines.join("\n"));
     for (const name of ["connection:up", "delivery:gap"]) assert.equal(lines.filter((line) => line === `headgate ${name} …`).length, 1, lines.join("\n"));
-    const count = lines.length;
-    end();
-    gateway.cut();
-    await settle();
-    assert.equal(lines.length, count);
+    gate.close();
+    assert.match(/** @type {string} */ (lines.at(-1)), /^headgate status: \w+ → closed/);
   });
 
-  for (const [what, storage] of Object.entries({ "another value": { getItem: () => "on" }, "no storage": undefined, "a storage that throws": () => { throw Error("denied"); } })) {
+  for (const [what, storage] of Object.entries({ "another value": { headgate: "on" }, "no storage": undefined, "a storage that throws": () => { throw Error("denied"); } })) {
     it(`listens to nothing where there is ${what}`, async () => {
       const { gateway, lines } = begin(storage);
       const listen = mock.method(gate, "on");
-      debug(gate)();
+      gate.open();
       await gateway.welcome();
       await settle();
       assert.deepEqual([lines, listen.mock.callCount()], [[], 0]);

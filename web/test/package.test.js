@@ -26,7 +26,7 @@ const MORE = ["LiveCollection", "LiveModel", "NotificationList", "badgeTitle", "
 /** The most bytes of the tarball. */
 const MOST_PACKED = 265_000;
 /** Files for pages without a bundler, and those that a page loads only when it needs them. */
-const MINIFIED = new Set(["global.min", "http", "socket.io", "development"].map((name) => `dist/headgate.${name}.js`));
+const MINIFIED = new Set(["global.min", "http", "debug", "socket.io", "development"].map((name) => `dist/headgate.${name}.js`));
 
 /** What runs the tests of applications, each with its file in runners/; docs/support.md names them. @type {Record<string, (folder: string) => string[]>} */
 const RUNNERS = {
@@ -229,7 +229,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     for (const { imports } of loaded) for (const { path, kind } of imports) if (kind === "import-statement") loaded.add(metafile.outputs[path]);
     const holds = ({ inputs }) => Object.keys(inputs).some((path) => path.includes("node_modules/socket.io-client/"));
     assert.deepEqual([...loaded].filter(holds), []);
-    assert.equal(page.imports.filter(({ kind }) => kind === "dynamic-import").length, 3, "the transport over HTTP, the one by it, and itself");
+    assert.equal(page.imports.filter(({ kind }) => kind === "dynamic-import").length, 4, "the transport over HTTP, the one by it, itself, and the debug log");
     assert.equal(outputs.filter(holds).length, 1);
   });
 

@@ -24,7 +24,7 @@ const FALLS_BACK = {
   document: "the page counts as seen; the script tag's files are found by the page's address",
   fetch: "a failed WebSocket has no other reason",
   indexedDB: "no outbox in IndexedDB",
-  localStorage: "headgate/debug logs nothing",
+  localStorage: "there is no debug log",
   location: "connect() needs an address",
   navigator: "tabs do not share; no outbox in IndexedDB",
   process: "the short texts of errors",

@@ -18,7 +18,7 @@ from gevent.event import Event
 
 from headgate.protocol.frames import Frame
 from headgate.socketio import Server, TransportLimits
-from headgate.socketio import base as server_module
+from headgate.socketio import server as server_module
 from headgate.transport import outbox
 from headgate.transport.session import Session
 from headgate.transport.upgrade import begin_upgrade

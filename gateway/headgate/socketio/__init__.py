@@ -6,15 +6,14 @@
 
 Nearly everything else is as in python-socketio; docs/socketio.md says what differs. Inside:
 
-    server     the server: packets out, handlers, logs, reasons; base has what meets python-socketio's private names
-    rooms      a client manager's rooms, which send by the gateway's fan-out (delivery/fanout.py)
-    json_text  the numbers that JSON does not have
-    foreign    the destination of an event of another process, before it is decoded
-    member     one session for its rooms and its emitters: its queue, and the wait for room in it
-    limits     the limits of a session, and the policies of a full queue
-    traffic    packets and bytes for the admin UI
-    engine     our sessions in the place of python-engineio's; other_servers: their sockets under other WSGI servers
-    flask      `SocketIO` of Flask-SocketIO, with this server in it (imported by its users only)
+    server        the server: packets out, handlers, logs, reasons
+    packet_check  the rules for packets
+    rooms         a client manager's rooms, which send by the gateway's fan-out (delivery/fanout.py)
+    foreign       the destination of an event of another process, before it is decoded
+    member        one session for its rooms and its emitters: its queue, and the wait for room in it
+    limits        the limits of a session, and the policies of a full queue
+    engine        our sessions in the place of python-engineio's; other_servers: their sockets under other WSGI servers
+    flask         `SocketIO` of Flask-SocketIO, with this server in it (imported by its users only)
 """
 
 from __future__ import annotations

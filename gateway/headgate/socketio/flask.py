@@ -16,7 +16,7 @@ from typing import Any
 import flask_socketio
 import socketio
 
-from .json_text import refuse_not_json
+from .packet_check import refuse_not_json
 from .server import Server
 
 __all__ = ["SocketIO"]

@@ -11,7 +11,7 @@ slow for a broadcast or for the deadline of an emit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Signal, current
@@ -22,6 +22,9 @@ from headgate.transport.session_state import MOVED
 from headgate.transport.timers import monotonic
 
 from .limits import Overflow
+
+if TYPE_CHECKING:
+    from .server import Server
 
 SLOW_CONSUMER = "slow consumer"
 WRITE_DEADLINE = "write deadline"
@@ -71,24 +74,6 @@ def namespace_of(frame: Frame) -> str | None:
     return "/" + rest.partition(b",")[0].decode()
 
 
-class MembersOwner(Protocol):
-    """The server of the members.
-
-    Attributes:
-        overflow: the policy for a broadcast.
-        emit_deadline_s: how long an emit may wait for a slow client that accepts bytes.
-        dropped: broadcast events that clients have missed, in all.
-        behind: the members with nearly full queues at their last broadcast.
-        connecting: the greenlets in which connect handlers run.
-    """
-
-    overflow: Overflow
-    emit_deadline_s: float
-    dropped: int
-    behind: set[Member]
-    connecting: set[object]
-
-
 class Member:
     """See the module. The fan-out needs its hash, `connection`, `direct`, `gone` and `offer`.
 
@@ -99,7 +84,7 @@ class Member:
 
     __slots__ = ("_early", "_owner", "_room", "connection", "direct", "gone", "offered", "sent")
 
-    def __init__(self, session: Session, owner: MembersOwner) -> None:
+    def __init__(self, session: Session, owner: Server) -> None:
         self.connection = session
         self._owner = owner
         self._early: dict[str | None, Early] | None = None

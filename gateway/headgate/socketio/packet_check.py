@@ -1,75 +1,72 @@
-"""The rules for Socket.IO packets of an application's clients, applied before python-socketio dispatches them.
+"""The rules for Socket.IO packets of an application and its clients, applied before python-socketio sends or dispatches them.
 
 A fault is the reason with which the client is disconnected. python-socketio itself accepts malformed packets, or fails in the
-middle of them.
+middle of them. It writes NaN and the infinities, which JSON does not have (RFC 8259 section 6): a browser cannot parse a packet
+with one of them, and disconnects.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+import re
 
-from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT
+from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT, Packet
 
 # Of one binary event. python-socketio would keep as many as the packet announces.
 MAX_ATTACHMENTS = 1024
 # python-socketio puts attachments into place by recursion.
 MAX_BINARY_DEPTH = 100
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 
 
-class DecodedPacket(Protocol):
-    """A packet as a packet class has decoded it. Only the standard one checks the types."""
+def fault_of(packet: Packet, *, has_attachments: bool, in_namespace: bool) -> str | None:
+    """Return the fault of a client's packet, or None. Only the standard packet class checks types itself.
 
-    packet_type: object
-    namespace: object
-    id: object
-    data: object
-    attachment_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class PacketRules:
-    """The packets that a server takes.
-
-    Attributes:
+    Args:
         has_attachments: whether bytes go as attachments after a text packet; else every message is a packet.
     """
+    kind, data, id_ = packet.packet_type, packet.data, packet.id
+    if packet.namespace is not None and not isinstance(packet.namespace, str):
+        return "namespace that is no text"
+    if id_ is not None and not (isinstance(id_, int) and id_ >= 0):
+        return "id that is no whole number"
+    if kind == CONNECT:
+        return None  # its data is the application's to judge
+    if kind == DISCONNECT:
+        return None if data is None else "DISCONNECT with data"
+    if kind not in (EVENT, ACK, BINARY_EVENT, BINARY_ACK):
+        return "unknown packet type"
+    if not in_namespace:
+        return "packet before CONNECT"
+    if not isinstance(data, list):
+        return "packet without an argument list"
+    if kind in (EVENT, BINARY_EVENT):
+        # As in the reference implementation, a name may be a number.
+        if not data or not (isinstance(data[0], str) or type(data[0]) in (int, float)):
+            return "event without a valid name"
+    elif not id_:
+        return "acknowledgement without the id of an event"
+    if kind in (BINARY_EVENT, BINARY_ACK):
+        if not has_attachments:
+            return "packet with attachments, of which this server's packets have none"
+        if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
+            return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
+        if not _placeholders_valid(data, packet.attachment_count):
+            return "placeholder without an attachment"
+    elif packet.attachment_count:
+        return "attachments on a text packet"
+    return None
 
-    has_attachments: bool
 
-    def fault(self, packet: DecodedPacket, *, in_namespace: bool) -> str | None:
-        """Return the fault of a client's packet, or None."""
-        kind, data, id_ = packet.packet_type, packet.data, packet.id
-        if packet.namespace is not None and not isinstance(packet.namespace, str):
-            return "namespace that is no text"
-        if id_ is not None and not (isinstance(id_, int) and id_ >= 0):
-            return "id that is no whole number"
-        if kind == CONNECT:
-            return None  # its data is the application's to judge
-        if kind == DISCONNECT:
-            return None if data is None else "DISCONNECT with data"
-        if kind not in (EVENT, ACK, BINARY_EVENT, BINARY_ACK):
-            return "unknown packet type"
-        if not in_namespace:
-            return "packet before CONNECT"
-        if not isinstance(data, list):
-            return "packet without an argument list"
-        if kind in (EVENT, BINARY_EVENT):
-            # As in the reference implementation, a name may be a number.
-            if not data or not (isinstance(data[0], str) or type(data[0]) in (int, float)):
-                return "event without a valid name"
-        elif not id_:
-            return "acknowledgement without the id of an event"
-        if kind in (BINARY_EVENT, BINARY_ACK):
-            if not self.has_attachments:
-                return "packet with attachments, of which this server's packets have none"
-            if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
-                return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
-            if not _placeholders_valid(data, packet.attachment_count):
-                return "placeholder without an attachment"
-        elif packet.attachment_count:
-            return "attachments on a text packet"
-        return None
+def refuse_not_json(text: str, namespace: str = "/") -> None:
+    """Refuse the text of JSON, or of a packet after its namespace, with NaN or an infinity. Mostly two substring searches.
+
+    Raises:
+        ValueError: it says what to send instead.
+    """
+    if "NaN" not in text and "Infinity" not in text:
+        return
+    if re.search("NaN|Infinity", _STRING.sub("", text if namespace == "/" else text.partition(",")[2])):
+        raise ValueError("NaN and infinities are not JSON, and a browser disconnects at them: send null, or a text")
 
 
 def _placeholders_valid(data: object, attachments: int) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from socketio import Manager, PubSubManager
 
@@ -26,10 +26,11 @@ from headgate.runtime.loop import Turns, current, spawn
 
 from .foreign import destination_of
 from .member import Member
-from .members import Members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from .server import Server
 
 # Expected answers of clients of other processes, whose end is unknown here.
 MAX_ASKED_ELSEWHERE = 10_000
@@ -117,37 +118,35 @@ class FanOut:
         return taken
 
 
-class RoomServer(Protocol):
-    """The server, as its rooms need it."""
+class Pairs(dict[str, str]):
+    """The clients of a namespace with their sessions, in both directions.
 
-    packet_class: Any
+    It has the part of a bidict that python-socketio uses (`_fwdm`, `_invm`), at a fifth of the cost.
+    """
 
-    def member(self, eio_sid: str) -> Member | None:
-        """Return a session's member; None when there is no such session (a test client has none)."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._invm: dict[str, str] = {}
 
-    def eio_packets(self, packet: Any) -> list[Any]:
-        """Return a packet as Engine.IO packets; raises what its encoding raises."""
+    @property
+    def _fwdm(self) -> Pairs:
+        return self
 
-    def framed(self, packets: list[Any]) -> list[Frame]:
-        """Return the frames of a packet."""
+    def __setitem__(self, client_id: str, session_id: str) -> None:
+        super().__setitem__(client_id, session_id)
+        self._invm[session_id] = client_id
 
-    def _send_packet(self, eio_sid: str, pkt: Any) -> None:
-        """As python-socketio's."""
-
-    def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
-        """As python-socketio's."""
-
-    def to_one(self, member: Member, frames: list[Frame], *, may_wait: bool) -> None:
-        """Send a packet to one client."""
-
-    def to_room(self, frames: list[Frame], audience: RoomAudience, *, may_wait: bool) -> None:
-        """Send a packet to the members of a room."""
+    def __delitem__(self, client_id: str) -> None:
+        session_id = self[client_id]
+        super().__delitem__(client_id)
+        del self._invm[session_id]
 
 
-class RoomManager(Members):
+class RoomManager(Manager):  # type: ignore[misc]
     """See the module. Attributes as in python-socketio's managers.
 
-    Rooms are small dictionaries, and each client knows its own, so that to leave costs nothing where there are many rooms.
+    Rooms are small dictionaries, and each client knows its own. python-socketio searches all rooms for each client that leaves:
+    4,000 at once stopped all others for 0.9 s, and here for 0.15 s. It also keeps clients that join in a list.
     """
 
     host_id: str
@@ -176,7 +175,7 @@ class RoomManager(Members):
         **kwargs: object,
     ) -> None:
         """Emit an event to a client, a room, several rooms, or a namespace. As python-socketio's."""
-        server: RoomServer = self.server
+        server: Server = self.server
         room = to or room
         rooms = self.rooms.get(namespace)
         arguments = list(data) if isinstance(data, tuple) else [] if data is None else [data]
@@ -235,7 +234,7 @@ class RoomManager(Members):
 
     def _gathered(self, eio_sids: Iterable[str], packets: list[Any]) -> RoomAudience:
         """Return the members of these sessions. Test clients have none, and get the packets by python-socketio."""
-        server: RoomServer = self.server
+        server: Server = self.server
         members: list[Member] = []
         for eio_sid in list(eio_sids):
             member = server.member(eio_sid)
@@ -293,17 +292,34 @@ class RoomManager(Members):
 
     def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
         """Enter a session's client, which waits for its connect handler; return its id, or None for a second one."""
-        sid = super().pre_connect(eio_sid, namespace)
-        if sid is not None:
-            self._audiences.pop((namespace, None), None)
-            self.basic_enter_room(sid, namespace, sid, eio_sid=eio_sid)
+        rooms = self.rooms.setdefault(namespace, {})
+        pairs = rooms.get(None)
+        if pairs is None:
+            pairs = rooms[None] = Pairs()
+        if eio_sid in pairs._invm:
+            return None
+        sid: str = self.server.eio.generate_id()
+        pairs[sid] = eio_sid
+        self.pending_connect.setdefault(namespace, set()).add(sid)
+        self._audiences.pop((namespace, None), None)
+        self.basic_enter_room(sid, namespace, sid, eio_sid=eio_sid)
         return sid
+
+    def sid_from_eio_sid(self, eio_sid: str, namespace: str) -> str | None:
+        """Return the client of a session in a namespace, if there is one."""
+        pairs = self.rooms.get(namespace, {}).get(None)
+        return None if pairs is None else pairs._invm.get(eio_sid)
 
     def connect(self, sid: str, namespace: str) -> str:
         """Let a client in after its connect handler, or at once by the id of its session. As python-socketio's."""
         if not self.is_pre_connected(sid, namespace):
             sid = self.pre_connect(sid, namespace) or sid
-        return super().connect(sid, namespace)
+        pending = self.pending_connect.get(namespace)
+        if pending is not None:
+            pending.discard(sid)
+            if not pending:
+                del self.pending_connect[namespace]
+        return sid
 
     def basic_enter_room(self, sid: str, namespace: str, room: Any, eio_sid: str | None = None) -> None:
         """Enter a room. As python-socketio's."""

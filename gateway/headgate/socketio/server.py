@@ -1,48 +1,64 @@
-"""`headgate.socketio.Server`: a `socketio.Server` for applications that know nothing of Headgate.
+"""`headgate.socketio.Server`: a `socketio.Server` on our sessions, for applications that know nothing of Headgate.
 
-In: packets of browsers, through base.py. Out: packets of the application. Each goes one of three ways:
+Its Engine.IO server is engine.py. Packets of browsers come in by `_handle_eio_message`, are checked (packet_check.py), and go to
+python-socketio's own dispatch. Packets of the application go out one of three ways:
 
     CONNECT and its refusals    ahead of everything (the control lane)
     to one client               after everything before it; the emitting greenlet waits while the client's queue is too full
     to a room                   by the fan-out (rooms.py), which never waits; a full queue follows `overflow`
 
 A session id without a session belongs to a test client, and every method calls python-socketio's own for it.
+tests/contract/test_engineio_corners.py tests each private name of python-socketio.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import socketio
-from socketio import Server as Stock
+import structlog
 from socketio import packet as socket_packet
+from socketio.admin import InstrumentedServer
 from socketio.packet import Packet
 
 from headgate.protocol.frames import Frame
-from headgate.runtime.loop import current, in_hub
+from headgate.runtime.loop import Signal, current, in_hub, sleep
+from headgate.runtime.patching import is_patched
+from headgate.transport.frame_parser import PROTOCOL_ERROR
 from headgate.transport.session import Session
 
-from . import base
-from .engine import frame_of, message_packet
-from .json_text import refuse_not_json
+from .engine import DropInEngine, frame_of, message_packet
 from .limits import Overflow, TransportLimits
 from .member import SLOW_CONSUMER, WRITE_DEADLINE, Member, bundled
+from .packet_check import fault_of, refuse_not_json
 from .rooms import FanOut, RoomAudience, adopt
-from .traffic import Instrumented, Traffic
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
     from engineio.packet import Packet as EnginePacket
 
+log = structlog.get_logger("headgate.engine")
+
 # Handlers of one client at once, with `async_handlers`; its next event waits, and we stop reading. python-socketio has no limit.
 MAX_HANDLERS = 1024
 EMIT_DEADLINE_S = 60.0
+# Attachments of one packet, in messages of the largest size. They are kept until the last has come.
+MAX_ATTACHED_MESSAGES = 16
+# The answers to a CONNECT, which go ahead of the events that the connect handler emits.
+OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
+# Names of handlers that no event of a client may have. An event "*" would run the handler of all others with the client's
+# arguments in the place of its id and of the name.
+RESERVED_NAMES = frozenset({"connect", "disconnect", "*"})
+# The minor versions with tested private names (tests/contract/test_engineio_corners.py).
+TRIED = {"python-engineio": "4.15", "python-socketio": "5.18"}
 
 
-class Reason(Stock.reason):  # type: ignore[misc]
+class Reason(socketio.Server.reason):  # type: ignore[misc]
     """The reasons for a disconnect handler: python-socketio's, and those of this transport."""
 
     SLOW_CONSUMER = SLOW_CONSUMER
@@ -53,7 +69,30 @@ class Reason(Stock.reason):  # type: ignore[misc]
     PAYLOAD_TOO_LARGE = "payload too large"
 
 
-class Server(base.Server):
+class _RunningHandlers:
+    """The running handlers of one session. It exists only while there are any."""
+
+    __slots__ = ("count", "room")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.room = Signal()
+
+
+class _Instrumented(InstrumentedServer):  # type: ignore[misc]
+    """The Admin UI's instruments. It expects the counts of packets and bytes in python-engineio's sockets; ours has `traffic`."""
+
+    def __init__(self, server: Server, *args: object, **options: object) -> None:
+        super().__init__(server, *args, **options)
+        server.traffic = self.event_buffer
+
+    def uninstrument(self) -> None:
+        """Take the instruments off."""
+        self.sio.traffic = None
+        super().uninstrument()
+
+
+class Server(socketio.Server):  # type: ignore[misc]
     """A `socketio.Server` on Headgate's transport; docs/socketio.md has every option, and what differs from python-socketio.
 
     Args:
@@ -64,6 +103,9 @@ class Server(base.Server):
 
     Attributes:
         dropped: broadcast events that clients have missed, with `overflow="drop"`.
+        behind: the members with nearly full queues at their last broadcast.
+        connecting: the greenlets in which connect handlers run.
+        traffic: the counts of the Admin UI.
     """
 
     reason = Reason
@@ -85,18 +127,36 @@ class Server(base.Server):
         self.dropped = 0
         self.behind: set[Member] = set()
         self.connecting: set[object] = set()
-        self.traffic: Traffic | None = None
+        self.traffic: Any = None
         self._fan_out = FanOut()
         if transport_limits is not None:
             options["transport_limits"] = transport_limits
+        _check_serializer(serializer)
+        if not is_patched():
+            raise RuntimeError(
+                "headgate.socketio needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
+                "at the very top of the program, or start it with `headgate serve`"
+            )
+        _warn_of_untried_versions()
         super().__init__(client_manager, logger, serializer, **options)
         self.max_handlers = max_handlers
+        self._has_attachments = _has_attachments(self.packet_class)
+        self._running: dict[str, _RunningHandlers] = {}
+        self._leaving: dict[str, _RunningHandlers] = {}
         self.eio.settle = self._fan_out.settle
         adopt(self.manager)
 
+    def _engineio_server_class(self) -> type[DropInEngine]:
+        return DropInEngine
+
     def instrument(self, *args: object, **options: object) -> object:
         """Report to the Socket.IO Admin UI. As python-socketio's, packets and bytes included."""
-        return Instrumented(self, *args, **options)
+        return _Instrumented(self, *args, **options)
+
+    def session_of(self, eio_sid: str) -> Session | None:
+        """Return an Engine.IO session until it is forgotten."""
+        session = self.eio.sessions.get(eio_sid)
+        return session if isinstance(session, Session) else None
 
     # -- packets out --------------------------------------------------------------------------------------------------
 
@@ -155,11 +215,11 @@ class Server(base.Server):
         packets = self.eio_packets(pkt)
         member = self.member(eio_sid)
         if member is None:
-            Stock._send_packet(self, eio_sid, pkt)
+            super()._send_packet(eio_sid, pkt)
             return
         frames = self.framed(packets)
         kind = pkt.packet_type
-        if kind in base.OPENING:
+        if kind in OPENING:
             self._fan_out.settle()
             self._note_sent(eio_sid, frames)
             for frame in frames:
@@ -172,17 +232,14 @@ class Server(base.Server):
         """Send one message of a packet, for client managers with their own `emit`. Does not wait."""
         member = self.member(eio_sid)
         if member is None:
-            Stock._send_eio_packet(self, eio_sid, eio_pkt)
+            super()._send_eio_packet(eio_sid, eio_pkt)
             return
         self.to_one(member, [frame_of(eio_pkt, attachment=eio_pkt.binary and self._has_attachments)], may_wait=False)
 
-    def failed(self, what: str, eio_sid: str) -> None:
-        """Log the exception of an application's handler where python-socketio logs its own."""
-        self.eio.logger.exception("%s (%s)", what, eio_sid)
-
     def _note_sent(self, to: str, frames: Sequence[Frame], clients: int = 1) -> None:
         if self.traffic is not None:
-            self.traffic.sent(clients * len(frames), clients * sum(len(frame.packet) for frame in frames))
+            self.traffic.push("packetsOut", clients * len(frames))
+            self.traffic.push("bytesOut", clients * sum(len(frame.packet) for frame in frames))
         logger = self.eio.logger
         if logger.isEnabledFor(logging.INFO):
             for frame in frames:
@@ -196,58 +253,232 @@ class Server(base.Server):
         return refusal
 
     def _handle_eio_message(self, eio_sid: str, data: str | bytes) -> None:
+        """Take one packet. A malformed one, or one out of order, ends the session with a code."""
         logger = self.eio.logger
         if logger.isEnabledFor(logging.INFO):
             logger.info("%s: Received packet MESSAGE data %s", eio_sid, "<binary>" if isinstance(data, bytes) else data)
         if self.traffic is not None:
-            self.traffic.received(len(data))
-        if self.session_of(eio_sid) is None:
-            Stock._handle_eio_message(self, eio_sid, data)
-        else:
+            self.traffic.push("packetsIn")
+            self.traffic.push("bytesIn", len(data))
+        session = self.session_of(eio_sid)
+        if session is None:
             super()._handle_eio_message(eio_sid, data)
+            return
+        fault = packet = None
+        if eio_sid in self._binary_packet:
+            fault = self._attachment_fault(eio_sid, data)
+        elif isinstance(data, bytes) and self._has_attachments:
+            fault = "binary message without a binary packet before it"
+        else:
+            try:
+                packet = self.packet_class(encoded_packet=data)
+                is_in = self._is_in(eio_sid, packet.namespace)
+                fault = fault_of(packet, has_attachments=self._has_attachments, in_namespace=is_in)
+            except Exception as error:  # noqa: BLE001 - whatever a packet class raises: the client is told, it is counted
+                fault = f"malformed packet ({type(error).__name__})"
+        if fault is not None:
+            session.end("parse error", code=PROTOCOL_ERROR, told=fault)
+            return
+        try:
+            if packet is None:
+                super()._handle_eio_message(eio_sid, data)
+            else:
+                self._dispatch(eio_sid, packet)
+        except Exception:  # noqa: BLE001 - application code
+            # The session goes on, as with stock python-socketio.
+            self._failed("event handler failed", eio_sid)
+
+    def _attachment_fault(self, eio_sid: str, data: str | bytes) -> str | None:
+        if not isinstance(data, bytes):
+            return "attachment expected"
+        size = len(data) + sum(map(len, self._binary_packet[eio_sid].attachments))
+        most = MAX_ATTACHED_MESSAGES * self.eio.limits.max_message_bytes
+        return None if size <= most else f"attachments of more than {most} bytes together"
+
+    def _is_in(self, eio_sid: str, namespace: object) -> bool:
+        if namespace is not None and not isinstance(namespace, str):
+            return False
+        return self.manager.sid_from_eio_sid(eio_sid, namespace or "/") is not None
+
+    def _dispatch(self, eio_sid: str, packet: Packet) -> None:
+        """Give a checked packet to python-socketio, whose own dispatch would parse it again."""
+        kind, namespace = packet.packet_type, packet.namespace
+        if kind == socket_packet.CONNECT:
+            self._handle_connect(eio_sid, namespace, packet.data)
+        elif kind == socket_packet.DISCONNECT:
+            self._handle_disconnect(eio_sid, namespace, self.reason.CLIENT_DISCONNECT)
+        elif kind == socket_packet.EVENT:
+            self._handle_event(eio_sid, namespace, packet.id, packet.data)
+        elif kind == socket_packet.ACK:
+            self._handle_ack(eio_sid, namespace, packet.id, packet.data)
+        else:
+            self._binary_packet[eio_sid] = packet  # its attachments follow
 
     def _handle_connect(self, eio_sid: str, namespace: str | None, data: object) -> None:
-        if self.session_of(eio_sid) is None:
-            Stock._handle_connect(self, eio_sid, namespace, data)
-            return
-        self.connecting.add(here := current())
-        try:
+        """Ask the application whether a client may join, and answer the client. A refused one gets no broadcast."""
+        session = self.session_of(eio_sid)
+        if session is None:
             super()._handle_connect(eio_sid, namespace, data)
+            return
+        namespace = namespace or "/"
+        if not self._serves(namespace):
+            refusal = {"message": "Invalid namespace"}
+            self._send_packet(eio_sid, self.packet_class(socket_packet.CONNECT_ERROR, data=refusal, namespace=namespace))
+            return
+        before = self.manager.sid_from_eio_sid(eio_sid, namespace)
+        self.connecting.add(here := current())
+        session.cork()
+        try:
+            try:
+                super()._handle_connect(eio_sid, namespace, data)
+            finally:
+                self._decided(session, namespace, before)
         finally:
+            session.uncork()
             self.connecting.discard(here)
 
-    def ask(self, session: Session, namespace: str, data: object) -> None:
-        """Ask the application whether a client may join. A refused one gets no broadcast."""
-        try:
-            super().ask(session, namespace, data)
-        finally:
-            sid = self.manager.sid_from_eio_sid(session.sid, namespace)
-            admitted = sid is not None and self.manager.is_connected(sid, namespace)
-            if not admitted:
-                self._fan_out.settle()
-            for member in session.owners:
-                assert isinstance(member, Member)
-                member.decided(namespace, admitted=admitted)
+    def _decided(self, session: Session, namespace: str, before: str | None) -> None:
+        """Called after a connect handler, also when it has raised. `before` was the session's client in the namespace."""
+        sid = self.manager.sid_from_eio_sid(session.sid, namespace)
+        admitted = sid is not None and self.manager.is_connected(sid, namespace)
+        if not admitted:
+            self._fan_out.settle()
+        for member in session.owners:
+            assert isinstance(member, Member)
+            member.decided(namespace, admitted=admitted)
+        if admitted:
+            session.joined = True
+        elif sid not in (None, before):
+            self.manager.disconnect(sid, namespace, ignore_queue=True)
+
+    def _serves(self, namespace: str) -> bool:
+        if namespace == "*":
+            return False  # the key of the handlers for all namespaces
+        named = self.namespaces == "*" or namespace in self.namespaces
+        return named or namespace in self.handlers or namespace in self.namespace_handlers
 
     def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[object]) -> None:
-        if self.session_of(eio_sid) is None:
-            Stock._handle_event(self, eio_sid, namespace, id, data)
-        else:
+        """Run an event's handler, with `async_handlers` in a greenlet, while there are fewer than `max_handlers`."""
+        if not self.async_handlers or self.session_of(eio_sid) is None:
             super()._handle_event(eio_sid, namespace, id, data)
+            return
+        namespace = namespace or "/"
+        sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+        self.logger.info('received event "%s" from %s [%s]', data[0], sid, namespace)
+        if not self.manager.is_connected(sid, namespace):
+            self.logger.warning("%s is not connected to namespace %s", sid, namespace)
+            return
+        running = self._running.setdefault(eio_sid, _RunningHandlers())
+        while 0 < self.max_handlers <= running.count:
+            running.room.clear()
+            running.room.wait()
+        running.count += 1
+        self._running[eio_sid] = running
+        self.start_background_task(self._run_handler, running, sid, eio_sid, data, namespace, id)
+
+    def _handle_event_internal(
+        self, server: Server, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None
+    ) -> None:
+        """Run an event's handler, unless the event has a reserved name."""
+        if data[0] in RESERVED_NAMES:
+            self.logger.info('event "%s" from %s [%s] has a reserved name, and is ignored', data[0], sid, namespace)
+        else:
+            super()._handle_event_internal(server, sid, eio_sid, data, namespace, id)
+
+    def _run_handler(
+        self, running: _RunningHandlers, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None
+    ) -> None:
+        try:
+            self._handle_event_internal(self, sid, eio_sid, data, namespace, id)
+        except Exception:  # noqa: BLE001 - application code
+            self._failed("event handler failed", eio_sid)
+        finally:
+            running.count -= 1
+            running.room.set()
+            if not running.count:
+                self._running.pop(eio_sid, None)
+
+    def _trigger_event(self, event: str, namespace: str, *args: object) -> object:
+        """Run a handler of the application. A client leaves its rooms even when its disconnect handler raises."""
+        if event != "disconnect":
+            return super()._trigger_event(event, namespace, *args)
+        sid = args[0]
+        eio_sid = self.manager.eio_sid_from_sid(sid, namespace)
+        leaving = self._leaving.setdefault(eio_sid, _RunningHandlers())
+        leaving.count += 1
+        try:
+            return super()._trigger_event(event, namespace, *args)
+        except BaseException:
+            self.manager.disconnect(sid, namespace, ignore_queue=True)  # python-socketio would not get there
+            raise
+        finally:
+            leaving.count -= 1
+            if not leaving.count:
+                del self._leaving[eio_sid]
+                leaving.room.set()
+
+    def _handle_disconnect(self, eio_sid: str, namespace: str | None, reason: str | None = None) -> None:
+        """Let a client leave a namespace, when the handlers of its earlier events have begun."""
+        if eio_sid in self._running:
+            sleep()
+        super()._handle_disconnect(eio_sid, namespace, reason)
 
     def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
-        """Give the application a reason of `Server.reason`, without the words of the system after a colon."""
+        """Let a client leave every namespace; forget its session after all its disconnect handlers.
+
+        The application gets a reason of `Server.reason`, without the words of the system after a colon.
+        """
         self.eio.logger.info("%s: Disconnected, %s", eio_sid, reason)
         if self.behind and (member := self.member(eio_sid)) is not None:
             self.behind.discard(member)
-        super()._handle_eio_disconnect(eio_sid, reason.partition(":")[0])
+        self._binary_packet.pop(eio_sid, None)
+        try:
+            for namespace in list(self.manager.get_namespaces()):
+                try:
+                    self._handle_disconnect(eio_sid, namespace, reason.partition(":")[0])
+                except Exception:  # noqa: BLE001 - one namespace's handler must not cost the others theirs
+                    self._failed("disconnect handler failed", eio_sid)
+            while (leaving := self._leaving.get(eio_sid)) is not None:
+                leaving.room.wait()  # a handler of `disconnect` still runs
+        finally:
+            self.environ.pop(eio_sid, None)
 
-    # -- sessions -----------------------------------------------------------------------------------------------------
+    def _failed(self, what: str, eio_sid: str) -> None:
+        """Log the exception of an application's handler where python-socketio logs its own."""
+        self.eio.logger.exception("%s (%s)", what, eio_sid)
 
-    def session_of(self, eio_sid: str) -> Session | None:
-        """Return an Engine.IO session until it is forgotten."""
-        session = super().session_of(eio_sid)
-        return session if isinstance(session, Session) else None
+
+@cache  # once a process
+def _warn_of_untried_versions() -> None:
+    for package, tried in TRIED.items():
+        if not (installed := version(package)).startswith(f"{tried}."):
+            log.warning("untried version", package=package, version=installed, tried=f"{tried}.*")
+
+
+def _check_serializer(serializer: object) -> None:
+    """Refuse what is no packet class.
+
+    Raises:
+        ValueError: it names what is allowed.
+    """
+    a_class = isinstance(serializer, type) and issubclass(serializer, Packet)
+    if not a_class and serializer not in ("default", "msgpack"):
+        raise ValueError(f"serializer: expected 'default', 'msgpack' or a subclass of socketio.packet.Packet, got {serializer!r}")
+
+
+def _has_attachments(packet_class: type[Packet]) -> bool:
+    """Return whether bytes go as attachments, in binary messages after a text packet; else every message is a packet.
+
+    Raises:
+        ValueError: the class encodes to a type that no message can have.
+    """
+    if packet_class.encode is Packet.encode:
+        return bool(packet_class.uses_binary_events)
+    encoded = packet_class(socket_packet.EVENT, data=["probe"], namespace="/").encode()
+    if not isinstance(encoded, str | bytes | bytearray | list):
+        made = type(encoded).__name__
+        raise ValueError(f"serializer: encode() of {packet_class.__name__} must return str, bytes or a list of these, not {made}")
+    return bool(packet_class.uses_binary_events) and not isinstance(encoded, bytes | bytearray)
 
 
 def _overflow(overflow: Overflow | str) -> Overflow:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from socketio.packet import Packet
 
-from headgate.socketio.packet_check import MAX_ATTACHMENTS, MAX_BINARY_DEPTH, PacketRules
+from headgate.socketio.packet_check import MAX_ATTACHMENTS, MAX_BINARY_DEPTH, fault_of
 
-RULES = PacketRules(has_attachments=True)
 PLACEHOLDER = '{"_placeholder":true,"num":0}'
 
 
-def fault(packet: str, rules: PacketRules = RULES, *, in_namespace: bool = True) -> str | None:
+def fault(packet: str, *, has_attachments: bool = True, in_namespace: bool = True) -> str | None:
     """Return what is wrong with an encoded packet."""
-    return rules.fault(Packet(encoded_packet=packet), in_namespace=in_namespace)
+    return fault_of(Packet(encoded_packet=packet), has_attachments=has_attachments, in_namespace=in_namespace)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +78,9 @@ def test_a_packet_before_connect_has_nobody_to_take_it(packet: str) -> None:
 
 def test_a_server_whose_packets_are_whole_messages_has_no_attachments() -> None:
     """As with msgpack."""
-    packet = f'51-["blob",{PLACEHOLDER}]'
+    words = "packet with attachments, of which this server's packets have none"
 
-    assert (
-        fault(packet, PacketRules(has_attachments=False)) == "packet with attachments, of which this server's packets have none"
-    )
+    assert fault(f'51-["blob",{PLACEHOLDER}]', has_attachments=False) == words
 
 
 @pytest.mark.parametrize(
@@ -102,4 +99,4 @@ def test_packet_classes_that_take_what_they_find_are_checked_too(change: dict[st
     for name, value in change.items():
         setattr(packet, name, value)
 
-    assert RULES.fault(packet, in_namespace=True) == expected
+    assert fault_of(packet, has_attachments=True, in_namespace=True) == expected

@@ -14,8 +14,8 @@ import socketio
 from socketio import packet as socket_packet
 from structlog.testing import capture_logs
 
-from headgate.socketio import Server, TransportLimits, base
-from headgate.socketio.traffic import Traffic
+from headgate.socketio import Server, TransportLimits
+from headgate.socketio import server as server_module
 from headgate.transport.limits import TransportLimits as GatewayLimits
 from tests.support.session_clock import turn
 from tests.support.socketio_application import Application, Browser, without_blocking
@@ -51,9 +51,9 @@ def application(make: Make, monkeypatch: pytest.MonkeyPatch) -> Application:
 def test_a_version_that_nobody_has_tried_is_logged(tried: str | None, warned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its private corners may have moved; it is not refused, as an application may need it."""
     if tried is not None:
-        monkeypatch.setitem(base.TRIED, "python-socketio", tried)
+        monkeypatch.setitem(server_module.TRIED, "python-socketio", tried)
     with capture_logs() as lines:
-        base._warn_of_untried_versions.__wrapped__()
+        server_module._warn_of_untried_versions.__wrapped__()
 
     assert [line["event"] for line in lines] == warned
 
@@ -385,7 +385,7 @@ class TestApplicationsOwn:
         first, second = Browser(application), Browser(application)
         first.join()
         second.join()
-        application.sio.traffic = Traffic(Buffer())
+        application.sio.traffic = Buffer()
         first.send('42["record",1]')
         application.sio.emit("x")
 

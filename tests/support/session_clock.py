@@ -16,8 +16,8 @@ import gevent
 
 from headgate.runtime.loop import Together
 from headgate.transport import heartbeat, inbox, long_poll, session, websocket
-from headgate.transport.final_frames import FinalFrames
 from headgate.transport.limits import TransportLimits
+from headgate.transport.long_poll import FinalFrames
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.timers import Deadlines
 

@@ -5,13 +5,12 @@ An outgoing event comes from the fan-out (delivery/), framed once for everybody:
     outbox         the sending half of a session: a direct write if nothing is in its way, else the queue
     send_queue       waiting frames: a data lane that may refuse, a control lane that goes first
     websocket      one socket and its watchers; it asks for the next frames whenever it has room
-    long_poll      the polls of a session that has no WebSocket
-    final_frames     frames of a polling session that ended between two polls
+    long_poll      the polls of a session that has no WebSocket, and the last words of one that ended between two
 
 An incoming message begins as an HTTP request:
 
     http_server    accepts connections (peer_socket: one's socket)
-    http_admission   the room for them: descriptors, http_connections, peer_address
+    http_admission   the room for them: descriptors, peer_address
     http_connection  one HTTP connection; a WebSocket's first request is answered without a greenlet
     http_parser      bytes to requests: the one reader of HTTP
     http_channel     bytes in and out, each part within its deadline (http_limits)

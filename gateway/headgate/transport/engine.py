@@ -40,11 +40,10 @@ from .engineio_http import (
     switching_protocols,
     words,
 )
-from .final_frames import FinalFrames
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_body, error_headers
 from .limits import TransportLimits
-from .long_poll import SessionClosed
+from .long_poll import FinalFrames, SessionClosed
 from .session import Session
 from .session_state import SERVER_DISCONNECT, TRANSPORT_ERROR
 from .timers import Deadlines

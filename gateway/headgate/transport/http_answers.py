@@ -9,19 +9,50 @@ import json
 from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache
+from http import HTTPStatus
 from random import randint
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.errors import LimitReached
+from headgate.errors import HeadgateError, LimitReached
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 NO_STORE = ("Cache-Control", "no-store")
 # A random number of seconds, so that clients do not all come back at once.
-RETRY_AFTER_S = (1, 5)
+NO_ROOM_RETRY_S = (1, 5)
+# For an error without its own time that can be tried again.
+RETRY_AFTER_S = 1
 # A connection without room is refused before its Origin is known. The limit is no secret.
 _FOR_ANY_PAGE = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", "Retry-After"))
+
+# The status for each error of the tree (RFC 9110, section 15). Any other code is the caller's fault: 400.
+STATUS_BY_CODE = {
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "unknown_namespace": 404,
+    "not_acceptable": 406,
+    "conflict": 409,
+    "payload_too_large": 413,
+    "unsupported_media_type": 415,
+    "unknown_host": 421,
+    "origin_not_allowed": 403,
+    "batch_refused": 422,
+    "schema_violation": 422,
+    # 429 where waiting helps.
+    "limit_reached": 409,
+    "bus_refused": 502,
+    "bus_unavailable": 503,
+    "overloaded": 503,
+    "paused": 503,
+}
+STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
+
+
+def status_of(error: HeadgateError) -> int:
+    """Return the status for an error."""
+    return 429 if error.code == LimitReached.code and error.retry else STATUS_BY_CODE.get(error.code, 400)
 
 
 def http_error(code: str, message: str, *, retry: bool = False) -> dict[str, Any]:
@@ -61,7 +92,7 @@ def no_room(name: str, limit: int, retry_after_s: int) -> Answer:
 
 def retry_after_s() -> int:
     """Return the seconds after which a client that found no room may try again."""
-    return randint(*RETRY_AFTER_S)
+    return randint(*NO_ROOM_RETRY_S)
 
 
 class Answer(NamedTuple):

@@ -1,4 +1,9 @@
-"""The address for which a request counts: that of the peer, or of the client of our own proxies. No I/O."""
+"""Address, scheme, host and port of a request's client: of the peer, or as our own proxies report them. No I/O.
+
+Each proxy appends what it saw, so our proxies wrote the last values, and the value of our outermost one counts. `Forwarded`
+(RFC 7239) counts only in a request without X-Forwarded-For, -Proto, -Host and -Port: a proxy that sets one kind passes on the
+other kind as the client wrote it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,37 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any
 
-from .forwarded import forwarded_address
+from headgate.settings.addresses.origins import DEFAULT_PORTS
 
 MAX_ADDRESS_CHARACTERS = 64
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
 _WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d+")
+_HEADERS = {
+    "for": "HTTP_X_FORWARDED_FOR",
+    "proto": "HTTP_X_FORWARDED_PROTO",
+    "host": "HTTP_X_FORWARDED_HOST",
+    "port": "HTTP_X_FORWARDED_PORT",
+}
+_SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+_INNER_PORTS = {"http": 443, "https": 80}
+# A value may be a token or a quoted string. Many proxies write addresses with colons and brackets, and no quotes.
+_PAIR = re.compile(
+    r'[ \t]*+(?:(?P<name>[!#$%&\'*+.^_`|~0-9A-Za-z-]++)=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<plain>[^",;\s]++)))?[ \t]*+'
+    r"(?P<end>[;,]|\Z)"
+)
 
 
 def address_of(environ: Mapping[str, object], proxies: int) -> str | None:
     """Return the `address_key` of a request's client; None for a Unix socket.
 
-    With `proxies` of ours it is the address that the outermost of them saw (forwarded.py).
+    With `proxies` of ours it is the address that the outermost of them saw.
     """
-    peer = (forwarded_address(environ, proxies) if proxies else None) or environ.get("REMOTE_ADDR")
+    peer: object = None
+    if proxies and len(seen := _seen(environ, "for")) >= proxies:
+        peer = seen[-proxies]
+    peer = peer or environ.get("REMOTE_ADDR")
     return address_key(str(peer)) if peer else None
 
 
@@ -46,3 +68,65 @@ def address_key(address: str) -> str:
     if parsed.is_link_local or parsed.is_loopback:
         return str(parsed)
     return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"
+
+
+def forwarded_scheme(environ: Mapping[str, Any], proxies: int) -> str | None:
+    """Return `http` or `https`, as the browser used it; None where no proxy reports it.
+
+    X-Forwarded-Proto counts also without a declared proxy, as a page cannot set it on a WebSocket.
+    """
+    value = _outermost(environ, "proto", proxies) if proxies or "HTTP_X_FORWARDED_PROTO" in environ else None
+    return _SCHEMES.get((value or "").lower())
+
+
+def forwarded_host(environ: Mapping[str, Any], proxies: int) -> str:
+    """Return the Host that the browser sent, unchanged: the forwarded one where our proxies report it."""
+    value = _outermost(environ, "host", proxies) if proxies else None
+    return str(environ.get("HTTP_HOST", "")) if value is None else value
+
+
+def forwarded_port(environ: Mapping[str, Any], proxies: int, scheme: str) -> int:
+    """Return the port of a request whose Host has none, from X-Forwarded-Port or the scheme's default.
+
+    Port 80 of an https request, or 443 of an http one, is that of an inner proxy.
+    """
+    value = _outermost(environ, "port", proxies) if proxies else None
+    port = int(value) if value is not None and re.fullmatch("[0-9]{1,5}", value) else 0
+    return port if 0 < port < 65536 and port != _INNER_PORTS[scheme] else DEFAULT_PORTS[scheme]
+
+
+def is_forwarded(environ: Mapping[str, Any]) -> bool:
+    """Return whether a proxy has named the client of a request."""
+    return bool(environ.get("HTTP_X_FORWARDED_FOR") or environ.get("HTTP_FORWARDED"))
+
+
+def _outermost(environ: Mapping[str, Any], part: str, proxies: int) -> str | None:
+    """Return what our outermost proxy reported, or the one that has overwritten all others."""
+    seen = _seen(environ, part)
+    return seen[-max(1, min(proxies, len(seen)))] if seen else None
+
+
+def _seen(environ: Mapping[str, Any], part: str) -> list[str | None]:
+    """Return a part of the request as each proxy saw it, our nearest proxy last."""
+    if any(name in environ for name in _HEADERS.values()):
+        return [each.strip() for each in str(environ.get(_HEADERS[part], "")).split(",") if each.strip()]
+    return [element.get(part) for element in _elements(str(environ.get("HTTP_FORWARDED", "")))]
+
+
+@lru_cache(maxsize=256)
+def _elements(header: str) -> tuple[Mapping[str, str], ...]:
+    """Return the elements of a Forwarded header, one for each proxy; none of a malformed one (RFC 7239 section 4)."""
+    elements: list[dict[str, str]] = [{}]
+    at = 0
+    while found := _PAIR.match(header, at):
+        if found["name"] is not None:
+            name, quoted = found["name"].lower(), found["quoted"]
+            if name in elements[-1]:
+                return ()
+            elements[-1][name] = found["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        if not found["end"]:
+            return tuple(element for element in elements if element)
+        if found["end"] == ",":
+            elements.append({})
+        at = found.end()
+    return ()

@@ -13,12 +13,11 @@ from typing import Protocol
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Together, spawn
 
-from .final_frames import FinalFrames
 from .frame_parser import NORMAL, POLICY
 from .heartbeat import Heartbeat
 from .inbox import Inbox
 from .limits import TransportLimits
-from .long_poll import LongPoll
+from .long_poll import FinalFrames, LongPoll
 from .outbox import Outbox
 from .peer_socket import NativeSocket
 from .send_queue import ALL_BYTES, ClientQueue

@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError, LimitReached, Unauthorized, Unauthori
 from headgate.flask.page_files import serve_page_file
 from headgate.installation import __version__
 from headgate.settings.settings import Settings
-from headgate.transport.forwarded import forwarded_scheme
+from headgate.transport.peer_address import forwarded_scheme
 from headgate_server.api.error_pages import refusal
 from headgate_server.api.security_headers import add_security_headers
 from headgate_server.console.built_files import built_files

@@ -28,7 +28,7 @@ import structlog
 
 from headgate.socketio import HTTPServer, WSGIApp
 from headgate.socketio.engine import DropInEngine
-from headgate.transport import final_frames
+from headgate.transport import long_poll
 from headgate.transport.heartbeat import Heartbeat
 from headgate.transport.limits import TransportLimits
 from headgate.transport.long_poll import LongPoll
@@ -191,7 +191,7 @@ def waiting_messages(session: Session) -> int:
 def main(configuration: JSON) -> None:
     """Serve until standard input ends. Logs go to standard error, where the test looks for tracebacks."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    final_frames.STORED_S = 60.0  # a poll of a test may be on its way for longer than a living browser's
+    long_poll.STORED_S = 60.0  # a poll of a test may be on its way for longer than a living browser's
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows where it is, on its standard error
     options = configuration.get("options", {})
     serializer = options.get("serializer", "")

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.transport.forwarded import forwarded_host, forwarded_scheme
-from headgate.transport.peer_address import address_of
+from headgate.transport.peer_address import address_of, forwarded_host, forwarded_scheme
 
 PEER = "198.51.100.7"
 # headers, proxies, the address that the request counts for; X-Forwarded-For alone: test_peer_address.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headgate.transport.http_answers import RETRY_AFTER_S, error_answer, http_error, no_room, retry_after_s
+from headgate.transport.http_answers import NO_ROOM_RETRY_S, error_answer, http_error, no_room, retry_after_s
 from tests.support.wsgi import Said
 
 
@@ -33,7 +33,7 @@ def test_an_answer_to_head_has_no_body_but_its_headers() -> None:
 
 def test_clients_that_are_refused_together_are_told_different_times() -> None:
     """Each of the seconds is drawn, and no other."""
-    first, last = RETRY_AFTER_S
+    first, last = NO_ROOM_RETRY_S
 
     assert {retry_after_s() for _ in range(1000)} == set(range(first, last + 1))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.transport.http_connections import HttpConnections
+from headgate.transport.http_admission import HttpConnections
 
 STEPS = st.tuples(
     st.sampled_from(["open", "wait", "work", "close", "attribute"]), st.integers(0, 9), st.sampled_from(["a", "b", None])

@@ -26,8 +26,8 @@ from headgate.settings.addresses.origins import (
     parse_origin_pattern,
 )
 from headgate.settings.settings import EVERYWHERE, Settings
-from headgate.transport.forwarded import forwarded_host, forwarded_port, forwarded_scheme, is_forwarded
 from headgate.transport.http_answers import Answer, error_answer
+from headgate.transport.peer_address import forwarded_host, forwarded_port, forwarded_scheme, is_forwarded
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

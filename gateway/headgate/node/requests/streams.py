@@ -28,10 +28,9 @@ from headgate.runtime.loop import Signal
 from headgate.settings.addresses.origins import authority_in_header, is_loopback
 from headgate.settings.settings import Settings
 from headgate.transport.detach import PollWatch
-from headgate.transport.http_answers import Answer, error_answer, http_error
+from headgate.transport.http_answers import STATUS_LINES, Answer, error_answer, http_error, status_of
 from headgate.transport.http_connection import HttpConnection
 from headgate.transport.socketio_face import Later, SocketIOFace
-from headgate.transport.statuses import STATUS_LINES, status_of
 from headgate.transport.stream import Stream
 
 from .handlers import Handlers

@@ -18,8 +18,7 @@ from headgate import errors
 from headgate.errors import Forbidden, HeadgateError, LimitReached
 from headgate.runtime.logging import told
 from headgate.services.publisher import NonePublished
-from headgate.transport.http_answers import Answer
-from headgate.transport.statuses import RETRY_AFTER_S, STATUS_BY_CODE, status_of
+from headgate.transport.http_answers import RETRY_AFTER_S, STATUS_BY_CODE, Answer, status_of
 from headgate_server.api.json_answers import encoded_answer, json_bytes
 
 ROOT = "/api/v1"

@@ -18,7 +18,7 @@ from headgate.consumers.work.dead_letters import check_letter_id
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_namespace, check_pattern, check_topic
-from headgate.transport.statuses import STATUS_BY_CODE
+from headgate.transport.http_answers import STATUS_BY_CODE
 from headgate_server.api.v1.clients import Namespace
 from headgate_server.api.v1.consumers import LetterId
 from headgate_server.api.v1.dispatch import read_query

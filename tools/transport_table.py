@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("gateway/headgate", "server/headgate_server")
 TRANSPORT = ("gateway/headgate/transport",)
 # A connection goes from one worker to another through these.
-HAND_OVER = tuple(f"gateway/headgate/workers/{name}.py" for name in ("worker_sockets", "owners", "peer_workers"))
+HAND_OVER = tuple(f"gateway/headgate/workers/{name}.py" for name in ("worker_sockets", "peer_workers"))
 TESTS = (
     *("tests/unit/transport", "tests/integration/transport"),
     *(f"tests/unit/workers/test_{name}.py" for name in ("worker_sockets", "owners", "peer_workers")),

@@ -43,9 +43,8 @@ from .errors import HeadgateError
 from .runtime.operator_lines import complain, say
 from .runtime.patching import plugins_found_once
 from .settings.settings import LET_IN, Settings, environment
-from .workers.board import Board, State
+from .workers.board import Board, State, Turn
 from .workers.gunicorn_settings import refused, without_meaning
-from .workers.owners import letters_of
 from .workers.settings_file import SettingsFile
 
 if TYPE_CHECKING:
@@ -227,7 +226,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def run(self) -> None:
         """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
-        from headgate.workers.peer_workers import PeerWorkers
+        from headgate.workers.peer_workers import PeerWorkers, letters_of
 
         from .runtime.heap import Heap
         from .runtime.loop import repeat
@@ -299,7 +298,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
         from .transport.http_limits import BACKLOG, HttpLimits
         from .transport.http_server import HTTPServer
-        from .workers.turn import Turn
 
         limits = HttpLimits.of(gate.gateway.settings)
         if _is_set(self.cfg, "keepalive"):

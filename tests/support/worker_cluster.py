@@ -28,8 +28,7 @@ import structlog
 
 from headgate.socketio import HTTPServer, WSGIApp
 from headgate.workers.board import Board, State
-from headgate.workers.owners import letters_of
-from headgate.workers.peer_workers import PeerWorkers
+from headgate.workers.peer_workers import PeerWorkers, letters_of
 from tests.integration.transport.application import Application
 from tests.support.client_suite_application import ClientSuiteApplication
 

@@ -3,18 +3,25 @@
 The process manager takes a row for each worker before the fork; the worker writes its row from then on. Nothing waits and
 nothing is locked, as each row has one writer at a time and each cell is one aligned machine word. `MACHINE` is the life of a
 worker.
+
+A `Turn` says whether a worker takes the next connection of the port that all share, or leaves it to one that has fewer.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from headgate.runtime.machine import between
 from headgate.settings.settings import MAX_WORKERS
+
+# A worker leaves the port when it has more than its share times this, plus a few.
+ABOVE_SHARE = 1.05
+FEW = 4
+LEAVE_S = 0.005
 
 
 class State(IntEnum):
@@ -127,6 +134,28 @@ class Board:
     def someone_was_last(self) -> bool:
         """Return whether a worker has left the registry as the last gateway of its namespaces."""
         return any(self.row(index).state is State.ALONE for index in range(self._rows))
+
+
+class Turn:
+    """Decides for a listening socket of one worker.
+
+    The kernel wakes every worker for a connection and gives it to the first that accepts, which may be the same one each time. A
+    worker above its share waits for a moment before it accepts. It then takes a connection that the others have left, so a
+    blocked worker costs a connection one such moment.
+    """
+
+    def __init__(self) -> None:
+        self._left_at: int | None = None
+
+    def leave_s(self, own: int, all_serving: Sequence[int]) -> float:
+        """Return the seconds for which to leave the next connection to the others; 0 to take it now."""
+        total = sum(all_serving)
+        is_left = self._left_at is not None and total <= self._left_at
+        if is_left or len(all_serving) < 2 or own <= total / len(all_serving) * ABOVE_SHARE + FEW:
+            self._left_at = None
+            return 0.0
+        self._left_at = total
+        return LEAVE_S
 
 
 def _is_alive(process_id: int) -> bool:

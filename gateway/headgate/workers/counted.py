@@ -1,22 +1,31 @@
-"""The counts of several workers as those of one gateway. No I/O.
+"""The counts of several workers as those of one gateway, and the file with those of ended workers.
 
 - Counters and histograms are sums. An ended worker still counts, with its last known values, so that a sum never goes back and
   `rate()` sees no reset. A killed worker's counts since the last scrape are lost.
 - A gauge is joined by its meaning (`GAUGES`). Gauges of the application stay apart, with the label `worker`.
+- The workers of one process manager share the file. Each reads and writes it whole under its lock, for milliseconds, and replaces
+  it in one step, so that a killed worker leaves the old file or the new one.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from headgate.runtime.exposition import HDR
+from headgate.runtime.loop import sleep
 
 WORKER_LABEL = "worker"
 # Ages with their counts in `ended`, so that a late answer does not count twice. Far more than end between two scrapes.
 MAX_FOLDED = 4096
+# After half a second without the lock, its worker does not run.
+LOCK_ATTEMPTS, LOCK_PAUSE_S = 50, 0.01
+LOCK_NAME, FILE_NAME = "totals.lock", "totals.json"
 
 
 class Sample(NamedTuple):
@@ -119,27 +128,59 @@ def exposed(answers: Mapping[int, Sequence[Family]], numbers: Mapping[int, int],
     """
     counted = [counts_of(families) for families in answers.values()]
     silent = [families for age, families in totals.seen.items() if age not in answers]
-    families = _joined([*counted, *silent, totals.ended], sum)
-    gauges: dict[str, Family] = {}
-    by_sample: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
-    for age, answer in answers.items():
-        for family in answer:
-            if family.kind in _COUNTED:
-                continue
-            found = gauges.setdefault(family.name, Family(family.name, family.kind, family.documentation, []))
-            if family.name in GAUGES:
-                values = by_sample.setdefault(family.name, {})
-                for sample in family.samples:
-                    values.setdefault((sample.name, tuple(sorted(sample.labels.items()))), []).append(sample.value)
-            else:
-                label = {WORKER_LABEL: str(numbers[age])}
-                found.samples.extend(Sample(name, labels | label, value) for name, labels, value in family.samples)
-    for name, values in by_sample.items():
-        gauges[name].samples.extend(Sample(at, dict(labels), GAUGES[name](each)) for (at, labels), each in values.items())
-    return families + list(gauges.values())
+    gauges = [
+        [_told_apart(family, numbers[age]) for family in answer if family.kind not in _COUNTED] for age, answer in answers.items()
+    ]
+    return _joined([*counted, *silent, totals.ended], sum) + _joined(gauges)
 
 
-def _joined(parts: Sequence[Sequence[Family]], join: Join) -> list[Family]:
+def keep(folder: Path, seen: Mapping[int, Sequence[Family]], living: Iterable[int]) -> Totals:
+    """Add values of workers, by age, to the totals in a folder; return the totals.
+
+    Raises:
+        OSError: the folder is gone, the disk is full, or another worker holds the lock for too long.
+    """
+    lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _acquire(lock)
+        totals = remember(_read(folder / FILE_NAME), seen, living)
+        written = folder / f"{FILE_NAME}.new"
+        written.write_bytes(msgspec.json.encode(totals))
+        written.replace(folder / FILE_NAME)
+        return totals
+    finally:
+        os.close(lock)
+
+
+def _acquire(lock: int) -> None:
+    """Wait for the lock without blocking the loop. A stopped worker (SIGSTOP) may hold it for ever."""
+    for _ in range(LOCK_ATTEMPTS - 1):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(LOCK_PAUSE_S)
+        else:
+            return
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _read(path: Path) -> Totals:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Totals)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return Totals()
+
+
+def _told_apart(gauge: Family, number: int) -> Family:
+    """Return a gauge of a worker, with the worker's number if the meaning of the gauge is unknown here."""
+    if gauge.name in GAUGES:
+        return gauge
+    label = {WORKER_LABEL: str(number)}
+    return gauge._replace(samples=[Sample(name, labels | label, value) for name, labels, value in gauge.samples])
+
+
+def _joined(parts: Sequence[Sequence[Family]], join: Join | None = None) -> list[Family]:
+    """Return the families of several processes as those of one. Without `join`, each gauge by its meaning."""
     families: dict[str, Family] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
     for part in parts:
@@ -148,16 +189,13 @@ def _joined(parts: Sequence[Sequence[Family]], join: Join) -> list[Family]:
             samples = values.setdefault(family.name, {})
             for name, labels, value in family.samples:
                 samples.setdefault((name, tuple(sorted(labels.items()))), []).append(value)
-    return [
-        Family(
-            name,
-            family.kind,
-            family.documentation,
-            # A count began when its oldest part did.
-            [
-                Sample(at, dict(labels), (min if at.endswith("_created") else join)(each))
-                for (at, labels), each in values[name].items()
-            ],
-        )
-        for name, family in families.items()
-    ]
+    joined = []
+    for name, family in families.items():
+        by = join or GAUGES.get(name, max)
+        # A count began when its oldest part did.
+        whole = [
+            Sample(at, dict(labels), (min if at.endswith("_created") else by)(each))
+            for (at, labels), each in values[name].items()
+        ]
+        joined.append(family._replace(samples=whole))
+    return joined

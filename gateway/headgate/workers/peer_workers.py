@@ -1,11 +1,13 @@
 """This worker among the workers of its process manager, which are one gateway to their clients.
 
 `health` and `exposition` are those of all workers, with one deadline. `hand_over` gives a connection, with the bytes that were
-read, to the worker that a session id names (owners.py), if the board says that it lives.
+read, to the worker that a session id names, if the board says that it lives. Such an id is two letters for a worker's row and 20
+random letters. It proves nothing: it selects a row of this machine's board, and contains no address.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,15 @@ from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
 from headgate.runtime.metrics import exposition_of, families
 from headgate.runtime.operator_lines import complain
-from headgate.workers import counted, totals_file, worker_sockets
+from headgate.workers import counted, worker_sockets
 from headgate.workers.board import Board, Row, State
 from headgate.workers.counted import Family, Sample
 from headgate.workers.health import joined
-from headgate.workers.owners import owner_of
 
 WORKER_UP = "headgate_worker_up"
+# A row is two letters, of 32 each.
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
+_OWNER = re.compile(rb"[?&]sid=([A-Za-f]{2})[A-Za-z0-9_-]{20}[& ]")
 
 log = structlog.get_logger("headgate.workers")
 
@@ -135,7 +139,7 @@ class PeerWorkers:
 
     def _keep(self, seen: Mapping[int, list[Family]], rows: list[Row]) -> counted.Totals:
         try:
-            return totals_file.keep(self._folder, seen, [row.age for row in rows])
+            return counted.keep(self._folder, seen, [row.age for row in rows])
         except OSError as error:
             complain(f"the counts of ended workers are not kept: {error.strerror}")
             return counted.Totals()
@@ -144,3 +148,18 @@ class PeerWorkers:
 def _counted() -> list[Family]:
     """Return what this process counts."""
     return [Family(*family[:3], [Sample(*sample) for sample in family[3]]) for family in families()]
+
+
+def letters_of(row: int) -> str:
+    """Return the first letters of the ids of a worker's sessions."""
+    return _LETTERS[row // len(_LETTERS)] + _LETTERS[row % len(_LETTERS)]
+
+
+def owner_of(request: bytes) -> int | None:
+    """Return the row in the session id of a request, from its first line; None without one."""
+    line, _, _ = request.partition(b"\n")
+    match = _OWNER.search(line)
+    if match is None:
+        return None
+    letters = match[1].decode()
+    return _LETTERS.index(letters[0]) * len(_LETTERS) + _LETTERS.index(letters[1])

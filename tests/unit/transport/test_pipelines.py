@@ -29,7 +29,7 @@ from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
-from headgate.workers.owners import letters_of, owner_of
+from headgate.workers.peer_workers import letters_of, owner_of
 from tests.support.epoll_sets import stale
 from tests.support.session_clock import read_all, until
 

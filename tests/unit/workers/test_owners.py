@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.settings.settings import MAX_WORKERS
-from headgate.workers.owners import letters_of, owner_of
+from headgate.workers.peer_workers import letters_of, owner_of
 
 RANDOM = "abcdefghij0123456_-Z"
 

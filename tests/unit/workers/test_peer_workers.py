@@ -10,8 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.workers.board import Board, State
-from headgate.workers.owners import letters_of
-from headgate.workers.peer_workers import PeerWorkers
+from headgate.workers.peer_workers import PeerWorkers, letters_of
 
 RANDOM = "abcdefghij0123456_-Z"
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.workers.counted import Family, Sample
-from headgate.workers.totals_file import FILE_NAME, LOCK_NAME, keep
+from headgate.workers.counted import FILE_NAME, LOCK_NAME, Family, Sample, keep
 
 
 def counter(value: float) -> list[Family]:

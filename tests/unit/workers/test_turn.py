@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headgate.workers.turn import LEAVE_S, Turn
+from headgate.workers.board import LEAVE_S, Turn
 
 
 def test_a_worker_alone_takes_every_connection_at_once() -> None:

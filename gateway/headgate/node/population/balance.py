@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from headgate.runtime.machine import Machine
 
-# As in workers/turn.py, which gives newcomers to the workers with fewer.
+# As in workers/board.py, which gives newcomers to the workers with fewer.
 ABOVE_MEAN = 1.05
 FEW = 4
 # A proxy that chooses at random sends some clients back. With two gateways it is half of them.

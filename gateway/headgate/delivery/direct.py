@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
 from headgate.installation import Build, build_in_use
-from headgate.protocol.frames import Frame, written_frame
+from headgate.protocol.frames import Frame, WrittenFrame
 from headgate.redis.keys import channel_prefix, mixed_prefix
 
 from .bus.feed import Front
@@ -125,4 +125,4 @@ def direct_writer(
 
 
 def _left(client: Client, sent: int, error: OSError | None, frames: list[_Parts]) -> Left:
-    return Left(client, sent, error, [written_frame(*parts) for parts in frames])
+    return Left(client, sent, error, [WrittenFrame(*parts) for parts in frames])

@@ -19,7 +19,7 @@ from typing import Protocol
 from headgate.errors import BusUnavailable, InvalidTopic
 from headgate.events.topic import check_topic
 from headgate.installation import is_pure
-from headgate.protocol.frames import Frame, event_frame, written_frame
+from headgate.protocol.frames import Frame, WrittenFrame, event_frame
 from headgate.protocol.packets import GapReason
 from headgate.redis.log import Entry, EventLog, RawEntry
 
@@ -389,7 +389,7 @@ def log_frames(
     """
     frames: Sequence[Frame | None] = [None] * len(entries)
     if in_c is not None:
-        frames = in_c(entries, namespace, log.max_payload_bytes, _topic_of, written_frame)
+        frames = in_c(entries, namespace, log.max_payload_bytes, _topic_of, WrittenFrame)
     for raw, frame in zip(entries, frames, strict=True):
         if frame is not None:
             yield frame.offset or 0, frame

@@ -66,8 +66,8 @@ class Frame:
         return self.wire[self.skip :]
 
 
-class _WrittenFrame(Frame):
-    """A text frame from a finished wire. Its constructor is faster, as it joins nothing."""
+class WrittenFrame(Frame):
+    """A text frame from a finished wire, such as _native.c writes. Its constructor is faster, as it joins nothing."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ class _WrittenFrame(Frame):
         self.tally = None
 
 
-class _EphemeralFrame(_WrittenFrame):
+class _EphemeralFrame(WrittenFrame):
     """The frame of an event that may be lost: no gap tells of it."""
 
     __slots__ = ()
@@ -94,7 +94,7 @@ def message_frame(packet: bytes) -> Frame:
     """Return the frame of an Engine.IO message (`4`) with a Socket.IO text packet that is no event's."""
     size = len(packet) + 1
     head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
-    return _WrittenFrame(b"%b4%b" % (head, packet), len(head), None, None, 0, 0)
+    return WrittenFrame(b"%b4%b" % (head, packet), len(head), None, None, 0, 0)
 
 
 def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Frame:
@@ -117,13 +117,8 @@ def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Fr
     size = _EVENT_BYTES + len(namespace) + len(topic) + len(data) + len(meta)
     head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
     wire = b'%b42/%b,["event","%b",%b,{%b}]' % (head, namespace, topic, data, meta)
-    frame = _EphemeralFrame if offset is None and event.id else _WrittenFrame
+    frame = _EphemeralFrame if offset is None and event.id else WrittenFrame
     return frame(wire, len(head), event.topic, offset, len(data), event.time_ms)
-
-
-def written_frame(wire: bytes, skip: int, topic: str, offset: int, payload_bytes: int, time_ms: int) -> Frame:
-    """Return the frame of a logged event from a wire that _native.c has written."""
-    return _WrittenFrame(wire, skip, topic, offset, payload_bytes, time_ms)
 
 
 def pong_frame(payload: bytes) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gevent.ssl
 
-from headgate.transport.detach import CannotDetach, Detached, forget_body, gunicorn_socket, handler_of
+from headgate.transport.detach import CannotDetach, Carrying, Detached, forget_body, gunicorn_socket, handler_of
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.tls_pipe import TlsPipe
 
@@ -45,19 +45,7 @@ def detach_other(environ: WSGIEnvironment, start_response: StartResponse, accept
     return taken
 
 
-class _Carrying:
-    """The body of an answer. Over TLS it carries the bytes of the WebSocket first."""
-
-    def __init__(self, pipe: TlsPipe | None) -> None:
-        self._pipe = pipe
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self._pipe is not None:
-            self._pipe.carry()
-        return iter(())
-
-
-class _EndedByGunicorn(_Carrying):
+class _EndedByGunicorn(Carrying):
     """Keeps gunicorn from answering, after which it would close the connection."""
 
     def __iter__(self) -> Iterator[bytes]:
@@ -79,10 +67,10 @@ def _of_handler(handler: Any, first_bytes: bytes) -> Detached:
         received = b""
     handler.socket = None
     handler.close_connection = True
-    return _taken(sock, received, _Carrying)
+    return _taken(sock, received, Carrying)
 
 
-def _taken(sock: Any, received: bytes, body: type[_Carrying]) -> Detached:
+def _taken(sock: Any, received: bytes, body: type[Carrying]) -> Detached:
     if isinstance(sock, gevent.ssl.SSLSocket):
         pipe = TlsPipe(sock)
         return Detached(pipe.plain, received, body(pipe))

@@ -63,7 +63,7 @@ def detach(environ: WSGIEnvironment, answer: bytes, *, takes_unsent: bool = Fals
     forget_body(environ)
     if isinstance(peer, TlsPeer):
         pipe = TlsPipe(peer.tls)
-        return Detached(pipe.plain, received, _Carrying(pipe))
+        return Detached(pipe.plain, received, Carrying(pipe))
     assert isinstance(peer, PlainPeer)
     return Detached(peer.sock, received, unsent=unsent)
 
@@ -73,14 +73,15 @@ def forget_body(environ: WSGIEnvironment) -> None:
     environ["wsgi.input"] = BytesIO()
 
 
-class _Carrying:
-    """The body of an answer. It carries the bytes of the WebSocket in the request's greenlet, and ends with that."""
+class Carrying:
+    """The body of an answer. Over TLS it carries the bytes of the WebSocket in the request's greenlet, and ends with that."""
 
-    def __init__(self, pipe: TlsPipe) -> None:
+    def __init__(self, pipe: TlsPipe | None) -> None:
         self._pipe = pipe
 
     def __iter__(self) -> Iterator[bytes]:
-        self._pipe.carry()
+        if self._pipe is not None:
+            self._pipe.carry()
         return iter(())
 
 

@@ -21,25 +21,9 @@ from headgate.runtime.loop import Together, spawn
 from headgate.runtime.metrics import SESSIONS_ENDED
 from headgate.runtime.servers import instead
 
+from . import engineio_http as eio
 from .cors import Cors
 from .detach import CannotDetach, Detached, PollWatch, detach
-from .engineio_http import (
-    BAD_METHOD,
-    BAD_REQUEST,
-    BAD_VERSION,
-    FORBIDDEN,
-    NOT_SUPPORTED,
-    UNKNOWN_SESSION,
-    UNKNOWN_TRANSPORT,
-    UNSERVED_METHOD,
-    Refused,
-    join_packets,
-    read_length,
-    read_query,
-    split_packets,
-    switching_protocols,
-    words,
-)
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_body, error_headers
 from .limits import TransportLimits
@@ -215,7 +199,7 @@ class Engine:
             if environ["REQUEST_METHOD"] == "OPTIONS":
                 return Answer("204 No Content", [NO_STORE, *self._cors.headers(environ)], b"")
             return self._answer(environ, start_response)
-        except Refused as refusal:
+        except eio.Refused as refusal:
             body = error_body(refusal.body)
             headers = [*error_headers(body, refusal.error), *self._cors.refusal_headers(environ)]
             return Answer(refusal.status, [*headers, ("Allow", ALLOWED)] if refusal.status[:3] == "405" else headers, body)
@@ -224,7 +208,7 @@ class Engine:
         if not self._cors.lets_in(environ):
             origin: str = environ["HTTP_ORIGIN"]
             self.origin_refused(origin, environ)
-            raise Refused(FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
+            raise eio.Refused(eio.FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
 
     def origin_refused(self, origin: str, environ: Mapping[str, Any]) -> None:
         """Log, once a minute for each origin, that a page may not connect, with the line that would allow it."""
@@ -232,30 +216,30 @@ class Engine:
             log.warning("origin refused", origin=origin[:200], set=self.allowing(origin, environ), left_out=left_out)
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
-        transport, version, sid = read_query(environ.get("QUERY_STRING", ""))
+        transport, version, sid = eio.read_query(environ.get("QUERY_STRING", ""))
         method = environ["REQUEST_METHOD"]
         if transport not in self.transports:
-            raise Refused(UNKNOWN_TRANSPORT)
+            raise eio.Refused(eio.UNKNOWN_TRANSPORT)
         if version != "4":
-            raise Refused(BAD_VERSION)
+            raise eio.Refused(eio.BAD_VERSION)
         websocket = transport == "websocket"
-        if websocket and "websocket" not in words(environ.get("HTTP_UPGRADE", "")):
-            raise Refused(BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
+        if websocket and "websocket" not in eio.words(environ.get("HTTP_UPGRADE", "")):
+            raise eio.Refused(eio.BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
         cors: Headers = [] if websocket else self._cors.headers(environ)  # of no use to a WebSocket
         if not sid:
             if method != "GET":
-                raise Refused(BAD_METHOD)
+                raise eio.Refused(eio.BAD_METHOD)
             return self._handshake(environ, start_response, cors, websocket=websocket)
         session = self.sessions.get(sid)
         if session is None or not session.alive():
             last_words = self.final_frames.take(sid, by_poll=method == "GET" and not websocket)
             if isinstance(last_words, list):
-                return _ok(join_packets(last_words), cors)
-            raise Refused(UNKNOWN_SESSION, detail=last_words)
+                return _ok(eio.join_packets(last_words), cors)
+            raise eio.Refused(eio.UNKNOWN_SESSION, detail=last_words)
         if method == "POST" and not websocket:
             return self._post(session, environ, cors)
         if method != "GET":
-            raise Refused(UNSERVED_METHOD, "405 Method Not Allowed", f"expected {ALLOWED}")
+            raise eio.Refused(eio.UNSERVED_METHOD, "405 Method Not Allowed", f"expected {ALLOWED}")
         if websocket:
             return self._upgrade(session, environ, start_response)
         return self._get(session, environ, start_response, cors)
@@ -265,17 +249,17 @@ class Engine:
     ) -> Answer | Iterable[bytes]:
         if "uwsgi.version" in environ:
             raise self._unsupported(environ)  # where polls hang, too
-        accept = switching_protocols(environ) if websocket else b""
+        accept = eio.switching_protocols(environ) if websocket else b""
         sid = self.generate_id()
         session = self.sessions[sid] = Session(self, sid)
         refusal = self._application.opening(sid, environ)
         if refusal is not None and refusal is not True:
             del self.sessions[sid]
             if isinstance(refusal, OneTooMany):
-                raise Refused(BAD_REQUEST, refusal.status, error=refusal.error)
-            raise Refused(FORBIDDEN, "401 Unauthorized")
+                raise eio.Refused(eio.BAD_REQUEST, refusal.status, error=refusal.error)
+            raise eio.Refused(eio.FORBIDDEN, "401 Unauthorized")
         if session.closed:  # its connect handler has ended it
-            raise Refused(FORBIDDEN, "401 Unauthorized")
+            raise eio.Refused(eio.FORBIDDEN, "401 Unauthorized")
         upgrades = not websocket and self.allow_upgrades and "websocket" in self.transports
         opening = _opening(sid, self.limits, ["websocket"] if upgrades else [])
         if not websocket:
@@ -293,9 +277,9 @@ class Engine:
 
     def _upgrade(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not self.allow_upgrades:
-            raise Refused(BAD_REQUEST, detail="this server does not upgrade")
+            raise eio.Refused(eio.BAD_REQUEST, detail="this server does not upgrade")
         try:
-            detached = self.detach(environ, start_response, switching_protocols(environ))
+            detached = self.detach(environ, start_response, eio.switching_protocols(environ))
         except CannotDetach as error:
             raise self._unsupported(environ, str(error)) from error
         except OSError:
@@ -303,42 +287,42 @@ class Engine:
         begin_upgrade(session, detached.sock, detached.received)
         return detached.body
 
-    def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> Refused:
+    def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> eio.Refused:
         """Return the refusal of a client under a server that cannot carry it. Logs the first one, as clients come back."""
         reason = why or self.instead(environ)
         if not self._is_logged:
             self._is_logged = True
             log.error("a client was refused", reason=reason)
-        return Refused(NOT_SUPPORTED, "501 Not Implemented", reason)
+        return eio.Refused(eio.NOT_SUPPORTED, "501 Not Implemented", reason)
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         if session.upgraded:
-            raise Refused(BAD_REQUEST, detail="this session moved to WebSocket")
+            raise eio.Refused(eio.BAD_REQUEST, detail="this session moved to WebSocket")
         wait_s = self.limits.ping_interval_s + self.limits.ping_timeout_s
         try:
-            body = join_packets(session.long_poll.poll(wait_s, PollWatch(environ, start_response)))
+            body = eio.join_packets(session.long_poll.poll(wait_s, PollWatch(environ, start_response)))
         except SessionClosed as error:
-            raise Refused(BAD_REQUEST, detail=session.told or str(error)) from error
+            raise eio.Refused(eio.BAD_REQUEST, detail=session.told or str(error)) from error
         body, headers = self.encoded(body, environ)
         return _PollAnswer(session, start_response, body, headers + cors)
 
     def _post(self, session: Session, environ: WSGIEnvironment, cors: Headers) -> Answer:
         if session.upgraded:
-            raise Refused(BAD_REQUEST, detail="this session moved to WebSocket")
-        limits, length = self.limits, read_length(environ)
+            raise eio.Refused(eio.BAD_REQUEST, detail="this session moved to WebSocket")
+        limits, length = self.limits, eio.read_length(environ)
         if length > limits.max_message_bytes:
             session.end("payload too large", code=PROTOCOL_ERROR)
-            raise Refused(
-                BAD_REQUEST, "413 Content Too Large", error=PayloadTooLarge(length, limits.max_message_bytes, "gateway")
+            raise eio.Refused(
+                eio.BAD_REQUEST, "413 Content Too Large", error=PayloadTooLarge(length, limits.max_message_bytes, "gateway")
             )
         try:
             long_poll = session.long_poll  # a session that ends in between has none
             with long_poll.posting():
                 body: bytes = environ["wsgi.input"].read(length)
-                long_poll.posted(split_packets(body.decode(), limits.inbound_burst if limits.inbound_per_s else None))
+                long_poll.posted(eio.split_packets(body.decode(), limits.inbound_burst if limits.inbound_per_s else None))
         except (ValueError, OSError, SessionClosed) as error:
             session.end(TRANSPORT_ERROR)
-            raise Refused(BAD_REQUEST, detail=session.told or str(error)) from error
+            raise eio.Refused(eio.BAD_REQUEST, detail=session.told or str(error)) from error
         return _ok(b"ok", cors, content_type="text/html")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from headgate.runtime.loop import READ, WRITE, sleep
 from headgate.runtime.metrics import HTTP_ENDED
 
-from .http_limits import MACHINE, HttpLimits, Pace, Part
+from .http_limits import HttpLimits, Pace, Part
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
 
 # After so many bytes of a message other greenlets have a turn.
@@ -55,7 +55,7 @@ class Channel:
 
     def begin(self, part: Part) -> None:
         """Begin another part of the exchange, with its own pace."""
-        self.part, self._pace = MACHINE[self.part, part], None
+        self.part, self._pace = part, None
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return the next bytes; none at the end. Switches greenlets.

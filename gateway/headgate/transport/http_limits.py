@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from headgate.runtime.machine import between
 from headgate.settings.settings import DEFAULTS, Settings
 
 # Connections that wait to be accepted. All clients may come back at once, and one without a place in this queue tries again after
@@ -78,9 +77,7 @@ class Part(Enum):
     HEADERS = "headers"
     BODY = "body"
     ANSWER = "answer"
-    DETACHED = "nothing"
-
-    __hash__ = object.__hash__  # Enum's own is a function of Python
+    DETACHED = "nothing"  # the socket has another owner
 
     def pace(self, limits: HttpLimits) -> Pace:
         """Return how long the peer may keep us waiting with this part."""
@@ -91,16 +88,3 @@ class Part(Enum):
         if self is Part.ANSWER:
             return Pace(limits.write_deadline_s, limits.min_bytes_per_s)
         return Pace(limits.header_deadline_s)
-
-
-# A WebSocket, or another process, has a detached connection.
-MACHINE = between(
-    "HTTP exchange",
-    {
-        Part.HEADERS: frozenset({Part.BODY, Part.ANSWER, Part.DETACHED}),
-        Part.BODY: frozenset({Part.BODY, Part.ANSWER, Part.IDLE, Part.DETACHED}),
-        Part.ANSWER: frozenset({Part.BODY, Part.IDLE, Part.DETACHED}),
-        Part.IDLE: frozenset({Part.HEADERS, Part.BODY, Part.ANSWER, Part.DETACHED}),
-        Part.DETACHED: frozenset(),
-    },
-)

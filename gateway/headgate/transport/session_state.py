@@ -60,25 +60,21 @@ class SessionStep(Enum):
     FORGET = "forget"
 
 
+OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
 MACHINE = Machine(
     "session",
     {
         (SessionState.HANDSHAKE, SessionStep.START_POLLING): SessionState.POLLING,
         (SessionState.HANDSHAKE, SessionStep.START_WEBSOCKET): SessionState.OPEN,
-        (SessionState.HANDSHAKE, SessionStep.END): SessionState.CLOSING,
         (SessionState.POLLING, SessionStep.PROBE): SessionState.PROBING,
-        (SessionState.POLLING, SessionStep.END): SessionState.CLOSING,
         (SessionState.PROBING, SessionStep.ANSWER_PROBE): SessionState.UPGRADING,
         (SessionState.PROBING, SessionStep.DROP_PROBE): SessionState.POLLING,
-        (SessionState.PROBING, SessionStep.END): SessionState.CLOSING,
         (SessionState.UPGRADING, SessionStep.MOVE): SessionState.OPEN,
         (SessionState.UPGRADING, SessionStep.DROP_PROBE): SessionState.POLLING,
-        (SessionState.UPGRADING, SessionStep.END): SessionState.CLOSING,
-        (SessionState.OPEN, SessionStep.END): SessionState.CLOSING,
         (SessionState.CLOSING, SessionStep.FORGET): SessionState.CLOSED,
-    },
+    }
+    | {(state, SessionStep.END): SessionState.CLOSING for state in SessionState if state not in OVER},
 )
 
-OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
 # The WebSocket carries the session, or is about to, so a poll has nothing to wait for.
 MOVED = frozenset({SessionState.UPGRADING, SessionState.OPEN})

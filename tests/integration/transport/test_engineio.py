@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.transport.clients import Polling, WebSocket, ask, closing
+from tests.integration.transport.clients import Polling, WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
 
 PATH = "/engine.io/"
@@ -21,27 +21,6 @@ PATH = "/engine.io/"
 def server(start_shared_server: StartServer) -> ServerProcess:
     """A server with the default limits, but for a heartbeat and a refill of tokens that never come into a test's way."""
     return start_shared_server(ping_interval_s=60, ping_timeout_s=20, inbound_per_s=1)
-
-
-@pytest.mark.parametrize("path", [PATH, "/socket.io/"])
-def test_a_wrong_request_is_answered_with_its_code(server: ServerProcess, path: str) -> None:
-    """On the path of the Engine.IO server alone, and on the one of Socket.IO."""
-    answer = ask(server.port, "GET", f"{path}?EIO=3&transport=polling")
-
-    assert (answer.status, answer.json["code"]) == (400, 5)
-
-
-def test_a_websocket_echoes_text_and_binary(server: ServerProcess) -> None:
-    """Every length encoding of RFC 6455 section 5.2, at its edges. Compression is not negotiated, though it is offered."""
-    client = WebSocket(server.port, PATH, headers={"Sec-WebSocket-Extensions": "permessage-deflate"})
-
-    with closing(client):
-        assert "sec-websocket-extensions" not in client.headers
-        for size in (0, 1, 124, 125, 126, 65534, 65535, 65536, 200_000):
-            client.send("4" + "x" * size)
-            assert client.receive() == "4" + "x" * size
-            client.send(b"\xff" * (size + 1))
-            assert client.receive() == b"\xff" * (size + 1)
 
 
 def test_a_client_is_pinged_again_and_again(start_server: StartServer) -> None:

@@ -63,26 +63,6 @@ def test_a_target_leads_to_the_session_or_nowhere(server: ServerProcess, target:
         assert answer_on(sock).status == status
 
 
-def test_half_a_request_is_ended_at_its_deadline(start_server: StartServer) -> None:
-    """Headers are answered 408, a body by the end of the connection, and silence by silence."""
-    server = start_server()
-    server.debug("hasten", keep_alive_s=600)
-    ends = {b"": b"", b"GET /none HTTP/1.1\r\nHost:": b"HTTP/1.1 408 ", ECHO + b"Content-Length: 9\r\n\r\n": b""}
-    with contextlib.ExitStack() as connections:
-        # Each has had an answer: its next request begins with the first byte, however late the test comes to send it.
-        begun_before = [connections.enter_context(dial(server.port)) for _ in range(2)]
-        for sock in begun_before:
-            sock.sendall(b"GET /none HTTP/1.1\r\nHost: test\r\n\r\n")
-            assert answer_on(sock).status == 404
-        server.debug("hasten", header_deadline_s=0.5, body_deadline_s=0.5, keep_alive_s=0.5)
-        new = connections.enter_context(dial(server.port))
-        for sock, (begun, end) in zip([new, *begun_before], ends.items(), strict=True):
-            sock.sendall(begun)
-            answer = everything(sock)
-
-            assert answer[: len(b"HTTP/1.1 408 ")] == end, (begun, answer)
-
-
 def test_a_client_that_is_still_sending_when_it_is_refused_meets_no_reset(server: ServerProcess) -> None:
     """Closed with its body unread, the connection would be reset, and most clients would never look at the answer."""
     with dial(server.port) as sock:
@@ -123,16 +103,3 @@ def test_a_client_that_pipelines_without_end_does_not_keep_the_server_from_other
     finally:
         stop.set()
         pouring.join(DEADLINE_S)
-
-
-def test_one_connection_more_than_an_address_may_have_is_refused(start_server: StartServer) -> None:
-    """429 before its request is read. (Connections that wait for their peer are ended instead: the fault F31.)"""
-    server = start_server()
-    with contextlib.ExitStack() as connections:
-        for _ in range(2):
-            connections.enter_context(sock := dial(server.port))
-            sock.sendall(b"POST /debug/wait HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\n{}")
-        server.until(lambda state: state["waiting"] == 2, "both at work")
-        server.debug("hasten", max_connections_per_address=2)
-        answer = answer_on(connections.enter_context(dial(server.port)))
-        assert (answer.status, "connections_per_address (at most 2)" in answer.body) == (429, True)

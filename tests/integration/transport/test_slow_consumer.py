@@ -11,9 +11,8 @@ import json
 
 import pytest
 
-from tests.integration.transport.clients import Closed, WebSocket, closing
+from tests.integration.transport.clients import WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
-from tests.support.websocket_codec import CLOSE, TEXT, close_told, frames_in
 
 # The kernel keeps so much for a client that reads nothing: the smallest buffers of both ends (tcp(7)), so that tests are quick.
 SMALL_BUFFER_BYTES = 4096
@@ -70,49 +69,3 @@ def test_memory_stays_bounded_while_one_client_never_reads(start_server: StartSe
 
     assert ends == ["slow consumer"]
     assert grown_kb <= 5 * 1024
-
-
-@pytest.mark.timeout(300)
-def test_framing_stays_valid_over_a_hundred_thousand_messages(start_server: StartServer) -> None:
-    """Every message, in order, through a reader of small, uneven sips: no frame is cut, doubled or swapped."""
-    server = start_server(send_buffer_bytes=SMALL_BUFFER_BYTES, queue_frames=256, write_deadline_s=60)
-    client = stopped(server)
-    with closing(client):
-        server.debug("start_pace", count=100_000, sizes=[0, 1, 113, 700])
-        pending, expected, sip = b"", 0, 0
-        while expected < 100_000:
-            sip = (sip + 617) % 4096
-            data = client.sock.recv(sip + 1)
-            assert data, "the server closed"
-            pending, expected = checked(pending + data, expected, client)
-
-    assert expected == 100_000
-
-
-def test_a_burst_to_a_healthy_reader_is_never_cut(start_server: StartServer) -> None:
-    """500 x 64 KB, 31 MB, as fast as the reader's queue has room: all of it arrives, nobody is disconnected (F8)."""
-    server = start_server(write_deadline_s=10)
-    client = WebSocket(server.port)
-    with closing(client):
-        client.join()
-        server.debug("start_pace", count=500, sizes=[65_000])
-        numbers = [json.loads(client.text()[2:])[1] for _ in range(500)]
-        ends = server.state()["ends"]
-
-    assert numbers == list(range(500))
-    assert ends == []
-
-
-def checked(pending: bytes, expected: int, client: WebSocket) -> tuple[bytes, int]:
-    """Check that whole frames are the next events, answer pings; return what is left of `pending`, and what comes next."""
-    frames, left = frames_in(pending)
-    for opcode, payload in frames:
-        if opcode == CLOSE:
-            raise Closed(*close_told(payload))
-        if payload == b"2":
-            client.send("3")
-            continue
-        name, number, padding = json.loads(payload[2:])
-        assert (opcode, name, number, padding) == (TEXT, "event", expected, "x" * len(padding))
-        expected += 1
-    return left, expected

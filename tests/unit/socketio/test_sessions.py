@@ -16,7 +16,6 @@ from structlog.testing import capture_logs
 from headgate.protocol.frames import Frame
 from headgate.socketio import Server
 from headgate.transport.inbox import FULL_MESSAGES
-from headgate.transport.session_state import SessionState
 from tests.support import packet_classes
 from tests.support.session_clock import turn
 from tests.support.socketio_application import Application, Browser, without_blocking
@@ -343,15 +342,6 @@ class TestDisconnect:
         browser.send(*[f'42["record",{number}]' for number in range(20)], "1")
 
         assert application.seen == list(range(20))
-
-    def test_an_engine_without_sockets_forgets_everything(self, application: Application, browser: Browser) -> None:
-        """Behind the last session."""
-        browser.join()
-        browser.go()
-
-        assert application.ends == ["transport close"]
-        assert browser.session.state is SessionState.CLOSED
-        assert not any(application.leftovers().values())
 
 
 class TestDisconnectHandler:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.runtime.machine import IllegalStep
 from headgate.transport.session_state import MACHINE, MOVED, OVER, SessionState, SessionStep
 
 
@@ -42,13 +41,3 @@ def test_a_session_moves_to_a_websocket_only_behind_an_answered_probe_and_never_
 
     assert into_open == {(SessionState.HANDSHAKE, SessionStep.START_WEBSOCKET), (SessionState.UPGRADING, SessionStep.MOVE)}
     assert reached_from(SessionState.OPEN) == {SessionState.OPEN} | OVER
-
-
-@pytest.mark.parametrize(
-    ("state", "step"),
-    [(state, step) for state in SessionState for step in SessionStep if (state, step) not in MACHINE],
-    ids=lambda part: part.value,
-)
-def test_any_other_step_raises(state: SessionState, step: SessionStep) -> None:
-    with pytest.raises(IllegalStep, match=f"session: {state.name} allows no step {step.name}"):
-        MACHINE[state, step]

@@ -311,11 +311,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         logs_access = self.log.access_log_enabled
         if logs_access:  # requests below WSGI are not logged
             routes = {key: route for key, route in routes.items() if key[1].startswith("/socket.io")}
-        serving: Any = app
+        server = HTTPServer(listener, app, limits=limits, routes=routes)
         if self.cfg.max_requests > 0:
-            routes = {key: self._counting_route(route) for key, route in routes.items()}
-            serving = self._counting(app)
-        server = HTTPServer(listener, serving, limits=limits, routes=routes)
+            server.on_request = self._count_request
         if logs_access:
             server.access_log = self._log_access
         turn = Turn()
@@ -401,22 +399,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def _has_successor_booting(self) -> bool:
         return any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows())
-
-    def _counting(self, app: Any) -> Callable[..., Any]:
-        def counting(environ: dict[str, Any], start_response: Any) -> Any:
-            if "headgate.counted" not in environ:
-                self._count_request()
-            return app(environ, start_response)
-
-        return counting
-
-    def _counting_route(self, route: Any) -> Callable[[Any], Any]:
-        def counting(request: Any) -> Any:
-            self._count_request()
-            request.environ["headgate.counted"] = True
-            return route(request)
-
-        return counting
 
     def _count_request(self) -> None:
         self._requests += 1

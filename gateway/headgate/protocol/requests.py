@@ -1,6 +1,7 @@
 """Requests of clients, read and checked: subscriptions, points of resume, replays, what they have shown. No I/O.
 
-In: the JSON of a request. Out: small typed values, or one error that names the field and what is allowed.
+In: the JSON of a request. Out: small typed values, or one error that names the field and what is allowed: InvalidRequest, or
+InvalidPattern, InvalidTopic or InvalidEvent for a part that has an error class of its own.
 """
 
 from __future__ import annotations
@@ -115,9 +116,6 @@ def check_text(request: object) -> None:
 
     JSON can spell one (`"\\ud800"`), and a browser does; nothing that we would pass it on to can take it: Redis, the log, an
     authenticator, our own answer. So it is looked for once, before anything else.
-
-    Raises:
-        InvalidRequest.
     """
     try:
         _encode(request)  # in C; it has no other way to fail on what came as JSON, but for numbers beyond its range
@@ -134,11 +132,7 @@ def check_text(request: object) -> None:
 
 
 def read_subscription(request: object) -> Subscription:
-    """Read `{pattern, overflow?, since?}`.
-
-    Raises:
-        InvalidRequest, InvalidPattern.
-    """
+    """Read `{pattern, overflow?, since?}`."""
     body = _object(request, {"pattern", "overflow", "since"}, "{pattern: 'orders.*'}")
     pattern = check_pattern(body.get("pattern"))
     overflow = Overflow.CATCH_UP
@@ -152,11 +146,7 @@ def read_subscription(request: object) -> Subscription:
 
 
 def read_resume(request: object) -> Resume | None:
-    """Read `{epoch, offset}`; None stays None.
-
-    Raises:
-        InvalidRequest.
-    """
+    """Read `{epoch, offset}`; None stays None."""
     if request is None:
         return None
     body = _object(request, {"epoch", "offset"}, "{epoch, offset}")
@@ -164,11 +154,7 @@ def read_resume(request: object) -> Resume | None:
 
 
 def read_replay(request: object) -> Replay:
-    """Read `{pattern, from, to, epoch?}`.
-
-    Raises:
-        InvalidRequest, InvalidPattern.
-    """
+    """Read `{pattern, from, to, epoch?}`."""
     body = _object(request, {"pattern", "from", "to", "epoch"}, "{pattern, from, to}")
     epoch = _epoch(body["epoch"], "epoch") if body.get("epoch") is not None else None
     first = _number(body.get("from"), "from", 1)
@@ -176,11 +162,7 @@ def read_replay(request: object) -> Replay:
 
 
 def read_history(request: object) -> History:
-    """Read `{pattern, before?: {offset, epoch?}, limit?}`.
-
-    Raises:
-        InvalidRequest, InvalidPattern.
-    """
+    """Read `{pattern, before?: {offset, epoch?}, limit?}`."""
     body = _object(request, {"pattern", "before", "limit"}, "{pattern: 'chat.7', limit: 50}")
     before = {} if body.get("before") is None else _object(body["before"], {"offset", "epoch"}, "{offset, epoch}")
     return History(
@@ -192,11 +174,7 @@ def read_history(request: object) -> History:
 
 
 def read_refresh(request: object) -> str:
-    """Read `{token}`; the authenticator says what it is worth.
-
-    Raises:
-        InvalidRequest.
-    """
+    """Read `{token}`; the authenticator says what it is worth."""
     token = _object(request, {"token"}, "{token}").get("token")
     if not isinstance(token, str):
         raise InvalidRequest("token: expected text")
@@ -204,11 +182,7 @@ def read_refresh(request: object) -> str:
 
 
 def read_seen(request: object) -> list[str]:
-    """Read `{ids}`: event ids, 1 to MAX_SEEN_IDS of them.
-
-    Raises:
-        InvalidRequest, InvalidEvent.
-    """
+    """Read `{ids}`: event ids, 1 to MAX_SEEN_IDS of them."""
     ids = _object(request, {"ids"}, "{ids: ['…']}").get("ids")
     if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_SEEN_IDS:
         raise InvalidRequest(f"ids: expected a list of 1 to {MAX_SEEN_IDS} event ids")
@@ -216,22 +190,14 @@ def read_seen(request: object) -> list[str]:
 
 
 def read_inbox_part(request: object) -> tuple[int | None, int]:
-    """Read `{before?, limit?}`: the offset below which the items are, and how many.
-
-    Raises:
-        InvalidRequest.
-    """
+    """Read `{before?, limit?}`: the offset below which the items are, and how many."""
     body = _object(request, {"before", "limit"}, "{before, limit: 20}")
     before = None if body.get("before") is None else _number(body["before"], "before", 1)
     return before, _number(body.get("limit", DEFAULT_INBOX_ITEMS), "limit", 1, MAX_INBOX_ITEMS)
 
 
 def read_handled(request: object) -> Handled:
-    """Read `{ask, handled, since, epoch?, offset?}`; a page without a position has no last two.
-
-    Raises:
-        InvalidRequest.
-    """
+    """Read `{ask, handled, since, epoch?, offset?}`; a page without a position has no last two."""
     body = _object(request, {"ask", "handled", "since", "epoch", "offset"}, "{ask: 1, handled: true, since: 0, …}")
     ask, handled, epoch = body.get("ask"), body.get("handled"), body.get("epoch")
     numbers = [ask, body.get("since", -1), body.get("offset", -1)]
@@ -267,11 +233,7 @@ def read_cancel(request: object) -> str:
 
 
 def read_presence(request: object) -> PresenceRequest:
-    """Read `{topic, act, meta?}` of `enter`, `{topic, act, after}` of `page`, `{topic, act}` of `watch` and `leave`.
-
-    Raises:
-        InvalidRequest, InvalidTopic.
-    """
+    """Read `{topic, act, meta?}` of `enter`, `{topic, act, after}` of `page`, `{topic, act}` of `watch` and `leave`."""
     body = _object(request, {"topic", "act", "meta", "after"}, "{topic: 'rooms.7', act: 'enter'}")
     try:
         act = PresenceAct(body["act"])

@@ -26,11 +26,7 @@ _to_json = msgspec.json.encode
 
 
 def read_cursor(text: str) -> Resume:
-    """Return the position that a cursor names.
-
-    Raises:
-        InvalidRequest: it is not `<epoch>:<offset>`.
-    """
+    """Return the position that a cursor names. Raises InvalidRequest if it is not `<epoch>:<offset>`."""
     epoch, colon, offset = text.partition(":")
     if not colon or not offset.isascii() or not offset.isdigit():
         raise InvalidRequest("cursor: expected <epoch>:<offset>, as the stream gave it")

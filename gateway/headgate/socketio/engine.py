@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from engineio.packet import MESSAGE, Packet
 from headgate.protocol.frames import Frame
 from headgate.runtime.servers import instead_for_sockets
 from headgate.transport.cors import Cors
-from headgate.transport.detach import Detached, detach
+from headgate.transport.detach import Detached
 from headgate.transport.engine import Engine
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.session import Session
@@ -101,7 +101,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     ) -> Detached:
         """Take a request's socket from its server, ours or another one."""
         if "headgate.handler" in environ:
-            return detach(environ, accept + first_frames, takes_unsent=takes_unsent)
+            return super().detach(environ, start_response, accept, first_frames, takes_unsent=takes_unsent)
         return detach_other(environ, start_response, accept, first_frames)
 
     def opening_headers(self, sid: str) -> list[tuple[str, str]]:
@@ -116,20 +116,8 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 
-    def handle_request(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one HTTP request of the Engine.IO path."""
-        return Engine.handle_request(self, environ, start_response)
-
-    def generate_id(self) -> str:
-        """Return a session's, or a client's, id."""
-        return Engine.generate_id(self)
-
     def get_session(self, sid: str) -> dict[str, object]:
-        """Return the application's data of a session, as engineio's own does.
-
-        Raises:
-            KeyError: there is no such session.
-        """
+        """Return the application's data of a session, as engineio's own does. Raises KeyError if there is no such session."""
         self._get_socket(sid)
         return self._user_sessions.setdefault(sid, {})
 

@@ -456,11 +456,7 @@ def _warn_of_untried_versions() -> None:
 
 
 def _check_serializer(serializer: object) -> None:
-    """Refuse what is no packet class.
-
-    Raises:
-        ValueError: it names what is allowed.
-    """
+    """Raise ValueError for what is no packet class. It names what is allowed."""
     a_class = isinstance(serializer, type) and issubclass(serializer, Packet)
     if not a_class and serializer not in ("default", "msgpack"):
         raise ValueError(f"serializer: expected 'default', 'msgpack' or a subclass of socketio.packet.Packet, got {serializer!r}")
@@ -482,11 +478,7 @@ def _has_attachments(packet_class: type[Packet]) -> bool:
 
 
 def _overflow(overflow: Overflow | str) -> Overflow:
-    """Return the policy.
-
-    Raises:
-        ValueError: says what is allowed.
-    """
+    """Return the policy. Raises ValueError, which names what is allowed."""
     try:
         return Overflow(overflow)
     except ValueError:

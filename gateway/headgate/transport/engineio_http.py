@@ -69,11 +69,7 @@ class Refused(Exception):
 
 @lru_cache(maxsize=64)  # the query of a joining WebSocket is always the same
 def read_query(query: str) -> tuple[str, str, str]:
-    """Return transport, version and session id.
-
-    Raises:
-        Refused: it has more than MAX_QUERY_FIELDS.
-    """
+    """Return transport, version and session id. Raises Refused if it has more than MAX_QUERY_FIELDS."""
     try:
         fields = parse_qs(query, max_num_fields=MAX_QUERY_FIELDS)
     except ValueError as error:
@@ -83,11 +79,7 @@ def read_query(query: str) -> tuple[str, str, str]:
 
 
 def read_length(environ: WSGIEnvironment) -> int:
-    """Return the length of a POST body.
-
-    Raises:
-        Refused: there is none.
-    """
+    """Return the length of a POST body. Raises Refused if there is none."""
     length = environ.get("CONTENT_LENGTH") or ""
     if not _LENGTH.fullmatch(length):  # int() would read `+5` and `1_0`
         raise Refused(BAD_REQUEST, "411 Length Required", "Content-Length is required")

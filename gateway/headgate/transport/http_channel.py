@@ -156,11 +156,7 @@ class Channel:
             raise
 
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
-        """Move bytes once the socket is ready.
-
-        Raises:
-            TooSlow: it was not in time.
-        """
+        """Move bytes once the socket is ready. Raises TooSlow if it was not in time."""
         pace = self._pace = self._pace or self.part.pace(self._limits)
         self.waits += 1
         if self.part is not Part.IDLE:  # the connection has reported that

@@ -104,6 +104,7 @@ class HttpConnection:
 
     def _ask_in_hub(self, request: Request, route: NeverWaits) -> None:
         routed = RoutedRequest(bytes, request, route, self._environ(request))
+        self._server.on_request()
         self._server.connections.work(self)  # so that it is not ended for one too many of its address
         try:
             self._asked = (self._server.admission.refusal(self, routed.environ) or route(routed),)
@@ -213,6 +214,8 @@ class HttpConnection:
         if not isinstance(request, Request) or (self._server.to_owner and self._is_foreign(request) and self._hand_over(channel)):
             return False
         channel.begin(Part.BODY)
+        if self._asked is None:
+            self._server.on_request()
         self._server.connections.work(self)
         incoming.begin(request)
         if not self._answer(request, incoming):

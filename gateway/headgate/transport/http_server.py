@@ -49,6 +49,7 @@ class HTTPServer:
     Attributes:
         leave_s: with several processes on the port, returns the seconds for which to leave the next connection to the others.
         to_owner: hands a connection to the process that owns its session; returns whether that has taken it.
+        on_request: called at each request, before it is answered.
         max_accept: connections that are accepted in one turn of the loop. The ones ended for them close in the next.
         address: of the listening socket; its port is known after `init_socket`.
     """
@@ -74,6 +75,7 @@ class HTTPServer:
         self.max_accept = 32
         self.leave_s: Callable[[], float] | None = None
         self.to_owner: Callable[[bytes, int], bool] | None = None
+        self.on_request: Callable[[], None] = lambda: None
         self.access_log: Callable[[WsgiExchange, int, float], object] | None = None
         self.address: Any = listener if isinstance(listener, tuple) else listener.getsockname()
         self._given = None if isinstance(listener, tuple) else listener

@@ -114,11 +114,7 @@ class LongPoll:
 
     @contextmanager
     def posting(self) -> Iterator[None]:
-        """Surround a POST until its answer.
-
-        Raises:
-            SessionClosed: there is another one, which ends the session.
-        """
+        """Surround a POST until its answer. Raises SessionClosed if there is another one, which ends the session."""
         if self._posting:
             self._session.end(TRANSPORT_ERROR)
             raise SessionClosed("another request of this session is sending")

@@ -166,11 +166,7 @@ class Outbox(ABC):
         self.ready = False
 
     def release_direct(self) -> None:
-        """Take one `hold_direct` back.
-
-        Raises:
-            RuntimeError: there is none.
-        """
+        """Take one `hold_direct` back. Raises RuntimeError if there is none."""
         if not self._holds:
             raise RuntimeError("release without hold")
         self._holds -= 1

@@ -80,11 +80,7 @@ class TlsPeer:
         self._wants = 0
 
     def shake_hands(self, within_s: float) -> None:
-        """Agree on the keys. Switches greenlets.
-
-        Raises:
-            OSError: the peer does not speak TLS, or not in time.
-        """
+        """Agree on the keys. Switches greenlets. Raises OSError if the peer does not speak TLS, or not in time."""
         with deadline(within_s):
             self.tls.do_handshake()
         self.tls.settimeout(0.0)

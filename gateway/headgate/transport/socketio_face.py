@@ -312,11 +312,7 @@ class SocketIOFace:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def session_of(self, namespace: str, client_id: str) -> Session:
-        """Return the session of a client, until its disconnect handler is done.
-
-        Raises:
-            KeyError: there is no such client.
-        """
+        """Return the session of a client, until its disconnect handler is done. Raises KeyError if there is no such client."""
         return self._namespaces[f"/{namespace}"].clients[client_id].session
 
     @property

@@ -35,11 +35,7 @@ class Packet(NamedTuple):
 
 
 def read_packet(text: str) -> Packet:
-    """Return the packet that a text is.
-
-    Raises:
-        Malformed: it is none that a client may send.
-    """
+    """Return the packet that a text is. Raises Malformed if it is none that a client may send."""
     if text[:2] == "0/":  # a CONNECT in its usual form, `0/<name>,{…}`
         path, _, rest = text[1:].partition(",")
         if rest[:1] == "{" and "?" not in path:

@@ -94,11 +94,7 @@ class Board:
         self._cells[index * _CELLS + 2] = process_id
 
     def move(self, index: int, state: State) -> None:
-        """Move a worker to its next state.
-
-        Raises:
-            IllegalStep: it cannot follow the current one.
-        """
+        """Move a worker to its next state. Raises IllegalStep if it cannot follow the current one."""
         self._cells[index * _CELLS] = MACHINE[self.row(index).state, state]
 
     def count(self, index: int, connections: int) -> None:
@@ -106,11 +102,7 @@ class Board:
         self._cells[index * _CELLS + 3] = connections
 
     def row(self, index: int) -> Row:
-        """Return one row.
-
-        Raises:
-            IndexError: there is none.
-        """
+        """Return one row. Raises IndexError if there is none."""
         if not 0 <= index < self._rows:
             raise IndexError(index)
         state, age, process_id, connections = self._cells[index * _CELLS : (index + 1) * _CELLS]

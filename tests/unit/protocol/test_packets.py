@@ -108,19 +108,6 @@ def test_a_notice_packet_is_read_by_socketio_as_name_and_body(name: str) -> None
     assert (packet.packet_type, packet.namespace, packet.data) == (SOCKETIO_EVENT, "/notifications", [name, body])
 
 
-def test_a_gap_says_how_many_which_why_and_whether_they_can_still_be_had() -> None:
-    """Promise 2: the client is told."""
-    assert gap_body(("orders.#",), 5, 9, 5, 1234, GapReason.OVERFLOW, recoverable=True) == {
-        "patterns": ["orders.#"],
-        "from": 5,
-        "to": 9,
-        "count": 5,
-        "bytes": 1234,
-        "reason": "overflow",
-        "recoverable": True,
-    }
-
-
 def test_a_gap_of_unknown_extent_is_null_not_zero() -> None:
     """Zero would say that nothing was lost."""
     body = json.loads(notice_packet("n", "gap", gap_body((), None, None, None, 0, GapReason.LOG_LOST, recoverable=False))[4:])[1]

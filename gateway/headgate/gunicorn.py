@@ -65,7 +65,6 @@ _IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "crypt
 # How long an ending worker waits for a younger one that boots.
 SUCCESSOR_S = 10.0
 BUS_S = 10.0
-_SERVED = "served"
 LOOK_S = 0.05
 HEARTBEAT_S = 1.0
 # gunicorn's exit code for an application that failed to load, which also ends the arbiter.
@@ -116,15 +115,6 @@ class Premises:
         if cls._of_process is None or cls._of_process[0] != os.getpid():
             cls._of_process = (os.getpid(), cls(owner))
         return cls._of_process[1]
-
-    @property
-    def has_served(self) -> bool:
-        """Whether any worker of this arbiter has ever served."""
-        return (self.folder / _SERVED).exists()
-
-    def serves(self) -> None:
-        """Record that a worker serves."""
-        (self.folder / _SERVED).touch()
 
     def is_first(self, what: str) -> bool:
         """Return whether this is the first call of any worker. That worker reports to the operator what all have met."""
@@ -219,7 +209,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             loaded: object = self.app.wsgi()
             config: Mapping[str, Any] = getattr(loaded, "config", {})
             self.wsgi = made_ready(loaded, Settings.read(config, environment()), "gunicorn's application")
-            if not self._premises.has_served:
+            if not self._premises.was_told("served"):
                 describe_server(self.wsgi.extensions["headgate"].settings.redis_url)
         except HeadgateError as error:
             self._end_arbiter(error)
@@ -262,7 +252,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         for server in self._servers:
             server.start()
         self._move(State.SERVING)
-        self._premises.serves()
+        self._premises.is_first("served")
         while not self._asked.wait(HEARTBEAT_S):
             if self.ppid != os.getppid():
                 complain(f"worker {self._row.number} ends: its process manager is gone")

@@ -285,7 +285,7 @@ class HttpConnection:
         return None if route is None else RoutedRequest(incoming.read_body, request, route, self._environ(request))
 
     def _environ(self, request: Request) -> WSGIEnvironment:
-        environ = request.environ(self._server.environ(), self._address)
+        environ = request.environ(self._server.base_environ.copy(), self._address)
         environ["headgate.handler"] = self
         return environ
 

@@ -50,6 +50,7 @@ class HTTPServer:
         leave_s: with several processes on the port, returns the seconds for which to leave the next connection to the others.
         to_owner: hands a connection to the process that owns its session; returns whether that has taken it.
         on_request: called at each request, before it is answered.
+        base_environ: the WSGI environment, without a request; to be copied.
         max_accept: connections that are accepted in one turn of the loop. The ones ended for them close in the next.
         address: of the listening socket; its port is known after `init_socket`.
     """
@@ -82,7 +83,7 @@ class HTTPServer:
         self._socket: socket.socket | None = None
         self._kind = (0, 0, 0)
         self._scheme = "http" if self._tls is None else "https"
-        self._environ = base_environ("", 0, self._scheme, sys.stderr)
+        self.base_environ = base_environ("", 0, self._scheme, sys.stderr)
         self._watcher: Watcher | None = None
         self._timer: Watcher | None = None
         self._silent: dict[HttpConnection, None] = {}  # in the order in which they came
@@ -122,7 +123,7 @@ class HTTPServer:
         self._socket, self.address = sock, sock.getsockname()
         self._kind = (sock.family, sock.type, sock.proto)
         host, port = self.address[:2] if isinstance(self.address, tuple) else ("", 0)
-        self._environ = base_environ(socket.getfqdn(host) if host else "", port, self._scheme, sys.stderr)
+        self.base_environ = base_environ(socket.getfqdn(host) if host else "", port, self._scheme, sys.stderr)
 
     def start(self) -> None:
         """Accept connections, unless `stop_listening` was called. Idempotent. Raises as `init_socket`."""
@@ -193,10 +194,6 @@ class HTTPServer:
             sock.close()
             return
         self._take_in(sock, address, received, is_adopted=True)
-
-    def environ(self) -> dict[str, Any]:
-        """Return a new WSGI environment, without a request."""
-        return self._environ.copy()
 
     def silent(self, connection: HttpConnection) -> None:
         """Called when a connection begins to wait in the hub for its first byte."""

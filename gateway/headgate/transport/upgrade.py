@@ -93,7 +93,7 @@ class UpgradeProbe:
         session.advance(SessionStep.MOVE)
         self._session = session.probe = None
         session.wire = self.wire
-        self.wire.adopt(session)
+        self.wire.owner = session
         if session.polls is not None:
             session.polls.wake()
         if session.inbox is not None and session.inbox.paused:

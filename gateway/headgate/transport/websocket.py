@@ -54,8 +54,8 @@ class WebSocket:
     """See the module. `send` is the socket's own method, which the hot path calls directly."""
 
     __slots__ = (
-        *("_deadlines", "_flushing", "_inbound", "_limits", "_lingered", "_owner", "_pong", "_reader", "_sock", "_timing"),
-        *("_unsent", "_writer", "closed", "closing", "progress_s", "send", "writing"),
+        *("_deadlines", "_flushing", "_inbound", "_limits", "_lingered", "_pong", "_reader", "_sock", "_timing"),
+        *("_unsent", "_writer", "closed", "closing", "owner", "progress_s", "send", "writing"),
     )
 
     def __init__(self, sock: NativeSocket, owner: WebSocketOwner, deadlines: Deadlines, limits: TransportLimits) -> None:
@@ -64,7 +64,7 @@ class WebSocket:
             sock.setblocking(False)
         set_options(sock, limits.send_buffer_bytes)
         self.send: Callable[[bytes | memoryview], int] = sock.send
-        self._owner: WebSocketOwner | None = owner
+        self.owner: WebSocketOwner | None = owner
         self._inbound: Inbound | None = None
         self._unsent: memoryview | None = None
         self._pong: bytes | None = None
@@ -78,10 +78,6 @@ class WebSocket:
         self._reader.start(self._readable)
         if already_received:
             self._feed(already_received)
-
-    def adopt(self, owner: WebSocketOwner) -> None:
-        """Work for another owner from now on."""
-        self._owner = owner
 
     def pause_reading(self) -> None:
         """Take no messages, so that the browser's data backs up into its own socket."""
@@ -140,17 +136,17 @@ class WebSocket:
         self._stop_writing()
         if self.closing:
             self._finish()
-        elif self._owner is not None:
-            self._owner.all_written()
+        elif self.owner is not None:
+            self.owner.all_written()
 
     def _next_chunk(self) -> memoryview | None:
         """Return what goes out next: a pong, else the owner's frames, at last the goodbye."""
         if self._pong is not None:
             chunk, self._pong = self._pong, None
             return memoryview(chunk)
-        if self._owner is None:
+        if self.owner is None:
             return None
-        frames = self._owner.next_chunk()
+        frames = self.owner.next_chunk()
         # The owner may have ended the connection in `next_chunk`; then its goodbye is left.
         if frames is None or self.closing:
             return self._unsent
@@ -170,7 +166,7 @@ class WebSocket:
             self._unsent = memoryview(bytes(self._unsent) + goodbye)
         else:
             self._unsent = memoryview(goodbye)
-        owner, self._owner = self._owner, None
+        owner, self.owner = self.owner, None
         self.flush()
         if not self.closed and self._unsent is not None:
             self._deadlines.after(self._limits.write_deadline_s, self._expire_goodbye)
@@ -185,7 +181,7 @@ class WebSocket:
         if self.closed:
             return
         self.closed = self.closing = True
-        owner, self._owner = self._owner, None
+        owner, self.owner = self.owner, None
         self._reader.close()
         if self._writer is not None:
             self._writer.close()
@@ -228,7 +224,7 @@ class WebSocket:
         self._inbound = None if inbound.at_rest else inbound
 
     def _received(self, opcode: Opcode, payload: bytes) -> None:
-        owner = self._owner
+        owner = self.owner
         if owner is None:
             return
         if opcode is Opcode.TEXT:

@@ -28,16 +28,14 @@ _BACKLOG = 1024
 
 log = structlog.get_logger("headgate.workers")
 
-# kind → the answer.
-Answerer = Callable[[bytes], bytes]
-# Takes a descriptor, and the bytes that came with it.
-Adopter = Callable[[int, bytes], None]
-
 
 class WorkerSocket:
-    """The socket of this worker, and the greenlet that serves it."""
+    """The socket of this worker, and the greenlet that serves it.
 
-    def __init__(self, path: Path, answer: Answerer, adopt: Adopter) -> None:
+    `answer` gets the kind of a message. `adopt` gets a descriptor, and the bytes that came with it.
+    """
+
+    def __init__(self, path: Path, answer: Callable[[bytes], bytes], adopt: Callable[[int, bytes], None]) -> None:
         self._path, self._answer, self._adopt = path, answer, adopt
         path.unlink(missing_ok=True)  # of an earlier worker
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -331,32 +331,6 @@ def test_gunicorn_goes_on_while_redis_is_away_once_it_has_served(
         gunicorn.stop()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--preload"], "preload_app: the application is loaded after the fork"),
-        (["--certfile", "c.pem", "--keyfile", "c.pem"], "certfile: TLS ends in front of the gateway"),
-    ],
-)
-def test_gunicorn_refuses_what_the_worker_cannot_honour(tmp_path: Path, options: list[str], says: str) -> None:
-    """One line, and the end."""
-    (tmp_path / "c.pem").write_text("")
-    (tmp_path / "empty.py").write_text("def app(environ, start_response):\n    return []\n")
-    command = [
-        sys.executable,
-        "-m",
-        "gunicorn",
-        "-k",
-        "headgate.gunicorn.Worker",
-        "-b",
-        f"unix:{tmp_path}/s",
-        *options,
-        "empty:app",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
-    assert (done.returncode, says in done.stderr) == (1, True), done.stderr
-
-
 @pytest.mark.parametrize("workers", ["0", "-1", "257", "many", "1.5"])
 def test_a_number_of_workers_that_is_none_is_one_clear_line(workers: str) -> None:
     """It names the setting, and what is expected."""
@@ -370,18 +344,8 @@ def test_a_port_in_use_is_one_clear_line(redis_url: str, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [
-            sys.executable,
-            "-m",
-            "headgate.cli.main",
-            "serve",
-            "--workers",
-            "2",
-            "--port",
-            str(port),
-            "--redis",
-            redis_url,
-        ]
+        arguments = ("serve", "--workers", "2", "--port", str(port), "--redis", redis_url)
+        command = [sys.executable, "-m", "headgate.cli.main", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another" in done.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -13,7 +13,7 @@ import socketio
 from headgate.socketio import Overflow, member
 from headgate.transport.session_state import SessionState
 from tests.support.session_clock import Clock, controlled_clock, turn
-from tests.support.socketio_application import Application, Browser, without_blocking
+from tests.support.socketio_application import Application, Browser
 
 clock = pytest.fixture(controlled_clock)
 Make = Callable[..., Application]
@@ -22,21 +22,10 @@ SMALL = {"queue_frames": FRAMES, "write_deadline_s": 10.0}
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Make]:
+def make(make: Make, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Make:
     """Make applications whose queues hold few frames, on a clock that the test moves."""
-    without_blocking(monkeypatch)
     monkeypatch.setattr(member, "monotonic", lambda: clock.now_s)
-    made: list[Application] = []
-
-    def make(**options: Any) -> Application:
-        made.append(Application(limits=SMALL | options.pop("limits", {}), **options))
-        return made[-1]
-
-    yield make
-    for application in made:
-        application.sio.eio.disconnect()
-        turn()
-        application.sio.eio.deadlines.close()
+    return lambda **options: make(**options | {"limits": SMALL | options.get("limits", {})})
 
 
 @pytest.fixture(params=[False, True], ids=["polling", "websocket"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from gevent.queue import Queue
 from headgate.socketio import rooms
 from headgate.socketio.rooms import RoomManager
 from tests.support.session_clock import turn
-from tests.support.socketio_application import Application, Browser, without_blocking
+from tests.support.socketio_application import Application, Browser
 
 
 class QueueManager(socketio.PubSubManager):  # type: ignore[misc]
@@ -35,18 +35,12 @@ class QueueManager(socketio.PubSubManager):  # type: ignore[misc]
 
 
 @pytest.fixture
-def here_and_there(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Application, Application]]:
+def here_and_there(make: Callable[..., Application]) -> Iterator[tuple[Application, Application]]:
     """Two servers that share their rooms."""
-    without_blocking(monkeypatch)
     queues = Queue(), Queue()
-    servers = Application(client_manager=QueueManager(*queues)), Application(client_manager=QueueManager(*queues[::-1]))
-    yield servers
+    yield make(client_manager=QueueManager(*queues)), make(client_manager=QueueManager(*queues[::-1]))
     for queue in queues:
         queue.put(None)
-    for server in servers:
-        server.sio.eio.disconnect()
-        turn()
-        server.sio.eio.deadlines.close()
 
 
 def test_a_manager_of_any_class_is_given_our_rooms(here_and_there: tuple[Application, Application]) -> None:
@@ -188,17 +182,6 @@ def test_a_slow_client_does_not_hold_up_what_comes_from_another_process(here_and
     assert there.ends == ["slow consumer"]
 
 
-@pytest.fixture
-def application(monkeypatch: pytest.MonkeyPatch) -> Iterator[Application]:
-    """One server."""
-    without_blocking(monkeypatch)
-    made = Application()
-    yield made
-    made.sio.eio.disconnect()
-    turn()
-    made.sio.eio.deadlines.close()
-
-
 def test_a_large_room_gets_everything_in_order_over_several_turns(application: Application) -> None:
     """Events of many sizes, more than one write takes, emitted before and while the fan-out is at work."""
     browsers = [Browser(application) for _ in range(60)]
@@ -292,9 +275,8 @@ def test_a_client_that_has_left_leaves_no_room_behind_that_it_could_not_enter(ap
     assert set(rooms) == before
 
 
-def test_a_manager_whose_emit_is_all_its_own_sends_message_by_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manager_whose_emit_is_all_its_own_sends_message_by_message(make: Callable[..., Application]) -> None:
     """By the way that python-socketio's managers use; its events keep their place."""
-    without_blocking(monkeypatch)
 
     class Own(socketio.Manager):  # type: ignore[misc]
         def emit(self, event: str, data: Any, namespace: str, room: Any = None, **_: Any) -> None:
@@ -303,13 +285,10 @@ def test_a_manager_whose_emit_is_all_its_own_sends_message_by_message(monkeypatc
                 for each in self.server.eio_packets(packet):
                     self.server._send_eio_packet(eio_sid, each)
 
-    application = Application(client_manager=Own())
+    application = make(client_manager=Own())
     browser = Browser(application)
     browser.answers("40/custom,")
     application.sio.emit("event", b"1", namespace="/custom")
     application.sio.eio.send(browser.session.sid, "raw")
 
     assert browser.received() == ['451-/custom,["event",{"_placeholder":true,"num":0}]', b"1", "4raw"]
-    application.sio.eio.disconnect()
-    turn()
-    application.sio.eio.deadlines.close()

@@ -18,36 +18,11 @@ from headgate.socketio import Server
 from headgate.transport.inbox import FULL_MESSAGES
 from tests.support import packet_classes
 from tests.support.session_clock import turn
-from tests.support.socketio_application import Application, Browser, without_blocking
+from tests.support.socketio_application import Application, Browser
 
 MAX_HANDLERS = 64
 PLACEHOLDERS = '{"_placeholder":true,"num":0},{"_placeholder":true,"num":1}'
 Make = Callable[..., Application]
-
-
-@pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Make applications with these limits and options. None may log a fault that its test does not take from `faults`."""
-    without_blocking(monkeypatch)
-    made: list[Application] = []
-
-    def make(**options: Any) -> Application:
-        made.append(Application(**options))
-        return made[-1]
-
-    yield make
-    for application in made:
-        for gate in (application.gate, application.join_gate, application.room.gate):
-            gate.set()
-        application.sio.eio.disconnect()
-        turn()
-        application.sio.eio.deadlines.close()
-
-
-@pytest.fixture
-def application(make: Make) -> Application:
-    """An application with default options."""
-    return make()
 
 
 @pytest.fixture

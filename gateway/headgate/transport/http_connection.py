@@ -11,6 +11,7 @@ names the session of another one goes there, with the bytes that were read.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ class HttpConnection:
 
     __slots__ = (
         *("_address", "_asked", "_channel", "_is_adopted", "_parser", "_peer", "_pending", "_routed", "_server", "_watcher"),
-        *("is_reserved", "is_taken", "waits_since_s"),
+        *("fileno", "is_reserved", "is_taken", "waits_since_s"),
     )
 
     def __init__(
@@ -61,6 +62,7 @@ class HttpConnection:
     ) -> None:
         """`received` was read by the process that accepted the connection, where that is another one (`is_adopted`)."""
         self._server, self._peer, self._address, self._is_adopted = server, peer, address, is_adopted
+        self.fileno: Callable[[], int] = peer.fileno
         self._parser = RequestParser(received)
         self._channel: Channel | None = None
         # The first request that was read in the hub, and the answer of its route (None leaves it to the application).
@@ -158,10 +160,6 @@ class HttpConnection:
             return
         self._peer.close()
         self._server.over(self)
-
-    def fileno(self) -> int:
-        """Return the descriptor."""
-        return self._peer.fileno()
 
     def count_as_client(self) -> None:
         """Count it no more, as its answer is a stream, which counts as a client."""

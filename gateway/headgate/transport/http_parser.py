@@ -197,7 +197,7 @@ class RequestParser:
                 return END
             if state is ParserState.OVER:
                 return None
-            fault = self._chunk_end() if state is ParserState.CHUNK_END else self._lines()
+            fault = self._lines()
             if fault is not None or self.state is state:
                 return fault
 
@@ -218,7 +218,9 @@ class RequestParser:
             read = read_head(held[:end])
             if isinstance(read, Bad):
                 return self._refuse(read)
-            self._remember(held[:end], read)
+            self.block, self._last = held[:end], read
+            line = _LENGTH_LINE.search(self.block)
+            self._before, self._behind = (b"", b"") if line is None else (held[: line.start(1)], held[line.end(1) : end])
             request, self.is_like_last = read, False
         self.held = held[len(self.block) :]
         self._scanned = 0
@@ -241,11 +243,6 @@ class RequestParser:
             return self._refuse(Bad(BAD_REQUEST, "not a valid HTTP request"))
         self._scanned = max(0, len(held) - 3)
         return None
-
-    def _remember(self, block: bytes, request: Request) -> None:
-        self.block, self._last = block, request
-        line = _LENGTH_LINE.search(block)
-        self._before, self._behind = (b"", b"") if line is None else (block[: line.start(1)], block[line.end(1) :])
 
     def _again(self, held: bytes) -> Request | None:
         """Return the next request, if its head is the last one but for the length of the body."""
@@ -271,16 +268,15 @@ class RequestParser:
             self.state = MACHINE[self.state, behind]
         return piece or END
 
-    def _chunk_end(self) -> Bad | None:
-        if not self.held.startswith(b"\r\n"):
-            return None if b"\r\n".startswith(self.held) else self._refuse(_BAD_BODY)
-        self.held = self.held[2:]
-        self.state = MACHINE[self.state, ParserState.CHUNK_LINE]
-        return None
-
     def _lines(self) -> Bad | None:
-        """Read the size of a chunk, or the trailers, once they are complete."""
+        """Read the end of a chunk, the size of the next one, or the trailers, once they are complete."""
         held = self.held
+        if self.state is ParserState.CHUNK_END:
+            if not held.startswith(b"\r\n"):
+                return None if b"\r\n".startswith(held) else self._refuse(_BAD_BODY)
+            self.held = held[2:]
+            self.state = MACHINE[self.state, ParserState.CHUNK_LINE]
+            return None
         if self.state is ParserState.TRAILERS:
             end = 2 if held.startswith(b"\r\n") else held.find(b"\r\n\r\n") + 4
             if end >= 4 or end == 2:

@@ -68,29 +68,26 @@ class Session(Outbox):
         probe: the WebSocket that is being tried, if any.
     """
 
-    __slots__ = ("heartbeat", "inbox", "joined", "probe", "reason", "server", "sid", "state", "told", "upgraded")
+    __slots__ = ("heartbeat", "inbox", "joined", "probe", "reason", "server", "sid", "state", "told", "transport", "upgraded")
 
     def __init__(self, server: SessionServer, sid: str) -> None:
         super().__init__(ClientQueue(server.limits.queue_frames, server.limits.queue_bytes))
         self.server, self.sid = server, sid
         self.state = SessionState.HANDSHAKE
         self.joined = self.upgraded = False
+        self.transport = "polling"
         self.reason: str | None = None
         self.told = ""
         self.heartbeat = Heartbeat(server)
         self.inbox: Inbox | None = None
         self.probe: UpgradeProbe | None = None
 
-    @property
-    def transport(self) -> str:
-        return "websocket" if self.upgraded else "polling"
-
     def advance(self, step: SessionStep) -> None:
         """Go to the state after a step. Raises IllegalStep."""
         self.state = MACHINE[self.state, step]
         self.closed = self.state in OVER
         if self.state is SessionState.OPEN:
-            self.upgraded = True
+            self.upgraded, self.transport = True, "websocket"
 
     # -- the beginning ------------------------------------------------------------------------------------------------
 

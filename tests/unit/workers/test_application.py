@@ -1,15 +1,64 @@
-"""The application that a worker serves: what is refused before it starts."""
+"""An application that is about to be served: what is added to it, and what it keeps of its own. No gateway is started."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from flask import Flask
 
+from headgate import Headgate
+from headgate.auth.identity import Handshake, Identity
 from headgate.errors import InvalidRequest
 from headgate.settings.settings import Settings
 from headgate.workers.application import made_ready
+
+KEY = "the-admin-key-of-this-test-0123456789"
+
+
+def status(app: Flask, path: str = "/console", **settings: Any) -> int:
+    """The answer to a request for a path of an application that was made ready."""
+    ready = made_ready(app, Settings(redis_url="redis://127.0.0.1:1/0", **settings), "app")
+    return ready.test_client().get(path).status_code
+
+
+def test_an_application_is_given_a_console_only_with_a_key() -> None:
+    """And a health page in any case."""
+    assert status(Flask(__name__)) == 404
+    assert status(Flask(__name__), admin_key=KEY) == 200
+    assert status(Flask(__name__), "/livez") == 200
+
+
+def test_the_key_may_be_in_the_applications_own_configuration() -> None:
+    """As any setting."""
+    app = Flask(__name__)
+    app.config.update(HEADGATE_ADMIN_KEY=KEY, HEADGATE_REDIS_URL="redis://127.0.0.1:1/0")
+    Headgate(app)
+    assert made_ready(app, Settings(), "app").test_client().get("/console").status_code == 200
+
+
+def test_a_console_of_the_application_stays() -> None:
+    """One that has a page there already."""
+    app = Flask(__name__)
+    app.add_url_rule("/console", view_func=lambda: ("mine", 418))
+    assert status(app, admin_key=KEY) == 418
+
+
+@pytest.mark.parametrize(("admin", "found"), [("read", 200), (None, 404)])
+def test_an_authenticator_of_the_application_lets_into_the_console_whom_it_marks(admin: Any, found: int) -> None:
+    """Without a key; it is asked with the request's own cookie."""
+
+    def who(handshake: Handshake) -> Identity | None:
+        return Identity("ann", admin=admin) if "app=ann" in handshake.environ.get("HTTP_COOKIE", "") else None
+
+    app = Flask(__name__)
+    gate = Headgate(app, authenticator=who, settings=Settings(redis_url="redis://127.0.0.1:1/0"))
+    gate.identify = lambda handshake: who(handshake) or Identity("nobody")  # type: ignore[method-assign]
+    ready = made_ready(app, Settings(), "app").test_client()
+    assert ready.get("/console").status_code == 404
+    ready.set_cookie("app", "ann")
+    assert ready.get("/console").status_code == found
 
 
 def test_an_application_that_is_no_flask_application_is_refused() -> None:

@@ -1,14 +1,18 @@
-"""The counts of several workers as those of one gateway."""
+"""The counts of several workers as those of one gateway, and what counts although its worker has ended."""
 
 from __future__ import annotations
 
+import fcntl
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 import headgate.runtime.metrics  # noqa: F401  (registers what the gateway and consumers count)
 from headgate.runtime.metrics import exposition_of
-from headgate.workers.counted import GAUGES, Family, Sample, Totals, exposed, remember
+from headgate.workers.counted import FILE_NAME, GAUGES, LOCK_NAME, Family, Sample, Totals, exposed, keep, remember
 
 
 def counter(value: float, name: str = "a") -> Family:
@@ -107,3 +111,26 @@ def test_the_families_of_several_workers_are_text_for_prometheus() -> None:
     text = exposition_of(exposed({1: [counter(3)], 2: [counter(5)]}, {1: 1, 2: 2}, Totals()))[1].decode()
     assert "# TYPE a_total counter" in text
     assert 'a_total{code="x"} 8.0' in text
+
+
+def test_what_one_worker_has_seen_another_one_reads(tmp_path: Path) -> None:
+    """Also when the worker that was seen has ended meanwhile."""
+    keep(tmp_path, {1: [counter(3)]}, living=[1, 2])
+    totals = keep(tmp_path, {2: [counter(4)]}, living=[2])
+    assert (totals.ended, totals.seen) == ([counter(3)], {2: [counter(4)]})
+    assert keep(tmp_path, {}, living=[2]) == totals
+
+
+def test_a_broken_file_costs_the_counts_and_nothing_else(tmp_path: Path) -> None:
+    """A full disk may leave one."""
+    (tmp_path / FILE_NAME).write_text("{")
+    assert keep(tmp_path, {1: [counter(3)]}, living=[1]).seen == {1: [counter(3)]}
+
+
+def test_a_lock_that_a_stopped_worker_holds_blocks_nobody(tmp_path: Path) -> None:
+    """The scrape goes without the counts of ended workers."""
+    with (tmp_path / LOCK_NAME).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError):
+            keep(tmp_path, {}, living=[1])
+    assert keep(tmp_path, {}, living=[1]).seen == {}

@@ -262,7 +262,7 @@ def test_as_many_connections_may_wait_at_gunicorn_as_at_headgate_serve(
         gunicorn.pass_fds = (listener.fileno(),)
         try:
             gunicorn._launch()
-            assert '"ready":true' in get(f"http://127.0.0.1:{listener.getsockname()[1]}/healthz").replace(" ", "")
+            wait_until(lambda: get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez"), "it serves")
             assert places_of(listener) == granted(places)
         finally:
             gunicorn.stop()

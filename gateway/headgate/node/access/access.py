@@ -15,7 +15,7 @@ from headgate.auth.api_keys import ApiKeys
 from headgate.auth.client_counts import QUIET_CLIENTS, ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator
-from headgate.auth.revocation import TOKEN, kind_of
+from headgate.auth.revocation import TOKEN, kind_of, read_revoked
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import Unauthorized, UnauthorizedReason
@@ -23,6 +23,8 @@ from headgate.node.cluster.cluster import Cluster
 from headgate.node.namespace import Namespace
 from headgate.node.state import State
 from headgate.redis import api_keys
+from headgate.redis.client import Client as RedisClient
+from headgate.redis.client import drop_idle
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
 
@@ -57,7 +59,7 @@ class Access:
         self.client_counts_watch = ClientCountsWatch(cluster.table, self.admission)
         self.refusals = Refusals(settings.max_refusals)
         # No client is admitted before it has read the revocations, so it waits for no other part.
-        self.revocations = RevocationWatch(settings.redis_url, cluster.rounds, self._revoked, also=cluster.questions)
+        self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, _read_once, also=cluster.questions)
         keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
         cluster.rates.share(self.logins.failed_rates)
@@ -95,3 +97,10 @@ class Access:
         for member in members:
             kind, name = kind_of(member) or (TOKEN, "")
             yield from self.admission.of_token(name) if kind == TOKEN else self.admission.of_user(name)
+
+
+def _read_once(client: RedisClient) -> list[tuple[str, int]]:
+    """Return the revocations. Closes the connection that read them, as an idle gateway sends no requests over it."""
+    revoked = read_revoked(client)
+    drop_idle(client)
+    return revoked

@@ -182,7 +182,7 @@ class PageRequest:
     """
 
     name: str
-    data: Any
+    data: Any = field(repr=False)
     identity: Identity
     namespace: str
     id: str

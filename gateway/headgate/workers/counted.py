@@ -61,6 +61,8 @@ GAUGES: Mapping[str, Join] = {
     "headgate_bus_subscriptions": sum,
     "headgate_clients": sum,
     "headgate_clients_catching_up": sum,
+    "headgate_page_requests_running": sum,
+    "headgate_page_request_greatest_seconds": max,
     "headgate_presence_rooms": sum,
     "headgate_presence_members": sum,
     "headgate_waiting": sum,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.auth.identity import Handshake, Identity
+from headgate.auth.identity import Handshake, Identity, PageRequest
 from headgate.auth.keys import Key
 from headgate.errors import InvalidPattern, InvalidRequest
 from headgate.events.topic import own_topics, pattern, user_word
@@ -241,6 +241,7 @@ def secrets_of_all_dataclasses() -> list[object]:
         Identity("ana", token_id="t1"),
         Settings(token_secret=CANARY, redis_url=f"redis://:{CANARY}@h/0"),
         Key("k", "HS256", CANARY),
+        PageRequest("orders.price", {"card": CANARY}, Identity("ana", token_id="t1"), "n", "id"),
         Receipt("e", 1, False, "id"),
     ]
 

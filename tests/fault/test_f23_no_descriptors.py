@@ -29,6 +29,7 @@ SILENT = 100
 COMING_BACK = 300
 MEASURED_S = 2.0
 HEALTH = ("/livez", "/healthz", "/metrics")
+STREAM = b"GET /api/v1/stream?pattern=other.# HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -61,11 +62,13 @@ def descriptors_end(gateway: GatewayProcess, spare: int | None) -> Iterator[Call
         resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def wait_until_full(address: tuple[str, int], lower: Callable[[], None]) -> None:
-    """Wait until a new client finds no descriptor."""
+def wait_until_full(address: tuple[str, int], lower: Callable[[], None], streams: ExitStack) -> None:
+    """Wait until a new client finds no descriptor. Streams stay in the low numbers that the gateway has closed."""
 
     def is_full() -> bool:
-        if ask(address, "/socket.io/")[0] == 503:
+        stream = streams.enter_context(socket.create_connection(address, timeout=DEADLINE_S))
+        stream.sendall(STREAM)
+        if stream.recv(64).startswith(b"HTTP/1.1 503"):
             return True
         lower()
         return False
@@ -82,7 +85,7 @@ def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left
     known = len(lines(gateway, "no room for new clients"))
     with ExitStack() as silent, site.publishing() as publishing, descriptors_end(gateway, SPARE) as lower:
         limited_s = time.monotonic()
-        wait_until_full(address, lower)
+        wait_until_full(address, lower, silent)
         for _ in range(SILENT):
             silent.enter_context(socket.create_connection(address, timeout=DEADLINE_S)).sendall(b"GET /liv")
         asked_s = time.monotonic()
@@ -122,8 +125,8 @@ def test_health_pages_answer_while_refused_clients_come_back_at_once(
     gateway, address = site.gateways[0], swarm.clients[0].address
     clients = min(COMING_BACK, 2 * site.load.clients)
     took_s, statuses = [], set()
-    with site.publishing() as publishing, descriptors_end(gateway, SPARE) as lower:
-        wait_until_full(address, lower)
+    with ExitStack() as streams, site.publishing() as publishing, descriptors_end(gateway, SPARE) as lower:
+        wait_until_full(address, lower, streams)
         known = len(lines(gateway, "cannot accept connections"))  # one may be from before the limit was low
         with knocking(address, clients) as answers:
             site.proxies[0].reset()

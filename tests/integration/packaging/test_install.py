@@ -104,7 +104,7 @@ def check_commands(binaries: Path, folder: Path, redis_url: str) -> None:
         (("demo",), "gevent", "server"),
         (("tail", "#"), "hiredis", "server"),
         (("token", "--user", "ana"), "jwt", "server"),
-        (("consume", "--check"), "structlog", "consumers"),
+        (("consume", "--check"), "jinja2", "consumers"),
     ):
         code, out, err = run(binaries / "headgate", *words, environment=environment, folder=folder)
         assert (code, out) == (1, "")

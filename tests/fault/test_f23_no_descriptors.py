@@ -14,6 +14,7 @@ from itertools import count, islice
 
 import pytest
 
+from headgate.transport.descriptors import LEAST_OWN_DESCRIPTORS
 from headgate.transport.http_admission import EXHAUSTED_LOG_S
 from tests.fault.figures import Figures
 from tests.fault.knocking import knocking
@@ -23,7 +24,7 @@ from tests.fault.site import DEADLINE_S, Load, Site, publish_burst, wait_for, wa
 from tests.fault.usage import cpu_seconds, descriptors
 from tests.support.gateway_process import GatewayProcess
 
-SPARE = 3
+SPARE = LEAST_OWN_DESCRIPTORS
 KNOCKING = 60
 SILENT = 100
 COMING_BACK = 300

@@ -13,8 +13,10 @@ import resource
 from headgate.runtime.loop import native_close
 
 MAX_OWN_DESCRIPTORS = 32
+# A gateway that reconnects to Redis needs so many at once, and an idle one holds fewer.
+LEAST_OWN_DESCRIPTORS = 6
 MAX_HELD_DESCRIPTORS = 16
-# The limit is divided by this for the most that each share may be.
+# The limit is divided by this for the usual size of each share.
 SHARE = 16
 
 
@@ -86,4 +88,4 @@ class HeldDescriptors:
 def _end_of_clients() -> int | None:
     """Return the first number that no client may have; None without a limit."""
     limit = descriptor_limit()
-    return None if limit is None else limit - min(MAX_OWN_DESCRIPTORS, limit // SHARE)
+    return None if limit is None else limit - min(MAX_OWN_DESCRIPTORS, max(LEAST_OWN_DESCRIPTORS, limit // SHARE))

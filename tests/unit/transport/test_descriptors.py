@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from headgate.transport.descriptors import MAX_HELD_DESCRIPTORS, MAX_OWN_DESCRIPTORS, HeldDescriptors, has_room, places
+from headgate.transport.descriptors import (
+    LEAST_OWN_DESCRIPTORS,
+    MAX_HELD_DESCRIPTORS,
+    MAX_OWN_DESCRIPTORS,
+    HeldDescriptors,
+    has_room,
+    places,
+)
 
 LISTENER_FD = 0
 
@@ -67,7 +74,7 @@ def test_the_gateway_keeps_its_own_however_often_clients_come_and_go(table: Tabl
     for number in range(5, 50):
         table.used.remove(number)
         table.accept_all()
-    assert own == min(MAX_OWN_DESCRIPTORS, limit // 16)
+    assert own == min(MAX_OWN_DESCRIPTORS, max(LEAST_OWN_DESCRIPTORS, limit // 16))
     assert limit - (max(table.used) + 1) == own
 
 

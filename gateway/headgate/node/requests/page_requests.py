@@ -31,6 +31,7 @@ from headgate.errors import (
 )
 from headgate.events.json_data import encode_data
 from headgate.protocol.packets import ok, refused
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.logging import told
 from headgate.runtime.loop import repeat, spawn
 from headgate.runtime.metrics import PAGE_REQUEST, PAGE_REQUESTS, PAGE_REQUESTS_RUNNING
@@ -54,6 +55,7 @@ class PageRequests:
         self._rates = Rates(settings.requests_per_s, math.ceil(2 * settings.requests_per_s))
         self._running: dict[tuple[str, str], _Running] = {}
         self._counts: dict[str, int] = {}
+        self._log_throttle = LogThrottle()  # by the name of the request: clients decide how often a function fails
 
     def begin(self, account: str, request: PageRequest, timeout_s: float) -> Later:
         """Check a request of a user or an address; return what runs its function. It has `request_timeout_s`, or less.
@@ -75,7 +77,7 @@ class PageRequests:
         limit_s = min(timeout_s, settings.request_timeout_s)
 
         def run(acknowledge: Acknowledge) -> Callable[[], object]:
-            running = _Running(request, partial(answerer, request), acknowledge, settings.max_payload_bytes)
+            running = _Running(request, partial(answerer, request), acknowledge, settings.max_payload_bytes, self._log_throttle)
             self._running[account, request.id] = running
             self._counts[account] = self._counts.get(account, 0) + 1
             running.start(limit_s, lambda: self._ended(account, request.id))
@@ -100,8 +102,16 @@ class PageRequests:
 class _Running:
     """A function at work. It is answered once, by the function or before it has ended."""
 
-    def __init__(self, request: PageRequest, function: Callable[[], object], acknowledge: Acknowledge, max_bytes: int) -> None:
+    def __init__(
+        self,
+        request: PageRequest,
+        function: Callable[[], object],
+        acknowledge: Acknowledge,
+        max_bytes: int,
+        log_throttle: LogThrottle,
+    ) -> None:
         self._request, self._function, self._max_bytes = request, function, max_bytes
+        self._log_throttle = log_throttle
         self._acknowledge: Acknowledge | None = acknowledge
         self._began_s = monotonic()
 
@@ -143,7 +153,8 @@ class _Running:
             if len(data) > self._max_bytes:
                 raise PayloadTooLarge(len(data), self._max_bytes, "answer")
         except HeadgateError as error:
-            log.error("an answer to a page request cannot be sent", request=name, reason=error.message)
+            if (left_out := self._log_throttle.due(name)) is not None:
+                log.error("an answer to a page request cannot be sent", request=name, reason=error.message, left_out=left_out)
             return "failed", refused(told(error))
         part = msgspec.Raw(data)
         return outcome, ok(data=part) if outcome == "answered" else {"ok": False, "error": part}

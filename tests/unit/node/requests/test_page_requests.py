@@ -134,6 +134,15 @@ def test_an_answer_that_cannot_be_sent_is_a_fault_of_the_function(answer: object
     assert count("failed") == before + 1
 
 
+def test_answers_that_cannot_be_sent_fill_no_log() -> None:
+    """Pages decide how often a function is asked."""
+    desk = Desk()
+    with capture_logs() as lines:
+        for number in range(20):
+            desk.answer(lambda request: object(), str(number))
+    assert [line["left_out"] for line in lines] == [0]
+
+
 @pytest.mark.parametrize("part", [object(), "x" * 2000])
 def test_a_refusal_that_cannot_be_sent_is_one_too(part: object) -> None:
     """Its parts are of the application."""

@@ -486,7 +486,10 @@ class Settings:
         "limit.",
     )
     fence_interval_s: float = option(
-        1.0, number(0.05, 60, "seconds"), "Time between fences, which verify that everything up to the log's head has arrived."
+        1.0,
+        number(0.05, 60, "seconds"),
+        "Time between fences, which verify that everything up to the log's head has arrived; five times as long while no client "
+        "listens and nothing is published.",
     )
     schemas: str | None = option(
         None,

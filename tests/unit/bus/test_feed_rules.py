@@ -14,6 +14,7 @@ import pytest
 
 from headgate.delivery.bus import actions as out
 from headgate.delivery.bus.feed import LATE_FENCES, MACHINE, MAX_EVENTS, Cause, Feed, State
+from headgate.delivery.bus.fence import IDLE_TICKS
 from headgate.delivery.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
 from headgate.events.event import HEADER_TAG
@@ -42,7 +43,7 @@ class Gateway:
         self.feed = Feed(NAMESPACE, 65536, INTERVAL_S, sharded=sharded)
         self.told: list[tuple[Any, ...]] = []
         self.sent: list[tuple[bytes, ...]] = []
-        self.reads = 0
+        self.reads = self.fences = 0
         self.follows = False  # the connection of the fences leads to the server that the address leads to now
         self.now_s = 100.0
         self.deaf = False
@@ -136,6 +137,7 @@ class Gateway:
                 self.reads += 1
                 self.feed.answer(self.redis.page(action.after, action.upto, action.epoch))
             case out.ReadFenceHead():
+                self.fences += 1
                 old = None if self.follows else self.redis.left_behind
                 head = old or self.redis.head(*action.known)
                 self.carry_out_all(self.feed.fence_head(action.number, head, self.now_s))
@@ -329,6 +331,34 @@ def test_a_new_pattern_is_active_after_an_expedited_fence() -> None:
     assert gateway.feed.active("bills.*")
     assert gateway.feed.reached == 3
     assert publish(gateway, 2, "bills.1") == gateway.offsets == [4, 5]
+
+
+def test_an_idle_log_has_a_fence_at_every_fifth_tick_only() -> None:
+    """No client needs anything, and nothing is published. Either one ends that."""
+    gateway = Gateway()
+
+    def fences(ticks: int) -> int:
+        before = gateway.fences
+        for _ in range(ticks):
+            gateway.tick()
+        return gateway.fences - before
+
+    fences(IDLE_TICKS + 2)
+    assert fences(10 * IDLE_TICKS) == 10
+    publish(gateway, 1, "orders.1")
+    fences(IDLE_TICKS)
+    assert gateway.feed.head == 1
+    gateway.acquire("orders.1")
+    assert fences(10) == 10
+
+
+def test_an_idle_gateway_notices_a_dead_connection_too() -> None:
+    """The fence that is not answered is followed at every tick."""
+    gateway = Gateway()
+    gateway.deaf = True
+    for _ in range(IDLE_TICKS + LATE_FENCES + 2):
+        gateway.tick()
+    assert ("close", None) in gateway.told
 
 
 def test_two_late_fences_replace_the_connection() -> None:

@@ -589,10 +589,10 @@ class Feed:
         if sources:
             self._sending = True
             actions.append(out.Unsubscribe(sources))
-        if fence.state is FenceState.NONE:
-            actions.append(self._begin_fence(expedited=False))
-        else:
+        if fence.state is not FenceState.NONE:
             fence.tick()
+        elif fence.is_due(is_idle=not self._interest.is_needed):
+            actions.append(self._begin_fence(expedited=False))
         # A glob just left may have covered a source to subscribe to now.
         return [*actions, out.Wake(), *self._verdict()]
 

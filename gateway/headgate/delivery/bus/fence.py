@@ -1,8 +1,8 @@
 """The fence of one connection proves about once a second that everything up to a head of the log has arrived. No I/O.
 
 A fence reads the head of the log, then sends PING on the subscriber connection. Redis answers a connection in order, so the PONG
-follows every event up to that head. A regular fence begins at a tick of the clock. An expedited fence begins between
-two ticks, because a client waits for its subscription.
+follows every event up to that head. A regular fence begins at a tick of the clock, while the log is idle at every fifth one. An
+expedited fence begins between two ticks, because a client waits for its subscription.
 
 In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`, the number of ticks in a row without a
 proof. The feed (feed.py) draws the conclusions.
@@ -16,6 +16,9 @@ from headgate.redis.entries import Head
 from headgate.runtime.machine import Machine
 
 from .interest import Source
+
+# The ticks from one fence to the next while no client needs anything and the log does not move.
+IDLE_TICKS = 5
 
 
 class FenceState(Enum):
@@ -66,11 +69,13 @@ class Fence:
         head: the head that it proves; None until it has been read.
     """
 
-    __slots__ = ("head", "missed", "number", "position", "sources", "state")
+    __slots__ = ("_idle_ticks", "_was", "head", "missed", "number", "position", "sources", "state")
 
     def __init__(self) -> None:
         self.state = FenceState.NONE
         self.number = self.missed = self.position = 0
+        self._idle_ticks = IDLE_TICKS
+        self._was: Head | None = None
         self.sources: frozenset[Source] = frozenset()
         self.head: Head | None = None
 
@@ -81,12 +86,18 @@ class Fence:
 
     def reset(self) -> None:
         """Begin with a new connection. Numbers continue, so a late answer cannot match a fence of the new connection."""
-        self.state, self.missed, self.head = FenceState.NONE, 0, None
+        self.state, self.missed, self.head, self._idle_ticks = FenceState.NONE, 0, None, IDLE_TICKS
+
+    def is_due(self, *, is_idle: bool) -> bool:
+        """Return whether to begin a fence at this tick. An idle log gets one at every IDLE_TICKS."""
+        self._idle_ticks = self._idle_ticks + 1 if is_idle and not self.missed and self.head == self._was else IDLE_TICKS
+        return self._idle_ticks >= IDLE_TICKS
 
     def begin(self, position: int, sources: frozenset[Source], *, expedited: bool) -> None:
         """Begin a fence. Its head may be read from now on."""
         self._move(FenceInput.EXPEDITE if expedited else FenceInput.BEGIN)
         self.number += 1
+        self._idle_ticks, self._was = 0, self.head
         self.position, self.sources, self.head = position, sources, None
 
     def tick(self) -> None:

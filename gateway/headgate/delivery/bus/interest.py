@@ -172,6 +172,11 @@ class Interest:
         return True
 
     @property
+    def is_needed(self) -> bool:
+        """Whether a client needs a pattern, or has just left one."""
+        return bool(self._holders or self._lingering)
+
+    @property
     def all_active(self) -> bool:
         """Whether every acquired pattern is active: all needed sources are requested, and all requested ones are synced."""
         return not self.attached or not (self._fresh or self._dirty or len(self._synced) < len(self.requested))

@@ -29,7 +29,7 @@ from headgate.services.clients import (
 )
 
 from .grammar import EventId, Pattern, Topic
-from .operation import Call, Cost, NoQuery, Operation
+from .operation import Call, Cost, NoQuery, given, operation
 from .problems import BodyFault, NotFound
 
 # The part of the grammar of names that a regular expression can express.
@@ -86,32 +86,38 @@ class Regrant(msgspec.Struct, forbid_unknown_fields=True):
     for_s: Annotated[int, Meta(ge=1, le=MAX_REGRANTED_S)] = DEFAULT_REGRANTED_S
 
 
-def every(call: Call) -> ClientsPage:
-    """Return a page of clients."""
+@operation("GET /clients", "clients", query=ClientsOf, cost=Cost.CLIENTS)
+def list_clients(call: Call) -> ClientsPage:
+    """List the clients of all gateways.
+
+    Clients come and go between two pages: it is a look, not a log. Ask again with `after` until that is null.
+    """
     asked = call.query
-    after = None if asked.after is UNSET else asked.after
-    namespace = None if asked.namespace is UNSET else asked.namespace
-    user = None if asked.user is UNSET else asked.user
+    namespace, user = given(asked.namespace), given(asked.user)
     if namespace is not None:
         call.need_namespaces([namespace])
     if user is not None and not _may_be_user(user):
         return ClientsPage((), 0, None, ())
-    found = call.clients.page(namespace, user, Sort(asked.sort), asked.limit, after, within=call.reach)
+    found = call.clients.page(namespace, user, Sort(asked.sort), asked.limit, given(asked.after), within=call.reach)
     call.charge(found.total)
     return found
 
 
-def one(call: Call) -> ConnectedClient:
-    """Return one client with all its patterns."""
-    session = _session(call)
-    found = call.clients.client(session, within=call.reach)
-    if found is None:
-        raise NotFound("session", session)
-    return found
+@operation("GET /clients/{session}", "clients", problems=(404,))
+def get_client(call: Call) -> ConnectedClient:
+    """Read one client with all its patterns.
+
+    404 once every gateway that has a link to Redis has said no; 503 while one of them does not answer.
+    """
+    return _client(call)
 
 
-def disconnect(call: Call) -> Reached:
-    """Disconnect a client."""
+@operation("DELETE /clients/{session}", "clients:write", query=WithReason, problems=(404,))
+def disconnect_client(call: Call) -> Reached:
+    """Disconnect a client.
+
+    Its connection ends, also for other namespaces that share it. It may come back at once: to keep its user out, revoke that.
+    """
     session = _session(call)
     reached = call.clients.disconnect(session=session, reason=call.query.reason, by=_by(call), within=call.reach)
     if not reached.count and not reached.silent:
@@ -119,15 +125,12 @@ def disconnect(call: Call) -> Reached:
     return reached
 
 
-def disconnect_user(call: Call) -> Reached:
-    """Disconnect all clients of a user."""
-    reached = call.clients.disconnect(user=_user(call), reason=call.query.reason, by=_by(call), within=call.reach)
-    call.charge(reached.count)
-    return reached
+@operation("POST /clients/{session}/events", "send", body=ToSend, problems=(404,))
+def send_to_client(call: Call) -> Sent:
+    """Send an event to one client.
 
-
-def send(call: Call) -> Sent:
-    """Send an event to one client."""
+    It is in no log, and the client needs no grant for the topic.
+    """
     session, event = _session(call), call.body
     try:
         call.need(f"send:{check_topic(event.topic)}")
@@ -138,39 +141,48 @@ def send(call: Call) -> Sent:
             raise
         raise BodyFault([(field, error)]) from error
     if not taken:
-        one(call)  # 404 if no gateway has the session
+        _client(call)  # 404 if no gateway has the session
     audit.acted("event sent to a client", by=_by(call), session=session, topic=event.topic)
     return Sent(taken)
 
 
+@operation("DELETE /users/{user}/clients", "clients:write", query=WithReason, problems=(404,), cost=Cost.CLIENTS)
+def disconnect_user(call: Call) -> Reached:
+    """Disconnect all clients of a user."""
+    reached = call.clients.disconnect(user=_user(call), reason=call.query.reason, by=_by(call), within=call.reach)
+    call.charge(reached.count)
+    return reached
+
+
+@operation("PUT /users/{user}/revocation", "users:write", body=Revocation, problems=(404, 409))
 def revoke_user(call: Call) -> Revocation:
-    """Refuse a user, and disconnect all its clients."""
-    user = _user(call)
-    call.need_every_namespace()
-    revoke(call.redis, user=user, for_s=call.body.for_s)
-    audit.revoked(kind="user", name=user, for_s=call.body.for_s, by=_by(call))
-    return Revocation(call.body.for_s)
+    """Refuse a user, and disconnect all its clients.
+
+    Every gateway acts on it within a second. A later call gives it another end. A user is refused in every namespace, so the
+    key must be for all.
+    """
+    return _revoke(call, "user", _user(call), call.body.for_s)
 
 
-def lift_user(call: Call) -> None:
-    """Admit a user again."""
-    user = _user(call)
-    call.need_every_namespace()
-    revoke(call.redis, user=user, for_s=0)
-    audit.revoked(kind="user", name=user, for_s=0, by=_by(call))
+@operation("DELETE /users/{user}/revocation", "users:write", status=204, problems=(404,))
+def lift_revocation(call: Call) -> None:
+    """Let a user in again."""
+    _revoke(call, "user", _user(call), 0)
 
 
+@operation("PUT /tokens/{token}/revocation", "users:write", body=Revocation, problems=(404, 409))
 def revoke_token(call: Call) -> Revocation:
-    """Refuse a token, and disconnect its clients."""
-    token = _text(call, "token", MAX_TOKEN_ID_CHARACTERS)
-    call.need_every_namespace()
-    revoke(call.redis, token_id=token, for_s=call.body.for_s)
-    audit.revoked(kind="token", name=token, for_s=call.body.for_s, by=_by(call))
-    return Revocation(call.body.for_s)
+    """Refuse a token by its `jti`, and disconnect its clients."""
+    return _revoke(call, "token", _text(call, "token", MAX_TOKEN_ID_CHARACTERS), call.body.for_s)
 
 
-def regrant(call: Call) -> Reached:
-    """Give the clients of a user other grants."""
+@operation("PUT /users/{user}/grants", "users:write", body=Regrant, problems=(404, 409), cost=Cost.CLIENTS)
+def regrant_user(call: Call) -> Reached:
+    """Give the clients of a user other grants, without a reconnect.
+
+    The key must be for every namespace. With a list, these are the user's grants for `for_s` seconds. Without lists they come
+    from their source again.
+    """
     wanted: Regrant = call.body
     user = _user(call)
     call.need_every_namespace()
@@ -190,6 +202,21 @@ _FIELD_OF = {
     "not_serializable": "/data",
     "payload_too_large": "/data",
 }
+
+
+def _client(call: Call) -> ConnectedClient:
+    session = _session(call)
+    found = call.clients.client(session, within=call.reach)
+    if found is None:
+        raise NotFound("session", session)
+    return found
+
+
+def _revoke(call: Call, kind: str, name: str, for_s: int) -> Revocation:
+    call.need_every_namespace()
+    revoke(call.redis, user=name if kind == "user" else None, token_id=name if kind == "token" else None, for_s=for_s)
+    audit.revoked(kind=kind, name=name, for_s=for_s, by=_by(call))
+    return Revocation(for_s)
 
 
 def _by(call: Call) -> str:
@@ -221,117 +248,3 @@ def _text(call: Call, name: str, limit: int) -> str:
     if not text.isprintable() or len(text) > limit:
         raise NotFound(name, text)
     return text
-
-
-_OF_USER = "/users/{user}"
-OPERATIONS = (
-    Operation(
-        "listClients",
-        "GET",
-        "/clients",
-        "List the clients of all gateways",
-        "clients",
-        ClientsPage,
-        every,
-        query=ClientsOf,
-        cost=Cost.CLIENTS,
-        about="Clients come and go between two pages: it is a look, not a log. Ask again with `after` until that is null.",
-    ),
-    Operation(
-        "getClient",
-        "GET",
-        "/clients/{session}",
-        "Read one client with all its patterns",
-        "clients",
-        ConnectedClient,
-        one,
-        problems=(404,),
-        about="404 once every gateway that has a link to Redis has said no; 503 while one of them does not answer.",
-    ),
-    Operation(
-        "disconnectClient",
-        "DELETE",
-        "/clients/{session}",
-        "Disconnect a client",
-        "clients:write",
-        Reached,
-        disconnect,
-        query=WithReason,
-        problems=(404,),
-        about="Its connection ends, also for other namespaces that share it. It may come back at once: to keep its user out, "
-        "revoke that.",
-    ),
-    Operation(
-        "sendToClient",
-        "POST",
-        "/clients/{session}/events",
-        "Send an event to one client",
-        "send",
-        Sent,
-        send,
-        body=ToSend,
-        problems=(404,),
-        about="It is in no log, and the client needs no grant for the topic.",
-    ),
-    Operation(
-        "disconnectUser",
-        "DELETE",
-        _OF_USER + "/clients",
-        "Disconnect all clients of a user",
-        "clients:write",
-        Reached,
-        disconnect_user,
-        query=WithReason,
-        problems=(404,),
-        cost=Cost.CLIENTS,
-    ),
-    Operation(
-        "revokeUser",
-        "PUT",
-        _OF_USER + "/revocation",
-        "Refuse a user, and disconnect all its clients",
-        "users:write",
-        Revocation,
-        revoke_user,
-        body=Revocation,
-        problems=(404, 409),
-        about="Every gateway acts on it within a second. A later call gives it another end. A user is refused in every "
-        "namespace, so the key must be for all.",
-    ),
-    Operation(
-        "liftRevocation",
-        "DELETE",
-        _OF_USER + "/revocation",
-        "Let a user in again",
-        "users:write",
-        None,
-        lift_user,
-        status=204,
-        problems=(404,),
-    ),
-    Operation(
-        "revokeToken",
-        "PUT",
-        "/tokens/{token}/revocation",
-        "Refuse a token by its `jti`, and disconnect its clients",
-        "users:write",
-        Revocation,
-        revoke_token,
-        body=Revocation,
-        problems=(404, 409),
-    ),
-    Operation(
-        "regrantUser",
-        "PUT",
-        _OF_USER + "/grants",
-        "Give the clients of a user other grants, without a reconnect",
-        "users:write",
-        Reached,
-        regrant,
-        body=Regrant,
-        problems=(404, 409),
-        cost=Cost.CLIENTS,
-        about="The key must be for every namespace. With a list, these are the user's grants for `for_s` seconds. Without lists "
-        "they come from their source again.",
-    ),
-)

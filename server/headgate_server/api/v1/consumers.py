@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,10 +18,11 @@ from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key
 
-from .operation import Call, Cost, InNamespace, Operation
+from .operation import Call, Cost, InNamespace, given, operation
 from .problems import Conflict, NotFound
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_LETTERS = "/consumers/{name}/dead-letters"
 LetterId = Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")]
 
 
@@ -103,16 +105,21 @@ class LettersDone(msgspec.Struct):
     count: int
 
 
-def every(call_: Call) -> ConsumerList:
-    """Return all consumers of a namespace."""
+@operation("GET /consumers", "consumers", query=InNamespace, cost=Cost.STATUSES)
+def list_consumers(call_: Call) -> ConsumerList:
+    """List consumers.
+
+    100 at most. One that has left dead letters only is there within a minute.
+    """
     redis = call_.redis
     found = call_.services.consumers.statuses(redis, call_.namespace)
     call_.charge(len(found))
     return ConsumerList(call_.namespace, [_shown(redis, call_.namespace, status) for status in found])
 
 
-def one(call_: Call) -> Consumer:
-    """Return one consumer."""
+@operation("GET /consumers/{name}", "consumers", query=InNamespace, problems=(404,))
+def get_consumer(call_: Call) -> Consumer:
+    """Say how far a consumer is."""
     name, redis = _name(call_), call_.redis
     status = Groups(redis, call_.namespace).look(name)
     if status is None:
@@ -120,8 +127,12 @@ def one(call_: Call) -> Consumer:
     return _shown(redis, call_.namespace, status)
 
 
-def remove(call_: Call) -> Removed:
-    """Remove a consumer for good."""
+@operation("DELETE /consumers/{name}", "consumers:write", query=InNamespace, problems=(404, 409), cost=Cost.ENTRIES)
+def remove_consumer(call_: Call) -> Removed:
+    """Take a consumer out of Redis for good.
+
+    Its place in the log, its tasks, its dead letters. 409 while an instance has been at work within the last minute.
+    """
     # Scanning a thousand names takes about as long as reading a hundred entries.
     name, groups = _name(call_), Groups(call_.redis, call_.namespace, lambda: call_.charge(Cost.ENTRIES.units))
     if groups.look(name) is None:
@@ -134,18 +145,20 @@ def remove(call_: Call) -> Removed:
     return Removed(waiting, dead)
 
 
-def letters(call_: Call) -> Letters:
-    """Return a page of a consumer's dead letters."""
+@operation(f"GET {_LETTERS}", "consumers", query=LettersOf, problems=(404,), cost=Cost.ENTRIES)
+def list_dead_letters(call_: Call) -> Letters:
+    """List what a consumer gave up."""
     of, asked = _letters_of(call_), call_.query
-    page = of.page(None if asked.after is UNSET else asked.after, asked.limit)
+    page = of.page(given(asked.after), asked.limit)
     # A KiB of data counts as an entry, as a page may have a hundred of the largest events.
     call_.charge(len(page) + sum(len(each.task.data) for each in page) // 1024)
     is_more = len(page) == asked.limit and bool(of.page(page[-1].id, 1))
     return Letters(of.count(), [_letter(each) for each in page], page[-1].id if is_more else None)
 
 
-def letter(call_: Call) -> Letter:
-    """Return one dead letter."""
+@operation(f"GET {_LETTERS}/{{letter}}", "consumers", query=InNamespace, problems=(404,))
+def get_dead_letter(call_: Call) -> Letter:
+    """Read one dead letter."""
     letter_id = call_.path["letter"]
     try:
         found = _letters_of(call_).show(letter_id)
@@ -156,14 +169,22 @@ def letter(call_: Call) -> Letter:
     return _letter(found)
 
 
-def retry(call_: Call) -> LettersDone:
-    """Retry dead letters."""
+_of_letters = partial(operation, query=InNamespace, body=LettersNamed, problems=(404,), cost=Cost.ENTRIES)
+
+
+@_of_letters(f"POST {_LETTERS}/retry", "consumers:write")
+def retry_dead_letters(call_: Call) -> LettersDone:
+    """Have dead letters tried again.
+
+    As if for the first time. The consumer need not run for that.
+    """
     of, named = _letters_of(call_), _named(call_)
     count = of.retry_all() if named is None else of.retry(named)
     return _done(call_, "dead letters to be tried again", count)
 
 
-def drop(call_: Call) -> LettersDone:
+@_of_letters(f"POST {_LETTERS}/drop", "consumers:write")
+def drop_dead_letters(call_: Call) -> LettersDone:
     """Drop dead letters for good."""
     of, named = _letters_of(call_), _named(call_)
     count = of.drop_all() if named is None else of.drop(named)
@@ -221,94 +242,3 @@ def _letter(letter: DeadLetter) -> Letter:
     data = msgspec.json.encode(task.data.decode(errors="replace")) if letter.why == UNREADABLE else task.data
     parts = (letter.id, letter.at_ms, letter.why, letter.reason, task.epoch, task.offset, task.topic, task.id, task.key)
     return Letter(*parts, msgspec.Raw(data))
-
-
-_PATH = "/consumers/{name}/dead-letters"
-OPERATIONS = (
-    Operation(
-        "listConsumers",
-        "GET",
-        "/consumers",
-        "List consumers",
-        "consumers",
-        ConsumerList,
-        every,
-        query=InNamespace,
-        cost=Cost.STATUSES,
-        about="100 at most. One that has left dead letters only is there within a minute.",
-    ),
-    Operation(
-        "getConsumer",
-        "GET",
-        "/consumers/{name}",
-        "Say how far a consumer is",
-        "consumers",
-        Consumer,
-        one,
-        query=InNamespace,
-        problems=(404,),
-    ),
-    Operation(
-        "removeConsumer",
-        "DELETE",
-        "/consumers/{name}",
-        "Take a consumer out of Redis for good",
-        "consumers:write",
-        Removed,
-        remove,
-        query=InNamespace,
-        problems=(404, 409),
-        cost=Cost.ENTRIES,
-        about="Its place in the log, its tasks, its dead letters. 409 while an instance has been at work within the last minute.",
-    ),
-    Operation(
-        "listDeadLetters",
-        "GET",
-        _PATH,
-        "List what a consumer gave up",
-        "consumers",
-        Letters,
-        letters,
-        query=LettersOf,
-        problems=(404,),
-        cost=Cost.ENTRIES,
-    ),
-    Operation(
-        "getDeadLetter",
-        "GET",
-        _PATH + "/{letter}",
-        "Read one dead letter",
-        "consumers",
-        Letter,
-        letter,
-        query=InNamespace,
-        problems=(404,),
-    ),
-    Operation(
-        "retryDeadLetters",
-        "POST",
-        _PATH + "/retry",
-        "Have dead letters tried again",
-        "consumers:write",
-        LettersDone,
-        retry,
-        query=InNamespace,
-        body=LettersNamed,
-        problems=(404,),
-        cost=Cost.ENTRIES,
-        about="As if for the first time. The consumer need not run for that.",
-    ),
-    Operation(
-        "dropDeadLetters",
-        "POST",
-        _PATH + "/drop",
-        "Drop dead letters for good",
-        "consumers:write",
-        LettersDone,
-        drop,
-        query=InNamespace,
-        body=LettersNamed,
-        problems=(404,),
-        cost=Cost.ENTRIES,
-    ),
-)

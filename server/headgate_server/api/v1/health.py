@@ -6,7 +6,7 @@ import msgspec
 
 from headgate_server.api.health import report
 
-from .operation import Call, Cost, Operation, Otherwise, Who
+from .operation import Call, Cost, Otherwise, Who, operation
 from .problems import NotFound, descriptions
 
 
@@ -39,42 +39,18 @@ class CodeMeaning(msgspec.Struct):
     meaning: str
 
 
-def health(call: Call) -> Health | Otherwise:
-    """Return the health of this gateway, as far as the caller may see it."""
+@operation("GET /health", Who.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
+def get_health(call: Call) -> Health | Otherwise:
+    """Say whether this gateway works."""
     found = msgspec.convert(report(call.services.gate), Health)
     return found if found.ready else Otherwise(503, found)
 
 
-def meaning(call: Call) -> CodeMeaning:
-    """Return the meaning of a code."""
+@operation("GET /problems/{code}", Who.ANYONE, problems=(404,), cost=Cost.NOTHING)
+def get_problem(call: Call) -> CodeMeaning:
+    """Say what the code of a problem means."""
     code = call.path["code"]
     found = descriptions().get(code)
     if found is None:
         raise NotFound("code", code)
     return CodeMeaning(code, *found)
-
-
-OPERATIONS = (
-    Operation(
-        "getHealth",
-        "GET",
-        "/health",
-        "Say whether this gateway works",
-        Who.ANYONE,
-        Health,
-        health,
-        also={503: Health},
-        cost=Cost.NOTHING,
-    ),
-    Operation(
-        "getProblem",
-        "GET",
-        "/problems/{code}",
-        "Say what the code of a problem means",
-        Who.ANYONE,
-        CodeMeaning,
-        meaning,
-        problems=(404,),
-        cost=Cost.NOTHING,
-    ),
-)

@@ -14,9 +14,10 @@ from msgspec import UNSET, Meta, UnsetType
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.events.topic import check_user, inbox_topic
 from headgate.protocol.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, MAX_OFFSET
-from headgate.redis.inbox import MAX_CHANGED, read_inbox
+from headgate.redis import inbox
+from headgate.redis.inbox import MAX_CHANGED
 
-from .operation import Call, Cost, InNamespace, Operation, Who
+from .operation import Call, InNamespace, Who, given, operation
 from .publishing import ReceiptShown
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -82,17 +83,24 @@ _FIELDS = {
 }
 
 
-def part(call: Call) -> InboxShown:
-    """Return a page of an inbox."""
+@operation("GET /inbox", Who.ANY_CALLER, query=PartOf)
+def read_inbox(call: Call) -> InboxShown:
+    """Read a part of a user's inbox.
+
+    A user's token reads the user's own inbox. A key names the `user`, and needs the scope `inbox`.
+    """
     asked = call.query
-    user = _user(call, None if asked.user is UNSET else asked.user, "inbox")
-    before = None if asked.before is UNSET else asked.before
-    page = read_inbox(call.redis, call.namespace, user, before, asked.limit, archived=asked.archived)
+    user = _user(call, given(asked.user), "inbox")
+    page = inbox.read_inbox(call.redis, call.namespace, user, given(asked.before), asked.limit, archived=asked.archived)
     return msgspec.convert(page, InboxShown, from_attributes=True)
 
 
-def change(call: Call) -> ReceiptShown:
-    """Change items of an inbox."""
+@operation("POST /inbox", Who.ANY_CALLER, query=InNamespace, body=Change, problems=(409, 422))
+def change_inbox(call: Call) -> ReceiptShown:
+    """Mark items as read or unread, archive them, or mute a pattern.
+
+    A key needs the scope `inbox:write`. The change is an event on `users.<user>.inbox`, which the user's pages show.
+    """
     asked: Change = call.body
     user = _user(call, asked.user, "inbox:write")
     needed, allowed = _FIELDS.get(asked.op, (("ids",), ()))
@@ -120,32 +128,3 @@ def _user(call: Call, named: str | None, scope: str) -> str:
         return own
     call.need(scope)
     return check_user(named)
-
-
-OPERATIONS = (
-    Operation(
-        "readInbox",
-        "GET",
-        "/inbox",
-        "Read a part of a user's inbox",
-        Who.ANY_CALLER,
-        InboxShown,
-        part,
-        query=PartOf,
-        about="A user's token reads the user's own inbox. A key names the `user`, and needs the scope `inbox`.",
-    ),
-    Operation(
-        "changeInbox",
-        "POST",
-        "/inbox",
-        "Mark items as read or unread, archive them, or mute a pattern",
-        Who.ANY_CALLER,
-        ReceiptShown,
-        change,
-        query=InNamespace,
-        body=Change,
-        problems=(409, 422),
-        cost=Cost.REQUEST,
-        about="A key needs the scope `inbox:write`. The change is an event on `users.<user>.inbox`, which the user's pages show.",
-    ),
-)

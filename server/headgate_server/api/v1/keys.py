@@ -19,7 +19,7 @@ from headgate.redis import api_keys
 from headgate.redis.api_keys import StoredKey
 
 from .grammar import Scope
-from .operation import Call, Cost, Operation
+from .operation import Call, Cost, operation
 from .problems import BodyFault, NotFound
 
 KeyName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
@@ -63,15 +63,23 @@ class MadeKey(msgspec.Struct):
     key: Key
 
 
-def every(call: Call) -> KeyList:
-    """Return the keys limited to the caller's namespaces."""
+@operation("GET /keys", "keys", cost=Cost.ENTRIES)
+def list_keys(call: Call) -> KeyList:
+    """List API keys.
+
+    Those that are for namespaces of the caller's key only.
+    """
     found = api_keys.find_all(call.redis)
     call.charge(len(found))
     return KeyList([_shown(each) for each in found if _is_within(call, each)])
 
 
-def make(call: Call) -> MadeKey:
-    """Create a key."""
+@operation("POST /keys", "keys:write", body=KeyWanted, status=201, problems=(409,))
+def make_key(call: Call) -> MadeKey:
+    """Make an API key.
+
+    A key can only make keys that may do no more than it may itself, in namespaces that it is for.
+    """
     wanted: KeyWanted = call.body
     by = shown_name(call.identity.user)
     namespaces = wanted.namespaces or _own(call)
@@ -94,8 +102,12 @@ def make(call: Call) -> MadeKey:
     return MadeKey(made.text, _shown(made.stored))
 
 
-def revoke(call: Call) -> None:
-    """Revoke a key."""
+@operation("DELETE /keys/{key}", "keys:write", status=204, problems=(404,))
+def revoke_key(call: Call) -> None:
+    """Revoke an API key.
+
+    Every gateway refuses it within two seconds. A key can only revoke keys that may do no more than it may itself.
+    """
     key_id = call.path["key"]
     try:
         was = api_keys.find(call.redis, check_key_id(key_id))
@@ -165,43 +177,3 @@ def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) ->
 
 def _shown(key: StoredKey) -> Key:
     return Key(key.id, key.name, key.scopes, key.namespaces, key.created_s, key.created_by, key.expires_s)
-
-
-OPERATIONS = (
-    Operation(
-        "listKeys",
-        "GET",
-        "/keys",
-        "List API keys",
-        "keys",
-        KeyList,
-        every,
-        about="Those that are for namespaces of the caller's key only.",
-        cost=Cost.ENTRIES,
-    ),
-    Operation(
-        "makeKey",
-        "POST",
-        "/keys",
-        "Make an API key",
-        "keys:write",
-        MadeKey,
-        make,
-        body=KeyWanted,
-        status=201,
-        problems=(409,),
-        about="A key can only make keys that may do no more than it may itself, in namespaces that it is for.",
-    ),
-    Operation(
-        "revokeKey",
-        "DELETE",
-        "/keys/{key}",
-        "Revoke an API key",
-        "keys:write",
-        None,
-        revoke,
-        status=204,
-        problems=(404,),
-        about="Every gateway refuses it within two seconds. A key can only revoke keys that may do no more than it may itself.",
-    ),
-)

@@ -8,7 +8,7 @@ from headgate.auth.identity import Identity
 from headgate.redis.client import Client
 from headgate.redis.log import EventLog
 
-from .operation import Call, Cost, Operation, Who
+from .operation import Call, Cost, Who, operation
 from .problems import NotFound
 from .services import Services
 
@@ -41,15 +41,17 @@ class NamespaceList(msgspec.Struct):
     namespaces: list[NamespaceInfo]
 
 
-def every(call: Call) -> NamespaceList:
-    """Return all namespaces that the caller may enter."""
+@operation("GET /namespaces", Who.ANY_CALLER, cost=Cost.STATUSES)
+def list_namespaces(call: Call) -> NamespaceList:
+    """List namespaces and their logs."""
     names = _entered(call.services, call.identity)
     call.charge(len(names))
     return NamespaceList([_info(call.redis, name) for name in names])
 
 
-def one(call: Call) -> NamespaceInfo:
-    """Return one namespace that the caller may enter."""
+@operation("GET /namespaces/{name}", Who.ANY_CALLER, problems=(404,))
+def get_namespace(call: Call) -> NamespaceInfo:
+    """Say where a log stands."""
     name = call.path["name"]
     if name not in _entered(call.services, call.identity):
         raise NotFound("namespace", name)
@@ -66,27 +68,3 @@ def _info(redis: Client, name: str) -> NamespaceInfo:
     head, extent = log.head(), log.extent()
     retention = Retention(extent.max_events, extent.max_age_s, extent.max_bytes)
     return NamespaceInfo(name, head.epoch, head.first, head.offset, extent.bytes, retention)
-
-
-OPERATIONS = (
-    Operation(
-        "listNamespaces",
-        "GET",
-        "/namespaces",
-        "List namespaces and their logs",
-        Who.ANY_CALLER,
-        NamespaceList,
-        every,
-        cost=Cost.STATUSES,
-    ),
-    Operation(
-        "getNamespace",
-        "GET",
-        "/namespaces/{name}",
-        "Say where a log stands",
-        Who.ANY_CALLER,
-        NamespaceInfo,
-        one,
-        problems=(404,),
-    ),
-)

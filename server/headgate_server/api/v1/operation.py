@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -21,6 +21,8 @@ from headgate.services.clients import Clients
 
 from .rights import reach
 from .services import Lane, Services
+
+T = TypeVar("T")
 
 
 class Who(Enum):
@@ -36,28 +38,23 @@ class Who(Enum):
 class Cost(Enum):
     """The work of an operation and its price in reads of `read_per_s`."""
 
-    NOTHING = "nothing: it asks nothing of Redis"
-    REQUEST = "one read: its work does not grow with what is there"
-    EVENTS = "a read for every 100 events that are looked at"
-    ENTRIES = "a read for every 100 keys, pauses, dead letters, or KiB of these"
-    STATUSES = "a read for every 10 consumers or namespaces"
-    MEMBERS = "a read for every 1000 members of the topic, or 100 that are shown"
-    CLIENTS = "a read for every 1000 clients that match"
-    PUBLISHED = "no read: each event counts for `publish_per_s`"
+    units: int
+    """The number of units in one read."""
 
-    @property
-    def units(self) -> int:
-        """The number of units in one read."""
-        return _UNITS.get(self, 0)
+    NOTHING = "nothing: it asks nothing of Redis", 0
+    REQUEST = "one read: its work does not grow with what is there", 0
+    EVENTS = "a read for every 100 events that are looked at", 100
+    ENTRIES = "a read for every 100 keys, pauses, dead letters, or KiB of these", 100
+    STATUSES = "a read for every 10 consumers or namespaces", 10
+    MEMBERS = "a read for every 1000 members of the topic, or 100 that are shown", 1000
+    CLIENTS = "a read for every 1000 clients that match", 1000
+    PUBLISHED = "no read: each event counts for `publish_per_s`", 0
 
-
-_UNITS = {
-    Cost.EVENTS: 100,
-    Cost.ENTRIES: 100,
-    Cost.STATUSES: 10,
-    Cost.MEMBERS: 1000,
-    Cost.CLIENTS: 1000,
-}
+    def __new__(cls, words: str, units: int) -> Cost:
+        """The value is the words."""
+        cost = object.__new__(cls)
+        cost._value_, cost.units = words, units
+        return cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,3 +174,26 @@ class Operation:
     def group(self) -> str:
         """The first word of the path."""
         return self.path.split("/")[1]
+
+
+def operation(request: str, scope: str | Who, **row: Any) -> Callable[[Callable[[Call], Any]], Operation]:
+    """Make a function the `answer` of a row; a decorator. `request` is a method and a path.
+
+    The function's name gives that of the row, its annotation the type `returns`, and its docstring `summary` and `about`.
+    """
+    method, path = request.split()
+
+    def row_of(answer: Callable[[Call], Any]) -> Operation:
+        first, *others = answer.__name__.split("_")
+        name = first + "".join(word.capitalize() for word in others)
+        summary, _, about = (answer.__doc__ or "").partition("\n")
+        returns = row.pop("returns", None) or get_type_hints(answer)["return"]
+        parts = (summary.removesuffix("."), scope, None if returns is type(None) else returns, answer)
+        return Operation(name, method, path, *parts, about=" ".join(about.split()), **row)
+
+    return row_of
+
+
+def given(value: T | msgspec.UnsetType) -> T | None:
+    """Return a parameter; None if it is missing."""
+    return None if value is msgspec.UNSET else value

@@ -14,7 +14,7 @@ from headgate.errors import HeadgateError
 from headgate.redis import pauses
 from headgate.redis.pauses import CONNECTS, MAX_PAUSED_S, PUBLISHES, namespace_member, namespace_of
 
-from .operation import Call, Cost, Operation
+from .operation import Call, Cost, operation
 from .problems import NotFound
 
 
@@ -37,8 +37,12 @@ class PauseWanted(msgspec.Struct, forbid_unknown_fields=True):
     for_s: Annotated[int, Meta(ge=1, le=MAX_PAUSED_S)] | None = None
 
 
-def every(call: Call) -> PauseList:
-    """Return all active pauses."""
+@operation("GET /pauses", "pauses", cost=Cost.ENTRIES)
+def list_pauses(call: Call) -> PauseList:
+    """List what is paused.
+
+    Of namespaces, those that the caller's key is for.
+    """
     found = pauses.read_paused(call.redis)
     call.charge(len(found))
     return PauseList(
@@ -50,16 +54,22 @@ def every(call: Call) -> PauseList:
     )
 
 
+@operation("PUT /pauses/{what}", "pauses:write", body=PauseWanted, problems=(404, 409))
 def pause(call: Call) -> Pause:
-    """Pause something, or change the end of its pause."""
+    """Pause connects, publishes or a namespace.
+
+    `what` is `connects`, `publishes` or `namespace:<name>`. Every gateway of this Redis obeys within two seconds. For `connects`
+    and `publishes` the key must be for every namespace.
+    """
     what, wanted = _member(call), call.body
     pauses.pause(call.redis, what, wanted.for_s)
     audit.acted("paused", by=shown_name(call.identity.user), what=what, for_s=wanted.for_s)
     return Pause(what, wanted.for_s)
 
 
+@operation("DELETE /pauses/{what}", "pauses:write", status=204, problems=(404,))
 def resume(call: Call) -> None:
-    """Resume something."""
+    """Resume."""
     what = _member(call)
     if not pauses.resume(call.redis, what):
         raise NotFound("pause", what)
@@ -81,32 +91,3 @@ def _member(call: Call) -> str:
         raise NotFound("pause", what)
     call.need_every_namespace()
     return what
-
-
-OPERATIONS = (
-    Operation(
-        "listPauses",
-        "GET",
-        "/pauses",
-        "List what is paused",
-        "pauses",
-        PauseList,
-        every,
-        cost=Cost.ENTRIES,
-        about="Of namespaces, those that the caller's key is for.",
-    ),
-    Operation(
-        "pause",
-        "PUT",
-        "/pauses/{what}",
-        "Pause connects, publishes or a namespace",
-        "pauses:write",
-        Pause,
-        pause,
-        body=PauseWanted,
-        problems=(404, 409),
-        about="`what` is `connects`, `publishes` or `namespace:<name>`. Every gateway of this Redis obeys within two seconds. "
-        "For `connects` and `publishes` the key must be for every namespace.",
-    ),
-    Operation("resume", "DELETE", "/pauses/{what}", "Resume", "pauses:write", None, resume, status=204, problems=(404,)),
-)

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from headgate.events.topic import check_topic
 
 from .grammar import Topic
-from .operation import Call, Cost, InNamespace, Operation
+from .operation import Call, Cost, InNamespace, given, operation
 
 MAX_PAGE = 1000
 # All data is read for shown members, only names for the others.
@@ -45,27 +45,11 @@ class MembersOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Members at most.")] = MAX_PAGE
 
 
-def members(call: Call) -> Members:
-    """Return a page of a topic's members."""
+@operation("GET /presence", "presence", query=MembersOf, pattern="topic", cost=Cost.MEMBERS)
+def list_members(call: Call) -> Members:
+    """List who is in a topic."""
     asked = call.query
-    after = None if asked.after is UNSET else asked.after
-    found = call.services.gate.presence_page(check_topic(asked.topic), after, asked.limit, call.namespace)
+    found = call.services.gate.presence_page(check_topic(asked.topic), given(asked.after), asked.limit, call.namespace)
     shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in found.members]
     call.charge(max(found.count, PER_SHOWN * len(shown)))
     return Members(call.namespace, asked.topic, found.count, shown, found.after)
-
-
-OPERATIONS = (
-    Operation(
-        "listMembers",
-        "GET",
-        "/presence",
-        "List who is in a topic",
-        "presence",
-        Members,
-        members,
-        query=MembersOf,
-        pattern="topic",
-        cost=Cost.MEMBERS,
-    ),
-)

@@ -21,7 +21,7 @@ from headgate.services.publisher import Receipt, id_owner
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .grammar import Pattern, Topic
-from .operation import Call, Cost, InNamespace, Operation, Who
+from .operation import Call, Cost, InNamespace, Who, given, operation
 from .problems import NotFound
 
 Time = Annotated[int, Meta(ge=0, le=2**53)]
@@ -78,11 +78,14 @@ class PageOf(InNamespace, forbid_unknown_fields=True):
     since: Annotated[Time | UnsetType, Meta(description="First time (ms since 1970). With `from`, the later of the two.")] = UNSET
 
 
-def page(call: Call) -> LogPage:
-    """Return a page of the log."""
+@operation("GET /events", "read", query=PageOf, pattern="pattern", cost=Cost.EVENTS)
+def list_events(call: Call) -> LogPage:
+    """Read a page of the log.
+
+    A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until that is null.
+    """
     asked = call.query
-    pattern, first = check_pattern(asked.pattern), 1 if asked.from_ is UNSET else asked.from_
-    last = None if asked.to is UNSET else asked.to
+    pattern, first, last = check_pattern(asked.pattern), given(asked.from_) or 1, given(asked.to)
     if asked.since is not UNSET:
         first = max(first, first_since(call.redis, call.namespace, asked.since, call.charge))
     if last is not None and last < first:
@@ -92,13 +95,17 @@ def page(call: Call) -> LogPage:
     return LogPage(call.namespace, epoch, [_shown(event) for event in found], next_)
 
 
-def event(call: Call) -> LoggedEvent:
-    """Return one event, by its id or its offset: the newest that the caller may read.
+@operation("GET /events/{event}", "read", query=EventOf, problems=(404,), cost=Cost.EVENTS, searches=True)
+def get_event(call: Call) -> LoggedEvent:
+    """Read one event.
 
-    A caller without the right to read it gets the answer for a missing event, which reveals neither its topic nor its existence.
+    `event` is an offset (digits alone), or an id. An id is looked for among the newest 20,000 events, and 32 MiB of them. With
+    its `topic`, which also makes an id of digits one, an id that still counts is found without that. An event that the caller
+    may not read is not there.
     """
     wanted = call.path["event"]
     topic = None if call.query.topic is UNSET else check_topic(call.query.topic)
+    # The newest that the caller may read. The answer to others reveals neither its topic nor its existence.
     for found in find_events(call.redis, call.namespace, wanted, topic, call.identity.user, call.charge):
         try:
             call.need(f"read:{found.topic}")
@@ -109,14 +116,22 @@ def event(call: Call) -> LoggedEvent:
     raise NotFound("event", wanted)
 
 
-def fate(call: Call) -> FateShown:
-    """Return whether a receipt still holds."""
+@operation("GET /receipts", Who.ANY_CALLER, query=ReceiptOf)
+def check_receipt(call: Call) -> FateShown:
+    """Say whether a receipt still holds.
+
+    After a failover of Redis: publish `rolled_back` events again, with their ids.
+    """
     receipt = Receipt(call.query.epoch, call.query.offset, False, "")
     return FateShown(call.services.publisher.check(receipt, call.namespace).value)
 
 
-def trace_of(call: Call) -> Trace:
-    """Return the known facts about one event, by its id or its offset."""
+@operation("GET /events/{event}/trace", "trace", query=InNamespace, problems=(404,), cost=Cost.EVENTS, searches=True)
+def trace_event(call: Call) -> Trace:
+    """Say what has become of an event.
+
+    What `headgate trace` tells: gateways, browsers, consumers.
+    """
     wanted = call.path["event"]
     if is_offset(wanted) and not any(_range(call.redis, "XRANGE", log_key(call.namespace), f"{wanted}-0", f"{wanted}-0")):
         raise NotFound("event", wanted)
@@ -184,61 +199,3 @@ def first_since(client: Client, namespace: str, time_ms: int, charge: Callable[[
 
 def _shown(event: Event) -> LoggedEvent:
     return LoggedEvent(event.topic, msgspec.Raw(event.data), event.id or "", event.time_ms, event.offset or 0)
-
-
-OPERATIONS = (
-    Operation(
-        "listEvents",
-        "GET",
-        "/events",
-        "Read a page of the log",
-        "read",
-        LogPage,
-        page,
-        query=PageOf,
-        pattern="pattern",
-        cost=Cost.EVENTS,
-        about="A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until that is null.",
-    ),
-    Operation(
-        "getEvent",
-        "GET",
-        "/events/{event}",
-        "Read one event",
-        "read",
-        LoggedEvent,
-        event,
-        query=EventOf,
-        problems=(404,),
-        cost=Cost.EVENTS,
-        searches=True,
-        about="`event` is an offset (digits alone), or an id. An id is looked for among the newest 20,000 events, and 32 MiB of "
-        "them. With its `topic`, which also makes an id of digits one, an id that still counts is found without that. An "
-        "event that the caller may not read is not there.",
-    ),
-    Operation(
-        "checkReceipt",
-        "GET",
-        "/receipts",
-        "Say whether a receipt still holds",
-        Who.ANY_CALLER,
-        FateShown,
-        fate,
-        query=ReceiptOf,
-        about="After a failover of Redis: publish `rolled_back` events again, with their ids.",
-    ),
-    Operation(
-        "traceEvent",
-        "GET",
-        "/events/{event}/trace",
-        "Say what has become of an event",
-        "trace",
-        Trace,
-        trace_of,
-        query=InNamespace,
-        problems=(404,),
-        cost=Cost.EVENTS,
-        searches=True,
-        about="What `headgate trace` tells: gateways, browsers, consumers.",
-    ),
-)

@@ -9,29 +9,18 @@ import msgspec
 
 from . import clients, consumers, health, inbox, keys, namespaces, pauses, presence, publishing, reading
 from .openapi import document
-from .operation import Call, Cost, Operation, Who
+from .operation import Call, Cost, Operation, Who, operation
 
 
-def _own_document(_: Call) -> msgspec.Raw:
-    """Return the document of the table in which this is a row."""
+@operation("GET /openapi.json", Who.ANYONE, returns=dict[str, Any], cost=Cost.NOTHING)
+def get_document(_: Call) -> msgspec.Raw:
+    """This document."""
     return openapi_text()
 
 
-OPERATIONS = (
-    *publishing.OPERATIONS,
-    *reading.OPERATIONS,
-    *presence.OPERATIONS,
-    *inbox.OPERATIONS,
-    *namespaces.OPERATIONS,
-    *clients.OPERATIONS,
-    *consumers.OPERATIONS,
-    *pauses.OPERATIONS,
-    *keys.OPERATIONS,
-    *health.OPERATIONS,
-    Operation(
-        "getDocument", "GET", "/openapi.json", "This document", Who.ANYONE, dict[str, Any], _own_document, cost=Cost.NOTHING
-    ),
-)
+_ROOMS = (reading, presence, inbox, namespaces, clients, consumers, pauses, keys, health)
+_ROWS = (row for room in _ROOMS for row in vars(room).values() if isinstance(row, Operation))
+OPERATIONS: tuple[Operation, ...] = (*publishing.OPERATIONS, *_ROWS, get_document)
 
 
 @cache

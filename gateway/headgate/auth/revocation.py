@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.events.topic import check_user
-from headgate.redis.client import Client, call, call_at, call_many, database_number
+from headgate.redis.client import Client, call, call_all, call_at, database_number
 from headgate.redis.keys import DEFAULT_REVOKED_S, REVOKED, revoked_channel
 
 from .identity import Identity
@@ -47,22 +46,14 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
     if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 <= for_s <= MAX_REVOKED_S:
         raise InvalidRequest(f"for: expected a whole number of seconds from 0 to {MAX_REVOKED_S}")
     now_s = int(call_at(client, REVOKED, "TIME")[0])
-    _, count, known = _replies(
-        call_many(
-            client,
-            [
-                ("ZREMRANGEBYSCORE", REVOKED, "-inf", now_s),
-                ("ZCARD", REVOKED),
-                ("ZSCORE", REVOKED, member),
-            ],
-        )
-    )
+    sweep = ("ZREMRANGEBYSCORE", REVOKED, "-inf", now_s)
+    _, count, known = call_all(client, [sweep, ("ZCARD", REVOKED), ("ZSCORE", REVOKED, member)])
     if for_s and known is None and int(count) >= MAX_REVOCATIONS:
         raise LimitReached("revocations", MAX_REVOCATIONS)
     change = ("ZADD", REVOKED, now_s + for_s, member) if for_s else ("ZREM", REVOKED, member)
     # Each call renews the expiry of the whole set, so it never outlives its last member by much.
     news = ("PUBLISH", revoked_channel(database_number(client)), f"{for_s} {member}")
-    _replies(call_many(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), news]))
+    call_all(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), news])
 
 
 def read_revoked(client: Client) -> list[tuple[str, int]]:
@@ -105,7 +96,9 @@ class Revocations:
         self._until_s[member] = self._now_s() + int(left)
         if len(self._until_s) > MAX_REVOCATIONS and self._now_s() - self._swept_s >= SWEEP_EVERY_S:
             self._forget_ended()
-        return member if len(self._until_s) <= 2 * MAX_REVOCATIONS else self._overflow(member)
+        if len(self._until_s) > 2 * MAX_REVOCATIONS:  # more than `revoke` ever stores, so it is applied and not kept
+            del self._until_s[member]
+        return member
 
     def members(self) -> list[str]:
         """Return all revoked members."""
@@ -132,11 +125,6 @@ class Revocations:
         now_s = self._swept_s = self._now_s()
         self._until_s = {member: until_s for member, until_s in self._until_s.items() if until_s > now_s}
 
-    def _overflow(self, member: str) -> str:
-        """Apply a member without storing it, because more exist than `revoke` ever stores."""
-        del self._until_s[member]
-        return member
-
 
 def kind_of(member: str) -> tuple[str, str] | None:
     """Return ("user" or "token", name) of a member, or None if invalid."""
@@ -152,10 +140,3 @@ def _member(user: str | None, token_id: str | None) -> str:
     if not isinstance(token_id, str) or not token_id.isprintable() or not 0 < len(token_id) <= MAX_TOKEN_ID_CHARACTERS:
         raise InvalidRequest(f"token: expected 1 to {MAX_TOKEN_ID_CHARACTERS} printable characters")
     return f"{TOKEN}:{token_id}"
-
-
-def _replies(replies: list[Any]) -> list[Any]:
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-    return replies

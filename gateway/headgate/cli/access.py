@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import click
 
-from .options import json_option, operator_name, redis_option, seconds
-from .output import echo, exit_for, one_line_errors, print_done, print_json
+from .options import json_option, operator_name, redis_option, seconds, with_options
+from .output import echo, exit_for, print_done, print_json
 
 
 @click.command()
@@ -23,8 +23,7 @@ from .output import echo, exit_for, one_line_errors, print_done, print_json
 )
 @click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="How long it holds: 90, 90s, 15m, 1h or 7d.")
 @click.option("--kid", metavar="ID", help="Which configured secret signs it, where there are several.")
-@json_option
-@one_line_errors
+@with_options(json_option)
 def token(
     user: str,
     subscribe: tuple[str, ...],
@@ -60,9 +59,7 @@ def token(
 @click.option(
     "--for", "for_", default="1h", show_default=True, metavar="TIME", help="For how long: 90, 90s, 15m, 1h or 7d; 0 lifts it."
 )
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None, as_json: bool) -> None:
     """Block a user or a token on every gateway, and disconnect its clients, within a second."""
     from headgate.auth.audit import audit
@@ -88,9 +85,7 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
 @click.option(
     "--for", "for_", default="1h", show_default=True, metavar="TIME", help="How long patterns hold: 90, 90s, 15m, 1h or 7d."
 )
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def regrant(
     user: str,
     subscribe: tuple[str, ...],

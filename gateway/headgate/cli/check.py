@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import effective_settings, open_redis, redis_option
-from .output import echo, one_line_errors, print_json
+from .options import effective_settings, json_object_option, open_redis, redis_option, with_options
+from .output import echo, print_json
 
 if TYPE_CHECKING:
     from headgate.runtime.check_result import Finding
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @redis_option
 @click.option("--load", is_flag=True, help="Also load Headgate's function libraries, or replace older ones.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@one_line_errors
+@with_options(json_object_option)
 def check(redis_url: str | None, load: bool, as_json: bool) -> None:
     """Check this build and its Redis: versions, persistence, writability, functions and what is served.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from .commands import Commands
-from .options import config_option, effective_settings, redis_option
-from .output import echo, one_line_errors, paint, print_json
+from .options import config_option, effective_settings, json_object_option, redis_option, with_options
+from .output import echo, paint, print_json
 
 
 @click.group(cls=Commands)
@@ -22,8 +22,7 @@ def config() -> None:
 @click.option("--workers", metavar="N|auto", help="As of `headgate serve`.")
 @redis_option
 @click.option("--changed", is_flag=True, help="Only those that are not the default.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@one_line_errors
+@with_options(json_object_option)
 def show(
     target: str | None,
     config: str | None,

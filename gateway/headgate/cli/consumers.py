@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from .commands import Commands
-from .options import config_option, effective_settings, json_option, namespace_option, open_redis, read_address, redis_option
+from .options import (
+    config_option,
+    effective_settings,
+    json_option,
+    namespace_option,
+    open_redis,
+    read_address,
+    redis_option,
+    with_options,
+)
 from .output import echo, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
@@ -119,11 +128,7 @@ def consumers() -> None:
 
 
 @consumers.command("list")
-@namespace_option
-@config_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, config_option, redis_option, json_option)
 def list_consumers(namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
     """List the consumers of a namespace: backlog, work in progress, dead letters, and whether the file names them."""
     import dataclasses
@@ -148,11 +153,7 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
 
 @consumers.command("remove")
 @click.argument("consumer")
-@namespace_option
-@config_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, config_option, redis_option, json_option)
 def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
     """Remove CONSUMER from Redis for good: its position, work in progress, dead letters and state.
 

@@ -10,8 +10,8 @@ import click
 
 from .commands import Commands
 from .consumers import check_consumer, need_consumer, redis_of_consumers
-from .options import config_option, json_option, namespace_option, redis_option
-from .output import echo, fail, one_line_errors, print_done, print_json
+from .options import config_option, json_option, namespace_option, redis_option, with_options
+from .output import echo, fail, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
@@ -43,7 +43,7 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
         need_consumer(client, check_namespace(namespace), consumer, config)
         command(letters=DeadLetters(client, namespace, consumer), **kwargs)
 
-    return click.argument("consumer")(namespace_option(config_option(redis_option(one_line_errors(wrapper)))))
+    return click.argument("consumer")(with_options(namespace_option, config_option, redis_option)(wrapper))
 
 
 @dead_letters.command("list")
@@ -113,14 +113,8 @@ def _print_letter(letter: DeadLetter, as_json: bool) -> None:
 
     task = letter.task
     if as_json:
-        parts = {"id": letter.id, "time": letter.at_ms, "why": letter.why, "reason": letter.reason}
-        parts |= {
-            "epoch": task.epoch,
-            "offset": task.offset,
-            "topic": task.topic,
-            "event_id": task.id,
-            "key": task.key,
-        }
+        parts = {"id": letter.id, "time": letter.at_ms, "why": letter.why, "reason": letter.reason, "epoch": task.epoch}
+        parts |= {"offset": task.offset, "topic": task.topic, "event_id": task.id, "key": task.key}
         # The data of an unreadable one may not be JSON, and is then shown as text.
         data = task.data.decode(errors="replace") if letter.why == "unreadable" else msgspec.Raw(task.data)
         print_json({**parts, "data": data})

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import config_option, effective_settings, namespace_option, read_gateway_url, read_origin, redis_option
-from .output import one_line_errors, print_finding, print_json, print_title
+from .options import (
+    config_option,
+    effective_settings,
+    json_object_option,
+    namespace_option,
+    read_gateway_url,
+    read_origin,
+    redis_option,
+    with_options,
+)
+from .output import print_finding, print_json, print_title
 
 if TYPE_CHECKING:
     from headgate.settings.settings import Settings
@@ -41,8 +50,7 @@ _TOKEN_S = 300
     help="Seconds that each step may take.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@one_line_errors
+@with_options(json_object_option)
 def doctor(
     url: str | None,
     redis_url: str | None,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, namespace_option, open_redis, redis_option
-from .output import one_line_errors, print_done
+from .options import json_option, namespace_option, open_redis, redis_option, with_options
+from .output import print_done
 
 if TYPE_CHECKING:
     from headgate.services.publisher import Publisher
@@ -39,9 +39,7 @@ _MAX_QUOTED = 200
 @click.option("--new-ids", is_flag=True, help="Of a file: give each event a new id, so that it is added again.")
 @click.option("--from-line", metavar="N", type=click.IntRange(1), help="Of a file: begin with this line.")
 @click.option("--receipts", metavar="PATH", help="Of a file: where its receipts are. Default: FILE.receipts, and none for -.")
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def publish(
     topic: str | None,
     data: str | None,

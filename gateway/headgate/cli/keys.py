@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .commands import Commands
-from .options import json_option, open_redis, operator_name, redis_option, seconds
-from .output import DONE_UNTOLD, OutputRefused, echo, fail, one_line_errors, print_done, print_json
+from .options import json_option, open_redis, operator_name, redis_option, seconds, with_options
+from .output import DONE_UNTOLD, OutputRefused, echo, fail, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.api_keys import StoredKey
@@ -37,9 +37,7 @@ def keys() -> None:
     help="Namespace that it is for, or * for all; repeatable. Default: the gateway's first.",
 )
 @click.option("--ttl", metavar="TIME", help="When it ends: 90, 90s, 15m, 1h or 7d from now. Default: when it is revoked.")
-@json_option
-@redis_option
-@one_line_errors
+@with_options(json_option, redis_option)
 def create(
     name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...], ttl: str | None, as_json: bool, redis_url: str | None
 ) -> None:
@@ -70,9 +68,7 @@ def create(
 
 
 @keys.command("list")
-@json_option
-@redis_option
-@one_line_errors
+@with_options(json_option, redis_option)
 def list_keys(as_json: bool, redis_url: str | None) -> None:
     """List the valid keys, oldest first: id, name, scopes, namespaces, expiry. The keys themselves are never shown."""
     from headgate.redis import api_keys
@@ -89,9 +85,7 @@ def list_keys(as_json: bool, redis_url: str | None) -> None:
 
 @keys.command("revoke")
 @click.argument("key_id", metavar="ID")
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
     """Revoke the key with this ID on every gateway, within two seconds."""
     from headgate.auth.api_keys import check_key_id

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, namespace_option, need_namespace, open_redis, redis_option, seconds
-from .output import Trusted, echo, one_line_errors, paint
+from .options import json_option, namespace_option, need_namespace, open_redis, redis_option, seconds, with_options
+from .output import Trusted, echo, paint
 
 if TYPE_CHECKING:
     from headgate.events.event import Event
@@ -59,10 +59,7 @@ def read_since(text: str, now_s: float) -> Since:
 @click.option("--since", metavar="WHEN", help=f"Begin with events of the log: {EXPECTED}.")
 @click.option("--times/--no-times", default=None, help="Print the time of each event. Default: on a terminal.")
 @click.option("--count", metavar="N", type=click.IntRange(1), help="Exit after N events. Default: run until Ctrl-C.")
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, redis_option, json_option)
 def tail(
     pattern: str,
     since: str | None,
@@ -119,10 +116,7 @@ def tail(
 @click.argument("pattern")
 @click.option("--since", metavar="WHEN", default="1", help=f"Begin there: {EXPECTED}. Default: the oldest event kept.")
 @click.option("--until", metavar="WHEN", help="End there, that offset included, that time not. Default: what is the end now.")
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, redis_option, json_option)
 def replay(pattern: str, since: str, until: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Write the logged events that match PATTERN (* is one word, # is zero or more), one JSON object per line.
 

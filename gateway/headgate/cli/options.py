@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from .output import one_line_errors
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headgate.redis.client import Client
     from headgate.settings.settings import Settings
+
+P = ParamSpec("P")
 
 WORKERS = "HEADGATE_WORKERS"
 
@@ -26,6 +30,19 @@ config_option = click.option(
     "--config", metavar="FILE", help="Configuration file. Default: HEADGATE_CONFIG, else headgate.toml if it is here."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
+json_object_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def with_options(*options: Callable[[Callable[P, None]], Callable[P, None]]) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Give a command options, shown in this order, and one line for each fault."""
+
+    def give(command: Callable[P, None]) -> Callable[P, None]:
+        given = one_line_errors(command)
+        for option in reversed(options):
+            given = option(given)
+        return given
+
+    return give
 
 
 def effective_settings(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, open_redis, redis_option, seconds
-from .output import echo, one_line_errors, print_done, print_json
+from .options import json_option, open_redis, redis_option, seconds, with_options
+from .output import echo, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -20,9 +20,7 @@ _WHAT = click.Choice(["connects", "publishes", "namespace"])
 @click.argument("what", type=_WHAT, required=False)
 @click.argument("name", required=False)
 @click.option("--for", "for_", metavar="TIME", help="For how long: 90, 90s, 15m, 1h or 7d. Default: until `headgate resume`.")
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def pause(what: str | None, name: str | None, for_: str | None, redis_url: str | None, as_json: bool) -> None:
     """Refuse connects, publishes, or both in namespace NAME on every gateway, within two seconds. Without WHAT, list the pauses.
 
@@ -56,9 +54,7 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
 @click.command()
 @click.argument("what", type=_WHAT)
 @click.argument("name", required=False)
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) -> None:
     """Allow connects, publishes or namespace NAME again on every gateway, within two seconds."""
     from headgate.redis import pauses

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, namespace_option, need_namespace, operator_name, redis_option
-from .output import echo, exit_for, fail, one_line_errors, print_done, print_json
+from .options import json_option, namespace_option, need_namespace, operator_name, redis_option, with_options
+from .output import echo, exit_for, fail, print_done, print_json
 
 if TYPE_CHECKING:
-    from headgate.services.clients import Clients, ConnectedClient
+    from headgate.services.clients import ConnectedClient
 
 # Of a page, for people.
 _SHOWN_PATTERNS = 3
@@ -22,9 +22,7 @@ _SHOWN_PATTERNS = 3
 @click.option("--sort", default="trouble", show_default=True, help="trouble, queue, newest or user.")
 @click.option("--limit", default=100, show_default=True, metavar="N", help="Print so many at most.")
 @click.option("--session", metavar="ID", help="Print this one, with all its patterns.")
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def clients(
     user: str | None, namespace: str | None, sort: str, limit: int, session: str | None, redis_url: str | None, as_json: bool
 ) -> None:
@@ -32,13 +30,13 @@ def clients(
 
     Exit code 1 if a gateway did not answer in time; the clients of the others are printed.
     """
-    from headgate.services.clients import MAX_PAGE_CLIENTS
+    from headgate.services.clients import MAX_PAGE_CLIENTS, Clients
 
     if limit < 1:
         raise click.BadParameter("expected a number from 1 on", param_hint="--limit")
     if namespace is not None:
         need_namespace(redis_url, namespace)
-    asked = _open(redis_url)
+    asked = Clients(redis_url)
     if session is not None:
         client = asked.client(session)
         if client is None:
@@ -64,15 +62,15 @@ def clients(
 @click.option("--session", metavar="ID", help="Disconnect this client.")
 @click.option("--user", metavar="NAME", help="Disconnect all clients of this user.")
 @click.option("--reason", default="disconnected by an operator", show_default=True, metavar="TEXT", help="Words for the client.")
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def disconnect(session: str | None, user: str | None, reason: str, redis_url: str | None, as_json: bool) -> None:
     """Disconnect one client, or every client of a user, on any gateway.
 
     They may reconnect; `headgate revoke` keeps them out. Exit code 1 if a gateway did not answer in time.
     """
-    done = _open(redis_url).disconnect(session=session, user=user, reason=reason, by=operator_name())
+    from headgate.services.clients import Clients
+
+    done = Clients(redis_url).disconnect(session=session, user=user, reason=reason, by=operator_name())
     if session is not None and not done.count and not done.silent:
         fail(f"no gateway has the session {session!r}")
     print_done(f"disconnected {done.count} client{'' if done.count == 1 else 's'}", done, as_json=as_json)
@@ -81,10 +79,7 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
 
 @click.command()
 @click.argument("topic")
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, redis_option, json_option)
 def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """List the users present in TOPIC on all gateways, one line each."""
     import time
@@ -109,12 +104,6 @@ def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -
         echo(line)
     if not users and not as_json:
         echo(f"nobody is in {topic}", err=True)
-
-
-def _open(redis_url: str | None) -> Clients:
-    from headgate.services.clients import Clients
-
-    return Clients(redis_url)
 
 
 def _print(client: ConnectedClient, as_json: bool, *, all_patterns: bool = False) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, open_redis, redis_option
-from .output import one_line_errors, print_done
+from .options import json_option, open_redis, redis_option, with_options
+from .output import print_done
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +19,7 @@ DEFAULT_PER_S = 100.0
 @click.command()
 @click.option("--per-s", metavar="N", type=float, default=DEFAULT_PER_S, help="Clients that a process takes per second (100).")
 @click.option("--show", is_flag=True, help="Say how many each process has, and move nobody.")
-@redis_option
-@json_option
-@one_line_errors
+@with_options(redis_option, json_option)
 def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) -> None:
     """Move clients from gateway processes with more than their share to those with fewer.
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .commands import Commands
-from .options import json_option, namespace_option, open_redis, redis_option
-from .output import Trusted, echo, fail, one_line_errors, print_document, print_done, print_json
+from .options import json_option, namespace_option, open_redis, redis_option, with_options
+from .output import Trusted, echo, fail, print_document, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -24,10 +24,7 @@ def schemas() -> None:
 
 @schemas.command()
 @click.argument("folder", required=False)
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, redis_option, json_option)
 def push(folder: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Replace the schemas in the registry with those of FOLDER. Default: HEADGATE_SCHEMAS, else schemas."""
     from headgate.schemas.catalogue import read_catalogue
@@ -51,10 +48,7 @@ def push(folder: str | None, namespace: str, redis_url: str | None, as_json: boo
 
 
 @schemas.command("list")
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, redis_option, json_option)
 def list_(namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print the version of the registry and each schema: its pattern, file and size."""
     from headgate.schemas.catalogue import read_catalogue
@@ -75,10 +69,7 @@ def list_(namespace: str, redis_url: str | None, as_json: bool) -> None:
 
 @schemas.command()
 @click.argument("name")
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, redis_option, json_option)
 def show(name: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print one schema of the registry, by the NAME of its file or by its pattern."""
     client, namespace = _open(namespace, redis_url)
@@ -95,10 +86,7 @@ def show(name: str, namespace: str, redis_url: str | None, as_json: bool) -> Non
 
 @schemas.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, redis_option, json_option)
 def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Remove schemas from the registry, by the NAMEs of their files or by their patterns."""
     from headgate.schemas.catalogue import read_catalogue
@@ -127,8 +115,7 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_jso
 @redis_option
 @click.option("-o", "--out", metavar="FILE", help="File to write. Default: standard output.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if FILE is not up to date.")
-@json_option
-@one_line_errors
+@with_options(json_option)
 def types(
     folder: str | None,
     registry: bool,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, namespace_option, need_namespace, redis_option
-from .output import echo, one_line_errors, print_json
+from .options import json_option, namespace_option, need_namespace, redis_option, with_options
+from .output import echo, print_json
 
 if TYPE_CHECKING:
     from headgate.diagnosis.tracing import AtConsumer, AtGateway, Trace
@@ -35,10 +35,7 @@ _SAID = {
 
 @click.command()
 @click.argument("event", metavar="ID")
-@namespace_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(namespace_option, redis_option, json_option)
 def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print what happened to the event with this ID, or at this offset of the log."""
     from headgate.diagnosis.tracing import trace as find

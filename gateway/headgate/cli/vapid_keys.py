@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import click
 
-from .options import json_option
-from .output import echo, fail, one_line_errors, print_json
+from .options import json_option, with_options
+from .output import echo, fail, print_json
 
 
 @click.command("vapid-keys")
 @click.option(
     "--file", "path", metavar="FILE", help="Write them into this new file, which only its owner can read. Default: print them."
 )
-@json_option
-@one_line_errors
+@with_options(json_option)
 def vapid_keys(path: str | None, as_json: bool) -> None:
     """Create the two keys of Web Push, as lines of an environment file (docs/howto/web-push.md).
 

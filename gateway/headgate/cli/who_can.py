@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .options import config_option, effective_settings, json_option, open_redis, redis_option
-from .output import echo, one_line_errors, print_json
+from .options import config_option, effective_settings, json_option, open_redis, redis_option, with_options
+from .output import echo, print_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.spec import ConsumerSpec
@@ -43,10 +43,7 @@ class Seer(NamedTuple):
 @click.command("who-can")
 @click.argument("pattern")
 @click.option("--namespace", metavar="NAME", help="Namespace of the events. Default: the gateway's first.")
-@config_option
-@redis_option
-@json_option
-@one_line_errors
+@with_options(config_option, redis_option, json_option)
 def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: str | None, as_json: bool) -> None:
     """List every grant, key and consumer with access to all or some events of PATTERN.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 
 from headgate.auth.api_keys import new_key
@@ -22,12 +21,11 @@ from headgate.runtime.shared_rates import SharedRates
 from headgate.services.clients import Clients, ClientsPage, Reached
 from headgate.services.publisher import PresentUser, Publisher
 from headgate.settings.settings import Settings
-from headgate_server.api.error_pages import install_error_pages
-from headgate_server.api.v1.dispatch import routes
 from headgate_server.api.v1.operation import Cost, Who
 from headgate_server.api.v1.services import Services
 from headgate_server.api.v1.table import OPERATIONS
 from headgate_server.app import create_app
+from tests.support.api_client import api_client
 from tests.support.recording_gate import RecordingGate
 from tests.support.unstarted_gateway import UnstartedGateway
 
@@ -332,11 +330,8 @@ def test_every_operation_is_paid_for_by_its_work(redis_url: str, redis_client: C
     fill(redis_client, redis_url)
     gate = LargeGate(identity=Identity("\0key:k1", scopes=(ADMIN,), namespaces=("*",)))
     gate.present = [PresentUser(f"user{number}", 1, 1, None) for number in range(MEMBERS)]
-    reads, app = Counted(), Flask(__name__)
-    install_error_pages(app)
-    services = Services(gate, Settings(redis_url=redis_url), clients=cast(Clients, Asked()))
-    app.register_blueprint(routes(OPERATIONS, services, reads, {}))
-    client = app.test_client()
+    reads = Counted()
+    client = api_client(Services(gate, Settings(redis_url=redis_url), clients=cast(Clients, Asked())), reads)
 
     def sent_bytes() -> int:
         return int(call(redis_client, "INFO", "stats")["total_net_output_bytes"])
@@ -358,10 +353,7 @@ def test_who_has_looked_through_the_log_waits_before_the_next_read(redis_url: st
     """What a search has looked at is owed. It keeps nobody from acting, and another caller owes nothing."""
     fill(redis_client, redis_url)
     gate = LargeGate(identity=Identity("\0key:k1", scopes=("read:#", "pauses:write"), namespaces=("*",)))
-    app = Flask(__name__)
-    install_error_pages(app)
-    app.register_blueprint(routes(OPERATIONS, Services(gate, Settings(redis_url=redis_url)), SharedRates("read", 0.1, 10), {}))
-    client = app.test_client()
+    client = api_client(Services(gate, Settings(redis_url=redis_url)), SharedRates("read", 0.1, 10))
     assert client.get("/api/v1/events/none").status_code == 404
     answer = client.get("/api/v1/events/1")
     assert (answer.status_code, answer.get_json()["code"]) == (429, "limit_reached")

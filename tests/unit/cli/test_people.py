@@ -14,29 +14,7 @@ from headgate.services import clients as module
 from headgate.services import publisher
 from headgate.services.clients import ClientsPage, ConnectedClient, Reached
 from headgate.services.publisher import PresentUser
-
-
-def client(session: str, user: str = "ana", **more: Any) -> ConnectedClient:
-    plain: dict[str, Any] = {
-        "namespace": "shop",
-        "gateway": "web1/7",
-        "address": "192.0.2.0/24",
-        "transport": "websocket",
-        "since_ms": 1000,
-        "patterns": ("a", "b", "c", "d"),
-        "subscriptions": 5,
-        "state": "live",
-        "catching_up": False,
-        "lagging": False,
-        "queued": 0,
-        "queued_bytes": 0,
-        "discarded": 0,
-        "gaps": 0,
-        "position": 9,
-        "behind": 0,
-        "trouble": (),
-    }
-    return ConnectedClient(session=session, user=user, **{**plain, **more})
+from tests.support.api_client import connected
 
 
 class Clients:
@@ -46,7 +24,7 @@ class Clients:
     wishes: list[dict[str, Any]] = []  # noqa: RUF012  # emptied before each test
 
     def __init__(self, redis_url: str | None) -> None:
-        self.all = [client("s1", trouble=("told of 1 gap",)), client("s2", "e\x1b[31mve", address=None), client("s3")]
+        self.all = [connected("s1", trouble=("told of 1 gap",)), connected("s2", "e\x1b[31mve", address=None), connected("s3")]
 
     def page(self, namespace: str | None, user: str | None, sort: str, limit: int, after: str | None) -> ClientsPage:
         rest = self.all[int(after or 0) :]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from time import time
 
 from headgate.errors import BusUnavailable
@@ -24,38 +25,24 @@ TIMEOUT_S = 2.0
 
 
 class Lane:
-    """A client of Redis, and a second one that asks all gateways about their clients.
+    """A client of Redis, and a second one that asks all gateways about their clients. Both raise BusUnavailable without a Redis.
 
     Args:
         clients: replaces the latter.
     """
 
     def __init__(self, open_redis: Callable[[], Client], redis_url: Callable[[], str], clients: Clients | None = None) -> None:
-        self._open, self._url = open_redis, redis_url
-        self._redis: Client | None = None
-        self._clients = clients
+        self._open, self._url, self._given = open_redis, redis_url, clients
 
-    @property
+    @cached_property
     def redis(self) -> Client:
-        """The client.
+        """The client."""
+        return self._open()
 
-        Raises:
-            BusUnavailable: no Redis is set.
-        """
-        if self._redis is None:
-            self._redis = self._open()
-        return self._redis
-
-    @property
+    @cached_property
     def clients(self) -> Clients:
-        """Asks all gateways about their clients.
-
-        Raises:
-            BusUnavailable: no Redis is set.
-        """
-        if self._clients is None:
-            self._clients = Clients(self._url())
-        return self._clients
+        """Asks all gateways about their clients."""
+        return self._given or Clients(self._url())
 
 
 class Services:
@@ -79,18 +66,11 @@ class Services:
         self.searches, self.consumers = Searches(), Consumers()
         self._open = open_redis or self._of_settings
         self.reads, self.acts = (Lane(self._open, self._url, clients) for _ in range(2))
-        self._publisher: Publisher | None = None
 
-    @property
+    @cached_property
     def publisher(self) -> Publisher:
-        """Returns the state of receipts.
-
-        Raises:
-            BusUnavailable: no Redis is set.
-        """
-        if self._publisher is None:
-            self._publisher = Publisher(self._url(), timeout_s=TIMEOUT_S, schema_check="off")
-        return self._publisher
+        """Returns the state of receipts. Raises BusUnavailable without a Redis."""
+        return Publisher(self._url(), timeout_s=TIMEOUT_S, schema_check="off")
 
     @contextmanager
     def lent_redis(self) -> Iterator[Client]:

@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable
-from headgate.services.clients import ConnectedClient
 from headgate.settings.settings import Settings
 from headgate_server.console import add_console
 from headgate_server.console.access import COOKIE, WRONG_KEYS
 from headgate_server.console.acts import MAX_KEY_S
 from headgate_server.console.pages import VIEWS
+from tests.support.api_client import connected
 from tests.support.console_gate import ConsoleGate
 
 KEY = "the-admin-key-of-this-test-0123456789"
@@ -251,27 +251,7 @@ def test_without_redis_a_view_says_so() -> None:
     assert client.get("/console/api/presence?topic=rooms.1").get_json() == {"topic": "rooms.1", "count": 0, "members": []}
 
 
-ANN = ConnectedClient(
-    session="s1",
-    user="ann",
-    namespace="notifications",
-    gateway="one/1",
-    address=None,
-    transport="websocket",
-    since_ms=0,
-    patterns=("orders.#",),
-    subscriptions=1,
-    state="live",
-    catching_up=False,
-    lagging=True,
-    queued=3,
-    queued_bytes=4,
-    discarded=0,
-    gaps=0,
-    position=7,
-    behind=2,
-    trouble=("queue full",),
-)
+ANN = connected(user="ann", patterns=("orders.#",), trouble=("queue full",))
 
 
 def test_clients_are_listed_with_the_processes_that_did_not_answer() -> None:

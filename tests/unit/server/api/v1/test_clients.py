@@ -7,27 +7,18 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
 from headgate.errors import HeadgateError, InvalidPattern, NotSerializable
-from headgate.runtime.rates import Rates
 from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached
 from headgate.settings.settings import Settings
-from headgate_server.api.error_pages import install_error_pages
-from headgate_server.api.v1.dispatch import routes
 from headgate_server.api.v1.services import Services
-from headgate_server.api.v1.table import OPERATIONS
+from tests.support.api_client import api_client, connected
 from tests.support.recording_gate import RecordingGate
 
 As = Callable[..., FlaskClient]
-ANA = ConnectedClient(
-    session="s1", user="ana", namespace="notifications", gateway="host/7", address=None, transport="websocket", since_ms=1,
-    patterns=(), subscriptions=0, state="live", catching_up=False, lagging=True, queued=256, queued_bytes=9, discarded=0, gaps=0,
-    position=1, behind=0, trouble=(),
-)  # fmt: skip
 
 
 class Asked:
@@ -73,11 +64,7 @@ def asked() -> Asked:
 def with_scopes(gate: RecordingGate, asked: Asked) -> As:
     def make(*scopes: str, namespaces: tuple[str, ...] = ("*",)) -> FlaskClient:
         gate.identity = Identity("\0key:k1", scopes=scopes, namespaces=namespaces)
-        app = Flask(__name__)
-        install_error_pages(app)
-        services = Services(gate, Settings(), clients=cast(Clients, asked))
-        app.register_blueprint(routes(OPERATIONS, services, Rates(1000, 1000), {}))
-        return app.test_client()
+        return api_client(Services(gate, Settings(), clients=cast(Clients, asked)))
 
     return make
 
@@ -122,7 +109,7 @@ def test_an_event_for_one_client_needs_its_topics_scope(with_scopes: As, asked: 
     client = with_scopes("send:hints.#")
     assert client.post("/api/v1/clients/s1/events", json={"topic": "hints.1", "data": 1}).status_code == 404
     asked.questions.clear()
-    asked.there = ANA
+    asked.there = connected()
     with capture_logs() as lines:
         answer = client.post("/api/v1/clients/s1/events", json={"topic": "hints.1", "data": {"a": 1}})
     assert (answer.status_code, answer.get_json()) == (200, {"taken": False})

@@ -6,18 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
 from headgate.redis import api_keys
-from headgate.runtime.rates import Rates
 from headgate.settings.settings import Settings
-from headgate_server.api.error_pages import install_error_pages
-from headgate_server.api.v1.dispatch import routes
 from headgate_server.api.v1.services import Services
-from headgate_server.api.v1.table import OPERATIONS
+from tests.support.api_client import api_client
 from tests.support.recording_gate import RecordingGate
 from tests.support.small_redis import SmallRedis
 
@@ -36,11 +32,7 @@ def with_scopes(gate: RecordingGate, server: SmallRedis) -> As:
 
     def make(*scopes: str, **more: Any) -> FlaskClient:
         gate.identity = Identity("\0key:k1", scopes=scopes, **more)
-        app = Flask(__name__)
-        install_error_pages(app)
-        services = Services(gate, Settings(namespaces=("notifications", "other")), server.client, lambda: NOW_S)
-        app.register_blueprint(routes(OPERATIONS, services, Rates(1000, 1000), {}))
-        return app.test_client()
+        return api_client(Services(gate, Settings(namespaces=("notifications", "other")), server.client, lambda: NOW_S))
 
     return make
 
@@ -151,11 +143,7 @@ def test_an_act_has_connections_that_reads_cannot_take(gate: RecordingGate) -> N
     gate.identity = Identity("\0key:k1", scopes=("pauses:write",), namespaces=("*",))
     lanes = [SmallRedis(), SmallRedis()]
     opened = iter(lanes)
-    app = Flask(__name__)
-    install_error_pages(app)
-    services = Services(gate, Settings(), lambda: next(opened).client())
-    app.register_blueprint(routes(OPERATIONS, services, Rates(1000, 1000), {}))
-    client = app.test_client()
+    client = api_client(Services(gate, Settings(), lambda: next(opened).client()))
     assert client.get("/api/v1/pauses").status_code == 200
     lanes[0].up = False
     assert client.get("/api/v1/pauses").status_code == 503

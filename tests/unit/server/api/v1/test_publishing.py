@@ -171,14 +171,14 @@ def test_the_events_of_a_batch_count_one_by_one(gate: RecordingGate, monkeypatch
     client = create_app(Settings(publish_per_s=0.5, publish_burst=4), gate=gate).test_client()
     good, bad = {"topic": "orders.1", "data": 1}, {"topic": "mail.1", "data": 1}
 
-    def status(*events: dict[str, object]) -> tuple[int, str | None]:
+    def status(*events: dict[str, object]) -> tuple[int, str | None, str | None]:
         answer = client.post("/api/v1/events/batch", json={"events": events})
-        return answer.status_code, answer.headers.get("Retry-After")
+        return answer.status_code, answer.headers.get("Retry-After"), answer.headers.get("RateLimit")
 
-    assert status(good, bad, good) == (207, None)
-    assert status(good, good, good) == (429, "2")
+    assert status(good, bad, good) == (207, None, None)
+    assert status(good, good, good) == (429, "2", '"publish_per_s";r=0;t=2')
     assert len(gate.published) == 2
-    assert status(good, good) == (201, None)
+    assert status(good, good) == (201, None, None)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     ("ZREMRANGEBYRANK", "times", 0, -5),
     ("ZRANGE", "times", 6, "+inf", "BYSCORE", "LIMIT", 0, 10),
     ("ZRANGE", "times", 5, "+inf", "BYSCORE", "LIMIT", 0, 2),
+    ("ZRANGE", "times", "+inf", "(5", "BYSCORE", "REV", "LIMIT", 0, 2),
     ("PUBLISH", "nobody listens", b"a"),
     ("RPUSH", "list", b"a"),
     ("RPUSH", "list", b"b"),

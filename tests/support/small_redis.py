@@ -106,9 +106,11 @@ class SmallRedis:
     def _zrange(self, key: str, first: Any, last: Any, *how: Any) -> list[Any]:
         pairs = sorted(self._sets.get(key, {}).items(), key=lambda pair: (pair[1], pair[0]), reverse="REV" in how)
         if "BYSCORE" in how:
-            assert last == "+inf"
-            assert how[1:3] == ("LIMIT", 0)
-            pairs = [pair for pair in pairs if pair[1] >= first][: how[3]]
+            most, bound = (first, str(last)) if "REV" in how else (last, str(first))
+            limit = how.index("LIMIT")
+            assert (most, how[limit + 1]) == ("+inf", 0)
+            least = float(bound.removeprefix("("))
+            pairs = [pair for pair in pairs if pair[1] > least or (pair[1] == least and bound[0] != "(")][: how[limit + 2]]
         else:
             pairs = pairs[first : last + 1]
         return [(member.encode(), score) if "WITHSCORES" in how else member.encode() for member, score in pairs]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.auth.jwks import MAX_BYTES, fetch
-from headgate.auth.key_sets import read_jwks
+from headgate.auth.jwks import fetch
 from tests.support.certificates import Authority
 from tests.support.key_issuer import Issuer, serve
 from tests.support.token_keys import RSA_KEY, jwks
@@ -22,27 +21,6 @@ GOOD = jwks(rsa=RSA_KEY)
 def issuer() -> Iterator[Issuer]:
     with closing(Issuer(serve(GOOD))) as issuer:
         yield issuer
-
-
-def test_keys_are_fetched_with_one_get(issuer: Issuer) -> None:
-    """From the path that the operator configured."""
-    assert [key.key_id for key in read_jwks(fetch(issuer.url))] == ["rsa"]
-    assert issuer.paths == ["/jwks.json"]
-
-
-def test_an_answer_that_holds_no_keys_is_refused(issuer: Issuer) -> None:
-    """A redirect is not followed, also one to a page that would hold keys; an answer that is too large is not read to its end."""
-    for answer, told in (
-        (serve(GOOD, 500), "the answer is 500, expected 200"),
-        (serve(GOOD, 302, Location="/elsewhere.json"), "the answer is 302"),
-        (serve(GOOD + b" " * MAX_BYTES), "larger than"),
-        (serve(b"<html>"), "not JSON"),
-        (serve(b'{"keys": [{"kty": "oct", "kid": "secret", "k": "AAAA"}]}'), "no public key"),
-    ):
-        issuer.answer = answer
-        with pytest.raises((ValueError, OSError), match=told):
-            read_jwks(fetch(issuer.url))
-    assert set(issuer.paths) == {"/jwks.json"}
 
 
 def test_an_issuer_that_is_away_is_an_error_of_the_operating_system(issuer: Issuer) -> None:

@@ -36,16 +36,6 @@ def refusal(admission: Admission[Guest], user: str, address: str | None) -> tupl
     return None
 
 
-def test_one_client_more_than_a_user_may_have_is_refused_by_name() -> None:
-    """And others are not concerned."""
-    admission: Admission[Guest] = Admission(2, 0, Expiry(lambda clients: None))
-    for _ in range(2):
-        assert refusal(admission, "ana", "192.0.2.1") is None
-        admission.join(guest(), "192.0.2.1")
-    assert refusal(admission, "ana", "192.0.2.2") == ("clients_per_user", 2)
-    assert refusal(admission, "ben", "192.0.2.1") is None
-
-
 def test_one_client_more_than_an_address_may_have_is_refused_by_name() -> None:
     """Of whatever user."""
     admission: Admission[Guest] = Admission(0, 2, Expiry(lambda clients: None))

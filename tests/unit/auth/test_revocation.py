@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.identity import Identity
 from headgate.auth.revocation import MAX_REVOCATIONS, MAX_REVOKED_S, Revocations, kind_of, read_revoked, revoke
 from headgate.errors import BusRefused, InvalidRequest, LimitReached, Unauthorized
-from headgate.redis.client import Client, open_client
-from headgate.redis.keys import REVOKED
-from tests.support.small_redis import Pipeline
+from headgate.redis.client import open_client
+from headgate.redis.keys import REVOKED, revoked_channel
+from tests.support.small_redis import SmallRedis
 from tests.support.steps import steps_during
 
 ANA = Identity("ana", token_id="t-1")
@@ -140,64 +138,32 @@ def test_a_revocation_of_nobody_or_for_no_time_is_refused_before_redis_is_asked(
 # Redis ---------------------------------------------------------------------------------------------------------------------
 
 
-class RecordedRedis:
-    """A sorted set at a time that stands still, as far as revocations need it; `refuses` names a command that is refused."""
-
-    connection_pool = SimpleNamespace(connection_kwargs={"db": 0})
-
-    def __init__(self, now_s: int = 1000, refuses: str = "") -> None:
-        self.now_s, self.refuses = now_s, refuses
-        self.members: dict[str, int] = {}
-        self.published: list[str] = []
-
-    def execute_command(self, *command: Any) -> Any:
-        name, *arguments = command
-        if name == self.refuses:
-            raise redis.ResponseError("NOPERM no permission")
-        if name == "TIME":
-            return [self.now_s, 5]
-        if name == "ZRANGE":
-            active = [(member.encode(), float(until)) for member, until in self.members.items() if until > self.now_s]
-            return sorted(active, key=lambda pair: -pair[1])
-        assert arguments[0] == REVOKED
-        match name:
-            case "ZREMRANGEBYSCORE":
-                self.members = {member: until for member, until in self.members.items() if until > arguments[2]}
-            case "ZCARD":
-                return len(self.members)
-            case "ZSCORE":
-                return self.members.get(arguments[1])
-            case "ZADD":
-                self.members[arguments[2]] = arguments[1]
-            case "ZREM":
-                self.members.pop(arguments[1], None)
-            case "PUBLISH":
-                self.published.append(arguments[1])
-        return 1
-
-    def pipeline(self, transaction: bool) -> Pipeline:
-        assert not transaction
-        return Pipeline(self.execute_command)
-
-    def client(self) -> Client:
-        return cast(Client, self)
+@pytest.fixture
+def server() -> SmallRedis:
+    return SmallRedis()
 
 
-def test_a_revocation_is_stored_with_its_end_and_every_gateway_is_told() -> None:
+@pytest.fixture
+def published(server: SmallRedis) -> list[Any]:
+    """What is told to gateways."""
+    told: list[Any] = []
+    server.hearers[revoked_channel(0)] = [told.append]
+    return told
+
+
+def test_a_revocation_is_stored_with_its_end_and_every_gateway_is_told(server: SmallRedis, published: list[Any]) -> None:
     """By Redis' clock; a later call wins, and 0 lifts it."""
-    server = RecordedRedis()
     revoke(server.client(), user="ana", for_s=60)
     revoke(server.client(), token_id="t-1", for_s=30)
     revoke(server.client(), user="ana", for_s=10)
     assert read_revoked(server.client()) == [("token:t-1", 30), ("user:ana", 10)]
     revoke(server.client(), user="ana", for_s=0)
     assert read_revoked(server.client()) == [("token:t-1", 30)]
-    assert server.published == ["60 user:ana", "30 token:t-1", "10 user:ana", "0 user:ana"]
+    assert published == ["60 user:ana", "30 token:t-1", "10 user:ana", "0 user:ana"]
 
 
-def test_replies_that_come_flat_are_read_as_pairs() -> None:
+def test_replies_that_come_flat_are_read_as_pairs(server: SmallRedis) -> None:
     """Older versions of redis-py do not pair members and scores."""
-    server = RecordedRedis()
     revoke(server.client(), user="ana", for_s=60)
     ask = server.execute_command
     server.execute_command = lambda *command: (  # type: ignore[method-assign]
@@ -206,24 +172,24 @@ def test_replies_that_come_flat_are_read_as_pairs() -> None:
     assert read_revoked(server.client()) == [("user:ana", 60)]
 
 
-def test_one_revocation_more_than_may_be_active_is_refused_by_name() -> None:
+def test_one_revocation_more_than_may_be_active_is_refused_by_name(server: SmallRedis, published: list[Any]) -> None:
     """An active one may be prolonged or lifted, and those that have ended make room."""
-    server = RecordedRedis()
-    server.members = {f"token:{number}": 1060 for number in range(MAX_REVOCATIONS)}
+    for number in range(MAX_REVOCATIONS):
+        server.execute_command("ZADD", REVOKED, 1060, f"token:{number}")
     with pytest.raises(LimitReached) as caught:
         revoke(server.client(), user="one-more")
     assert caught.value.parts == {"name": "revocations", "limit": MAX_REVOCATIONS}
-    assert server.published == []
+    assert published == []
     revoke(server.client(), token_id="7", for_s=90)
-    assert server.members["token:7"] == 1090
+    assert server.execute_command("ZSCORE", REVOKED, "token:7") == 1090
     server.now_s = 1070
     revoke(server.client(), user="one-more")
-    assert set(server.members) == {"token:7", "user:one-more"}
+    assert {member for member, _ in read_revoked(server.client())} == {"token:7", "user:one-more"}
 
 
 @pytest.mark.parametrize("command", ["ZCARD", "ZADD", "PUBLISH"])
-def test_a_revocation_that_redis_refuses_is_an_error(command: str) -> None:
+def test_a_revocation_that_redis_refuses_is_an_error(server: SmallRedis, command: str) -> None:
     """`revoke` never pretends, whichever of its commands is refused."""
-    server = RecordedRedis(refuses=command)
+    server.refuses = command
     with pytest.raises(BusRefused, match="no permission"):
         revoke(server.client(), user="ana")

@@ -185,24 +185,16 @@ def test_a_user_without_the_right_to_the_other_channel_still_hears_of_revocation
     assert [line["channel"] for line in lines if line["event"] == "questions not heard"] == ["others"]
 
 
-def test_a_watch_subscribes_first_and_reads_the_set_after_the_confirmation() -> None:
-    """Then it acts on messages; a link that is silent for too long counts as dead."""
-    link = Link([CONFIRMED], [message(b"60 user:ben")], BROKEN)
-    linked = Linked(link, Link(BROKEN), stored=[("user:ana", 60)])
-    linked.run()
-    assert link.sent == [("SUBSCRIBE", REVOKED)]
-    assert linked.hit == [["user:ana"], ["user:ben"]]
-    assert link.silence_s == SILENT_S
-
-
 def test_a_watch_whose_link_breaks_reads_everything_anew() -> None:
-    """A message that was lost with the link is in the set; until then the known revocations stay active."""
-    linked = Linked(Link([CONFIRMED], BROKEN), Link([CONFIRMED], BROKEN), Link(BROKEN))
-    links = list(linked._links)
-    linked.stored = [("user:ana", 60)]
+    """It subscribes first and reads the set after the confirmation, so a message that was lost with the link is in it.
+
+    Until then the known revocations stay active. A link that is silent for too long counts as dead.
+    """
+    links = [Link([CONFIRMED], [message(b"60 user:ben")], BROKEN), Link([CONFIRMED], BROKEN), Link(BROKEN)]
+    linked = Linked(*links, stored=[("user:ana", 60)])
     linked.run()
-    assert linked.hit == [["user:ana"], ["user:ana"]]
-    assert all(link.closed for link in links)
+    assert linked.hit == [["user:ana"], ["user:ben"], ["user:ana"]]
+    assert all(link.closed and (link.sent, link.silence_s) == ([("SUBSCRIBE", REVOKED)], SILENT_S) for link in links[:2])
     with pytest.raises(Unauthorized):
         linked.watch.check(Identity("ana"))
 

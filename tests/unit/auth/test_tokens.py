@@ -325,15 +325,6 @@ def test_a_changed_token_is_accepted_only_if_pyjwt_accepts_it(position: int, let
         assert one_secret().verify(changed) == one_secret().verify(good)
 
 
-def test_a_public_key_is_no_secret() -> None:
-    """Everyone knows it, and could sign with it."""
-    secret = pem(RSA_KEY).encode()
-    tokens = Tokens([Key("default", "HS256", secret)], "headgate", LEEWAY_S, lambda: NOW_S)
-    with pytest.raises(Unauthorized) as refusal:
-        tokens.verify(signed({"alg": "HS256"}, claims(), secret))
-    assert refusal.value.reason == "bad_signature"
-
-
 # keys that change ----------------------------------------------------------------------------------------------------------
 
 

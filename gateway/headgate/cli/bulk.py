@@ -12,9 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,7 +39,7 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Fault(NamedTuple):
+class Fault(msgspec.Struct):
     """A line that was not published, and the reason."""
 
     line: int
@@ -64,21 +62,16 @@ class Interrupted(Exception):
         self.line, self.error = line, error
 
 
-@dataclass(slots=True)
-class Outcome:
-    """The result for all lines: `published` are in the log, and `duplicates` of them were there before.
-
-    `elsewhere` lines have receipts of another log, or of events that this one has lost.
-    """
+class Outcome(msgspec.Struct):
+    """The result for all lines, as a program gets it: `published` are in the log, and `duplicates` of them were there before."""
 
     published: int = 0
     duplicates: int = 0
     refused: int = 0
-    elsewhere: int = 0
+    epoch: str | None = None
     first_offset: int | None = None
     last_offset: int | None = None
-    epoch: str = ""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Fault] = []
 
     def fault(self, line: int, reason: str) -> None:
         """Count an unpublished line; keep the first MAX_TOLD."""
@@ -108,6 +101,9 @@ class Bulk:
         run: a part of each event's id, even of one given in its line; empty: lines keep their ids.
         from_line: the first line that counts; None: the first.
         receipts: of the file, and the events of the log; None: only ids decide what is in the log.
+
+    Attributes:
+        elsewhere: lines that have receipts of another log, or of events that this one has lost.
     """
 
     def __init__(
@@ -119,6 +115,7 @@ class Bulk:
         receipts: tuple[Receipts, SentEvents] | None = None,
     ) -> None:
         self._publisher, self._run, self._from_line, self._receipts = publisher, run, from_line, receipts
+        self.elsewhere = 0
 
     def check(self, lines: Iterable[bytes]) -> Outcome:
         """Return the faults of all lines without sending anything."""
@@ -165,7 +162,7 @@ class Bulk:
         published = bytearray()
         if self._receipts is not None:
             receipts, log = self._receipts
-            published, outcome.elsewhere = receipts.published(*log.line(receipts.epochs()))
+            published, self.elsewhere = receipts.published(*log.line(receipts.epochs()))
         batch: list[tuple[int, Prepared]] = []
         size = 0
         for number, line in enumerate(lines, 1):
@@ -234,16 +231,3 @@ class Bulk:
             else:
                 outcome.fault(number, answer.message)
         return taken
-
-
-def summary(outcome: Outcome) -> dict[str, Any]:
-    """Return the result for a program."""
-    return {
-        "published": outcome.published,
-        "duplicates": outcome.duplicates,
-        "refused": outcome.refused,
-        "epoch": outcome.epoch or None,
-        "first_offset": outcome.first_offset,
-        "last_offset": outcome.last_offset,
-        "faults": [{"line": fault.line, "reason": fault.reason} for fault in outcome.faults],
-    }

@@ -60,7 +60,7 @@ def publish_file(
 
     `receipts` is the path of the file of receipts; None: next to the file, and for standard input none.
     """
-    from .bulk import Bulk, Interrupted, OutcomeUnknown, summary
+    from .bulk import Bulk, Interrupted, OutcomeUnknown
     from .receipts import ReceiptsFault
 
     again = "go on with the same command"
@@ -80,7 +80,7 @@ def publish_file(
                 if outcome.refused:
                     _tell(outcome, as_json)
                     if as_json:
-                        print_json(summary(outcome))
+                        print_json(outcome)
                     fail("nothing was published: a line is bad (--skip-bad publishes the others)")
             bulk.settle(lines)
             # A progress bar by bytes, if standard error is a terminal.
@@ -104,11 +104,11 @@ def publish_file(
                 echo(f"headgate: interrupted; {again}", err=True)
             raise
     _tell(outcome, as_json)
-    if outcome.elsewhere:
-        echo(f"{outcome.elsewhere} lines had receipts of events that this log does not have, and were published to it", err=True)
+    if bulk.elsewhere:
+        echo(f"{bulk.elsewhere} lines had receipts of events that this log does not have, and were published to it", err=True)
     known = f", {outcome.duplicates} of them were there already" if outcome.duplicates else ""
     at = "" if outcome.first_offset is None else f"; offsets {outcome.first_offset} to {outcome.last_offset}"
-    print_done(f"published {outcome.published} events{known}{at}", summary(outcome), as_json=as_json)
+    print_done(f"published {outcome.published} events{known}{at}", outcome, as_json=as_json)
     sys.exit(1 if outcome.refused else 0)
 
 

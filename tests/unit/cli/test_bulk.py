@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headgate.cli import bulk_file
-from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_TOLD, Bulk, Interrupted, summary
+from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_TOLD, Bulk, Fault, Interrupted
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.services.publisher import Durable, Prepared, Publisher, Receipt
 
@@ -102,7 +102,7 @@ def test_what_redis_refuses_is_named_by_its_line_and_the_others_are_published(pu
     """It is no transaction."""
     outcome = Bulk(publisher).publish([*lines(1), b'{"topic":"refused.a","data":1}\n', *lines(1)])
     assert (outcome.published, outcome.refused) == (2, 1)
-    assert summary(outcome)["faults"] == [{"line": 2, "reason": "the bus refused: no"}]
+    assert outcome.faults == [Fault(2, "the bus refused: no")]
 
 
 def test_without_redis_it_says_from_which_line_on_to_go_on(publisher: Recording) -> None:

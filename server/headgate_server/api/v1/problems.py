@@ -139,44 +139,23 @@ def problem_answer(error: HeadgateError | BodyFault) -> Answer:
     """Return the answer for an error."""
     if isinstance(error, HeadgateError):
         status = status_of(error)
-        return _answer(status, _members(error, status), _headers(error))
+        return _answer(status, _members(error.code, status, _told(error)), _headers(error))
     faults = error.faults
     named = [{"pointer": pointer, **_told(each)} for pointer, each in faults[:MAX_NAMED]]
     first = faults[0][1]
     status = status_of(first)
     status = 422 if status == 400 else status
     if len(faults) == 1:
-        return _answer(status, {**_members(first, status), "errors": named}, _headers(first))
-    body = {
-        "type": type_of("batch_refused"),
-        "title": _title("batch_refused"),
-        "status": 422,
-        "detail": f"{len(faults)} faults; the first is at {faults[0][0]}: {first.message}",
-        "code": "batch_refused",
-        "retry": False,
-        "refused": len(faults),
-        "errors": named,
-    }
-    return _answer(422, body)
+        return _answer(status, {**_members(first.code, status, _told(first)), "errors": named}, _headers(first))
+    detail = f"{len(faults)} faults; the first is at {faults[0][0]}: {first.message}"
+    parts = {"detail": detail, "retry": False, "refused": len(faults), "errors": named}
+    return _answer(422, _members("batch_refused", 422, parts))
 
 
 def http_problem(status: int, detail: str | None = None, headers: Sequence[tuple[str, str]] = ()) -> Answer:
     """Return the answer for one of HTTP's own refusals."""
     code, meaning = OF_HTTP.get(status, OF_HTTP[500 if status >= 500 else 400])
-    body = {
-        "type": type_of(code),
-        "title": _title(code),
-        "status": status,
-        "detail": detail or meaning,
-        "code": code,
-        "retry": status == 408,
-    }
-    return _answer(status, body, headers)
-
-
-def type_of(code: str) -> str:
-    """Return the URL of a code's description."""
-    return f"{ROOT}/problems/{code}"
+    return _answer(status, _members(code, status, {"detail": detail or meaning, "retry": status == 408}), headers)
 
 
 def descriptions() -> dict[str, tuple[int, str]]:
@@ -197,12 +176,9 @@ def _told(error: HeadgateError) -> dict[str, Any]:
     return {"detail": wire.pop("message"), **wire}
 
 
-def _members(error: HeadgateError, status: int) -> dict[str, Any]:
-    return {"type": type_of(error.code), "title": _title(error.code), "status": status, **_told(error)}
-
-
-def _title(code: str) -> str:
-    return code.replace("_", " ").capitalize()
+def _members(code: str, status: int, parts: Mapping[str, Any]) -> dict[str, Any]:
+    title = code.replace("_", " ").capitalize()
+    return {"type": f"{ROOT}/problems/{code}", "title": title, "status": status, "code": code, **parts}
 
 
 def _headers(error: HeadgateError) -> list[tuple[str, str]]:

@@ -83,7 +83,6 @@ class Admission(Generic[C]):
             self.addresses.check(address, self._count_at(address))
 
     def join(self, client: C, address: str | None) -> None:
-        """Count a new client."""
         self._index(client, client.identity)
         self.expiry.set(client, client.identity.expires_at)
         if address is not None:
@@ -118,7 +117,6 @@ class Admission(Generic[C]):
         return {user: len(clients) for user, clients in self._of_user.items() if user != ANONYMOUS}
 
     def counts_at(self) -> dict[str, int]:
-        """Return the number of clients of each address."""
         return dict(self._at)
 
     def of_token(self, token_id: str) -> list[C]:
@@ -221,7 +219,6 @@ class FailedLogins:
             raise LoginsThrottled(self._burst, max(1, ceil(wait_s)))
 
     def failed(self, address: str | None, now_s: float) -> None:
-        """Count a failed login."""
         if self._burst and address is not None:
             self.rates.charge(address, now_s)
 

@@ -27,16 +27,12 @@ MAX_ASKED, MAX_KEY_ID_CHARACTERS = 256, 255
 
 
 class State(Enum):
-    """The state of the issuer's keys."""
-
     EMPTY = "no set of keys yet"
     CURRENT = "the last fetch brought a set"
     FAILING = "the last fetch failed; an older set is active"
 
 
 class Outcome(Enum):
-    """The outcome of a fetch."""
-
     BROUGHT = "it brought a set"
     FAILED = "it failed"
     OUTDATED = "it failed, and the set is older than KEPT_S"
@@ -84,7 +80,6 @@ class FetchPlan:
         return True
 
     def begin(self, now_s: float) -> None:
-        """Record the start of a fetch."""
         self._began_s = now_s
         self._asked_before, self._asked = self._asked, set()
 

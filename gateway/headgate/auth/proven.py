@@ -19,8 +19,6 @@ MAX_PROVEN = 1024
 
 
 class ProvenTokens:
-    """See the module."""
-
     def __init__(self) -> None:
         self._keys: object = None
         self._identities: OrderedDict[bytes, Identity] = OrderedDict()

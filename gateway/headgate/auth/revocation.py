@@ -101,7 +101,6 @@ class Revocations:
         return member
 
     def members(self) -> list[str]:
-        """Return all revoked members."""
         self._forget_ended()
         return list(self._until_s)
 

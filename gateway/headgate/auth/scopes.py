@@ -106,7 +106,6 @@ class Scopes:
 
 @lru_cache(maxsize=256)  # a service repeats its requests
 def compiled(scopes: tuple[str, ...]) -> Scopes:
-    """Return these scopes compiled."""
     return Scopes(scopes)
 
 

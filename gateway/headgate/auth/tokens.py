@@ -78,7 +78,6 @@ class Tokens:
         return cls(keys, settings.token_audience, settings.token_leeway_s, issuer=settings.token_issuer)
 
     def configure(self, keys: list[Key]) -> None:
-        """Replace the configured keys."""
         self._configured = {key.key_id: key for key in keys}
         self._use({**self._fetched, **self._configured})
 

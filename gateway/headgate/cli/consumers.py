@@ -231,7 +231,6 @@ def configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | Non
 
 
 def _print_status(status: GroupStatus, is_configured: bool | None) -> None:
-    """Print the state of a consumer on one line."""
     counts = f"lag {status.lag}, leased {status.leased}, waiting {status.waiting}, dead {status.dead}, missed {status.missed}"
     at_work = "never at work" if status.idle_s is None else f"at work {status.idle_s:.0f} s ago"
     known = {None: "", True: ", configured", False: ", not configured"}[is_configured]

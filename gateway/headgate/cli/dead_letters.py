@@ -106,7 +106,6 @@ def _exit_for_others(letter_ids: tuple[str, ...], count: int) -> None:
 
 
 def _print_letter(letter: DeadLetter, as_json: bool) -> None:
-    """Print one dead letter on one line."""
     import datetime
 
     import msgspec

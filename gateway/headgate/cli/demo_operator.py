@@ -52,7 +52,6 @@ class DemoOperator:
 
     @staticmethod
     def of(settings: Settings, private: EmbeddedRedis | None, start: Start) -> DemoOperator | None:
-        """Return the operator of a gateway, if it may have one."""
         if private is None or not settings.demo or not start.of_the_demo or not is_loopback(settings.host):
             return None
         return DemoOperator(private, settings.namespaces[0], start.environ)

@@ -62,7 +62,6 @@ class Keeper:
 
     @property
     def keeps(self) -> bool:
-        """Whether the keeper has anything to run."""
         return self._redis_is_private or bool(self._arguments)
 
     def look(self) -> None:

@@ -112,7 +112,6 @@ def read_address(_context: click.Context, _option: click.Parameter, given: str |
 
 
 def read_origin(_context: click.Context, _option: click.Parameter, given: str | None) -> str | None:
-    """Check the origin of pages."""
     if given is not None:
         from headgate.settings.addresses.origins import parse_origin
 

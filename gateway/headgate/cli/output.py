@@ -103,7 +103,6 @@ def paint(text: str, colour: str | None = None, *, bold: bool = False) -> Truste
 
 
 def print_title(text: str) -> None:
-    """Print the title of the following lines."""
     echo(paint(text, bold=True))
 
 

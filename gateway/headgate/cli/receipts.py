@@ -76,12 +76,10 @@ class Digest:
         self.lines = 0
 
     def add(self, line: bytes) -> None:
-        """Add one line."""
         self.lines += 1
         self._sha256.update(line.strip() + b"\n")
 
     def text(self) -> str:
-        """Return the digest so far."""
         return self._sha256.hexdigest()
 
 

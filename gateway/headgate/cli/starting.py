@@ -84,7 +84,6 @@ def may_listen(settings: Settings) -> bool:
 
 
 def complain_of_address(settings: Settings, error: OSError) -> None:
-    """Report why the gateway cannot listen on its address."""
     # The text of the error itself may have the address twice. The number for an unknown host name is not a system error.
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")

@@ -49,7 +49,6 @@ def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> N
 
 
 def lines(found: Trace) -> list[str]:
-    """Return a trace as lines for a person."""
     from datetime import UTC, datetime
 
     from headgate.events.topic import user_of

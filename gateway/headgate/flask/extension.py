@@ -472,7 +472,6 @@ def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt
 
 
 def _is_ours(environ: WSGIEnvironment) -> bool:
-    """Return whether a request is for Socket.IO or a stream."""
     path = str(environ.get("PATH_INFO"))
     return path.startswith(SOCKET_PATH) or path in STREAM_PATHS
 

@@ -22,7 +22,6 @@ def json_bytes(value: object) -> bytes:
 def encoded_answer(
     status: int, body: bytes, headers: Sequence[tuple[str, str]] = (), media_type: str = "application/json"
 ) -> Answer:
-    """Return an answer from a JSON body."""
     shown = _headers_of(len(body), media_type)
     return Answer(_STATUS.get(status) or f"{status} UNKNOWN", (*shown, *headers) if headers else shown, body)
 
@@ -33,5 +32,4 @@ def _headers_of(size: int, media_type: str) -> tuple[tuple[str, str], ...]:
 
 
 def as_response(answer: Answer) -> Response:
-    """Return an answer as a Flask response."""
     return Response(answer.body, status=answer.status, headers=list(answer.headers))

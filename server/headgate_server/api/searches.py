@@ -17,8 +17,6 @@ RETRY_S = 1
 
 
 class Searches:
-    """See the module."""
-
     def __init__(self) -> None:
         self._accounts: set[str] = set()
 

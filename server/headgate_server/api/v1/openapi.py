@@ -51,7 +51,6 @@ SUCCESS: Mapping[int, str] = {
 
 
 def document(table: Sequence[Operation]) -> dict[str, Any]:
-    """Return the document for a table."""
     types = [each for operation in table for each in _types(operation)]
     _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REFERENCE)
     schemas["Problem"]["additionalProperties"] = True

@@ -97,17 +97,14 @@ class Call:
 
     @property
     def redis(self) -> Client:
-        """The client of the operation's lane."""
         return self.lane.redis
 
     @property
     def clients(self) -> Clients:
-        """Asks all gateways about their clients."""
         return self.lane.clients
 
     @property
     def reach(self) -> tuple[str, ...] | None:
-        """See the class."""
         return reach(self.identity, self.services.settings)
 
     def need_every_namespace(self) -> None:
@@ -162,7 +159,6 @@ class Operation:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in the path."""
         return tuple(re.findall(r"\{(\w+)\}", self.path))
 
     @property
@@ -172,7 +168,6 @@ class Operation:
 
     @property
     def group(self) -> str:
-        """The first word of the path."""
         return self.path.split("/")[1]
 
 

@@ -136,7 +136,6 @@ class FaultAt(msgspec.Struct):
 
 
 def problem_answer(error: HeadgateError | BodyFault) -> Answer:
-    """Return the answer for an error."""
     if isinstance(error, HeadgateError):
         status = status_of(error)
         return _answer(status, _members(error.code, status, _told(error)), _headers(error))

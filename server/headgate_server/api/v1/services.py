@@ -36,12 +36,10 @@ class Lane:
 
     @cached_property
     def redis(self) -> Client:
-        """The client."""
         return self._open()
 
     @cached_property
     def clients(self) -> Clients:
-        """Asks all gateways about their clients."""
         return self._given or Clients(self._url())
 
 

@@ -61,13 +61,7 @@ def read_since(text: str, now_s: float) -> Since:
 @click.option("--count", metavar="N", type=click.IntRange(1), help="Exit after N events. Default: run until Ctrl-C.")
 @with_options(namespace_option, redis_option, json_option)
 def tail(
-    pattern: str,
-    since: str | None,
-    times: bool | None,
-    count: int | None,
-    namespace: str,
-    redis_url: str | None,
-    as_json: bool,
+    pattern: str, since: str | None, times: bool | None, count: int | None, namespace: str, redis_url: str | None, as_json: bool
 ) -> None:
     """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C or the Nth event of --count."""
     import time

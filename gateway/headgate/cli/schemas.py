@@ -117,13 +117,7 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_jso
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if FILE is not up to date.")
 @with_options(json_option)
 def types(
-    folder: str | None,
-    registry: bool,
-    namespace: str,
-    redis_url: str | None,
-    out: str | None,
-    check: bool,
-    as_json: bool,
+    folder: str | None, registry: bool, namespace: str, redis_url: str | None, out: str | None, check: bool, as_json: bool
 ) -> None:
     """Write the TypeScript types of topics from their JSON Schemas: the map for connect<Topics>()."""
     from headgate.schemas.typescript import typescript

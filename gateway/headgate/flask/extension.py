@@ -33,14 +33,7 @@ from headgate.protocol.requests import MAX_OFFSET, Replay
 from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.runtime.servers import instead
 from headgate.services.clients import Clients
-from headgate.services.publisher import (
-    Durable,
-    NonePublished,
-    Prepared,
-    Publisher,
-    Receipt,
-    find_redis_url,
-)
+from headgate.services.publisher import Durable, NonePublished, Prepared, Publisher, Receipt, find_redis_url
 from headgate.settings.settings import Settings, environment
 
 if TYPE_CHECKING:

@@ -107,11 +107,7 @@ NAMESPACES_OF = [
 def by_token(start_module_gateway: StartGateway) -> GatewayProcess:
     """A gateway with two namespaces, tokens, and anonymous access as it is without HEADGATE_ANONYMOUS_NAMESPACES."""
     return start_module_gateway(
-        {
-            "HEADGATE_NAMESPACES": f"{PUBLIC},{INNER}",
-            "HEADGATE_TOKEN_SECRET": SECRET,
-            "HEADGATE_ANONYMOUS_SUBSCRIBE": "#",
-        }
+        {"HEADGATE_NAMESPACES": f"{PUBLIC},{INNER}", "HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_ANONYMOUS_SUBSCRIBE": "#"}
     )
 
 
@@ -185,13 +181,7 @@ def test_a_token_reaches_no_log_metric_page_or_error(sign_up: GatewayProcess, jo
 @pytest.fixture(scope="module")
 def strict(start_module_gateway: StartGateway) -> GatewayProcess:
     """A gateway behind a proxy, of which an address may fail three times, and then once in 17 s."""
-    return start_module_gateway(
-        {
-            "HEADGATE_TOKEN_SECRET": SECRET,
-            "HEADGATE_PROXIES": "1",
-            "HEADGATE_FAILED_LOGINS_BURST": "3",
-        }
-    )
+    return start_module_gateway({"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_PROXIES": "1", "HEADGATE_FAILED_LOGINS_BURST": "3"})
 
 
 def test_failed_logins_of_an_address_count_at_every_gateway(unstarted_gateway: UnstartedGateway, redis_url: str) -> None:

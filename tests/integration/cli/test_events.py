@@ -58,18 +58,8 @@ def test_publish_says_that_an_id_was_known(run: Run) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *(
-            "publish a 1 --id x",
-            "publish a 1 --id x --json",
-            "publish --file events.ndjson",
-            "pause connects",
-        ),
-        *(
-            "resume connects",
-            "rebalance",
-            "regrant ana",
-            "disconnect --user ana",
-        ),
+        *("publish a 1 --id x", "publish a 1 --id x --json", "publish --file events.ndjson", "pause connects"),
+        *("resume connects", "rebalance", "regrant ana", "disconnect --user ana"),
     ],
 )
 def test_a_command_that_has_acted_says_so_where_standard_output_is_full(

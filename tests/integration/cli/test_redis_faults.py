@@ -83,13 +83,7 @@ def test_a_command_that_runs_on_says_it_at_its_start(
     ids=["password", "socket", "host", "not Redis", "no TLS there", "TLS there", "certificate"],
 )
 def test_it_says_why_redis_cannot_be_talked_to(
-    run: Run,
-    environment: dict[str, str],
-    places: dict[str, str],
-    command: tuple[str, ...],
-    url: str,
-    says: str,
-    advises: str,
+    run: Run, environment: dict[str, str], places: dict[str, str], command: tuple[str, ...], url: str, says: str, advises: str
 ) -> None:
     """The same two lines for each of the usual faults, and what is usually to be done about it."""
     result = run(*command, env={**environment, "HEADGATE_REDIS_URL": url.format(**places)})

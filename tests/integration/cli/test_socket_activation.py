@@ -30,10 +30,7 @@ class Activated(GatewayProcess):
 
 def test_one_process_and_several_workers_take_over_a_socket_that_stays(tmp_path: Path) -> None:
     """One after the other, as in a deploy that changes the number of workers. systemd is told when each is ready."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified,
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.settimeout(DEADLINE_S)
         notified.bind(str(tmp_path / "notify"))
         for arguments in ((), ("--workers", "2")):

@@ -131,8 +131,7 @@ def test_a_key_is_an_identity_with_its_scopes_as_grants() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "namespaces"),
-    [({"namespaces": ("other",)}, ("other",)), ({"namespaces": ("*",)}, ("*",)), ({}, None)],
+    ("options", "namespaces"), [({"namespaces": ("other",)}, ("other",)), ({"namespaces": ("*",)}, ("*",)), ({}, None)]
 )
 def test_a_key_is_for_its_namespaces(options: dict[str, Any], namespaces: tuple[str, ...] | None) -> None:
     """`*` is all of them, whichever gateways serve them."""

@@ -78,10 +78,7 @@ def test_keys_are_read_from_json_and_from_toml(tmp_path: Path) -> None:
         (json.dumps({"a": {"alg": "HS256", "key": pem(RSA_KEY)}}), "does not fit HS256"),
         (json.dumps({"a": {"alg": "RS256", "key": pem(EC_KEY)}}), "does not fit RS256|expected an RSA"),
         (json.dumps({"a": {"alg": "ES256", "key": pem(ec.generate_private_key(ec.SECP384R1()))}}), "ES256|P-256"),
-        (
-            json.dumps({"a": {"alg": "RS256", "key": pem(SMALL_RSA_KEY)}}),
-            "at least 2048 bits",
-        ),
+        (json.dumps({"a": {"alg": "RS256", "key": pem(SMALL_RSA_KEY)}}), "at least 2048 bits"),
         (
             json.dumps(
                 {

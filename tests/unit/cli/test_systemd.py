@@ -50,11 +50,7 @@ def test_a_number_that_is_none_is_one_clear_line(count: str, says: str) -> None:
 def test_what_does_not_listen_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A file, a datagram socket, one that does not listen, and a descriptor that is not open."""
     environ = {**OURS, "LISTEN_FDS": "1"}
-    with (
-        (tmp_path / "file").open("w") as file,
-        socket.socket(type=socket.SOCK_DGRAM) as datagram,
-        socket.socket() as silent,
-    ):
+    with (tmp_path / "file").open("w") as file, socket.socket(type=socket.SOCK_DGRAM) as datagram, socket.socket() as silent:
         for each in (file, datagram, silent):
             monkeypatch.setattr(systemd, "FIRST_DESCRIPTOR", each.fileno())
             with pytest.raises(InvalidRequest, match=r"expected a listening stream socket \(ListenStream=, Accept=no\)"):

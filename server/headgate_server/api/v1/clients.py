@@ -196,12 +196,7 @@ def regrant_user(call: Call) -> Reached:
     return reached
 
 
-_FIELD_OF = {
-    "invalid_topic": "/topic",
-    "invalid_event": "/id",
-    "not_serializable": "/data",
-    "payload_too_large": "/data",
-}
+_FIELD_OF = {"invalid_topic": "/topic", "invalid_event": "/id", "not_serializable": "/data", "payload_too_large": "/data"}
 
 
 def _client(call: Call) -> ConnectedClient:

@@ -1,4 +1,4 @@
-"""Every corner of python-engineio, python-socketio and pywsgi that the transport leans on: name, signature, behaviour.
+"""The private names of python-engineio and python-socketio that `headgate.socketio` uses: name, signature, behaviour.
 
 Most are private, so a new version may move them without a word. Each test names the corner, and the part of ours that breaks
 with it. The floor in `pyproject.toml` is the lowest version with which this file, tests/unit/socketio and
@@ -7,24 +7,19 @@ tests/integration/transport are green. `TRIED` names the minor versions with whi
 
 from __future__ import annotations
 
-import gzip
 import inspect
-import socket
 from collections.abc import Callable
 from importlib.metadata import requires, version
 from typing import Any
 
 import engineio
-import gevent
 import pytest
 import socketio
 from engineio import packet as engine_packet
-from gevent import pywsgi
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from socketio import packet as socket_packet
-from socketio.manager import Manager
 
 from headgate.socketio.rooms import adopt
 from headgate.socketio.server import TRIED
@@ -71,7 +66,7 @@ def test_the_installed_versions_are_the_ones_that_are_tried(package: str) -> Non
 
 
 class TestEngineIO:
-    """`EngineServer`: our connections in engineio's server."""
+    """`DropInEngine`: our sessions in the place of python-engineio's."""
 
     def test_its_constructor_takes_what_we_pass(self, engine: Any) -> None:
         """`monitor_clients` keeps its wall-clock service task from starting."""
@@ -98,34 +93,6 @@ class TestEngineIO:
         assert (engine.allow_upgrades, engine.http_compression, engine.compression_threshold) == (False, False, 7)
         assert (engine.cookie, engine.transports) == ("io", ["polling"])
         assert engineio.Server(async_mode="threading").transports == ["polling", "websocket"]
-
-    def test_sockets_are_a_plain_dict_by_session_id(self, engine: Any) -> None:
-        """Where our connections are put; `disconnect` closes one of them, or all. Ours forgets none before it has ended."""
-        closed: list[Any] = []
-
-        class Fake:
-            closed = False
-
-            def close(self, wait: bool = True, abort: bool = False, reason: str | None = None) -> None:
-                closed.append(reason)
-
-        assert engine.sockets == {}
-        engine.sockets.update(a=Fake(), b=Fake())
-        engine.disconnect("a")
-        engine.disconnect()
-
-        assert parameters(engineio.Server.disconnect) == ["self", "sid"]
-        assert closed == ["server disconnect", "server disconnect"]
-
-    def test_an_applications_message_is_sent_by_send_packet(self, engine: Any) -> None:
-        """`send` makes the packet; ours takes it from there, for our own sessions."""
-        sent: list[Any] = []
-        engine.send_packet = lambda sid, pkt: sent.append((sid, pkt.encode()))
-        engine.send("a", "text")
-        engine.send("a", b"bytes")
-
-        assert sent == [("a", "4text"), ("a", b"bytes")]
-        assert parameters(engineio.Server.send_packet) == ["self", "sid", "pkt"]
 
     def test_sessions_are_looked_up_through_get_socket(self, engine: Any) -> None:
         """Which forgets one that is closed; ours keeps it until its disconnect handlers have run. KeyError when there is none."""
@@ -170,40 +137,6 @@ class TestEngineIO:
         engine.handlers["message"]("s", "m")
         engine._trigger_event("disconnect", "s", "r", run_async=False)
         assert seen == [("s", {"x": 1}), ("s", "m"), ("s", "r")]
-
-    def test_a_connect_handler_that_raises_refuses(self, engine: Any) -> None:
-        """With False: neither None nor True."""
-
-        def fail(sid: str, environ: Any) -> None:
-            raise RuntimeError("no")
-
-        engine.on("connect", fail)
-
-        assert engine._trigger_event("connect", "s", {}, run_async=False) is False
-
-    def test_session_ids_are_unguessable_and_unique(self, engine: Any) -> None:
-        """20 characters of a URL-safe alphabet."""
-        ids = {engine.generate_id() for _ in range(1000)}
-
-        assert len(ids) == 1000
-        assert all(len(sid) == 20 and sid.replace("-", "").replace("_", "").isalnum() for sid in ids)
-
-    def test_cors_headers_and_origins_are_computed_from_the_environ(self) -> None:
-        """None from `_cors_allowed_origins` means any."""
-        environ = {"REQUEST_METHOD": "GET", "HTTP_ORIGIN": "http://a", "wsgi.url_scheme": "http", "HTTP_HOST": "h"}
-        one, any_, same = (
-            engineio.Server(async_mode="threading", cors_allowed_origins=allowed) for allowed in (["http://a"], "*", None)
-        )
-
-        assert ("Access-Control-Allow-Origin", "http://a") in one._cors_headers(environ)
-        assert one._cors_allowed_origins(environ) == ["http://a"]
-        assert any_._cors_allowed_origins(environ) is None
-        assert same._cors_allowed_origins(environ) == ["http://h"]
-
-    def test_cookies_and_compression(self, engine: Any) -> None:
-        """One header value; gzip of the bytes."""
-        assert engine._generate_sid_cookie("s", {"name": "io", "path": "/"}) == "io=s; path=/"
-        assert gzip.decompress(engine._gzip(b"body")) == b"body"
 
     def test_an_engineio_packet_encodes_itself(self) -> None:
         """Text with its type in front, bytes as they are; it has a `binary` flag and takes our attribute."""
@@ -284,69 +217,6 @@ class TestSocketIO:
 
         assert sent == [("e", "packet")]
 
-    def test_a_refusal_is_sent_with_its_message_and_its_data(self, stock: Any) -> None:
-        """A connect handler raises it, with two arguments: what our face makes of ConnectRefused."""
-
-        def refuse(sid: str, environ: Any, auth: Any) -> None:
-            raise socketio.exceptions.ConnectionRefusedError("no", {"code": "unauthorized"})
-
-        stock.on("connect", refuse)
-        stock._handle_eio_connect("e", {})
-        stock._handle_eio_message("e", "0")
-
-        ((_, packet),) = stock.sent
-        assert (packet.packet_type, packet.data) == (
-            socket_packet.CONNECT_ERROR,
-            {"message": "no", "data": {"code": "unauthorized"}},
-        )
-        assert stock.manager.sid_from_eio_sid("e", "/") is None
-
-    def test_a_client_is_connected_only_behind_its_connect_handler(self, stock: Any) -> None:
-        """While the handler runs, and when it raises, it has a sid, no more: how ours knows that nobody has joined."""
-        connected: list[bool] = []
-
-        def fail(sid: str, environ: Any, auth: Any) -> None:
-            connected.append(stock.manager.is_connected(sid, "/"))
-            raise RuntimeError("the handler fails")
-
-        stock.on("connect", fail)
-        stock._handle_eio_connect("e", {})
-        with pytest.raises(RuntimeError):
-            stock._handle_eio_message("e", "0")
-
-        sid = stock.manager.sid_from_eio_sid("e", "/")
-        assert sid is not None
-        assert connected == [False]
-        assert stock.manager.is_connected(sid, "/") is False
-
-    def test_any_other_event_goes_to_the_catch_all_handler(self, stock: Any) -> None:
-        """With its name in front, and never `connect` or `disconnect`: our face's `unknown`."""
-        seen: list[Any] = []
-        stock.on("connect", lambda sid, environ, auth: None)
-        stock.on("known", lambda sid, *data: "known")
-        stock.on("*", lambda name, sid, *data: seen.append((name, data)))
-        stock._handle_eio_connect("e", {})
-        stock._handle_eio_message("e", "0")
-        stock._handle_eio_message("e", '21["known",1]')
-        stock._handle_eio_message("e", '2["strange",1,2]')
-        stock._handle_eio_disconnect("e", "transport close")
-
-        assert seen == [("strange", (1, 2))]
-
-    def test_the_environ_of_a_session_is_kept_by_its_engine_id(self, stock: Any) -> None:
-        """In a plain dict, whose entries our face replaces by smaller ones."""
-        stock._handle_eio_connect("e", {"k": "v"})
-
-        assert stock.environ == {"e": {"k": "v"}}
-
-    def test_an_unknown_client_has_no_engine_session(self, stock: Any) -> None:
-        """None, also in a namespace that nobody is in: our face's KeyError."""
-        assert stock.manager.eio_sid_from_sid("nobody", "/nowhere") is None
-
-    def test_a_client_that_is_not_connected_has_no_sid(self, stock: Any) -> None:
-        """None, for our "packet before CONNECT"."""
-        assert stock.manager.sid_from_eio_sid("nobody", "/") is None
-
     def test_the_known_namespaces_are_in_three_places(self, stock: Any) -> None:
         """For our "Invalid namespace"."""
         stock.on("x", lambda sid: None, namespace="/by-handler")
@@ -382,18 +252,6 @@ class TestSocketIO:
         assert seen == [b"\x01"]
         assert stock._binary_packet == {}
 
-    def test_an_end_is_told_to_every_namespace_and_frees_the_environ(self, stock: Any) -> None:
-        """Through `_handle_eio_disconnect`, with our reason."""
-        seen: list[str] = []
-        stock.on("connect", lambda sid, environ, auth: None)
-        stock.on("disconnect", lambda sid, reason: seen.append(reason))
-        stock._handle_eio_connect("e", {})
-        stock._handle_eio_message("e", "0")
-        stock._handle_eio_disconnect("e", "write deadline")
-
-        assert seen == ["write deadline"]
-        assert stock.environ == {}
-
     @pytest.mark.parametrize("by_the_server", [False, True])
     def test_a_disconnect_handler_runs_between_the_two_steps_of_leaving(self, stock: Any, by_the_server: bool) -> None:
         """Still in the rooms, though not connected any more; the second step is `manager.disconnect`, which may be called twice.
@@ -426,14 +284,6 @@ class TestSocketIO:
         stock.manager.disconnect(sid, "/", ignore_queue=True)
         assert stock.manager.pending_disconnect == stock.manager.rooms == {}
 
-    def test_members_are_known_by_namespace(self, stock: Any) -> None:
-        """`get_namespaces` lists those that somebody is in: which an ended session has to leave."""
-        stock.on("connect", lambda sid, environ, auth: None, namespace="/ns")
-        stock._handle_eio_connect("e", {})
-        stock._handle_eio_message("e", "0/ns,")
-
-        assert list(stock.manager.get_namespaces()) == ["/ns"]
-
     def test_a_packet_class_says_whether_bytes_are_attachments(self) -> None:
         """`uses_binary_events`: without them a packet is one message, and keeps its type whatever it carries."""
         packed = socketio.Server(async_mode="threading", serializer="msgpack").packet_class
@@ -464,18 +314,6 @@ class TestSocketIO:
         assert {first, second} == {"a", "b"}
         assert one is other
         assert one.encode() == '42["x",1]'
-
-    def test_a_binary_packet_is_sent_as_its_header_and_then_its_attachments(self, stock: Any) -> None:
-        """In one go, header first, with the count in front of the dash: what keeps them together in the queue."""
-        stock.on("connect", lambda sid, environ, auth: None)
-        stock._handle_eio_connect("a", {})
-        stock._handle_eio_message("a", "0")
-        stock.sent.clear()
-        stock.emit("x", (b"1", b"2"))
-
-        encoded = [packet.encode() for _, packet in stock.sent]
-        assert encoded[0].startswith("452-[")
-        assert encoded[1:] == [b"1", b"2"]
 
     def test_a_socketio_packet_shows_what_it_decoded(self) -> None:
         """Type, namespace, id, data and the announced attachments, before anything is dispatched."""
@@ -544,85 +382,3 @@ class TestSocketIO:
             manager.disconnect(known.pop(session), "/", ignore_queue=True)
         assert not manager.rooms
         assert not manager.pending_connect
-
-    def test_participants_are_listed_with_their_engine_session(self) -> None:
-        """The manager's broadcast goes through `_send_eio_packet` with it."""
-        assert "_send_eio_packet(eio_sid" in inspect.getsource(Manager.emit)
-
-
-class TestPywsgi:
-    """`detach_other` and `PollWatch`: what we take from the HTTP server's handler."""
-
-    def served(self, application: Callable[..., Any], request: bytes) -> bytes:
-        """Serve one connection on loopback and return what the client got until it was closed."""
-        server = pywsgi.WSGIServer(("127.0.0.1", 0), application, log=None)
-        server.start()
-
-        def ask() -> bytes:
-            with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as client:
-                client.sendall(request)
-                client.shutdown(socket.SHUT_WR)
-                received = b""
-                while data := client.recv(4096):
-                    received += data
-                return received
-
-        try:
-            answer: bytes = gevent.get_hub().threadpool.apply(ask)
-            return answer
-        finally:
-            server.stop(1)
-
-    def test_the_handler_is_behind_start_response(self) -> None:
-        """With its socket (a gevent socket around a plain one) and its buffered reader."""
-        seen: list[Any] = []
-
-        def application(environ: Any, start_response: Any) -> list[bytes]:
-            handler = start_response.__self__
-            seen.append(isinstance(handler, pywsgi.WSGIHandler))
-            seen.append(isinstance(handler.socket._sock, socket.SocketType.__mro__[1]))
-            seen.append(handler.rfile.peek()[:4])
-            start_response("200 OK", [])
-            return []
-
-        self.served(application, b"GET / HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\n\r\nmore")
-
-        assert seen == [True, True, b"more"]
-
-    def test_a_socket_that_was_taken_away_is_left_alone(self) -> None:
-        """`socket = None` and `close_connection`: no answer, no close, no error."""
-        taken: list[socket.socket] = []
-
-        def application(environ: Any, start_response: Any) -> list[bytes]:
-            handler = start_response.__self__
-            sock, handler.socket = handler.socket, None
-            handler.close_connection = True
-            taken.append(socket.socket(fileno=sock.detach()))
-            gevent.spawn_later(0.05, self._say_goodbye, taken[0])
-            return []
-
-        assert self.served(application, b"GET / HTTP/1.1\r\nHost: t\r\n\r\n") == b"ours"
-
-    def _say_goodbye(self, sock: socket.socket) -> None:
-        sock.setblocking(True)
-        sock.sendall(b"ours")
-        sock.close()
-
-    def test_the_next_part_of_an_answer_is_asked_for_when_the_last_was_written(self) -> None:
-        """And `close` is called at the end, whatever happened: how an unwritten poll is noticed."""
-        events: list[str] = []
-
-        class Answer:
-            def __iter__(self) -> Any:
-                yield b"body"
-                events.append("written")
-
-            def close(self) -> None:
-                events.append("closed")
-
-        def application(environ: Any, start_response: Any) -> Answer:
-            start_response("200 OK", [("Content-Length", "4")])
-            return Answer()
-
-        assert self.served(application, b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").endswith(b"body")
-        assert events == ["written", "closed"]

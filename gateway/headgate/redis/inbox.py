@@ -5,19 +5,24 @@ In: a user, a part of the inbox. Out: items, newest first, with the unread count
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
-from headgate.errors import InvalidRequest
+from headgate.errors import BusUnavailable, InvalidRequest
 from headgate.events.topic import user_word
 
 from .client import Client
 from .functions import call_function
 from .keys import log_key
+from .lineage import Lineage
 
 # As in inbox.lua.
 MAX_ITEMS, MAX_BYTES, MAX_AGE_S = 1000, 2 * 1024 * 1024, 90 * 86400
 MAX_PAGE, MAX_CHANGED, MAX_MUTES = 100, 100, 64
 CHANNELS = ("mail", "page", "push")
+# The pauses before a page that is too old is read again. The client's other requests wait for them.
+READ_AGAIN_S = (0.05, 0.1, 0.2)
 _UNREAD, _ARCHIVED = b"u", b"a"
 
 
@@ -73,6 +78,28 @@ def read_inbox(
         pattern.decode(): channels.decode().split() for pattern, channels in sorted(zip(muted[::2], muted[1::2], strict=True))
     }
     return InboxPage(epoch.decode(), offset, unread, total, items, next_ or None, mutes)
+
+
+def read_current(read: Callable[[], InboxPage], least: int, line: Lineage, wait: Callable[[float], object]) -> InboxPage:
+    """Return a page that has everything up to an offset, as read by `read`, which is called again while it has not.
+
+    During a failover the old primary still answers: as a replica that lags, or as a primary that nobody follows.
+
+    Args:
+        least: the newest offset that a client may have had before this call.
+        line: that of the feed, before this call. A page of an epoch that is over there is of another server.
+
+    Raises:
+        BusUnavailable: the pages stay too old.
+        HeadgateError: as `read`.
+    """
+    for pause_s in (*READ_AGAIN_S, None):
+        page = read()
+        if page.offset >= least and page.epoch not in line.ends and page.epoch not in line.lost:
+            return page
+        if pause_s is not None:
+            wait(pause_s)
+    raise BusUnavailable("Redis answers with an inbox that is older than the events, because a failover is under way")
 
 
 def _item(item_id: bytes, value: bytes) -> InboxItem:

@@ -209,7 +209,8 @@ class InboxSource {
       try {
         await this.#gate.subscribed(PATTERN);
         const limit = Math.min(MOST, Math.max(this.#pageSize, this.#items.size));
-        await this.#ask({ limit }, (page) => this.#items.replace(page));
+        // One that was outdated meanwhile would take away what it does not know yet.
+        await this.#ask({ limit }, (page) => !this.#isBehind && this.#items.replace(page));
         this.#failure = null;
       } catch (/** @type {any} */ error) {
         if (this.#isEnded) return;
@@ -231,13 +232,12 @@ class InboxSource {
     await this.#ask({ before, limit: this.#pageSize }, (page) => this.#items.append(page, before));
   }
 
-  /** Ask for a page. Events that come before the answer are applied at once, and again after it. @param {object} body @param {(page: any) => void} use */
+  /** Ask for a page. Events that come before the answer are applied at once, and again after it. @param {object} body @param {(page: any) => boolean} use returns whether it is shown */
   async #ask(body, use) {
     this.#awaited++;
     try {
       const page = await this.#gate._request(INBOX, body);
-      if (this.#isEnded) return;
-      use(page);
+      if (this.#isEnded || !use(page)) return;
       for (const event of this.#kept) this.#apply(event);
       this.#news();
     } finally {

@@ -45,7 +45,7 @@ export class Items {
     return this.#items.size;
   }
 
-  /** Take the newest page in place of all that was known. @param {Page} page */
+  /** Take the newest page in place of all that was known; return true. @param {Page} page */
   replace({ epoch, offset, unread, before, items, mutes }) {
     this.#items.clear();
     Object.assign(this, { before });
@@ -53,6 +53,7 @@ export class Items {
     [this.#mutes, this.#mutesAt] = [mutes, offset];
     this.#put(items, offset);
     this.#pending = this.#pending.filter(({ receipt }) => !receipt || (receipt.epoch === epoch && receipt.offset > offset));
+    return true;
   }
 
   /**
@@ -66,9 +67,9 @@ export class Items {
     return true;
   }
 
-  /** @param {Item[]} items @param {number} version */
+  /** @param {(Item & { archived?: boolean })[]} items @param {number} version */
   #put(items, version) {
-    for (const { id, kind, data, time, at, read } of items) this.#items.set(id, { id, kind, data, time, at, read, version });
+    for (const { archived: _, ...item } of items) this.#items.set(item.id, { ...item, version });
   }
 
   /**

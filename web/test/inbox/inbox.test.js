@@ -262,6 +262,28 @@ describe("the inbox of a page", () => {
     leave();
   });
 
+  it("keeps an item when a loss is reported while an older page is under way", async () => {
+    const oracle = new Oracle();
+    oracle.add("a");
+    const { gate, inbox, leave } = begin(oracle);
+    await drain(gate);
+    gate.up(false);
+    await settle();
+    const [older] = gate.requests.splice(0);
+    older.serve();
+    oracle.add("b");
+    gate.deliver();
+    await settle();
+    assert.equal(inbox.items.length, 2);
+    gate.trigger("delivery:gap", { patterns: [], lost: true });
+    older.answer();
+    await settle();
+    assert.deepEqual([shownBy(inbox), inbox.getSnapshot().status], [[["k/b", false], ["k/a", false]], "behind"]);
+    await drain(gate);
+    assert.deepEqual([shownBy(inbox), inbox.getSnapshot().status], [[["k/b", false], ["k/a", false]], "current"]);
+    leave();
+  });
+
   it("marks all as read up to the newest item that it shows", async () => {
     const oracle = new Oracle();
     for (const name of "abcdef") oracle.add(name);

@@ -55,8 +55,9 @@ from headgate.protocol.requests import (
     read_seen,
     read_subscription,
 )
-from headgate.redis.inbox import read_inbox
+from headgate.redis.inbox import read_current, read_inbox
 from headgate.redis.user_facts import mark_seen
+from headgate.runtime.loop import sleep
 from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
@@ -193,12 +194,13 @@ class Handlers:
         return {"seen": len(ids)}
 
     def _inbox(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        """Return a part of the user's inbox."""
+        """Return a part of the user's inbox, with every event that the client has had."""
         before, limit = read_inbox_part(body)
         identity = client.identity
         if identity.own_topics is None:
             raise Forbidden("read the inbox of", identity.user)
-        page = read_inbox(self._redis, namespace.name, identity.user, before, limit)
+        read = partial(read_inbox, self._redis, namespace.name, identity.user, before, limit)
+        page = read_current(read, namespace.place(client), namespace.bus.lineage, sleep)
         return {name: getattr(page, name) for name in page.__struct_fields__}
 
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:

@@ -170,6 +170,7 @@ class Handlers:
         name, data, request_id, timeout_s = read_asked(body)
         if not client.identity.may_publish(name):
             raise Forbidden("request", name)
+        self._pauses.check_publish(namespace.name)
         try:
             prepared = self._publisher.prepare(name, data, request_id, namespace.name, by=client.identity.user)
         except PayloadTooLarge as error:

@@ -132,6 +132,20 @@ def test_an_unknown_request_is_refused_with_those_that_are_known() -> None:
     assert len(answer["error"]["message"]) < 200
 
 
+@pytest.mark.parametrize("paused", ["publishes", "namespace:notifications"])
+def test_a_page_request_is_paused_as_a_publish_is_and_its_function_does_not_run(paused: str) -> None:
+    """It may write as a publish does; the gateway cannot know."""
+    desk = Desk()
+    desk.pauses.replace({paused: 60.0, "connects": 60.0})
+    ran: list[Any] = []
+    desk.page_requests.answerers = {"orders.price": ran.append}
+    answer = desk.ask("request", {"name": "orders.price", "data": 1})
+    assert (answer["error"]["code"], answer["error"]["retry"], ran) == ("paused", True, [])
+    desk.pauses.replace({"connects": 60.0, "namespace:another": 60.0})
+    desk.page_requests.answerers = {"orders.price": lambda request: request.data}
+    assert desk.ask("request", {"name": "orders.price", "data": 1})["ok"]
+
+
 def test_a_publish_that_an_operator_has_paused_is_refused_with_a_time() -> None:
     """And nothing is published; the client stays."""
     desk = Desk()

@@ -369,13 +369,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
             until_s = time.monotonic() + END_S
             while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
                 sleep(LOOK_S)
-        within_s = 0.0 if alone else self._graceful_s(gateway.settings.drain_s, since_s=began_s)
+        within_s = self._graceful_s(gateway.settings.drain_s, since_s=began_s)
         if within_s:
             over = Signal()
 
             def drain() -> None:
                 try:
-                    gateway.drain(within_s)
+                    gateway.drain(within_s, alone=alone)
                 finally:
                     over.set()
 

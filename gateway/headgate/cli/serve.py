@@ -184,9 +184,8 @@ def _drain(gate: Headgate, within_s: float, done: Signal) -> None:
         clients = sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values())
         if clients and within_s and alone:
             say(f"disconnecting {clients} client(s) at once: no other gateway serves them")
-            within_s = 0
         elif clients and within_s:
             say(f"moving {clients} client(s) elsewhere within {within_s:g} s (Ctrl-C again stops at once)")
-        gate.gateway.drain(within_s)
+        gate.gateway.drain(within_s, alone=alone)
     finally:
         done.set()

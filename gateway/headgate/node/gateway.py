@@ -82,6 +82,7 @@ class Gateway:
         self.requests = Requests(
             settings, sockets, namespaces, self.access, self.population.joining, self.publisher, self.cluster
         )
+        self.population.drain.asking = self.requests.page_requests.asking
         self._parts += [self.cluster, self.access, self.population]
 
     # -- the gateway's life ------------------------------------------------------------------------------------------
@@ -158,13 +159,14 @@ class Gateway:
             namespace.apply(settings)
         return changed
 
-    def drain(self, within_s: float) -> None:
+    def drain(self, within_s: float, *, alone: bool = False) -> None:
         """Move clients to another gateway: notify them, refuse new ones, and end the remaining connections one after the other.
 
-        The gateway is not ready from now on. Waits about `within_s` seconds at most, and not at all without clients. `close`
-        comes next.
+        A client that waits for the answer of a function moves after it. If this gateway is `alone`, all move at once, after the
+        last answer. The gateway is not ready from now on. Waits about `within_s` seconds at most, and not at all without clients
+        and functions. `close` comes next.
         """
-        self.population.drain.run(within_s)
+        self.population.drain.run(within_s, alone=alone)
 
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
@@ -85,3 +87,30 @@ def test_a_page_that_leaves_stops_nothing(gateway: GatewayProcess) -> None:
         return "\nheadgate_page_requests_running 0.0" in text and 'outcome="cancelled"' in text and 'outcome="answered"' in text
 
     wait_until(counted, "the metrics")
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
+    with start_private_redis(tmp_path) as server:
+        yield server
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "with another gateway"])
+def test_a_gateway_that_stops_answers_what_runs_before_its_client_moves(
+    start_gateway: StartGateway, redis: EmbeddedRedis, alone: bool
+) -> None:
+    """Within its time for that: the page hears the outcome, and nothing was done twice or half."""
+    settings = {"PYTHONPATH": ROOT, "HEADGATE_DEV": "1", "HEADGATE_REDIS_URL": redis.url, "HEADGATE_DRAIN_S": "20"}
+    leaving = start_gateway(settings, "tests.support.asked_application:app")
+    staying = None if alone else start_gateway(settings, "tests.support.asked_application:app")
+    with RawClient(leaving.url, {"subscriptions": [{"pattern": "orders.*"}]}) as client:
+        assert client.welcome
+        asked = client.send_request(json.dumps(["request", {"name": "orders.wait", "data": 2}]))
+        client.wait_for_events(1)
+        leaving.ask_to_stop()
+        events = client.wait_for_events(2)
+        assert [(topic, data) for topic, data, _ in events][1:] == [("orders.ended", "answered")]
+        client.wait_for(lambda: client.closed, "the end of the connection")
+        assert client.acknowledged[asked] == [{"ok": True, "data": "answered"}]
+    assert leaving.wait_until_ended() == 0
+    assert staying is None or staying.stop() == 0

@@ -1,12 +1,13 @@
 """The drain moves clients to another gateway, one after the other, before this one stops.
 
-In: the namespaces with their clients, and the seconds that it may take. Out: a notice to each client in turn that it must move
-(moves.py), evenly over that time. From `begin` on, new clients are refused.
+In: the namespaces with their clients, the seconds that it may take, and which connections wait for the answer of a function
+(requests/page_requests.py). Out: a notice to each client in turn that it must move (moves.py), evenly over that time. One that
+waits for an answer has its turn after that. From `begin` on, new clients are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import shuffle
 from time import monotonic
 
@@ -27,7 +28,12 @@ JOINS_PER_S = 1000
 
 
 class Drain:
-    """See the module. `begun`: new clients are refused. `now_s` is monotonic, `wait` lets the loop run."""
+    """See the module. `now_s` is monotonic, `wait` lets the loop run.
+
+    Attributes:
+        begun: new clients are refused.
+        asking: returns the connections that wait for an answer; one that has closed since counts while its function runs.
+    """
 
     def __init__(
         self,
@@ -38,6 +44,7 @@ class Drain:
         self._namespaces = namespaces
         self._now_s, self._wait = now_s, wait
         self.begun = False
+        self.asking: Callable[[], Collection[object]] = tuple
 
     def begin(self) -> None:
         """Refuse new clients from now on. Idempotent."""
@@ -52,27 +59,38 @@ class Drain:
         if self.begun:
             raise leaving()
 
-    def run(self, within_s: float) -> None:
+    def run(self, within_s: float, *, alone: bool = False) -> None:
         """Notify clients to move, in random order, and end each that remains at the end of its turn. Lets the loop run.
 
-        Returns after about `within_s` seconds at most, and at once without clients.
+        Returns after about `within_s` seconds at most, and at once without clients and functions that answer them.
+
+        Args:
+            within_s: the time of the whole.
+            alone: no other gateway serves the clients. They move at once when all functions have ended.
         """
         self.begin()
+        began_s = self._now_s()
+        while alone and self.asking() and self._now_s() - began_s < within_s:
+            self._wait(_LOOK_S)
+        within_s = 0 if alone else within_s
         leave_within_s = min(LEAVE_WITHIN_S, within_s / 2)
         moves = Moves(self._namespaces, "restart", leave_within_s, self._now_s)
         waiting = list(moves.connections())
         shuffle(waiting)
-        began_s, spread_s, total = self._now_s(), within_s - leave_within_s, len(waiting)
+        spread_s, total = within_s - leave_within_s, len(waiting)
+        began_s = self._now_s()
         if spread_s and total / spread_s > JOINS_PER_S:
             log.warning("clients move too fast", per_s=round(total / spread_s), advice="raise HEADGATE_DRAIN_S, or add gateways")
-        while waiting or moves.under_way():
+        while True:
             # The first is notified at the beginning, and the last when it still has time to leave.
             elapsed_s = self._now_s() - began_s
             left = 0 if elapsed_s >= spread_s else max(0, total - 1 - int(total * elapsed_s / spread_s))
-            moves.tell(waiting[left:])
-            del waiting[left:]
+            asking = self.asking() if elapsed_s < spread_s else ()
+            moves.tell(each for each in waiting[left:] if each not in asking)
+            waiting[left:] = [each for each in waiting[left:] if each in asking and not each.closed]
             while waiting and waiting[-1].closed:
                 waiting.pop()
-            moves.end_late()
-            if waiting or moves.under_way():
-                self._wait(_LOOK_S)
+            moves.end_late(asking)
+            if not (waiting or moves.under_way() or asking):
+                return
+            self._wait(_LOOK_S)

@@ -7,7 +7,7 @@ moment of that time and comes back at once, with its cursor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import cast
 
@@ -63,9 +63,9 @@ class Moves:
                 for owner in connection.owners:
                     connection.offer_control(self._frames[cast(Client, owner).namespace])
 
-    def end_late(self) -> None:
-        """End the connections after their time. Never waits."""
+    def end_late(self, spared: Collection[object] = ()) -> None:
+        """End the connections after their time, but not those that are `spared`. Never waits."""
         now_s = self._now_s()
-        for connection in [each for each, until_s in self._until_s.items() if until_s <= now_s]:
+        for connection in [each for each, until_s in self._until_s.items() if until_s <= now_s and each not in spared]:
             del self._until_s[connection]
             connection.end(self._reason)

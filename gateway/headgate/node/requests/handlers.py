@@ -176,7 +176,7 @@ class Handlers:
         except PayloadTooLarge as error:
             raise PayloadTooLarge(error.size, error.limit, "gateway") from error
         request = PageRequest(name, data, client.identity, namespace.name, prepared.id)
-        return self.page_requests.begin(client.account, request, timeout_s)
+        return self.page_requests.begin(client.account, request, timeout_s, client.connection)
 
     def _cancel(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Stop a request of the same user. If it has ended, that is no fault."""

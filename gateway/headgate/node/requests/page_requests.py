@@ -57,8 +57,10 @@ class PageRequests:
         self._counts: dict[str, int] = {}
         self._log_throttle = LogThrottle()  # by the name of the request: clients decide how often a function fails
 
-    def begin(self, account: str, request: PageRequest, timeout_s: float) -> Later:
+    def begin(self, account: str, request: PageRequest, timeout_s: float, connection: object = None) -> Later:
         """Check a request of a user or an address; return what runs its function. It has `request_timeout_s`, or less.
+
+        `connection` waits for the answer (`asking`).
 
         Raises:
             UnknownRequest, InvalidRequest, LimitReached.
@@ -77,7 +79,8 @@ class PageRequests:
         limit_s = min(timeout_s, settings.request_timeout_s)
 
         def run(acknowledge: Acknowledge) -> Callable[[], object]:
-            running = _Running(request, partial(answerer, request), acknowledge, settings.max_payload_bytes, self._log_throttle)
+            function = partial(answerer, request)
+            running = _Running(request, function, acknowledge, connection, settings.max_payload_bytes, self._log_throttle)
             self._running[account, request.id] = running
             self._counts[account] = self._counts.get(account, 0) + 1
             running.start(limit_s, lambda: self._ended(account, request.id))
@@ -90,6 +93,10 @@ class PageRequests:
         """Stop the function of a request; return whether it ran. It may have had effects."""
         running = self._running.get((account, request_id))
         return running is not None and running.cancel()
+
+    def asking(self) -> frozenset[object]:
+        """Return the connections with a request that has no answer yet, also if they have closed since."""
+        return frozenset(running.connection for running in self._running.values() if not running.answered)
 
     def _ended(self, account: str, request_id: str) -> None:
         del self._running[account, request_id]
@@ -107,13 +114,19 @@ class _Running:
         request: PageRequest,
         function: Callable[[], object],
         acknowledge: Acknowledge,
+        connection: object,
         max_bytes: int,
         log_throttle: LogThrottle,
     ) -> None:
         self._request, self._function, self._max_bytes = request, function, max_bytes
         self._log_throttle = log_throttle
         self._acknowledge: Acknowledge | None = acknowledge
+        self.connection = connection
         self._began_s = monotonic()
+
+    @property
+    def answered(self) -> bool:
+        return self._acknowledge is None
 
     def start(self, limit_s: float, ended: Callable[[], object]) -> None:
         self._timer = repeat(limit_s, lambda: self._stop("timed_out", RequestTimedOut(self._request.name, limit_s)))

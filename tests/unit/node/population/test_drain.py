@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from headgate.errors import BusUnavailable
@@ -105,3 +107,107 @@ def test_a_gateway_without_clients_drains_at_once() -> None:
     drain = Drain({"notifications": RecordedNamespace().real()}, clock, clock.wait)
     drain.run(600)
     assert (drain.begun, clock.now_s) == (True, 50.0)
+
+
+def test_a_client_that_waits_for_an_answer_moves_after_it() -> None:
+    """And the others in their turns."""
+    done: list[tuple[Any, ...]] = []
+    namespace, clock = RecordedNamespace(), Clock()
+    clients = [joined(namespace, f"s{number}", done) for number in range(3)]
+    drain = Drain({"notifications": namespace.real()}, clock, clock.wait)
+    drain.asking = lambda: {clients[1].connection} if clock.now_s < 57 else ()
+    at_s: dict[str, float] = {}
+
+    def note() -> None:
+        for what, sid, *_ in done:
+            if what == "notice":
+                at_s.setdefault(sid, clock.now_s - 50)
+
+    clock.meanwhile = note
+    drain.run(10)
+    assert at_s.pop("s1") == pytest.approx(7, abs=0.2)
+    assert max(at_s.values()) < 6.2
+    assert clock.now_s < 61
+
+
+def test_a_client_that_asks_after_its_notice_gets_its_answer_before_its_end() -> None:
+    """A stock client stays until it is ended."""
+    done: list[tuple[Any, ...]] = []
+    namespace, clock = RecordedNamespace(), Clock()
+    client = joined(namespace, "s", done)
+    drain = Drain({"notifications": namespace.real()}, clock, clock.wait)
+    drain.asking = lambda: {client.connection} if 50.5 < clock.now_s < 54 else ()
+    drain.run(10)
+    assert [what for what, *_ in done] == ["notice", "end"]
+    assert clock.now_s == pytest.approx(54, abs=0.2)
+
+
+def test_a_function_whose_page_has_left_is_waited_for() -> None:
+    """What it was asked for may be an order."""
+    clock = Clock()
+    drain = Drain({}, clock, clock.wait)
+    drain.asking = lambda: {None} if clock.now_s < 53 else ()
+    drain.run(10)
+    assert clock.now_s == pytest.approx(53, abs=0.2)
+
+
+@pytest.mark.parametrize(("answered_s", "ended_s"), [(53, 53), (90, 60)])
+def test_clients_that_no_other_gateway_serves_move_together_after_the_last_answer(answered_s: float, ended_s: float) -> None:
+    """Or at the end of the time."""
+    done: list[tuple[Any, ...]] = []
+    namespace, clock = RecordedNamespace(), Clock()
+    client, _ = joined(namespace, "s0", done), joined(namespace, "s1", done)
+    drain = Drain({"notifications": namespace.real()}, clock, clock.wait)
+    drain.asking = lambda: {client.connection} if clock.now_s < answered_s else ()
+    clock.meanwhile = lambda: None if clock.now_s < ended_s - 0.1 else done.clear()
+    drain.run(10, alone=True)
+    assert [what for what, *_ in done] == ["notice", "notice", "end", "end"]
+    assert clock.now_s == pytest.approx(ended_s, abs=0.2)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 30), st.floats(0, 20)), max_size=12),
+    st.integers(0, 150),
+    st.booleans(),
+    st.sets(st.integers(0, 11)),
+)
+def test_whoever_asks_has_the_answer_before_its_turn_or_the_time_is_over(
+    asked: list[tuple[float, float]], within_ds: int, alone: bool, gone: set[int]
+) -> None:
+    """Whenever it asks, and however long that takes; and everybody has moved once, in time."""
+    within_s = within_ds / 10
+    done: list[tuple[Any, ...]] = []
+    namespace, clock = RecordedNamespace(), Clock()
+    clients = [joined(namespace, f"s{number}", done) for number in range(len(asked))]
+    drain = Drain({"notifications": namespace.real()}, clock, clock.wait)
+    waits = [
+        (client.connection, 50 + begin_s, 50 + begin_s + lasts_s)
+        for client, (begin_s, lasts_s) in zip(clients, asked, strict=True)
+    ]
+    drain.asking = lambda: {each for each, begin_s, end_s in waits if begin_s <= clock.now_s < end_s and not each.closed}
+    early: list[str] = []
+
+    def meanwhile() -> None:
+        for number in gone & set(range(len(clients))):
+            clients[number].connection.closed = True
+
+    clock.meanwhile = meanwhile
+    noted = done.append
+
+    class Noting(list[Any]):
+        def append(self, entry: Any) -> None:
+            asks = {each.sid for each, begin_s, end_s in waits if begin_s <= clock.now_s < end_s and not each.closed}
+            spread_s = within_s - min(1.0, within_s / 2)
+            if entry[1] in asks and clock.now_s - 50 < (within_s if alone else spread_s):
+                early.append(entry[1])
+            noted(entry)
+
+    for client in clients:
+        client.connection.done = Noting()
+    drain.run(within_s, alone=alone)
+    assert not early
+    assert clock.now_s - 50 <= within_s + 0.2
+    moved = [sid for what, sid, *_ in done if what == "notice"]
+    assert len(moved) == len(set(moved))
+    assert set(moved) >= {f"s{number}" for number in range(len(clients)) if number not in gone}
+    assert all(client.connection.closed for client in clients)

@@ -176,7 +176,7 @@ def test_it_ticks_by_itself_once_it_is_started(server: SmallRedis) -> None:
         ticks.append(1)
         end_late()
 
-    moves.end_late = faulty  # type: ignore[method-assign]
+    moves.end_late = faulty  # type: ignore[method-assign, assignment]
     with capture_logs() as lines:
         for _ in range(2):
             process.rebalancing.start()

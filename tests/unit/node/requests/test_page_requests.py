@@ -36,11 +36,17 @@ class Desk:
         self.answers: dict[str, list[dict[str, Any]]] = {}
 
     def ask(
-        self, function: Callable[[PageRequest], object], id: str = "r", *, account: str = "ana", within_s: float = HOUR_S
+        self,
+        function: Callable[[PageRequest], object],
+        id: str = "r",
+        *,
+        account: str = "ana",
+        within_s: float = HOUR_S,
+        connection: object = None,
     ) -> Any:
         """Make a request that `function` answers; return what cancels it."""
         self.answerers["orders.price"] = function
-        later = self.requests.begin(account, PageRequest("orders.price", 7, ANA, "notifications", id), within_s)
+        later = self.requests.begin(account, PageRequest("orders.price", 7, ANA, "notifications", id), within_s, connection)
         return later(
             lambda answer: self.answers.setdefault(id, []).append(json.loads(write_packet(ACK, b"/", [answer], 1)[2:])[0])
         )
@@ -76,6 +82,28 @@ def test_the_answer_is_what_the_function_returns(answer: object) -> None:
     before = count("answered")
     assert Desk().answer(lambda request: answer) == {"ok": True, "data": answer}
     assert count("answered") == before + 1
+
+
+def test_a_connection_asks_until_it_has_its_answer() -> None:
+    """A function that is stopped and goes on is answered for; nothing waits for it."""
+    desk, go_on = Desk(), Event()
+
+    def stubborn(request: PageRequest) -> None:
+        try:
+            go_on.wait()
+        except gevent.GreenletExit:
+            go_on.wait()
+
+    for number in range(2):
+        desk.ask(stubborn, f"r{number}", connection=f"c{number}")
+    gevent.idle(-2)
+    assert desk.requests.asking() == {"c0", "c1"}
+    assert desk.requests.cancel("ana", "r0")
+    gevent.idle(-2)
+    assert desk.requests.asking() == {"c1"}
+    go_on.set()
+    gevent.idle(-2)
+    assert not desk.requests.asking()
 
 
 def test_a_function_gets_the_data_and_who_asks() -> None:

@@ -165,17 +165,6 @@ def test_a_reload_goes_on_where_the_page_was(open_page: OpenPage, publisher: Pub
     assert wait_for(page, 66) == list(range(1, 67))
 
 
-def test_two_tabs_each_see_everything(open_page: OpenPage, publisher: Publisher) -> None:
-    """They share cookies and storage, not a connection; closing one leaves the other as it was."""
-    one, two = open_page(), open_page()
-    publish(publisher, range(1, 21))
-    assert wait_for(one, 20) == wait_for(two, 20) == list(range(1, 21))
-    assert state(one)["session"] != state(two)["session"]
-    one.close()
-    publish(publisher, range(21, 23))
-    assert wait_for(two, 22) == list(range(1, 23))
-
-
 @pytest.mark.parametrize("query", ["", "transport=stream"])
 def test_a_page_out_of_the_back_forward_cache_catches_up(
     browser_path: str, browser: Browser, site: GatewayProcess, publisher: Publisher, query: str
@@ -220,23 +209,6 @@ def test_a_frozen_page_gets_what_it_missed_when_it_runs_again(
         assert page.evaluate("page.gate.state.gaps") == 0
     finally:
         page.close()
-
-
-def test_a_network_that_goes_and_comes_back_costs_nothing(
-    open_page: OpenPage, context: BrowserContext, publisher: Publisher
-) -> None:
-    """Offline is noticed at once, and everything of the time away comes in order when it is over."""
-    page = open_page()
-    publish(publisher, range(1, 4))
-    wait_for(page, 3)
-    context.set_offline(True)
-    wait_until_down(page)
-    publish(publisher, range(4, 300))
-    context.set_offline(False)
-    wait_until_up(page)
-    assert wait_for(page, 299) == list(range(1, 300))
-    assert "delivery:resumed" in page.evaluate("page.told")
-    assert state(page)["gaps"] == 0
 
 
 @pytest.mark.nightly
@@ -356,18 +328,6 @@ def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPag
     assert wait_for(page, 2) == [1, 2]
     assert state(page)["session"] == session
     assert page.evaluate("page.told") == ["connection:up"]
-
-
-def test_a_token_that_cannot_be_had_for_a_while_is_waited_for(open_page: OpenPage, publisher: Publisher) -> None:
-    """The sign-in is away when the token expires: put out, told why, and back with everything when it answers again."""
-    page = open_page("life=1")
-    page.route("**/token*", lambda route: route.abort())
-    wait_until(page, "page.told.includes('connection:unauthorized')")
-    publish(publisher, range(1, 10))
-    page.unroute("**/token*")
-    wait_until_up(page)
-    assert wait_for(page, 9) == list(range(1, 10))
-    assert state(page)["gaps"] == 0
 
 
 @pytest.mark.parametrize("jump_s", [3600, -3600])

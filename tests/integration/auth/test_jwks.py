@@ -23,13 +23,6 @@ def issuer() -> Iterator[Issuer]:
         yield issuer
 
 
-def test_an_issuer_that_is_away_is_an_error_of_the_operating_system(issuer: Issuer) -> None:
-    """As the greenlet around the fetch expects it."""
-    issuer.close()
-    with pytest.raises(OSError, match="refused"):
-        fetch(issuer.url)
-
-
 # A certificate of an issuer → whether its keys are taken.
 CERTIFICATES = [
     ("of a trusted authority", "127.0.0.1", False, True),

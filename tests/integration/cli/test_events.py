@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +16,7 @@ from headgate.cli.main import main
 from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.services.publisher import Publisher
-from tests.integration.cli.conftest import COMMAND, Ended, Run, Tail, error_and_advice, is_one_error_line
+from tests.integration.cli.conftest import COMMAND, Ended, Run, Tail, is_one_error_line
 from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until
 
 
@@ -123,22 +121,6 @@ def test_publish_fails_with_one_clear_line(run: Run, arguments: tuple[str, ...],
     assert is_one_error_line(result.stderr)
     assert says in result.stderr
     assert "hunter2" not in result.stderr
-
-
-@pytest.mark.parametrize("text", ["it's me", "two\nlines"])
-def test_publish_shows_how_to_write_words_that_are_no_json(run: Run, redis_client: Client, text: str) -> None:
-    """The words as they were typed, as JSON text in the shell's quotes: pasted, they are published."""
-    result = run("publish", "a", text)
-
-    error, advice = error_and_advice(result.stderr)
-    assert (result.stdout, result.returncode) == ("", 1)
-    assert error.startswith("headgate: data is not JSON: ")
-    pasted = advice.removeprefix("headgate: to publish this as text, write ")
-    assert pasted.isprintable()
-    [shown] = shlex.split(pasted)
-    assert run("publish", "a", shown).returncode == 0
-    [(_, fields)] = call(redis_client, "XRANGE", keys.log_key("notifications"), "-", "+")
-    assert json.loads(fields[b"data"]) == text
 
 
 def test_publish_does_not_read_standard_input_without_end(run: Run) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +17,10 @@ import structlog
 
 from headgate.auth.identity import Handshake
 from headgate.cli.serve import run as serve
-from headgate.cli.starting import check_target, say_ready
+from headgate.cli.starting import say_ready
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.settings.settings import Settings
 from headgate.workers.application import load_application
-from tests.support.service_links import SERVICE_LINKS
 from tests.support.unstarted_gateway import know_revocations
 
 Refused = Callable[..., list[str]]
@@ -57,13 +55,6 @@ def one_clear_line(lines: list[str], advice: str | None = None) -> str:
     assert len(rest) == (advice is not None)
     assert advice is None or advice in rest[0]
     return line
-
-
-def test_variables_for_a_service_called_headgate_are_ignored(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Kubernetes sets them in a pod; the start goes on to the application, which here is not there."""
-    for name, value in SERVICE_LINKS.items():
-        monkeypatch.setenv(name, value)
-    assert "has no 'nothing'" in one_clear_line(refused("shop:nothing"))
 
 
 # Applications ------------------------------------------------------------------------------------------------------------
@@ -112,22 +103,6 @@ def test_a_name_that_is_no_application_is_told(in_shop_folder: Path, target: str
     assert says in refused.value.message
 
 
-@pytest.mark.parametrize(
-    ("target", "says"),
-    [
-        ("nosuch:app", "no module named 'nosuch'"),
-        ("shop.nosuch:app", "no module named 'shop.nosuch'"),
-        ("shop:nothing", "module 'shop' has no 'nothing'"),
-        ("../shop:app", "MODULE:APPLICATION"),
-    ],
-)
-def test_a_name_that_leads_nowhere_starts_nothing(refused: Refused, tmp_path: Path, target: str, says: str) -> None:
-    """The typo is found before a private Redis is started for it."""
-    folder = tmp_path / "data"
-    assert says in one_clear_line(refused(target, HEADGATE_REDIS_URL="", HEADGATE_DATA_DIR=str(folder)))
-    assert not folder.exists()
-
-
 def test_an_address_that_is_taken_starts_nothing(refused: Refused, tmp_path: Path) -> None:
     """The same for a port at which somebody listens, with how to choose another."""
     folder = tmp_path / "data"
@@ -137,19 +112,6 @@ def test_an_address_that_is_taken_starts_nothing(refused: Refused, tmp_path: Pat
     assert line.startswith(f"headgate: cannot listen on 127.0.0.1:{taken['HEADGATE_PORT']}: ")
     assert "--port" in line
     assert not folder.exists()
-
-
-@pytest.mark.parametrize("source", ["from elsewhere import *", "globals()['app'] = 1", "def __getattr__(name): ...", "app = 1"])
-def test_a_name_that_may_be_there_is_not_refused_before_it_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    """Only what certainly is not there is."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    Path("maybe_there.py").write_text(source)
-    check_target("maybe_there:app")
-    check_target("os.path:join")
-    check_target(None)
 
 
 def test_a_module_that_the_application_lacks_keeps_its_traceback(refused: Refused) -> None:

@@ -15,7 +15,6 @@ from headgate.consumers.email.smtp import MailServer
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.redis.client import Client, call
-from headgate.redis.user_facts import mark_seen
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.support.mailer import MemoryPostbox, email_options
@@ -69,19 +68,6 @@ def test_each_recipient_gets_each_event_once(make_worker: MakeWorker, publisher:
     assert smtp.count("connection") == 1
 
 
-def test_a_mail_that_comes_twice_is_recognisable(make_worker: MakeWorker, publisher: Publisher, smtp: SmtpServer) -> None:
-    """The server had it, its answer got lost: the same Message-ID comes again."""
-    smtp.behave("message", "drop", times=1)
-    worker = make_worker(Email, email_options(port=smtp.port), name="on-call")
-    publisher.publish("orders.1.failed", {}, id="e1")
-
-    worker.finish()
-
-    first, second = smtp.received
-    assert (first.accepted, second.accepted) == (False, True)
-    assert first.message["Message-ID"] == second.message["Message-ID"]
-
-
 def test_the_trouble_of_one_recipient_does_not_touch_the_others(
     make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client
 ) -> None:
@@ -99,40 +85,6 @@ def test_the_trouble_of_one_recipient_does_not_touch_the_others(
     ]
     assert {letter.why for letter in letters} == {"rejected"}
     assert [mail.recipients for mail in postbox.mails] == [["b@example.com"]]
-
-
-def test_a_flood_becomes_one_mail_and_one_digest(
-    make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client
-) -> None:
-    """The first at once, the rest together when the window ends."""
-    worker = make(digest_s=3600, digest_events=3)
-    publisher.publish_many([("orders.1.failed", {"title": f"Order {number}"}, f"e{number}") for number in range(13)])
-    worker.work()
-    assert (worker.waiting(), len(postbox.mails)) == (12, 1)
-
-    end_windows(redis_client)
-    worker.finish()
-
-    first, digest = postbox.mails
-    assert (ids(first), ids(digest)) == (["e0"], ["e1", "e2", "e3"])
-    assert "and 9 more" in digest.text
-    assert digest.message["Subject"] == "Order 1 and 11 more"
-
-
-def test_no_mail_goes_about_an_event_that_the_browser_has_shown(
-    make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client
-) -> None:
-    """The browser of one user said so while the mail waited; that of the other did not."""
-    worker = make(unless_seen_s=3600)
-    publisher.publish("orders.failed", {}, id="shown", user="ann")
-    publisher.publish("orders.failed", {}, id="missed", user="bob")
-    worker.work()
-    assert (worker.waiting(), postbox.mails) == (2, [])
-
-    mark_seen(redis_client, NAMESPACE, "ann", ["shown"])
-    worker.finish()
-
-    assert [ids(mail) for mail in postbox.mails] == [["missed"]]
 
 
 def test_what_is_read_while_a_digest_waits_is_not_in_it(

@@ -108,22 +108,6 @@ def test_an_outage_of_the_service_loses_no_push(
     assert (worker.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "push").count()) == (0, 0)
 
 
-def test_a_browser_that_is_gone_is_removed_and_not_asked_again(
-    make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher, redis_client: Client
-) -> None:
-    """The next item makes no request, and no dead letter."""
-    worker = make_worker(WebPush, read(authority), name="push", patterns=("users.*.inbox.*.#",))
-    kept["ana"] = [PushBrowser(service.url("/a"))]
-    service.answer = status(410)
-
-    for order in range(2):
-        Inbox(publisher).send("ana", "orders.failed", {"order": order})
-        worker.work()
-
-    assert len(service.requests) == 1
-    assert (worker.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "push").count()) == (0, 0)
-
-
 def test_an_endpoint_at_a_private_address_gets_no_request(
     make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher
 ) -> None:
@@ -136,23 +120,3 @@ def test_an_endpoint_at_a_private_address_gets_no_request(
     worker.work()
 
     assert (service.connections, worker.waiting()) == (0, 1)
-
-
-def test_an_item_that_is_read_in_time_is_not_pushed(
-    make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher
-) -> None:
-    """With `unless_read_s` only the item that is still unread reaches the browser."""
-    worker = make_worker(WebPush, read(authority), name="push", patterns=("users.*.inbox.*.#",), unless_read_s=60.0)
-    (browser,) = kept["ana"] = [PushBrowser(service.url("/a"))]
-    inbox = Inbox(publisher)
-    inbox.send("ana", "orders.failed", {"order": 1}, "1")
-    inbox.send("ana", "orders.failed", {"order": 2}, "2")
-    worker.work()
-    assert service.requests == []
-
-    inbox.mark_read("ana", ["orders.failed/1"])
-    worker.make_due()
-    worker.finish()
-
-    (request,) = service.requests
-    assert browser.receive(request.headers, request.body, PUBLIC, service.url(""))["item"] == "orders.failed/2"

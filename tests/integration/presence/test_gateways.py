@@ -10,7 +10,6 @@ import pytest
 from headgate.auth.identity import Handshake, Identity
 from headgate.node.presence import own_members, presence, rooms
 from headgate.redis.client import Client, call
-from headgate.redis.pauses import namespace_member, pause, resume
 from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere
@@ -86,21 +85,6 @@ def test_users_on_two_gateways_see_each_other_counted_by_user(start: Start, redi
     seen.wait_for({"ana": 1})
 
 
-def test_a_second_tab_without_meta_changes_only_the_count(start: Start) -> None:
-    """What the first tab has said stays, for the pages on another gateway too, and a tab that says null takes it back."""
-    here, there = start(), start()
-    ana = there.join({"token": "ana"})
-    seen = Seen(ana, enter(ana))
-    first, second = here.join({"token": "ben"}), here.join({"token": "ben"})
-    enter(first, meta={"status": "typing"})
-    seen.wait_for({"ana": 1, "ben": 1})
-    enter(second)
-    seen.wait_for({"ana": 1, "ben": 2})
-    assert seen.members["ben"][1] == '{"status":"typing"}'
-    enter(second, meta=None)
-    ana.wait_for(lambda: seen.look() and seen.members["ben"][1] == "null", "the meta is taken back")
-
-
 def test_a_broken_connection_keeps_its_place_for_a_while(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user is gone when the grace is over, and not before; a disconnect in good order needs none."""
     gateway = start()
@@ -123,25 +107,6 @@ def test_a_broken_connection_keeps_its_place_for_a_while(start: Start, monkeypat
     seen.wait_for({"ana": 1})
 
 
-def test_presence_is_granted_as_a_subscription_is(start: Start) -> None:
-    """Neither to enter nor to watch; and a page of a topic that is not watched is refused too."""
-    client = start(max_presence_topics=1).join({"token": "guest"})
-    for act in ("enter", "watch"):
-        client.welcome  # noqa: B018
-        assert client.request("presence", {"topic": TOPIC, "act": act})["error"]["code"] == "forbidden"
-    wrong = [
-        {"topic": "rooms.8", "act": "page", "after": "ana"},
-        {"topic": "rooms.8", "act": "look"},
-        {"topic": "rooms.8"},
-        {"topic": "rooms.8", "act": "watch", "meta": 1},
-        {"topic": "rooms.8", "act": "enter", "after": "ana"},
-    ]
-    assert {client.request("presence", body)["error"]["code"] for body in wrong} == {"invalid_request"}
-    assert client.request("presence", {"topic": "rooms.*", "act": "watch"})["error"]["code"] == "invalid_topic"
-    large = enter(client, "rooms.8", meta="x" * 1023)["error"]
-    assert (large["code"], large["limit"], large["where"]) == ("payload_too_large", 1024, "presence")
-
-
 def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> None:
     """Both are told with their name, and in the welcome."""
     gateway = start(max_presence_topics=1, max_presence_members=1)
@@ -156,22 +121,6 @@ def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> 
     assert enter(gateway.join({"token": "ana"}))["ok"]  # another tab of a member
     off = start(max_presence_topics=0).join({"token": "ana"})
     assert enter(off)["error"]["limit"] == 0
-
-
-def test_members_come_in_parts(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part names the version that it is of, and from where to ask on."""
-    monkeypatch.setattr("headgate.node.presence.rooms.MAX_PAGE", 2)
-    gateway = start()
-    clients = [gateway.join({"token": f"u{number}"}) for number in range(5)]
-    answers = [enter(client) for client in clients]
-    part, names = answers[-1], []
-    while True:
-        names += [member[0] for member in part["members"]]
-        if part["next"] is None:
-            break
-        part = clients[-1].request("presence", {"topic": TOPIC, "act": "page", "after": part["next"]})
-    assert names == [f"u{number}" for number in range(5)]
-    assert answers[-1]["count"] == 5
 
 
 def test_a_flush_of_redis_is_seen_by_nobody(start: Start, redis_client: Client, redis_url: str) -> None:
@@ -221,23 +170,6 @@ def test_the_first_member_and_the_end_of_the_last_one_are_events_where_that_is_w
         ("rooms.7.occupied", {"topic": TOPIC}),
         ("rooms.7.vacated", {"topic": TOPIC}),
     ]
-
-
-def test_a_paused_namespace_takes_no_members(start: Start, redis_client: Client) -> None:
-    """Those who are in stay; a refused one is told when to come back."""
-    gateway = start()
-    gateway.gateway.cluster.pause_watch.start()
-    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
-    seen = Seen(ana, enter(ana))
-    assert ben.welcome
-    pause(redis_client, namespace_member("notifications"))
-    gateway.gateway.cluster.pause_watch.look()
-    error = enter(ben)["error"]
-    assert (error["code"], error["retry"]) == ("paused", True)
-    assert seen.look() == {"ana": 1}
-    resume(redis_client, namespace_member("notifications"))
-    gateway.gateway.cluster.pause_watch.look()
-    assert enter(ben)["ok"]
 
 
 def test_a_token_that_no_longer_grants_a_topic_ends_its_presence(start: Start, gateway_here: StartGatewayHere) -> None:

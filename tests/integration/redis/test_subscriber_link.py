@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -127,48 +125,6 @@ def test_bytes_that_are_no_reply_break_the_link(link: SubscriberLink) -> None:
     with pytest.raises(BusUnavailable, match="not a Redis reply"):
         link.read()
     theirs.close()
-
-
-PATCHED = """
-from gevent import monkey
-monkey.patch_all()
-import gevent, sys
-from headgate.errors import BusUnavailable
-from headgate.redis.subscriber_link import SubscriberLink
-from headgate.runtime.loop import Arrivals
-
-link = SubscriberLink(sys.argv[1], arrivals=Arrivals if sys.argv[2] == "arrivals" else None)
-link.connect()
-link.settimeout(None)
-link.send(("SUBSCRIBE", "a"))
-link.read()
-turns = []
-
-def read():
-    try:
-        link.read()
-    except BusUnavailable as error:
-        return error.message
-
-reader = gevent.spawn(read)
-for turn in range(3):
-    gevent.sleep(0)  # the hub goes on while the reader waits
-    turns.append(reader.ready())
-link.close()
-reader.join(timeout=30)
-print(turns, reader.value)
-"""
-
-
-@pytest.mark.parametrize("way", ["socket", "arrivals"])
-def test_close_wakes_a_read_in_another_greenlet(redis_url: str, way: str) -> None:
-    """In a patched process a waiting read holds nobody up, and close ends it, whichever way it waits."""
-    said = subprocess.run(
-        [sys.executable, "-c", PATCHED, redis_url, way], capture_output=True, text=True, timeout=60, check=True
-    ).stdout
-
-    assert said.startswith("[False, False, False]")
-    assert "closed" in said
 
 
 def test_a_thread_that_reads_never_waits_on_the_descriptor_of_a_later_connection(redis_url: str) -> None:

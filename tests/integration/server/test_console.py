@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from structlog.testing import capture_logs
 
 from headgate.consumers.work.store import Store, dead
 from headgate.consumers.work.task import Task
@@ -20,7 +19,6 @@ from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate_server.api.consumer_list import SCAN_EVERY_S, Consumers
 from headgate_server.console import add_console
-from headgate_server.console.acts import DEFAULT_KEY_S
 from headgate_server.console.topics import MAX_EVENTS
 from tests.support.console_gate import ConsoleGate
 from tests.support.registered import write_row
@@ -131,24 +129,3 @@ def test_all_keys_are_looked_through_seldom(publisher: Publisher, redis_client: 
     assert names() == ["mail"]
     now_s += SCAN_EVERY_S
     assert names() == ["gone", "mail"]
-
-
-def test_without_schemas_there_are_none(console: FlaskClient) -> None:
-    """And events are not checked."""
-    assert told(console, "schemas") == {"check": "off", "source": None, "documents": []}
-
-
-def test_api_keys_are_made_listed_and_revoked(console: FlaskClient) -> None:
-    """The secret is shown once; neither it nor its hash is in the list or the audit log."""
-    wanted = {"name": "billing", "scopes": ["publish:orders.#"], "admin_key": KEY}
-    with capture_logs() as lines:
-        made = console.post("/console/api/keys/make", json=wanted, headers=ACT).get_json()
-        (listed,) = told(console, "keys")["keys"]
-        assert (listed["id"], listed["name"], listed["created_by"]) == (made["id"], "billing", "console")
-        assert "sha256" not in listed
-        assert listed["expires_s"] - listed["created_s"] == DEFAULT_KEY_S
-        assert console.post("/console/api/keys/revoke", json={"key": made["id"]}, headers=ACT).status_code == 200
-        assert console.post("/console/api/keys/revoke", json={"key": made["id"]}, headers=ACT).status_code == 400
-    assert told(console, "keys") == {"keys": []}
-    assert [line["event"] for line in lines] == ["key made", "key revoked", "key revoked"]
-    assert made["secret"][16:40] not in str(lines)

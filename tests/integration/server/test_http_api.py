@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import io
-import itertools
 import json
 import socket
 import urllib.error
@@ -144,23 +143,6 @@ def test_an_id_that_a_user_took_first_swallows_nobody_elses_event(api: Api, publ
     assert len({first["offset"], others["offset"], receipt.offset}) == 3
 
 
-def test_a_user_who_publishes_too_fast_is_told_to_wait_and_others_are_not(serve: Serve, clock: Clock) -> None:
-    """429 with the seconds, and nothing published; each event that was answered with 201 is in the log."""
-    api = serve(publish_per_s=0.1, publish_burst=3)
-    ana, bob = (token(user, publish="orders.#", subscribe="orders.#") for user in ("ana", "bob"))
-    numbers = itertools.count()
-    answers = [api.publish(ana, "orders.1.paid", next(numbers)) for _ in range(4)]
-
-    assert [status for status, _ in answers] == [201, 201, 201, 429]
-    error = answers[-1][1]
-    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "publish_per_s", 0.1)
-    assert (error["retry"], error["retry_after_s"]) == (True, 10)
-    assert api.publish(bob, "orders.1.paid", "bob's")[0] == 201
-    clock.now_s += 10
-    assert api.publish(ana, "orders.1.paid", "later")[0] == 201
-    assert [event["data"] for event in api.events(ana, pattern="orders.#")[1]["events"]] == [0, 1, 2, "bob's", "later"]
-
-
 def test_a_batch_is_one_request(api: Api, publisher: Publisher) -> None:
     """Its events are in the log in order; a known id is a duplicate, and an event that is not granted an error."""
     writer = token("shop", publish="orders.#", subscribe="orders.#")
@@ -247,12 +229,6 @@ def test_a_page_of_large_events_is_bounded(api: Api, publisher: Publisher) -> No
     _, page = api.events(token("ana", subscribe="orders.#"), pattern="orders.#", from_=first)
     assert 1 <= len(page["events"]) <= 3
     assert page["next"] == page["events"][-1]["offset"] + 1
-
-
-def test_an_unknown_namespace_is_named(api: Api) -> None:
-    """404 with the namespaces that there are."""
-    status, answer = api.events(token("ana", subscribe="#"), namespace="elsewhere")
-    assert (status, answer["known"]) == (404, ["notifications"])
 
 
 def test_a_user_who_reads_too_fast_is_told_to_wait_and_others_are_not(serve: Serve, clock: Clock) -> None:

@@ -18,7 +18,6 @@ from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
-from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.support.consumers_state import count_leased
 from tests.support.recording_consumer import Recorder, fail, values
@@ -83,43 +82,6 @@ def metric(name: str, **labels: str) -> float:
 
 
 # Items of an inbox ---------------------------------------------------------------------------------------------------------
-
-
-def test_an_item_that_is_read_in_time_is_not_handed_over(make: Make, recorder: type[Recorder], publisher: Publisher) -> None:
-    """Nor one that is archived; one that stays unread is, and any other event at once."""
-    before = metric("withdrawn_total", why="read")
-    worker = make(unless_read_s=600)
-    inbox = Inbox(publisher)
-    for name in ("read", "archived", "unread"):
-        inbox.send("ana", "news", name, name)
-    publisher.publish("users.ana.news", "no item")
-
-    worker.work()
-    at_once = values(recorder)
-    inbox.mark_read("ana", ["news/read"])
-    inbox.archive("ana", ["news/archived"])
-    worker.finish()
-
-    assert at_once == ["no item"]
-    assert [value for value in values(recorder) if isinstance(value, str)] == ["no item", "unread"]
-    assert metric("withdrawn_total", why="read") - before == 2
-
-
-def test_a_task_that_waits_to_be_tried_again_is_withdrawn_when_its_item_is_read(
-    make: Make, recorder: type[Recorder], publisher: Publisher
-) -> None:
-    """Each part of it: nobody needs the mail any more."""
-    recorder.script = staticmethod(lambda delivery: fail(Retry("the server is away")))
-    worker = make(unless_read_s=0.01, patterns=("users.*.inbox.#",))
-    Inbox(publisher).send("ana", "news", "first", "first")
-    worker.work(waits=3)
-    recorder.script = staticmethod(lambda delivery: None)
-    handed = len(values(recorder))
-
-    Inbox(publisher).mark_read("ana", ["news/first"])
-    worker.finish()
-
-    assert values(recorder)[handed:] == [{"op": "read", "ids": ["news/first"], "unread": 0}]
 
 
 # Deliveries ----------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
 """A gateway with several workers: the application of the transport's tests, and its peer workers.
-With `"application": "client suite"` it is the one that socket.io-client's own tests expect.
 
 Run as `python -m tests.support.worker_cluster '{"workers": 2, "port": 0, "limits": {…}}'`. Prints the port, or with
 `"own_ports": true` that of each worker, and ends with its standard input. Its workers are forks: the process
@@ -30,25 +29,17 @@ from headgate.socketio import HTTPServer, WSGIApp
 from headgate.workers.board import Board, State
 from headgate.workers.peer_workers import PeerWorkers, letters_of
 from tests.integration.transport.application import Application
-from tests.support.client_suite_application import ClientSuiteApplication
 
 
 def work(listener: socket.socket, board: Board, folder: Path, row: int, given: dict[str, Any], ready: int) -> None:
     """Be a worker, until a signal ends it."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     board.begin(row, os.getpid())
-    wsgi: Any
-    if given.get("application") == "client suite":
-        wsgi = suite = ClientSuiteApplication(given.get("limits", {}))
-        engines = [suite.sio.eio]
-    else:
-        application = Application(given.get("limits", {}), given.get("options", {}))
-        wsgi = WSGIApp(application.sio, application)
-        engines = [application.sio.eio, application.eio]
-    for engine in engines:
+    application = Application(given.get("limits", {}), given.get("options", {}))
+    for engine in (application.sio.eio, application.eio):
         engine.owner = letters_of(row)
     inherited = gevent.socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
-    server = HTTPServer(inherited, wsgi)
+    server = HTTPServer(inherited, WSGIApp(application.sio, application))
     peer_workers = PeerWorkers(board, folder, row, dict, server.adopt)
     server.to_owner = peer_workers.hand_over
     server.start()

@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic, time
 from typing import NamedTuple
 
+import msgspec
+
 from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.events.topic import check_namespace
 from headgate.redis.api_keys import StoredKey
@@ -46,6 +48,26 @@ MAX_NAMESPACES = 64
 MAX_TTL_S = 10 * 366 * 86400
 # Prefix for the account of a key. No user name can contain it, so event ids and rates of users and keys never collide.
 _ACCOUNT = "\0key:"
+
+
+class Key(msgspec.Struct):
+    """An API key, without its secret. Times are seconds since 1970; no `expires`: until it is revoked.
+
+    `namespaces` are those of the key, `*` for all; null: the first of each gateway.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    namespaces: tuple[str, ...] | None
+    created: int
+    created_by: str
+    expires: int | None
+
+    @classmethod
+    def of(cls, key: StoredKey) -> Key:
+        """Return a stored key as a program gets it."""
+        return cls(key.id, key.name, key.scopes, key.namespaces, key.created_s, key.created_by, key.expires_s)
 
 
 class NewKey(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -159,7 +158,7 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
 
     Refused if one of its instances has worked within the last minute.
     """
-    from headgate.consumers.work.groups import Groups
+    from headgate.consumers.work.groups import Groups, check_consumer
     from headgate.events.topic import check_namespace
 
     namespace, consumer = check_namespace(namespace), check_consumer(consumer)
@@ -174,19 +173,6 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     )
     if is_configured and not as_json:
         echo("the configuration file still has it: when it runs, it begins anew", err=True)
-
-
-def check_consumer(name: str) -> str:
-    """Return the name of a consumer.
-
-    Raises:
-        InvalidRequest: the name is invalid.
-    """
-    from headgate.errors import InvalidRequest
-
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
-        raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
-    return name
 
 
 def need_consumer(client: Client, namespace: str, name: str, config: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .commands import Commands
-from .consumers import check_consumer, need_consumer, redis_of_consumers
+from .consumers import need_consumer, redis_of_consumers
 from .options import config_option, json_option, namespace_option, redis_option, with_options
 from .output import echo, fail, print_done, print_json
 
@@ -34,6 +34,7 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: object) -> None:
         from headgate.consumers.work.dead_letters import DeadLetters
+        from headgate.consumers.work.groups import check_consumer
         from headgate.events.topic import check_namespace
 
         if "all_" in kwargs and bool(kwargs["letter_ids"]) == kwargs["all_"]:
@@ -108,15 +109,9 @@ def _exit_for_others(letter_ids: tuple[str, ...], count: int) -> None:
 def _print_letter(letter: DeadLetter, as_json: bool) -> None:
     import datetime
 
-    import msgspec
-
     task = letter.task
     if as_json:
-        parts = {"id": letter.id, "time": letter.at_ms, "why": letter.why, "reason": letter.reason, "epoch": task.epoch}
-        parts |= {"offset": task.offset, "topic": task.topic, "event_id": task.id, "key": task.key}
-        # The data of an unreadable one may not be JSON, and is then shown as text.
-        data = task.data.decode(errors="replace") if letter.why == "unreadable" else msgspec.Raw(task.data)
-        print_json({**parts, "data": data})
+        print_json(letter.shown())
         return
     when = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
     part = f" ({task.key})" if task.key else ""

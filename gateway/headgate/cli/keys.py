@@ -44,7 +44,9 @@ def create(
     """Create a key with this NAME and print it. It is shown only once."""
     import sys
 
-    from headgate.auth.api_keys import new_key
+    from msgspec.structs import asdict
+
+    from headgate.auth.api_keys import Key, new_key
     from headgate.auth.audit import audit
     from headgate.redis import api_keys
     from headgate.runtime import logging as logs
@@ -56,7 +58,7 @@ def create(
     audit.acted("key made", by=who, key=made.stored.id, name=name, scopes=" ".join(made.stored.scopes))
     try:
         if as_json:
-            print_json({"key": made.text, **_shown(made.stored)})
+            print_json({"key": made.text, **asdict(Key.of(made.stored))})
             return
         echo(made.text)
     except OutputRefused as error:
@@ -71,12 +73,13 @@ def create(
 @with_options(json_option, redis_option)
 def list_keys(as_json: bool, redis_url: str | None) -> None:
     """List the valid keys, oldest first: id, name, scopes, namespaces, expiry. The keys themselves are never shown."""
+    from headgate.auth.api_keys import Key
     from headgate.redis import api_keys
 
     found = api_keys.find_all(open_redis(redis_url))
     for each in found:
         if as_json:
-            print_json(_shown(each))
+            print_json(Key.of(each))
         else:
             echo(f"{each.id} {_line(each)}")
     if not found and not as_json:
@@ -100,19 +103,6 @@ def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
     logs.configure("info")
     audit.acted("key revoked", by=operator_name(), key=key_id, name=was.name)
     print_done(f"revoked key {key_id} ({was.name})", {"revoked": key_id, "name": was.name}, as_json=as_json)
-
-
-def _shown(key: StoredKey) -> dict[str, object]:
-    """Return the printable fields of a key: all but its hash."""
-    return {
-        "id": key.id,
-        "name": key.name,
-        "scopes": key.scopes,
-        "namespaces": key.namespaces,
-        "created": key.created_s,
-        "created_by": key.created_by,
-        "expires": key.expires_s,
-    }
 
 
 def _line(key: StoredKey) -> str:

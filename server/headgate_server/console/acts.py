@@ -17,6 +17,7 @@ from flask import Blueprint, Response, g, jsonify, request
 
 from headgate.auth.api_keys import check_key_id, new_key
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
+from headgate.consumers.work.groups import check_consumer
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
@@ -26,7 +27,7 @@ from headgate.settings.settings import Settings
 
 from .access import Access
 from .gate import ConsoleGate
-from .reads import connected, consumer_name
+from .reads import connected
 
 Body = Mapping[str, Any]
 # Default and maximum lifetime of a key from here.
@@ -66,7 +67,7 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
 
     def letters(act: Callable[[DeadLetters, list[str]], int]) -> Act:
         def change(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
-            consumer, ids = consumer_name(_text(body, "consumer", "")), body.get("ids")
+            consumer, ids = check_consumer(_text(body, "consumer", "")), body.get("ids")
             if not isinstance(ids, list) or not 0 < len(ids) <= PAGE_LETTERS or not all(isinstance(each, str) for each in ids):
                 raise InvalidRequest(f"ids: expected a list of 1 to {PAGE_LETTERS} ids of dead letters")
             with connected(settings) as client:

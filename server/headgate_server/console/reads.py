@@ -6,7 +6,6 @@ every few seconds at most, and only while its view is open. An unavailable part 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import msgspec
 from flask import Blueprint, Response, g, request
 
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
+from headgate.consumers.work.groups import check_consumer
 from headgate.diagnosis.elsewhere import look_at_gateways
 from headgate.diagnosis.tracing import trace
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
@@ -40,7 +40,6 @@ CLIENTS = 50
 MAX_MEMBERS = 500
 # The part of a dead letter's data or a schema that a page shows.
 MAX_SHOWN_BYTES = 64 * 1024
-_CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> None:
@@ -87,7 +86,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
 
     @routes.get("/api/letters")
     def letters() -> Response:
-        consumer = consumer_name(request.args.get("consumer", ""))
+        consumer = check_consumer(request.args.get("consumer", ""))
         with connected(settings) as client:
             kept = DeadLetters(client, namespace(), consumer)
             page = kept.page(request.args.get("after") or None, LETTERS)
@@ -156,17 +155,6 @@ def _server(server: Any) -> dict[str, Any]:
     )
     shown = {name: found.get(name) for name in (*names, *more)}
     return {"address": address_of(server), "info_ms": took_s * 1000, "advice": [each.line for each in advise(found)], **shown}
-
-
-def consumer_name(name: str) -> str:
-    """Return the name of a consumer.
-
-    Raises:
-        InvalidRequest: the name is invalid.
-    """
-    if not _CONSUMER.fullmatch(name):
-        raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
-    return name
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:

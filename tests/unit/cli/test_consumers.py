@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli.consumers import _print_status, check_consumer
+from headgate.cli.consumers import _print_status
 from headgate.cli.main import main
-from headgate.consumers.work.groups import GroupStatus
+from headgate.consumers.work.groups import GroupStatus, check_consumer
 from headgate.errors import InvalidRequest
 
 

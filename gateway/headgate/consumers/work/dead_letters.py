@@ -41,6 +41,31 @@ class DeadLetter:
     reason: str
     task: Task
 
+    def shown(self) -> Letter:
+        """Return it as a program gets it. Data that may not be JSON is text."""
+        task = self.task
+        data = msgspec.json.encode(task.data.decode(errors="replace")) if self.why == UNREADABLE else task.data
+        parts = (self.id, self.at_ms, self.why, self.reason, task.epoch, task.offset, task.topic, task.id, task.key)
+        return Letter(*parts, msgspec.Raw(data))
+
+
+class Letter(msgspec.Struct):
+    """A dead letter: its time (ms since 1970), the reason, and its event. `key` is the part of the event's work.
+
+    If `why` is `unreadable`, `data` is text, and the letter can only be dropped.
+    """
+
+    id: str
+    time: int
+    why: str
+    reason: str
+    epoch: str
+    offset: int
+    topic: str
+    event_id: str | None
+    key: str
+    data: msgspec.Raw
+
 
 class DeadLetters:
     """The dead letters of one consumer."""

@@ -24,6 +24,18 @@ from .store import GROUP_LIBRARY
 # A running consumer sends a heartbeat every half second, and every third of its lease while it works on one event.
 QUIET_S = 60.0
 _SCAN_KEYS = 1000
+CONSUMER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+def check_consumer(name: str) -> str:
+    """Return the name of a consumer.
+
+    Raises:
+        InvalidRequest: the name is invalid.
+    """
+    if not CONSUMER_NAME.fullmatch(name):
+        raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
+    return name
 
 
 @dataclass(frozen=True, slots=True)

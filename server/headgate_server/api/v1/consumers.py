@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Annotated, Literal
 
@@ -11,9 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
-from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetter, DeadLetters
-from headgate.consumers.work.groups import Groups, GroupStatus
-from headgate.consumers.work.task import UNREADABLE
+from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters, Letter
+from headgate.consumers.work.groups import CONSUMER_NAME, Groups, GroupStatus
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key
@@ -21,7 +19,6 @@ from headgate.redis.keys import group_key, log_key
 from .operation import Call, Cost, InNamespace, given, operation
 from .problems import Conflict, NotFound
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _LETTERS = "/consumers/{name}/dead-letters"
 LetterId = Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")]
 
@@ -58,24 +55,6 @@ class Removed(msgspec.Struct):
 
     waiting: int
     dead: int
-
-
-class Letter(msgspec.Struct):
-    """A dead letter: its time (ms since 1970), the reason, and its event. `key` is the part of the event's work.
-
-    If `why` is `unreadable`, `data` is text, and the letter can only be dropped.
-    """
-
-    id: str
-    time: int
-    why: str
-    reason: str
-    epoch: str
-    offset: int
-    topic: str
-    event_id: str | None
-    key: str
-    data: msgspec.Raw
 
 
 class Letters(msgspec.Struct):
@@ -153,7 +132,7 @@ def list_dead_letters(call_: Call) -> Letters:
     # A KiB of data counts as an entry, as a page may have a hundred of the largest events.
     call_.charge(len(page) + sum(len(each.task.data) for each in page) // 1024)
     is_more = len(page) == asked.limit and bool(of.page(page[-1].id, 1))
-    return Letters(of.count(), [_letter(each) for each in page], page[-1].id if is_more else None)
+    return Letters(of.count(), [each.shown() for each in page], page[-1].id if is_more else None)
 
 
 @operation(f"GET {_LETTERS}/{{letter}}", "consumers", query=InNamespace, problems=(404,))
@@ -166,7 +145,7 @@ def get_dead_letter(call_: Call) -> Letter:
         found = None
     if found is None:
         raise NotFound("dead letter", letter_id)
-    return _letter(found)
+    return found.shown()
 
 
 _of_letters = partial(operation, query=InNamespace, body=LettersNamed, problems=(404,), cost=Cost.ENTRIES)
@@ -193,7 +172,7 @@ def drop_dead_letters(call_: Call) -> LettersDone:
 
 def _name(call_: Call) -> str:
     name = call_.path["name"]
-    if not _NAME.fullmatch(name):
+    if not CONSUMER_NAME.fullmatch(name):
         raise NotFound("consumer", name)
     return name
 
@@ -234,11 +213,3 @@ def _age_s(redis: Client, namespace: str, name: str) -> float | None:
         return None
     seconds, micros = call_at(redis, log_key(namespace), "TIME")
     return round(max(0.0, int(seconds) + int(micros) / 1e6 - int(time_ms) / 1000), 3)
-
-
-def _letter(letter: DeadLetter) -> Letter:
-    task = letter.task
-    # The data of an unreadable one may not be JSON, and is then sent as text.
-    data = msgspec.json.encode(task.data.decode(errors="replace")) if letter.why == UNREADABLE else task.data
-    parts = (letter.id, letter.at_ms, letter.why, letter.reason, task.epoch, task.offset, task.topic, task.id, task.key)
-    return Letter(*parts, msgspec.Raw(data))

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from headgate.auth.api_keys import MAX_NAMESPACES, MAX_TTL_S, NAME, check_key_id, new_key, shown_name
+from headgate.auth.api_keys import MAX_NAMESPACES, MAX_TTL_S, NAME, Key, check_key_id, new_key, shown_name
 from headgate.auth.audit import audit
 from headgate.auth.identity import EVERY
 from headgate.auth.scopes import ADMIN, MAX_SCOPES, check_scopes
@@ -24,21 +24,6 @@ from .problems import BodyFault, NotFound
 
 KeyName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
 KeyNamespace = Annotated[str, Meta(extra_json_schema={"pattern": rf"^(\*|/?{NAMESPACE})$"})]
-
-
-class Key(msgspec.Struct):
-    """An API key, without its secret. Times are seconds since 1970; no `expires`: until it is revoked.
-
-    `namespaces` are those of the key, `*` for all; null: the first of each gateway.
-    """
-
-    id: str
-    name: str
-    scopes: tuple[str, ...]
-    namespaces: tuple[str, ...] | None
-    created: int
-    created_by: str
-    expires: int | None
 
 
 class KeyList(msgspec.Struct):
@@ -71,7 +56,7 @@ def list_keys(call: Call) -> KeyList:
     """
     found = api_keys.find_all(call.redis)
     call.charge(len(found))
-    return KeyList([_shown(each) for each in found if _is_within(call, each)])
+    return KeyList([Key.of(each) for each in found if _is_within(call, each)])
 
 
 @operation("POST /keys", "keys:write", body=KeyWanted, status=201, problems=(409,))
@@ -99,7 +84,7 @@ def make_key(call: Call) -> MadeKey:
         raise BodyFault([("/name", error)]) from error
     api_keys.add(call.redis, made.stored)
     audit.acted("key made", by=by, key=made.stored.id, name=wanted.name, scopes=" ".join(made.stored.scopes))
-    return MadeKey(made.text, _shown(made.stored))
+    return MadeKey(made.text, Key.of(made.stored))
 
 
 @operation("DELETE /keys/{key}", "keys:write", status=204, problems=(404,))
@@ -173,7 +158,3 @@ def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) ->
         if name.removeprefix("/") not in mine:
             fault = InvalidRequest("the key that makes it is not for this namespace")
             raise BodyFault([(f"/namespaces/{at}" if namespaces else "/namespaces", fault)])
-
-
-def _shown(key: StoredKey) -> Key:
-    return Key(key.id, key.name, key.scopes, key.namespaces, key.created_s, key.created_by, key.expires_s)

@@ -47,7 +47,7 @@ class LogRange:
         while low < high:
             middle = (low + high) // 2
             found = call(self._client, "XRANGE", self._key, f"{middle}-0", "+", "COUNT", 1)
-            if found and int(found[0][1].get(b"time", b"0")) < time_ms:
+            if found and time_or_zero(found[0][1].get(b"time", b"")) < time_ms:
                 low = int(found[0][0].partition(b"-")[0]) + 1
             else:
                 high = middle

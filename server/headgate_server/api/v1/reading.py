@@ -17,6 +17,7 @@ from headgate.redis.client import Client, call
 from headgate.redis.event_ids import IdSearch, is_offset, recent_offsets
 from headgate.redis.keys import log_key
 from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
+from headgate.redis.log_range import LogRange
 from headgate.services.publisher import Receipt, id_owner
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
@@ -29,6 +30,8 @@ Epoch = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Offset = Annotated[int, Meta(ge=1, le=MAX_OFFSET)]
 # Limits of a search by id: the newest events of a log, and their bytes.
 MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES = 20_000, 32 * 1024 * 1024
+# Reads that find an event by its time, at most.
+BISECTION_READS = 20
 
 
 class LoggedEvent(msgspec.Struct):
@@ -87,7 +90,8 @@ def list_events(call: Call) -> LogPage:
     asked = call.query
     pattern, first, last = check_pattern(asked.pattern), given(asked.from_) or 1, given(asked.to)
     if asked.since is not UNSET:
-        first = max(first, first_since(call.redis, call.namespace, asked.since, call.charge))
+        call.charge(BISECTION_READS)
+        first = max(first, LogRange(call.redis, call.namespace).first_since(asked.since))
     if last is not None and last < first:
         return LogPage(call.namespace, EventLog(call.namespace, call.redis, 0).head().epoch, [], None)
     call.charge(PAGE_EVENTS)
@@ -172,29 +176,6 @@ def _at(client: Client, namespace: str, offset: int) -> Iterator[Event]:
 
 def _range(client: Client, *command: str | int) -> Any:
     return call(client, *command)
-
-
-def first_since(client: Client, namespace: str, time_ms: int, charge: Callable[[int], None]) -> int:
-    """Return the offset of the first event at or after a time; after the head if there is none.
-
-    Times of a log go back only if a clock was set back, so a binary search finds it, in at most some twenty reads.
-    """
-    head = EventLog(namespace, client, 0).head()
-    key, low, high = log_key(namespace), head.first, head.offset + 1
-    while low < high:
-        middle = (low + high) // 2
-        charge(1)
-        found = _range(client, "XRANGE", key, f"{middle}-0", "+", "COUNT", 1)
-        if not found:  # just trimmed, or never there
-            high = middle
-            continue
-        at = int(found[0][0].partition(b"-")[0])
-        text = found[0][1].get(b"time", b"")
-        if (int(text) if text.isdigit() else 0) < time_ms:
-            low = at + 1
-        else:
-            high = middle
-    return max(1, low)
 
 
 def _shown(event: Event) -> LoggedEvent:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import click
 
 from .options import json_option, operator_name, redis_option, seconds, with_options
-from .output import echo, exit_for, print_done, print_json
+from .output import counted, exit_for, print_done, print_one
 
 
 @click.command()
@@ -47,10 +47,7 @@ def token(
         raise SettingsError(["no secret to sign with: set HEADGATE_TOKEN_SECRET, for the gateway too"])
     names, ttl_s = list(namespaces), seconds(ttl)
     minted = tokens.mint(user, list(subscribe), list(publish_), ttl_s, key_id=kid, namespaces=names)
-    if as_json:
-        print_json({"token": minted, "user": user, "expires_in_s": ttl_s})
-    else:
-        echo(minted)
+    print_one(minted, {"token": minted, "user": user, "expires_in_s": ttl_s}, as_json=as_json)
 
 
 @click.command()
@@ -106,6 +103,5 @@ def regrant(
         raise click.UsageError("--nothing goes with no pattern")
     patterns = (subscribe, publish_) if nothing or subscribe or publish_ else (None, None)
     done = Clients(redis_url).regrant(user, subscribe=patterns[0], publish=patterns[1], for_s=seconds(for_), by=operator_name())
-    line = f"checked the grants of {done.count} client{'' if done.count == 1 else 's'} again"
-    print_done(line, done, as_json=as_json)
+    print_done(f"checked the grants of {counted(done.count, 'client')} again", done, as_json=as_json)
     exit_for(done.silent)

@@ -18,7 +18,7 @@ from .options import (
     redis_option,
     with_options,
 )
-from .output import echo, one_line_errors, print_done, print_json
+from .output import echo, one_line_errors, print_done, print_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,10 +144,8 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
         need_known(client, namespace)
     for status in statuses:
         is_configured = None if configured is None else (namespace, status.name) in configured
-        if as_json:
-            print_json({**dataclasses.asdict(status), "configured": is_configured})
-        else:
-            _print_status(status, is_configured)
+        value = {**dataclasses.asdict(status), "configured": is_configured}
+        print_one(_status_line(status, is_configured), value, as_json=as_json)
 
 
 @consumers.command("remove")
@@ -216,9 +214,9 @@ def configured_consumers(config: str | None) -> frozenset[tuple[str, str]] | Non
     return read_names(path, environment()) if path else None
 
 
-def _print_status(status: GroupStatus, is_configured: bool | None) -> None:
+def _status_line(status: GroupStatus, is_configured: bool | None) -> str:
     counts = f"lag {status.lag}, leased {status.leased}, waiting {status.waiting}, dead {status.dead}, missed {status.missed}"
     at_work = "never at work" if status.idle_s is None else f"at work {status.idle_s:.0f} s ago"
     known = {None: "", True: ", configured", False: ", not configured"}[is_configured]
     elsewhere = f"; on another Redis server: {', '.join(status.elsewhere)}" if status.elsewhere else ""
-    echo(f"{status.name}: {counts}, {at_work}{known}{elsewhere}")
+    return f"{status.name}: {counts}, {at_work}{known}{elsewhere}"

@@ -11,7 +11,7 @@ import click
 from .commands import Commands
 from .consumers import need_consumer, redis_of_consumers
 from .options import config_option, json_option, namespace_option, redis_option, with_options
-from .output import echo, fail, print_done, print_json
+from .output import counted, echo, fail, print_done, print_one, utc_time
 
 if TYPE_CHECKING:
     from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
@@ -59,7 +59,7 @@ def list_letters(letters: DeadLetters, after: str | None, limit: int, as_json: b
         _print_letter(letter, as_json)
     count = letters.count()
     more = f"; go on with --after {page[-1].id}" if len(page) == limit and letters.page(page[-1].id, 1) else ""
-    echo(f"{count} dead letter{'s' if count != 1 else ''} in all{more}", err=True)
+    echo(f"{counted(count, 'dead letter')} in all{more}", err=True)
 
 
 @dead_letters.command("show")
@@ -107,12 +107,7 @@ def _exit_for_others(letter_ids: tuple[str, ...], count: int) -> None:
 
 
 def _print_letter(letter: DeadLetter, as_json: bool) -> None:
-    import datetime
-
     task = letter.task
-    if as_json:
-        print_json(letter.shown())
-        return
-    when = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
     part = f" ({task.key})" if task.key else ""
-    echo(f"{letter.id} {when} {letter.why} {task.offset} {task.topic}{part}: {letter.reason}")
+    line = f"{letter.id} {utc_time(letter.at_ms / 1000)} {letter.why} {task.offset} {task.topic}{part}: {letter.reason}"
+    print_one(line, letter.shown(), as_json=as_json)

@@ -8,7 +8,7 @@ import click
 
 from .commands import Commands
 from .options import json_option, open_redis, operator_name, redis_option, seconds, with_options
-from .output import DONE_UNTOLD, OutputRefused, echo, fail, print_done, print_json
+from .output import DONE_UNTOLD, OutputRefused, echo, fail, print_done, print_json, print_one, utc_time
 
 if TYPE_CHECKING:
     from headgate.redis.api_keys import StoredKey
@@ -78,10 +78,7 @@ def list_keys(as_json: bool, redis_url: str | None) -> None:
 
     found = api_keys.find_all(open_redis(redis_url))
     for each in found:
-        if as_json:
-            print_json(Key.of(each))
-        else:
-            echo(f"{each.id} {_line(each)}")
+        print_one(f"{each.id} {_line(each)}", Key.of(each), as_json=as_json)
     if not found and not as_json:
         echo("there are no keys", err=True)
 
@@ -106,13 +103,11 @@ def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
 
 
 def _line(key: StoredKey) -> str:
-    import datetime
     import time
 
     parts = [key.name, " ".join(key.scopes)]
     if key.namespaces is not None:
         parts.append(f"namespaces {', '.join(key.namespaces)}")
     if key.expires_s is not None:
-        when = datetime.datetime.fromtimestamp(key.expires_s, datetime.UTC).isoformat(timespec="seconds")
-        parts.append(f"{'expired' if key.expires_s <= time.time() else 'expires'} {when}")
+        parts.append(f"{'expired' if key.expires_s <= time.time() else 'expires'} {utc_time(key.expires_s)}")
     return "; ".join(parts)

@@ -121,6 +121,33 @@ def print_json(value: Any) -> None:
     echo(msgspec.json.encode(value))
 
 
+def print_one(line: str | bytes, value: Any, *, as_json: bool) -> None:
+    """Print what a command has read: a line for a person, or the value for a program."""
+    if as_json:
+        print_json(value)
+    else:
+        echo(line)
+
+
+def local_time(seconds: float) -> str:
+    """Return seconds since 1970 as a time of this machine's zone."""
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def utc_time(seconds: float) -> str:
+    """Return seconds since 1970 as a time of UTC (RFC 3339)."""
+    import datetime
+
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def print_done(text: str, *values: Any, as_json: bool) -> None:
     """Print the result of a command: lines for a person, or each value for a program.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, open_redis, redis_option, seconds, with_options
-from .output import echo, print_done, print_json
+from .output import echo, print_done, print_one
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -35,10 +35,8 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
             raise click.UsageError("--for needs one of connects, publishes, namespace NAME")
         paused = pauses.read_paused(open_redis(redis_url))
         for each, left_s in sorted(paused.items()):
-            if as_json:
-                print_json({"paused": each, "left_s": None if math.isinf(left_s) else left_s})
-                continue
-            echo(f"{_words(each)}: {'until resumed' if math.isinf(left_s) else f'for {round(left_s)} s'}")
+            line = f"{_words(each)}: {'until resumed' if math.isinf(left_s) else f'for {round(left_s)} s'}"
+            print_one(line, {"paused": each, "left_s": None if math.isinf(left_s) else left_s}, as_json=as_json)
         if not paused and not as_json:
             echo("nothing is paused")
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, namespace_option, need_namespace, operator_name, redis_option, with_options
-from .output import echo, exit_for, fail, print_done, print_json
+from .output import counted, echo, exit_for, fail, local_time, print_done, print_one
 
 if TYPE_CHECKING:
     from headgate.services.clients import ConnectedClient
@@ -54,7 +54,7 @@ def clients(
             break
     if not as_json:
         more = "" if after is None else f", {limit - left} shown"
-        echo(f"{page.total} client{'' if page.total == 1 else 's'}{more}", err=True)
+        echo(f"{counted(page.total, 'client')}{more}", err=True)
     exit_for(page.silent)
 
 
@@ -73,7 +73,7 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
     done = Clients(redis_url).disconnect(session=session, user=user, reason=reason, by=operator_name())
     if session is not None and not done.count and not done.silent:
         fail(f"no gateway has the session {session!r}")
-    print_done(f"disconnected {done.count} client{'' if done.count == 1 else 's'}", done, as_json=as_json)
+    print_done(f"disconnected {counted(done.count, 'client')}", done, as_json=as_json)
     exit_for(done.silent)
 
 
@@ -82,8 +82,6 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
 @with_options(namespace_option, redis_option, json_option)
 def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """List the users present in TOPIC on all gateways, one line each."""
-    import time
-
     import msgspec
 
     from headgate.services.publisher import Publisher
@@ -93,30 +91,20 @@ def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -
     if not users:
         need_namespace(redis_url, namespace)
     for one in users:
-        if as_json:
-            parts = {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta}
-            line = msgspec.json.encode(parts)
-        else:
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.since_ms / 1000))
-            meta = b"" if one.meta is None else b" " + msgspec.json.encode(one.meta)
-            count = f"{one.connections} connection{'' if one.connections == 1 else 's'}"
-            line = f"{one.user}  {count} since {since}".encode() + meta
-        echo(line)
+        meta = b"" if one.meta is None else b" " + msgspec.json.encode(one.meta)
+        line = f"{one.user}  {counted(one.connections, 'connection')} since {local_time(one.since_ms / 1000)}".encode() + meta
+        parts = {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta}
+        print_one(line, parts, as_json=as_json)
     if not users and not as_json:
         echo(f"nobody is in {topic}", err=True)
 
 
 def _print(client: ConnectedClient, as_json: bool, *, all_patterns: bool = False) -> None:
-    import time
-
-    if as_json:
-        print_json(client)
-        return
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(client.since_ms / 1000))
     shown = client.patterns if all_patterns else client.patterns[:_SHOWN_PATTERNS]
     more = client.subscriptions - len(shown)
     patterns = " ".join(shown) + (f" and {more} more" if more else "")
     trouble = "; ".join(client.trouble) or client.state
     where = f"{client.namespace} at {client.gateway} from {client.address or 'an address not shown'}"
+    since = local_time(client.since_ms / 1000)
     line = f"{client.session}  {client.user}  {where} over {client.transport} since {since}  {trouble}  [{patterns}]"
-    echo(line)
+    print_one(line, client, as_json=as_json)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import open_redis, redis_option
-from .output import echo, one_line_errors, paint, print_finding, print_json, print_title
+from .output import echo, local_time, one_line_errors, paint, print_finding, print_json, print_title
 
 if TYPE_CHECKING:
     from headgate.consumers.work.groups import GroupStatus
@@ -80,9 +80,7 @@ def _begin_screen() -> None:
 
 
 def _show(now: Overview, before: Overview | None) -> None:
-    import time
-
-    print_title(f"Headgate at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now.at_s))}")
+    print_title(f"Headgate at {local_time(now.at_s)}")
     echo(_redis(now.redis))
     _table("gateways", ("process", "version", "sessions", "up", "clock", "serves"), [_gateway(each) for each in now.gateways])
     _table(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from .options import config_option, effective_settings, json_option, open_redis, redis_option, with_options
-from .output import echo, print_json
+from .output import echo, print_one
 
 if TYPE_CHECKING:
     from headgate.consumers.work.spec import ConsumerSpec
@@ -62,12 +62,9 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
         *_by_consumer(consumers, served, pattern),
     ]
     for seer in found:
-        if as_json:
-            print_json(seer._asdict())
-        else:
-            how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[seer.sees]
-            through = f" through {', '.join(seer.patterns)}" if seer.patterns else ""
-            echo(f"{seer.kind}: {seer.name}: {how}{through}")
+        how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[seer.sees]
+        through = f" through {', '.join(seer.patterns)}" if seer.patterns else ""
+        print_one(f"{seer.kind}: {seer.name}: {how}{through}", seer._asdict(), as_json=as_json)
     if not as_json:
         echo("an application's own authenticator decides at each login: nobody has a list of that", err=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli.consumers import _print_status
+from headgate.cli.consumers import _status_line
 from headgate.cli.main import main
 from headgate.consumers.work.groups import GroupStatus, check_consumer
 from headgate.errors import InvalidRequest
@@ -33,12 +33,10 @@ def test_a_name_that_a_consumer_can_have_is_taken() -> None:
         (3.4, False, "at work 3 s ago, not configured"),
     ],
 )
-def test_a_consumer_is_one_line(
-    capsys: pytest.CaptureFixture[str], idle_s: float | None, configured: bool | None, end: str
-) -> None:
+def test_a_consumer_is_one_line(idle_s: float | None, configured: bool | None, end: str) -> None:
     """Its counts, when it was at work, and whether the file has it, where there is a file."""
-    _print_status(GroupStatus("mail", "n", lag=1, leased=2, waiting=3, dead=4, missed=5, idle_s=idle_s), configured)
-    assert capsys.readouterr().out == f"mail: lag 1, leased 2, waiting 3, dead 4, missed 5, {end}\n"
+    status = GroupStatus("mail", "n", lag=1, leased=2, waiting=3, dead=4, missed=5, idle_s=idle_s)
+    assert _status_line(status, configured) == f"mail: lag 1, leased 2, waiting 3, dead 4, missed 5, {end}"
 
 
 def test_a_check_of_the_file_alone_names_each_consumer_or_fault(tmp_path: Path) -> None:

@@ -17,14 +17,14 @@ DEADLINE_S = 30
 
 
 class HiddenPage:
-    """Open an address. `close` when it is done."""
+    """Open an address, in a profile of its own or as another tab `beside` a hidden page. `close` when it is done."""
 
-    def __init__(self, browser: Browser, url: str) -> None:
+    def __init__(self, browser: Browser, url: str, beside: HiddenPage | None = None) -> None:
         self._session = browser.new_browser_cdp_session()
         self._answers: dict[int, dict[str, Any]] = {}
         self._last = 0
         self._session.on("Target.receivedMessageFromTarget", self._received)
-        self._context: str = self._session.send("Target.createBrowserContext")["browserContextId"]
+        self._context: str = beside._context if beside else self._session.send("Target.createBrowserContext")["browserContextId"]
         target = self._open(url)
         self._open("about:blank")
         self._attached: str = self._session.send("Target.attachToTarget", {"targetId": target, "flatten": False})["sessionId"]
@@ -48,7 +48,7 @@ class HiddenPage:
         self._call("Page.setWebLifecycleState", state="active")
 
     def close(self) -> None:
-        """Close it with its window."""
+        """Close it with its window, and the pages beside it."""
         self._session.send("Target.disposeBrowserContext", {"browserContextId": self._context})
         self._session.detach()
 

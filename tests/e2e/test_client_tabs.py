@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Error, Page
+from playwright.sync_api import Browser, BrowserContext, Error, Page
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.diagnosis.tracing import trace
@@ -18,6 +18,7 @@ from headgate.redis.data_folder import find_private_redis
 from headgate.redis.handled_events import AtBrowsers
 from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.hidden_page import HiddenPage
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 SETTINGS = {
@@ -103,7 +104,7 @@ def assert_seen(tabs: list[Page], numbers: range, after: str = "") -> None:
 def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     open_tab: OpenTab, context: BrowserContext, site: GatewayProcess, publisher: Publisher
 ) -> None:
-    """Closed, crashed, gone elsewhere, frozen, or in a debugger: the others go on without a loss, a double or a disconnection."""
+    """Closed, crashed, gone elsewhere, or in a debugger: the others go on without a loss, a double or a disconnection."""
     tabs = [open_tab() for _ in range(TABS)]
     assert clients(site) == 1
     publish(publisher, range(1, 50))
@@ -140,31 +141,59 @@ def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     publish(publisher, range(200, 250))
     assert_seen(tabs, range(1, 250), "gone elsewhere")
 
-    # Frozen: it gives up by itself, and follows when it wakes up.
-    leader = leader_of(tabs)
-    session = context.new_cdp_session(leader)
-    session.send("Page.setWebLifecycleState", {"state": "frozen"})
-    others = [tab for tab in tabs if tab is not leader]
-    publish(publisher, range(250, 300))
-    assert_seen(others, range(1, 300), "frozen")
-    session.send("Page.setWebLifecycleState", {"state": "active"})
-    assert_seen(tabs, range(1, 300))
-
     # Stopped in a debugger at the next thing that it does: it holds its lock, and another takes it away.
     leader = leader_of(tabs)
     session = context.new_cdp_session(leader)
     session.send("Debugger.enable")
     session.send("Debugger.pause")
     others = [tab for tab in tabs if tab is not leader]
-    publish(publisher, range(300, 350))
-    assert_seen(others, range(1, 350), "in a debugger")
+    publish(publisher, range(250, 300))
+    assert_seen(others, range(1, 300), "in a debugger")
     session.send("Debugger.disable")
-    assert_seen(tabs, range(1, 350))
+    assert_seen(tabs, range(1, 300))
 
     # No tab's application has heard of any of it, and there is one connection again.
     wait_for_clients(site, tabs[0], 1)
     for tab in tabs:
         assert not {"connection:down", "delivery:gap"} & set(tab.evaluate("page.told"))
+
+
+def test_a_frozen_tab_leads_no_longer_and_has_what_it_missed_when_it_runs_again(
+    browser: Browser, site: GatewayProcess, publisher: Publisher
+) -> None:
+    """A hidden tab that the browser stops, whether it leads or follows; no tab has a loss, a double or a disconnection."""
+    with ExitStack() as closing:
+        tabs = [HiddenPage(browser, f"{site.url}/tabs")]
+        closing.callback(tabs[0].close)
+        tabs += [HiddenPage(browser, f"{site.url}/tabs", tabs[0]) for _ in range(2)]
+        for tab in tabs:
+            tab.wait_until("window.page?.gate.status === 'live'")
+            tab.evaluate("for (const name of ['freeze', 'resume']) document.addEventListener(name, () => (page.last = name))")
+        seen = 0
+
+        def publish_more(those: list[HiddenPage]) -> None:
+            nonlocal seen
+            publish(publisher, range(seen + 1, seen + 51))
+            seen += 50
+            for tab in those:
+                tab.wait_until(f"page.seen.includes({seen})")
+
+        publish_more(tabs)
+        for role in ("leading", "following", "leading"):
+            frozen = next(tab for tab in tabs if tab.evaluate("page.gate.tabs.role") == role)
+            others = [tab for tab in tabs if tab is not frozen]
+            frozen.freeze()
+            frozen.wait_until("page.last === 'freeze'")
+            publish_more(others)  # its last tasks may still run
+            before = frozen.evaluate("page.seen.length")
+            publish_more(others)
+            assert frozen.evaluate("page.seen.length") == before, "it is frozen"
+            frozen.resume()
+            frozen.wait_until("page.last === 'resume'")
+            publish_more(tabs)
+        for tab in tabs:
+            assert tab.evaluate("page.seen") == list(range(1, seen + 1))
+            assert not {"connection:down", "delivery:gap"} & set(tab.evaluate("page.told"))
 
 
 def test_users_do_not_share_and_a_toast_is_shown_once(open_tab: OpenTab, site: GatewayProcess, publisher: Publisher) -> None:

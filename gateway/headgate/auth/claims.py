@@ -6,7 +6,8 @@ In: the bytes of the payload. Out: an `Identity`, or `Unauthorized` with its rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,25 @@ MAX_GRANTS = 64
 MAX_ID_CHARACTERS = 255
 _LAST_TIME_S = 1e12
 
-_decode_json = msgspec.json.Decoder().decode
+
+class _Claims(msgspec.Struct):
+    """The claims that we read. The names and types of the others do not matter."""
+
+    exp: float | None = None
+    aud: str | list[str] | None = None
+    sub: Any = None
+    iss: Any = None
+    nbf: float | None = None
+    iat: float | None = None
+    jti: str | None = None
+    subscribe: list[str] | None = None
+    publish: list[str] | None = None
+    namespaces: list[str] | None = None
+
+
+_decode = msgspec.json.Decoder(_Claims).decode
+# Where the text of a ValidationError names the claim, such as `$.subscribe[0]`.
+_FAULTY_CLAIM = re.compile(r"`\$\.(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,71 +68,55 @@ class ClaimRules:
             Unauthorized: with its reason.
         """
         claims = _read(payload)
-        for name in ("exp", "aud", "sub"):
-            if claims.get(name) is None:
-                raise Unauthorized(Reason.MISSING_CLAIM, claim=name)
-        expires_at = _time(claims, "exp")
-        self._check_audience(claims["aud"])
-        self._check_issuer(claims.get("iss"))
+        user, expires_at = claims.sub, claims.exp
+        if expires_at is None or claims.aud is None or user is None:
+            missing = "exp" if expires_at is None else "aud" if claims.aud is None else "sub"
+            raise Unauthorized(Reason.MISSING_CLAIM, claim=missing)
         self._check_times(claims, expires_at)
-        user, token_id = claims["sub"], _text(claims, "jti") if claims.get("jti") is not None else None
+        if self.audience != claims.aud and (isinstance(claims.aud, str) or self.audience not in claims.aud):
+            raise Unauthorized(Reason.WRONG_AUDIENCE)
+        if self.issuer is not None:
+            self._check_issuer(claims.iss)
+        if (token_id := claims.jti) is not None and not (token_id.isprintable() and 0 < len(token_id) <= MAX_ID_CHARACTERS):
+            raise Unauthorized(Reason.INVALID_CLAIM, claim="jti")
         word = _word(user)
         return Identity.of_checked(
             user,
-            subscribe=_grants(claims, "subscribe", user, word),
-            publish=_grants(claims, "publish", user, word),
+            subscribe=_grants(claims.subscribe, "subscribe", user, word) if claims.subscribe else (),
+            publish=_grants(claims.publish, "publish", user, word) if claims.publish else (),
             expires_at=expires_at + self.leeway_s,
             token_id=token_id,
-            namespaces=_namespaces(claims),
+            namespaces=None if claims.namespaces is None else _namespaces(claims.namespaces),
         )
 
-    def _check_audience(self, audience: object) -> None:
-        accepted = audience if isinstance(audience, list) else [audience]
-        if not all(isinstance(name, str) for name in accepted):
-            raise Unauthorized(Reason.INVALID_CLAIM, claim="aud")
-        if self.audience not in accepted:
-            raise Unauthorized(Reason.WRONG_AUDIENCE)
-
     def _check_issuer(self, issuer: object) -> None:
-        if self.issuer is None:
-            return
         if issuer is None:
             raise Unauthorized(Reason.MISSING_CLAIM, claim="iss")
         if issuer != self.issuer:
             raise Unauthorized(Reason.WRONG_ISSUER)
 
-    def _check_times(self, claims: Mapping[str, Any], expires_at: float) -> None:
+    def _check_times(self, claims: _Claims, expires_at: float) -> None:
+        """Check the NumericDates (RFC 7519, section 2): seconds since 1970."""
+        for name, at in (("exp", expires_at), ("nbf", claims.nbf), ("iat", claims.iat)):
+            if at is not None and not 0 <= at < _LAST_TIME_S:
+                raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
         now_s = self.now()
         if expires_at + self.leeway_s <= now_s:
             raise Unauthorized(Reason.EXPIRED)
-        for name in ("nbf", "iat"):
-            if claims.get(name) is not None and _time(claims, name) - self.leeway_s > now_s:
+        for name, at in (("nbf", claims.nbf), ("iat", claims.iat)):
+            if at is not None and at - self.leeway_s > now_s:
                 raise Unauthorized(Reason.NOT_YET_VALID, claim=name)
 
 
-def _read(payload: bytes) -> Mapping[str, Any]:
+def _read(payload: bytes) -> _Claims:
     try:
-        claims = _decode_json(payload)
+        return _decode(payload)
+    except msgspec.ValidationError as error:
+        claim = _FAULTY_CLAIM.search(str(error))
+        reason = Reason.INVALID_CLAIM if claim else Reason.MALFORMED
+        raise (Unauthorized(reason, claim=claim[1]) if claim else Unauthorized(reason)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Unauthorized(Reason.MALFORMED) from None
-    if not isinstance(claims, dict):
-        raise Unauthorized(Reason.MALFORMED)
-    return claims
-
-
-def _time(claims: Mapping[str, Any], name: str) -> float:
-    """Return a NumericDate (RFC 7519, section 2): seconds since 1970."""
-    value = claims[name]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LAST_TIME_S:
-        raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
-    return float(value)
-
-
-def _text(claims: Mapping[str, Any], name: str) -> str:
-    value = claims[name]
-    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_ID_CHARACTERS:
-        raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
-    return value
 
 
 def _word(user: object) -> str:
@@ -127,11 +130,8 @@ def _word(user: object) -> str:
         raise Unauthorized(Reason.INVALID_CLAIM, detail, claim="sub") from None
 
 
-def _namespaces(claims: Mapping[str, Any]) -> tuple[str, ...] | None:
-    names = claims.get("namespaces")
-    if names is None:
-        return None
-    if not isinstance(names, list) or len(names) > MAX_GRANTS:
+def _namespaces(names: list[str]) -> tuple[str, ...]:
+    if len(names) > MAX_GRANTS:
         raise Unauthorized(Reason.INVALID_CLAIM, claim="namespaces")
     try:
         return tuple(map(check_namespace, names))
@@ -139,17 +139,12 @@ def _namespaces(claims: Mapping[str, Any]) -> tuple[str, ...] | None:
         raise Unauthorized(Reason.INVALID_CLAIM, claim="namespaces") from None
 
 
-def _grants(claims: Mapping[str, Any], name: str, user: str, word: str) -> tuple[str, ...]:
+def _grants(patterns: list[str], name: str, user: str, word: str) -> tuple[str, ...]:
     """Return the patterns of a claim, with the user's word in place of `{sub}`."""
-    patterns = claims.get(name)
-    if patterns is None:
-        return ()
-    if not isinstance(patterns, list) or len(patterns) > MAX_GRANTS:
+    if len(patterns) > MAX_GRANTS:
         raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
     grants = []
     for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
         try:
             if "{sub}" not in pattern:  # an issuer that uses `{sub}` inserts no name itself
                 check_name_in_grant(user, pattern)

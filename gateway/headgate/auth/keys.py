@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hmac import compare_digest, digest
+from hashlib import sha256
+from hmac import compare_digest
 from typing import Any
 
 import jwt
@@ -24,6 +25,7 @@ _JWK_ALGORITHMS: Mapping[tuple[str, str], str] = {("RSA", ""): "RS256", ("EC", "
 PUBLIC_ALGORITHMS = tuple(_JWK_ALGORITHMS.values())
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 MAX_KEY_ID_CHARACTERS = 255
+_BLOCK_BYTES = 64  # of SHA-256
 _EXPECTED = {
     "RS256": f"an RSA public key of at least {MIN_RSA_BITS} bits, at most {MAX_RSA_BITS},",
     "ES256": "a P-256 public key",
@@ -43,6 +45,9 @@ class Key:
     # PyJWT's algorithm and prepared material; None if they do not fit, and such a key verifies nothing.
     _algorithm: Any = field(init=False, repr=False, compare=False)
     _prepared: Any = field(init=False, repr=False, compare=False)
+    # Of a secret: the hashes of HMAC that have read the key (RFC 2104). Copying them takes half of the time of `hmac.digest`.
+    _inner: Any = field(init=False, repr=False, compare=False)
+    _outer: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         algorithm = _jws.get_algorithm_by_name(self.algorithm)
@@ -52,13 +57,20 @@ class Key:
             prepared = None
         object.__setattr__(self, "_algorithm", algorithm)
         object.__setattr__(self, "_prepared", prepared)
+        if self.algorithm == SECRET_ALGORITHM and prepared is not None:
+            block = (prepared if len(prepared) <= _BLOCK_BYTES else sha256(prepared).digest()).ljust(_BLOCK_BYTES, b"\0")
+            object.__setattr__(self, "_inner", sha256(bytes(byte ^ 0x36 for byte in block)))
+            object.__setattr__(self, "_outer", sha256(bytes(byte ^ 0x5C for byte in block)))
 
     def proves(self, signed: bytes, signature: bytes) -> bool:
         """Return whether this key made a signature. HMACs are compared in constant time."""
         if self._prepared is None:
             return False
-        if self.algorithm == SECRET_ALGORITHM:  # directly; PyJWT's own steps take twice as long
-            return compare_digest(digest(self._prepared, signed, "sha256"), signature)
+        if self.algorithm == SECRET_ALGORITHM:
+            inner, outer = self._inner.copy(), self._outer.copy()
+            inner.update(signed)
+            outer.update(inner.digest())
+            return compare_digest(outer.digest(), signature)
         try:
             return bool(self._algorithm.verify(signed, self._prepared, signature))
         except (jwt.PyJWTError, ValueError):

@@ -6,6 +6,8 @@ from typing import Any
 
 import jwt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate.auth.keys import MAX_KEY_ID_CHARACTERS, Key
 from tests.support.token_keys import EC_KEY, ED_KEY, RSA_KEY, SECRET, algorithm_of, jwk, pem
@@ -27,6 +29,17 @@ def test_a_key_proves_its_own_signatures_and_no_others(private: Any) -> None:
     assert key.proves(SIGNED, made)
     assert not key.proves(b"header.another", made)
     assert not any(key.proves(SIGNED, bad) for bad in (b"", made[:-1], made + b"x", bytes(len(made))))
+
+
+@given(st.binary(min_size=1, max_size=200), st.binary(max_size=300), st.binary(max_size=40))
+def test_a_secret_proves_what_pyjwt_proves(secret: bytes, signed: bytes, guess: bytes) -> None:
+    """Whatever the length of the secret, which HMAC hashes above its block, and of the text."""
+    theirs, key = jwt.get_algorithm_by_name("HS256"), Key("k", "HS256", b"-" + secret)
+    prepared = theirs.prepare_key(b"-" + secret)
+    made = theirs.sign(signed, prepared)
+    assert [key.proves(signed, each) for each in (made, guess)] == [
+        theirs.verify(signed, prepared, each) for each in (made, guess)
+    ]
 
 
 def test_a_key_whose_material_does_not_fit_proves_nothing() -> None:

@@ -51,7 +51,6 @@ MAX_REFUSED_ORIGINS = 64
 _ids: list[str] = []
 # Two processes must not hand out the same ids.
 os.register_at_fork(after_in_child=_ids.clear)
-_to_json = msgspec.json.encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +115,8 @@ class Engine:
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         self.owner = ""
+        # The packets that open a session of these limits, after its id: without an upgrade, and with one.
+        self._openings: tuple[TransportLimits | None, tuple[bytes, bytes]] = None, (b"", b"")
         self._is_logged = False
         self.final_frames = FinalFrames(self.deadlines)
         self.writes = Together(lambda: log.exception("answer not written"))
@@ -261,7 +262,7 @@ class Engine:
         if session.closed:  # its connect handler has ended it
             raise eio.Refused(eio.FORBIDDEN, "401 Unauthorized")
         upgrades = not websocket and self.allow_upgrades and "websocket" in self.transports
-        opening = _opening(sid, self.limits, ["websocket"] if upgrades else [])
+        opening = self._opening(sid, upgrades=upgrades)
         if not websocket:
             session.start_polling()
             return _ok(opening.packet, self.opening_headers(sid) + cors)
@@ -286,6 +287,21 @@ class Engine:
             return []
         begin_upgrade(session, detached.sock, detached.received)
         return detached.body
+
+    def _opening(self, sid: str, *, upgrades: bool) -> Frame:
+        limits = self.limits
+        if self._openings[0] is not limits:
+            texts = []
+            for listed in ([], ["websocket"]):
+                packet = {
+                    "upgrades": listed,
+                    "pingInterval": round(limits.ping_interval_s * 1000),
+                    "pingTimeout": round(limits.ping_timeout_s * 1000),
+                    "maxPayload": limits.max_message_bytes,
+                }
+                texts.append(b'",%b' % msgspec.json.encode(packet)[1:])
+            self._openings = limits, (texts[0], texts[1])
+        return Frame(b'0{"sid":"%b%b' % (sid.encode(), self._openings[1][upgrades]))
 
     def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> eio.Refused:
         """Return the refusal of a client under a server that cannot carry it. Logs the first one, as clients come back."""
@@ -343,17 +359,6 @@ class _PollAnswer:
     def close(self) -> None:
         if not self._written:
             self._session.end(TRANSPORT_ERROR, abort=True)
-
-
-def _opening(sid: str, limits: TransportLimits, upgrades: list[str]) -> Frame:
-    packet = {
-        "sid": sid,
-        "upgrades": upgrades,
-        "pingInterval": round(limits.ping_interval_s * 1000),
-        "pingTimeout": round(limits.ping_timeout_s * 1000),
-        "maxPayload": limits.max_message_bytes,
-    }
-    return Frame(b"0" + _to_json(packet))
 
 
 def _ok(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Answer:

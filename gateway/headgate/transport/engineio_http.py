@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from binascii import b2a_base64
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -103,7 +104,7 @@ def switching_protocols(environ: WSGIEnvironment) -> bytes:
         raise Refused(BAD_REQUEST, "426 Upgrade Required", "Sec-WebSocket-Version must be 13")
     if not _KEY.fullmatch(key) or "upgrade" not in words(environ.get("HTTP_CONNECTION", "")):
         raise Refused(BAD_REQUEST, detail="not a WebSocket handshake")
-    accept = base64.b64encode(hashlib.sha1(key.encode() + _ACCEPT, usedforsecurity=False).digest())
+    accept = b2a_base64(hashlib.sha1(key.encode() + _ACCEPT, usedforsecurity=False).digest(), newline=False)
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Accept: %b\r\n\r\n" % accept

@@ -3,7 +3,8 @@
 The `websockets` package parses frames. The limit of a message's size, over all its fragments, is checked by the frame's header,
 before any payload is buffered. The number of fragments is bounded, too. Text must be UTF-8.
 
-An object is needed only while a frame or a message is incomplete (until it is `at_rest`), so an idle client is small.
+A read that is one whole text frame, as most are, needs no object (`whole_text`). Another one needs an `Inbound`, until that is
+`at_rest`. So an idle client is small.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ try:
 except ImportError:
     from websockets.utils import apply_mask
 
-__all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation"]
+__all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation", "whole_text"]
 
 # Browsers send one piece.
 MAX_FRAGMENTS = 1024
@@ -45,6 +46,25 @@ class ProtocolViolation(Exception):
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{code} {reason}")
         self.code, self.reason = code, reason
+
+
+def whole_text(data: bytes, max_bytes: int) -> str | None:
+    """Return the message if `data` is one whole, valid text frame; None leaves everything else to `Inbound`."""
+    if len(data) < 6 or data[0] != _FINAL_TEXT:
+        return None
+    size, start = data[1] - _MASKED, 6
+    if size == _SIZE_FOLLOWS:
+        size, start = data[2] << 8 | data[3], 8
+        if size < _SIZE_FOLLOWS:
+            return None
+    elif size > _SIZE_FOLLOWS:
+        return None
+    if size > max_bytes or len(data) != start + size:
+        return None
+    try:
+        return apply_mask(data[start:], data[start - 4 : start]).decode()
+    except UnicodeDecodeError:
+        return None
 
 
 class Inbound:
@@ -75,9 +95,6 @@ class Inbound:
             ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
         """
         try:
-            if self.at_rest and (text := self._whole_text(data)) is not None:
-                yield Opcode.TEXT, text
-                return
             self._reader.feed_data(data)
             while (frame := self._next_frame()) is not None:
                 if (message := self._accept(frame)) is not None:
@@ -88,25 +105,6 @@ class Inbound:
             raise ProtocolViolation(PROTOCOL_ERROR, str(error)) from error
         except UnicodeDecodeError as error:
             raise ProtocolViolation(INVALID_DATA, f"text is not UTF-8 at byte {error.start}") from error
-
-    def _whole_text(self, data: bytes) -> bytes | None:
-        """Return the message if `data` is one whole text frame, as it usually is; else None.
-
-        Raises:
-            UnicodeDecodeError: it is not UTF-8.
-        """
-        if len(data) < 6 or data[0] != _FINAL_TEXT:
-            return None
-        size, start = data[1] - _MASKED, 6
-        if size == _SIZE_FOLLOWS:
-            size, start = int.from_bytes(data[2:4]), 8
-            if size < _SIZE_FOLLOWS:
-                return None
-        if not 0 <= size <= min(self._max_bytes, 65535) or len(data) != start + size or (start == 6 and size > _SIZE_FOLLOWS):
-            return None
-        text = apply_mask(data[start:], data[start - 4 : start])
-        text.decode()
-        return text
 
     def _next_frame(self) -> WebSocketFrame | None:
         if self._parser is None:

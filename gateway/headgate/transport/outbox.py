@@ -126,7 +126,7 @@ class Outbox(ABC):
         wire = self.wire
         if wire is not None:
             if not wire.writing:
-                if self.queue or self.awaits_drain or not wire.is_clear:
+                if self.queue.frames or self.queue.control_bytes or self.awaits_drain or not wire.is_clear:
                     wire.flush()
                 else:
                     self.all_written()  # as a flush of nothing would, and most of a join's are
@@ -201,7 +201,7 @@ class Outbox(ABC):
     def next_chunk(self) -> bytes | None:
         """Return the next frames, joined; None when nothing waits."""
         self.ready = False
-        if not self.queue and not self.awaits_drain:
+        if not (self.queue.frames or self.queue.control_bytes or self.awaits_drain):
             return None  # the usual end of a write
         frames = self.take_frames()
         if not frames:
@@ -210,8 +210,8 @@ class Outbox(ABC):
 
     def all_written(self) -> None:
         """Let the fan-out write directly again, unless something is corked, held or half written."""
-        wire = self.wire
-        self.ready = wire is not None and not (wire.writing or self.corks or self._holds or self.queue)
+        wire, queue = self.wire, self.queue
+        self.ready = wire is not None and not (wire.writing or self.corks or self._holds or queue.frames or queue.control_bytes)
 
     # -- what the poll asks -------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class ClientQueue:
         self._control: deque[Frame] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._control) or bool(self._data)
+        return bool(self.frames or self.control_bytes)
 
     def has(self, *, data: bool = True) -> bool:
         """Return whether anything waits; without `data`, in the control lane only."""
@@ -125,7 +125,7 @@ class ClientQueue:
             self.control_bytes -= len(frame.wire)
             taken.append(frame)
         self._control = None
-        if data:
+        if data and self._data:
             self._take_data(taken, size, max_bytes, attachments_only=False)
         return taken
 

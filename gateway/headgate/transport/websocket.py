@@ -17,7 +17,7 @@ from typing import Protocol
 from headgate.protocol.frames import close_frame, pong_frame
 from headgate.runtime.loop import READ, WRITE, Watcher, io_watcher
 
-from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation
+from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation, whole_text
 from .limits import TransportLimits
 from .peer_socket import NativeSocket, set_options
 from .timers import Deadlines, monotonic
@@ -133,7 +133,10 @@ class WebSocket:
             return
         finally:
             self._flushing = False
-        self._stop_writing()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None  # most clients never back up again
+        self.writing = False
         if self.closing:
             self._finish()
         elif self.owner is not None:
@@ -212,7 +215,14 @@ class WebSocket:
             self._feed(data)
 
     def _feed(self, data: bytes) -> None:
-        inbound = self._inbound or Inbound(self._limits.max_message_bytes)
+        limit_bytes, inbound = self._limits.max_message_bytes, self._inbound
+        if inbound is None:
+            text = whole_text(data, limit_bytes)
+            if text is not None:
+                if self.owner is not None:
+                    self.owner.received(text)
+                return
+            inbound = Inbound(limit_bytes)
         try:
             for opcode, payload in inbound.feed(data):
                 self._received(opcode, payload)
@@ -231,16 +241,13 @@ class WebSocket:
             owner.received(payload.decode())
         elif opcode is Opcode.BINARY:
             owner.received(payload)
-        elif opcode is Opcode.PING:
-            # Only the answer to the latest ping waits for room (RFC 6455 section 5.5.3), so a flood of pings does not queue.
-            if owner.control_received():
-                self._pong = pong_frame(payload)
-                if not self.writing:
-                    self.flush()
         elif opcode is Opcode.CLOSE:
             self.close(NORMAL, why="transport close")
-        else:
-            owner.control_received()  # a pong, or more pieces of a message: they cost parsing
+        elif owner.control_received() and opcode is Opcode.PING:  # a pong, or more pieces of a message, cost parsing
+            # Only the answer to the latest ping waits for room (RFC 6455 section 5.5.3), so a flood of pings does not queue.
+            self._pong = pong_frame(payload)
+            if not self.writing:
+                self.flush()
 
     def await_room(self) -> None:
         """Have `flush` called when the kernel takes bytes again. Idempotent."""
@@ -268,12 +275,6 @@ class WebSocket:
     def _expire_goodbye(self) -> None:
         if self._unsent is not None:
             self.lose("write deadline", hard=True)
-
-    def _stop_writing(self) -> None:
-        if self.writing and self._writer is not None:
-            self._writer.close()
-            self._writer = None  # most clients never back up again
-        self.writing = False
 
     def _finish(self) -> None:
         """End our side when everything is written, and read what the browser still sends."""

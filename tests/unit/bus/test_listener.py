@@ -5,7 +5,7 @@ tests/contract/test_bus_links.py holds the model's two ends to the real ones. te
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from types import SimpleNamespace
 from typing import cast
@@ -439,7 +439,7 @@ def test_two_hundred_users_cost_no_glob_and_leave_nothing_behind(model_bus: Star
 def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModelBus) -> None:
     """Fences that pass meanwhile, and other patterns, do not help it."""
     bus = model_bus("#")
-    bus.bus.feed._interest.active = lambda pattern: False  # type: ignore[method-assign]
+    bus.bus.feed._interest.active_among = lambda patterns: set()  # type: ignore[method-assign]
     waiting = gevent.spawn(bus.bus.wait_for, "orders.*")
     bus.advance(ACTIVE_TIMEOUT_S - 1)
     assert not waiting.ready()
@@ -452,13 +452,13 @@ def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: 
     """Any other would look, and wait again: with many joins at a time that was most of their waits."""
     bus = model_bus("orders.1")
     interest, looked = bus.bus.feed._interest, list[object]()
-    active = interest.active
+    active = interest.active_among
 
-    def look(pattern: str) -> bool:
+    def look(patterns: Collection[str]) -> Collection[str]:
         looked.append(gevent.getcurrent())
-        return pattern != "bills.1" and active(pattern)
+        return set(active(patterns)) - {"bills.1"}
 
-    interest.active = look  # type: ignore[method-assign]
+    interest.active_among = look  # type: ignore[method-assign]
     bus.bus.acquire("bills.1")
     waiting = gevent.spawn(bus.bus.wait_for, "bills.1")
     gevent.sleep()
@@ -468,7 +468,7 @@ def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: 
         other = gevent.spawn(bus.bus.wait_for, f"users.u{number}.#")
         bus.advance(0.1)
         assert other.successful()
-    assert (looks, looked.count(waiting), waiting.ready()) == (2, 2, False)
+    assert (looks, looked.count(waiting), waiting.ready()) == (1, 1, False)
 
     waiting.kill()
 

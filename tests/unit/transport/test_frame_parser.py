@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from headgate.transport.frame_parser import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation
+from headgate.transport.frame_parser import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation, whole_text
 from tests.support.websocket_codec import BINARY, CLOSE, CONTINUATION, PING, TEXT, header, masked
 
 LIMIT = 1000
@@ -201,3 +201,22 @@ def test_an_idle_connection_needs_no_parser() -> None:
         rests.append(inbound.at_rest)
 
     assert rests == [False] * (len(stream) - 1) + [True]
+
+
+@given(st.text(max_size=LIMIT) | st.binary(max_size=40), st.sampled_from((TEXT, BINARY)), st.booleans(), st.sampled_from(SIZES))
+def test_a_whole_text_is_what_the_parser_makes_of_it(payload: str | bytes, opcode: int, fin: bool, limit: int) -> None:
+    """It takes every valid text in one frame, and nothing else."""
+    data = payload.encode() if isinstance(payload, str) else payload
+    stream = sent(Opcode(opcode), data, fin=fin)
+    try:
+        messages = list(Inbound(limit).feed(stream))
+    except ProtocolViolation:
+        messages = []
+    expected = data.decode() if messages == [(Opcode.TEXT, data)] and len(data) <= min(limit, 65535) else None
+    assert whole_text(stream, limit) == expected
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_whole_text_has_the_shortest_size_and_a_mask(odd: bytes) -> None:
+    """The parser judges everything else."""
+    assert whole_text(odd + b"hello", LIMIT) is None

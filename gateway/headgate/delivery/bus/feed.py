@@ -39,7 +39,7 @@ Rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -74,6 +74,7 @@ Steps: TypeAlias = Generator[out.Action | None, Answer, None]
 
 # Replaces an acknowledgement handled before the messages around it.
 _BOUNDARY = [b"boundary"]
+_SUBSCRIBED = frozenset({b"subscribe", b"psubscribe", b"ssubscribe"})
 _QUESTIONS = frozenset({out.Configure, out.ReadHead, out.ReadLinkHead, out.ReadLog})
 
 
@@ -192,6 +193,10 @@ class Feed:
     def active(self, pattern: str) -> bool:
         """Return whether every event of an acquired pattern above `reached` will be handed on."""
         return self._interest.active(pattern)
+
+    def active_among(self, patterns: Collection[str]) -> Collection[str]:
+        """Return those of some acquired patterns that are `active`."""
+        return self._interest.active_among(patterns)
 
     @property
     def all_active(self) -> bool:
@@ -525,8 +530,11 @@ class Feed:
         self._messages.forget_copies()
         if reply[0] == b"pong":
             yield from self._pong(reply[1])
-        elif reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
+        elif reply[0] in _SUBSCRIBED:
             self._interest.acknowledge(reply[0], reply[1])
+            while self._replies and self._replies[0][0] in _SUBSCRIBED:  # a burst of joins shares one command
+                reply = self._replies.popleft()
+                self._interest.acknowledge(reply[0], reply[1])
             yield out.Wake()
         elif reply[0] in (b"unsubscribe", b"punsubscribe"):
             self._interest.end(reply[0], reply[1])

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain
 
 from headgate.events.topic import USERS, is_wildcard
@@ -120,7 +120,7 @@ class Interest:
         self._feed_reach = prefix[:-1].encode() + b"*"
         # The channel of no topic keeps the connection in subscriber mode while no client needs anything.
         self._anchor: Source = (_SSUBSCRIBE if sharded else _SUBSCRIBE, prefix.encode())
-        self._holders: Counter[str] = Counter()
+        self._holders: dict[str, int] = {}
         self._lingering: OrderedDict[str, float] = OrderedDict()  # pattern → its end
         self._sources_of: dict[str, tuple[Source, ...]] = {}
         self._channels = ChannelCounts(len(prefix))
@@ -144,7 +144,7 @@ class Interest:
 
     def acquire(self, pattern: str) -> bool:
         """Count one more need for a pattern; return whether `to_subscribe` may have something new."""
-        self._holders[pattern] += 1
+        self._holders[pattern] = self._holders.get(pattern, 0) + 1
         self._lingering.pop(pattern, None)
         if pattern in self._sources_of:
             return False
@@ -163,13 +163,21 @@ class Interest:
 
     def active(self, pattern: str) -> bool:
         """Return whether the feed will hand on every event of an acquired pattern above its position."""
+        return pattern in self.active_among((pattern,))
+
+    def active_among(self, patterns: Collection[str]) -> Collection[str]:
+        """Return those of some acquired patterns that are `active`. One call for all that wait costs a third of many."""
         if not self.attached:
-            return True
-        synced, cover = self._synced, self._synced_cover
-        for source in self._sources_of[pattern]:
-            if source not in synced and not (cover.size and cover.covers(self._reach(source))):
-                return False
-        return True
+            return patterns
+        synced, cover, sources_of = self._synced, self._synced_cover, self._sources_of
+        active = set()
+        for pattern in patterns:
+            for source in sources_of[pattern]:
+                if source not in synced and not (cover.size and cover.covers(self._reach(source))):
+                    break
+            else:
+                active.add(pattern)
+        return active
 
     @property
     def is_needed(self) -> bool:

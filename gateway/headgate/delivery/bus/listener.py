@@ -35,6 +35,7 @@ from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 from . import actions as out
 from .feed import MAX_EVENTS, Feed, Front, State
 from .interest import by_command
+from .messages import MESSAGES
 
 log = structlog.get_logger("headgate.bus")
 
@@ -258,15 +259,17 @@ class Bus:
         if not self._waking:  # one for all, as a timer for each took a third of the waiting time
             self._waking = True
             spawn(self._wake_in_time)
-        while not self.feed.active(pattern):  # a new connection may have begun since the wake-up
-            if monotonic() >= give_up_s:
-                raise BusUnavailable(f"Redis has not confirmed the subscription within {ACTIVE_TIMEOUT_S:g} s")
+        while True:
             rest = Idle()
             self._waiting[rest] = pattern, give_up_s
             try:
                 rest.wait()
             finally:
                 self._waiting.pop(rest, None)
+            if self.feed.active(pattern):  # a new connection may have begun since the wake-up
+                return
+            if monotonic() >= give_up_s:
+                raise BusUnavailable(f"Redis has not confirmed the subscription within {ACTIVE_TIMEOUT_S:g} s")
 
     # -- the greenlet of the feed ---------------------------------------------------------------------------------
 
@@ -325,7 +328,7 @@ class Bus:
 
     def _go_on(self) -> None:
         """Hand on some replies that the feed has not seen, directly if possible, otherwise through the feed."""
-        taken = self._take()
+        taken = self._take() if self._unseen[0][0] in MESSAGES else None
         if taken is not None and taken.taken:
             self._portion = 1
             return
@@ -540,9 +543,11 @@ class Bus:
 
     def _wake_waiting(self) -> None:
         """Wake greenlets with an active pattern or an expired wait. Each fence confirms a few, and many wait for the next."""
-        active, now_s = self.feed.active, monotonic()
+        if not self._waiting:
+            return
+        now_s, active = monotonic(), self.feed.active_among({pattern for pattern, _ in self._waiting.values()})
         for rest, (pattern, give_up_s) in list(self._waiting.items()):
-            if now_s >= give_up_s or active(pattern):
+            if now_s >= give_up_s or pattern in active:
                 del self._waiting[rest]
                 rest.wake()
 

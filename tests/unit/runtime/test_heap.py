@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from headgate.runtime import heap as heap_module
-from headgate.runtime.heap import BLOCKS_PER_CLIENT, IDLE_SHARE, MAX_BLOCKS, SWOLLEN_BLOCKS, THRESHOLDS, Heap
+from headgate.runtime.heap import BLOCKS_PER_CLIENT, CLIENTS_PER_SCAN, IDLE_SHARE, MAX_BLOCKS, SWOLLEN_BLOCKS, THRESHOLDS, Heap
 
 
 class Cycle:
@@ -77,6 +77,22 @@ def test_a_frozen_object_is_freed_by_its_reference_count(heap: Heap) -> None:
     thing.__dict__.clear()
     del thing
     assert gone() is None
+
+
+@pytest.mark.parametrize(("joined", "frozen"), [(CLIENTS_PER_SCAN, True), (CLIENTS_PER_SCAN - 1, False)])
+def test_what_many_new_clients_explain_is_frozen_with_the_first_scan(joined: int, frozen: bool) -> None:
+    """Python would scan the survivors once more, and all of them are in use."""
+    clients = [10]
+    heap = Heap(lambda: clients[0])
+    heap.start()
+    gc.collect(0)
+    kept = Cycle()
+    clients[0] += joined
+    try:
+        gc.collect(0)
+        assert any(thing is kept for thing in gc.get_objects()) is not frozen
+    finally:
+        heap.close()
 
 
 def test_frozen_garbage_goes_when_there_is_too_much(heap: Heap, monkeypatch: pytest.MonkeyPatch) -> None:

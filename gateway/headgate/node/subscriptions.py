@@ -154,13 +154,13 @@ class Subscriptions:
         wildcards = held.wildcards
         with self._share as share:
             for number, request in enumerate(requests):
-                if not number % EXACT_AT_ONCE:
+                if number and not number % EXACT_AT_ONCE:
                     share.pause()
                 try:
                     wanted = self._read(request)
                     pattern = wanted.pattern
                     has_wildcard = is_wildcard(pattern)
-                    if has_wildcard:
+                    if has_wildcard and number:
                         share.pause()
                     if pattern not in fresh and pattern not in held:
                         if len(held) + len(fresh) >= settings.max_subscriptions:
@@ -339,7 +339,7 @@ class Subscriptions:
         needed: dict[str, None],
         is_over: Callable[[], object],
     ) -> bool:
-        """Make subscriptions active until `is_over`, which is called after each. False: the next one is no longer secured.
+        """Make subscriptions active until `is_over`, which is called between two. False: the next one is no longer secured.
 
         `is_over` says whether the loop has run or must run.
         """
@@ -350,7 +350,7 @@ class Subscriptions:
                 return False
             pending.popleft()
             self._activate(client, wanted, starts.get(index), needed)
-            if is_over():
+            if not pending or is_over():
                 break
         return True
 

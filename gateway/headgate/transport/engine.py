@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 import structlog
 
 from headgate.errors import HeadgateError, OriginNotAllowed, PayloadTooLarge
@@ -115,7 +114,7 @@ class Engine:
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         self.owner = ""
-        # The packets that open a session of these limits, after its id: without an upgrade, and with one.
+        # The packets that open sessions of these limits, behind the id: without an upgrade, and with one.
         self._openings: tuple[TransportLimits | None, tuple[bytes, bytes]] = None, (b"", b"")
         self._is_logged = False
         self.final_frames = FinalFrames(self.deadlines)
@@ -196,7 +195,10 @@ class Engine:
     def _answered(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
         """Return the answer to a request, or the body of an answer that has begun."""
         try:
-            self._check_origin(environ)
+            if not self._cors.lets_in(environ):
+                origin: str = environ["HTTP_ORIGIN"]
+                self.origin_refused(origin, environ)
+                raise eio.Refused(eio.FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
             if environ["REQUEST_METHOD"] == "OPTIONS":
                 return Answer("204 No Content", [NO_STORE, *self._cors.headers(environ)], b"")
             return self._answer(environ, start_response)
@@ -204,12 +206,6 @@ class Engine:
             body = error_body(refusal.body)
             headers = [*error_headers(body, refusal.error), *self._cors.refusal_headers(environ)]
             return Answer(refusal.status, [*headers, ("Allow", ALLOWED)] if refusal.status[:3] == "405" else headers, body)
-
-    def _check_origin(self, environ: WSGIEnvironment) -> None:
-        if not self._cors.lets_in(environ):
-            origin: str = environ["HTTP_ORIGIN"]
-            self.origin_refused(origin, environ)
-            raise eio.Refused(eio.FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
 
     def origin_refused(self, origin: str, environ: Mapping[str, Any]) -> None:
         """Log, once a minute for each origin, that a page may not connect, with the line that would allow it."""
@@ -262,7 +258,9 @@ class Engine:
         if session.closed:  # its connect handler has ended it
             raise eio.Refused(eio.FORBIDDEN, "401 Unauthorized")
         upgrades = not websocket and self.allow_upgrades and "websocket" in self.transports
-        opening = self._opening(sid, upgrades=upgrades)
+        if self._openings[0] is not self.limits:
+            self._openings = self.limits, (eio.opening_end(self.limits, []), eio.opening_end(self.limits, ["websocket"]))
+        opening = Frame(b'0{"sid":"%b%b' % (sid.encode(), self._openings[1][upgrades]))
         if not websocket:
             session.start_polling()
             return _ok(opening.packet, self.opening_headers(sid) + cors)
@@ -287,21 +285,6 @@ class Engine:
             return []
         begin_upgrade(session, detached.sock, detached.received)
         return detached.body
-
-    def _opening(self, sid: str, *, upgrades: bool) -> Frame:
-        limits = self.limits
-        if self._openings[0] is not limits:
-            texts = []
-            for listed in ([], ["websocket"]):
-                packet = {
-                    "upgrades": listed,
-                    "pingInterval": round(limits.ping_interval_s * 1000),
-                    "pingTimeout": round(limits.ping_timeout_s * 1000),
-                    "maxPayload": limits.max_message_bytes,
-                }
-                texts.append(b'",%b' % msgspec.json.encode(packet)[1:])
-            self._openings = limits, (texts[0], texts[1])
-        return Frame(b'0{"sid":"%b%b' % (sid.encode(), self._openings[1][upgrades]))
 
     def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> eio.Refused:
         """Return the refusal of a client under a server that cannot carry it. Logs the first one, as clients come back."""

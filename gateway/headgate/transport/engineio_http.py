@@ -14,11 +14,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+import msgspec
+
 from headgate.errors import HeadgateError
 from headgate.protocol.frames import Frame
 
 from .http_answers import http_error
 from .http_parser import list_of
+from .limits import TransportLimits
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
@@ -109,6 +112,17 @@ def switching_protocols(environ: WSGIEnvironment) -> bytes:
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Accept: %b\r\n\r\n" % accept
     )
+
+
+def opening_end(limits: TransportLimits, upgrades: list[str]) -> bytes:
+    """Return the packet that opens a session, after the session's id."""
+    packet = {
+        "upgrades": upgrades,
+        "pingInterval": round(limits.ping_interval_s * 1000),
+        "pingTimeout": round(limits.ping_timeout_s * 1000),
+        "maxPayload": limits.max_message_bytes,
+    }
+    return b'",%b' % msgspec.json.encode(packet)[1:]
 
 
 def join_packets(frames: Sequence[Frame]) -> bytes:

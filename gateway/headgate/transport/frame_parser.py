@@ -1,7 +1,7 @@
 """WebSocket messages from the bytes of a browser. No I/O.
 
-The `websockets` package parses frames. The limit of a message's size, over all its fragments, is checked by the frame's header,
-before any payload is buffered. The number of fragments is bounded, too. Text must be UTF-8.
+The limit of a message's size, over all its fragments, is checked by the frame's header, before any payload is buffered. The
+number of fragments is bounded, too. Text must be UTF-8. The `websockets` package unmasks payloads.
 
 A read that is one whole text frame, as most are, needs no object (`whole_text`). Another one needs an `Inbound`, until that is
 `at_rest`. So an idle client is small.
@@ -9,13 +9,9 @@ A read that is one whole text frame, as most are, needs no object (`whole_text`)
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
-from websockets.exceptions import PayloadTooBig, ProtocolError
-from websockets.frames import Frame as WebSocketFrame
 from websockets.frames import Opcode
-from websockets.streams import StreamReader
 
 try:
     from websockets.speedups import apply_mask
@@ -30,11 +26,12 @@ MAX_FRAGMENTS = 1024
 # Each piece has its cost: so many count as one message more.
 FRAGMENTS_PER_MESSAGE = 16
 
-# The bit of a frame's first byte that tells control from data (RFC 6455 section 5.2).
-CONTROL = 0x08
-# The first byte of a text frame with a whole message, the mask bit of the second byte (set by clients), and the size for which
-# two more bytes of size follow (section 5.2).
-_FINAL_TEXT, _MASKED, _SIZE_FOLLOWS = 0x81, 0x80, 126
+# RFC 6455 section 5.2. The first byte of a frame: the bit of a message's last frame, reserved bits, and the opcode with its bit for
+# control. The second one: the mask bit, which clients set, and the size. This size says that two more bytes of it follow.
+_FINAL, _RESERVED, _OPCODE, _CONTROL = 0x80, 0x70, 0x0F, 0x08
+_MASKED, _SIZE_FOLLOWS = 0x80, 126
+_MAX_CONTROL_BYTES = 125
+_OPCODES = {int(opcode): opcode for opcode in Opcode}
 # RFC 6455 section 7.4.1.
 NORMAL, PROTOCOL_ERROR, INVALID_DATA, POLICY, TOO_BIG = 1000, 1002, 1007, 1008, 1009
 _VALID_CLOSE = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014}
@@ -50,7 +47,7 @@ class ProtocolViolation(Exception):
 
 def whole_text(data: bytes, max_bytes: int) -> str | None:
     """Return the message if `data` is one whole, valid text frame; None leaves everything else to `Inbound`."""
-    if len(data) < 6 or data[0] != _FINAL_TEXT:
+    if len(data) < 6 or data[0] != _FINAL | Opcode.TEXT:
         return None
     size, start = data[1] - _MASKED, 6
     if size == _SIZE_FOLLOWS:
@@ -70,12 +67,11 @@ def whole_text(data: bytes, max_bytes: int) -> str | None:
 class Inbound:
     """Assembles the messages of one WebSocket connection."""
 
-    __slots__ = ("_max_bytes", "_opcode", "_parser", "_pieces", "_reader", "_size")
+    __slots__ = ("_held", "_max_bytes", "_opcode", "_pieces", "_size")
 
     def __init__(self, max_message_bytes: int) -> None:
         self._max_bytes = max_message_bytes
-        self._reader = StreamReader()
-        self._parser: Generator[None, None, WebSocketFrame] | None = None
+        self._held = bytearray()
         self._opcode: Opcode | None = None
         self._pieces: list[bytes] = []
         self._size = 0
@@ -83,7 +79,7 @@ class Inbound:
     @property
     def at_rest(self) -> bool:
         """Whether nothing is half received, so that a new object can take its place."""
-        return self._opcode is None and self._parser is None and not self._reader.buffer
+        return self._opcode is None and not self._held
 
     def feed(self, data: bytes) -> Iterator[tuple[Opcode, bytes]]:
         """Yield what `data` completes, in order: (TEXT or BINARY, message), (PING, PONG or CLOSE, payload), and (CONT, b"") for
@@ -94,56 +90,70 @@ class Inbound:
         Raises:
             ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
         """
+        self._held += data
         try:
-            self._reader.feed_data(data)
             while (frame := self._next_frame()) is not None:
-                if (message := self._accept(frame)) is not None:
+                if (message := self._accept(*frame)) is not None:
                     yield message
-        except PayloadTooBig as error:
-            raise ProtocolViolation(TOO_BIG, f"message too big: at most {self._max_bytes} bytes") from error
-        except ProtocolError as error:
-            raise ProtocolViolation(PROTOCOL_ERROR, str(error)) from error
         except UnicodeDecodeError as error:
             raise ProtocolViolation(INVALID_DATA, f"text is not UTF-8 at byte {error.start}") from error
 
-    def _next_frame(self) -> WebSocketFrame | None:
-        if self._parser is None:
-            if not self._reader.buffer:
+    def _next_frame(self) -> tuple[Opcode, bytes, bool] | None:
+        """Return the opcode and the payload of the next frame, and whether it is a message's last; None until it is complete."""
+        held = self._held
+        if len(held) < 2:
+            return None
+        first, size, start = held[0], held[1] & ~_MASKED, 2
+        is_final, is_control = bool(first & _FINAL), bool(first & _CONTROL)
+        if first & _OPCODE not in _OPCODES:
+            raise _malformed("invalid opcode")
+        if not held[1] & _MASKED:
+            raise _malformed("incorrect masking")
+        if first & _RESERVED:
+            raise _malformed("reserved bits must be 0")
+        if is_control and (size > _MAX_CONTROL_BYTES or not is_final):
+            raise _malformed("control frame too long" if is_final else "fragmented control frame")
+        if size >= _SIZE_FOLLOWS:
+            start = 4 if size == _SIZE_FOLLOWS else 10
+            if len(held) < start:
                 return None
-            # A control frame, of 125 bytes at most, may interrupt a message that has used up its limit.
-            size = 0 if self._reader.buffer[0] & CONTROL else self._size
-            self._parser = WebSocketFrame.parse(self._reader.read_exact, mask=True, max_size=self._max_bytes - size)
-        try:
-            next(self._parser)
-        except StopIteration as stop:
-            self._parser = None
-            frame: WebSocketFrame = stop.value
-            return frame
-        return None
+            size = int.from_bytes(held[2:start])
+        # A control frame may interrupt a message that has used up its limit.
+        if size > self._max_bytes - (0 if is_control else self._size):
+            raise ProtocolViolation(TOO_BIG, f"message too big: at most {self._max_bytes} bytes")
+        payload, end = start + 4, start + 4 + size
+        if len(held) < end:
+            return None
+        data = apply_mask(held[payload:end], held[start:payload])
+        del held[:end]
+        return _OPCODES[first & _OPCODE], data, is_final
 
-    def _accept(self, frame: WebSocketFrame) -> tuple[Opcode, bytes] | None:
-        opcode, data = frame.opcode, bytes(frame.data)
+    def _accept(self, opcode: Opcode, data: bytes, is_final: bool) -> tuple[Opcode, bytes] | None:
         if opcode in (Opcode.PING, Opcode.PONG):
             return opcode, data
         if opcode is Opcode.CLOSE:
             _check_close(data)
             return opcode, data
         if (opcode is Opcode.CONT) != (self._opcode is not None):
-            raise ProtocolError("continuation frame expected" if self._opcode else "unexpected continuation frame")
+            raise _malformed("continuation frame expected" if self._opcode else "unexpected continuation frame")
         if self._opcode is None:
-            if frame.fin:
+            if is_final:
                 return _checked(opcode, data)
             self._opcode = opcode
         self._pieces.append(data)
         self._size += len(data)
         if len(self._pieces) > MAX_FRAGMENTS:
             raise ProtocolViolation(POLICY, f"too many fragments: at most {MAX_FRAGMENTS}")
-        if not frame.fin:
+        if not is_final:
             return None if len(self._pieces) % FRAGMENTS_PER_MESSAGE else (Opcode.CONT, b"")
         opcode, data = self._opcode, b"".join(self._pieces)
         self._opcode, self._size = None, 0
         self._pieces.clear()
         return _checked(opcode, data)
+
+
+def _malformed(reason: str) -> ProtocolViolation:
+    return ProtocolViolation(PROTOCOL_ERROR, reason)
 
 
 def _checked(opcode: Opcode, data: bytes) -> tuple[Opcode, bytes]:
@@ -156,8 +166,8 @@ def _check_close(data: bytes) -> None:
     if not data:
         return
     if len(data) == 1:
-        raise ProtocolError("close frame with half a code")
-    (code,) = struct.unpack("!H", data[:2])
+        raise _malformed("close frame with half a code")
+    code = int.from_bytes(data[:2])
     if code not in _VALID_CLOSE and not 3000 <= code < 5000:
-        raise ProtocolError("invalid close code")
+        raise _malformed("invalid close code")
     data[2:].decode()

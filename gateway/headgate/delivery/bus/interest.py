@@ -333,7 +333,7 @@ class Interest:
             self._dirty = True
             return
         for source in new:
-            if self._cover.covers(self._reach(source)):
+            if self._cover.size and self._cover.covers(self._reach(source)):
                 continue
             if self._is_glob(source):
                 self._take_glob(source)

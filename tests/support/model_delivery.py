@@ -14,7 +14,7 @@ from functools import cache
 from itertools import chain
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from headgate.auth.identity import Identity
 from headgate.delivery import client as client_module
@@ -213,7 +213,7 @@ class World:
         self.plain = self.steps = self._depth = 0
         self.log = ModelLog(self)
         self.log.begin()
-        self.bus = Bus()
+        self.bus = cast(Any, Bus())
         self.bus.epoch, self.bus.lineage = self.log.epoch, self.log.lineage
         self.matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
         self.pages = LogPages(NAMESPACE, self.log, 3000)  # type: ignore[arg-type]

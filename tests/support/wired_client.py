@@ -92,7 +92,7 @@ class WiredClient:
         ours, self._browser = socket.socketpair()
         self._browser.setblocking(False)
         self.connection.start_websocket(NativeSocket(fileno=ours.detach()))
-        self.reader = RecordingReader()
+        self.reader = cast(Any, RecordingReader())
         self.client = Client(NAMESPACE, "session", Identity("user"), self.connection, self.reader)
         self.client.welcome()
         self.connection.owners = (self.client,)

@@ -14,7 +14,8 @@ from headgate.errors import HeadgateError
 from headgate.runtime.loop import Signal, Turns, sleep, spawn
 
 from .client import Client
-from .log_readers import LiveFeed, LogReaders
+from .live_feed import LiveFeed
+from .log_readers import LogReaders
 from .page_cache import LogPages
 from .state import Phase
 from .tally import Tallies

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.auth.identity import Identity
 from headgate.protocol.frames import Frame, message_frame
@@ -34,7 +34,9 @@ from .gap import Gaps, log_lost_notice, rolled_back_notice
 from .latest import Latest
 from .policies import Policies, strongest
 from .state import FIRST, MACHINE, Phase, Pressure, State, Step
-from .tally import Tallies
+
+if TYPE_CHECKING:
+    from .log_readers import LogReaders
 
 # Notices of one client (gaps, changes of the epoch) that may wait beyond the limit of its queue.
 MAX_NOTICES = 64
@@ -110,19 +112,6 @@ class _NoConnection:
 _NO_CONNECTION: Any = _NoConnection()
 
 
-class LogReader(Protocol):
-    """Serves clients that read the log (log_readers.py). `late` counts events that came for clients that had left."""
-
-    late: int
-    tallies: Tallies
-
-    def add(self, client: Client) -> None:
-        """Give this client, which is READING, its next page. Never waits; idempotent."""
-
-    def moved(self, client: Client, before: Phase, after: Phase) -> None:
-        """Note that this client is in another phase. Never waits."""
-
-
 class Client:
     """One subscriber. Hashable by identity, as the matcher needs it.
 
@@ -158,7 +147,7 @@ class Client:
         session: str,
         identity: Identity,
         connection: ClientConnection,
-        reader: LogReader,
+        reader: LogReaders,
         account: str | None = None,
         since_ms: int = 0,
     ) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
-from .client import Client, LogReader
+from .client import Client
+from .log_readers import LogReaders
 from .router import Router
 from .state import Phase
 
@@ -64,7 +65,7 @@ class Balance:
 class Ledger:
     """See the module. `clients` are the present ones."""
 
-    def __init__(self, clients: Mapping[str, Client], router: Router, readers: LogReader) -> None:
+    def __init__(self, clients: Mapping[str, Client], router: Router, readers: LogReaders) -> None:
         self._clients = clients
         self._router, self._readers = router, readers
         self._departed = Balance()

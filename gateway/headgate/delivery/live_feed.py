@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from itertools import islice
 from time import monotonic, time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate.events.event import Event
 from headgate.protocol.frames import Frame, message_frame
@@ -34,26 +34,12 @@ from .state import Phase
 if TYPE_CHECKING:
     from headgate.redis.log import Entry
 
+    from .bus.listener import Bus
+
 # Clients that get a notice before the loop runs.
 _NOTICE_STRIDE = 256
 # The same for cursors, which cost a write each. They take half a millisecond.
 _CURSOR_STRIDE = 32
-
-
-class LogPosition(Protocol):
-    """The position of the bus, which hands on or has handed on everything up to `reached` in `epoch`.
-
-    `first` was the oldest offset of the log at the last fence.
-    """
-
-    @property
-    def epoch(self) -> str | None: ...
-
-    @property
-    def reached(self) -> int: ...
-
-    @property
-    def first(self) -> int: ...
 
 
 class LiveFeed:
@@ -62,7 +48,7 @@ class LiveFeed:
     def __init__(
         self,
         namespace: str,
-        at: LogPosition,
+        at: Bus,
         clients: Mapping[str, Client],
         router: Router,
         readers: LogReaders,

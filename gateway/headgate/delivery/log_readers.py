@@ -1,4 +1,4 @@
-"""The clients of one namespace that read the log, and their handover to the live feed. No I/O except through `Pages`.
+"""The clients of one namespace that read the log, and their handover to the live feed. No I/O except through `LogPages`.
 
 In: from clients, requests for the next page (`add`) and changes of phase (`moved`). Out: frames of the log, a chunk (one socket
 write) at a time, to one client after the other (`serve`). A client without room leaves the round until its queue has drained.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate.protocol.packets import GapReason
 from headgate.transport.send_queue import LOW_WATER
@@ -23,46 +23,8 @@ from .state import Phase
 from .tally import Tallies
 
 if TYPE_CHECKING:
-    from headgate.redis.log import Entry
-
-    from .bridge import Bridge
-    from .page_cache import Page
-
-
-class LiveFeed(Protocol):
-    """The place of the live feed (live_feed.py)."""
-
-    def position(self) -> int:
-        """The offset up to which events have been handed to the fan-out."""
-
-    def epoch(self) -> str:
-        """The log of this position."""
-
-    def oldest(self) -> int:
-        """An offset below which the log holds nothing."""
-
-    def on_live(self, client: Client) -> None:
-        """Note that this client has reached the feed, and is in HANDOVER."""
-
-    def quarantine(self, entry: Entry) -> None:
-        """Note an entry of the log that cannot be delivered."""
-
-    @property
-    def bridge(self) -> Bridge:
-        """The bridge, which takes what the feed hands on while it is open."""
-
-
-class Pages(Protocol):
-    """The log, a page at a time (page_cache.py)."""
-
-    def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
-        """Return the first page with anything after `position`, or None at the end of the log. May let the loop run."""
-
-    def known_after(self, position: int) -> Page | None:
-        """Return the cached page with the next entry after `position`, or None."""
-
-    def offsets_after(self, position: int) -> int:
-        """Return how many offsets a read after `position` asks for."""
+    from .live_feed import LiveFeed
+    from .page_cache import LogPages, Page
 
 
 class LogReaders:
@@ -71,7 +33,7 @@ class LogReaders:
     `late` counts events that a pass still held for clients that had left.
     """
 
-    def __init__(self, pages: Pages, on_work: Callable[[], object], tallies: Tallies | None = None) -> None:
+    def __init__(self, pages: LogPages, on_work: Callable[[], object], tallies: Tallies | None = None) -> None:
         self._pages = pages
         self._on_work = on_work
         self._round: OrderedDict[Client, None] = OrderedDict()

@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol
 
 from headgate.errors import BusUnavailable, InvalidTopic
 from headgate.events.topic import check_topic
@@ -365,22 +364,13 @@ class LogPages:
         return index, page
 
 
-class Reading(Protocol):
-    """The part of the log that one entry needs (redis/log.py)."""
-
-    max_payload_bytes: int
-
-    def read(self, raw: RawEntry) -> Entry:
-        """Return the event of an entry, or the error that makes it undeliverable."""
-
-
 def native() -> Native | None:
     """Return the C function that frames entries, or None where it was not built."""
     return None if is_pure() else page_frames
 
 
 def log_frames(
-    namespace: bytes, entries: Sequence[RawEntry], log: Reading, in_c: Native | None
+    namespace: bytes, entries: Sequence[RawEntry], log: EventLog, in_c: Native | None
 ) -> Iterator[tuple[int, Frame | Entry]]:
     """Yield the offset of each entry with its frame, or with the entry itself if its event is undeliverable.
 

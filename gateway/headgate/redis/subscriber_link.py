@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import redis
 
@@ -27,19 +27,12 @@ from .connections import Command, cluster_topology, connection_pool
 from .faults import CHECK_PORT, advised, reason_of, reply_of, shown_cause, translate, unavailable
 from .primary_switch import PrimarySwitch
 
+if TYPE_CHECKING:
+    from headgate.runtime.loop import Arrivals
+
 READ_BYTES = 256 * 1024
 # A reply stays in memory until it is complete, and Redis itself allows 512 MB. A larger reply than this breaks the link.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
-
-
-class Arrivals(Protocol):
-    """Waits for bytes on a descriptor, in a loop (runtime/loop.py)."""
-
-    def wait(self) -> bool:
-        """Wait for bytes, the end of the stream or `close`; may return early. Takes at least one turn of the loop."""
-
-    def close(self) -> None:
-        """Wake the waiting greenlet."""
 
 
 class SubscriberLink:

@@ -25,7 +25,8 @@ PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 def seen(entries: list[RawEntry], in_c: Any, limit: int = 100) -> list[tuple[int, object]]:
     """Return what becomes of entries: each offset with all of its frame, or with the code of what is wrong."""
     found: list[tuple[int, object]] = []
-    for offset, each in log_frames(b"n", entries, RawLog(limit), in_c):
+    log: Any = RawLog(limit)
+    for offset, each in log_frames(b"n", entries, log, in_c):
         if isinstance(each, Frame):
             found.append((offset, (each.wire, each.skip, each.topic, each.offset, each.payload_bytes, each.time_ms, each.tally)))
         else:

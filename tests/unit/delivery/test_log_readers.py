@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def wired() -> Iterator[WiredClient]:
     wired.close()
 
 
-def serve(wired: WiredClient, pages: Pages, feed: Feed, turns: int) -> None:
+def serve(wired: WiredClient, pages: Any, feed: Any, turns: int) -> None:
     """Serve the client some turns."""
     readers = LogReaders(pages, lambda: None)
     for _ in range(turns):
@@ -120,7 +121,8 @@ def test_a_client_goes_past_pages_without_anything_for_it_in_one_turn() -> None:
 
 def test_a_client_gets_to_a_feed_that_is_always_ahead_of_the_log_that_was_read(wired: WiredClient) -> None:
     """Two events come during each read: its second one has a bridge, and the client is where the feed is."""
-    pages, feed = Pages(4, 5), Feed(5, 1)
+    pages: Any = Pages(4, 5)
+    feed: Any = Feed(5, 1)
     readers = LogReaders(pages, lambda: None)
 
     def come() -> None:
@@ -154,7 +156,8 @@ def test_a_bridge_has_all_or_nothing() -> None:
 def test_nobody_is_served_while_the_readers_are_paused_and_all_are_behind_it(wired: WiredClient) -> None:
     """Clients that come meanwhile wait too, and the greenlet that serves is woken at the end."""
     woken: list[bool] = []
-    readers = LogReaders(Pages(), lambda: woken.append(readers.waiting))
+    pages: Any = Pages()
+    readers = LogReaders(pages, lambda: woken.append(readers.waiting))
     with readers.paused():
         readers.add(wired.client)
         assert not readers.waiting

@@ -8,7 +8,7 @@ readers (log_readers.py).
 
 While the queue is full, each event follows its overflow policy (policies.py), until the queue has drained to LOW_WATER. This
 keeps the order, and makes a gap one range.
-With `catch_up` the client reads the log from this event on. `latest` keeps the newest event of each topic (latest.py) and
+With `catch_up` the client reads the log from this event on. `latest` keeps the newest event of each topic (gap.py) and
 conflates older ones. `drop` counts the event into the gap (gap.py). If several subscriptions match, the strongest policy in this
 order applies. Once the client reads the log, everything comes from there, and the gap of an earlier `drop` goes first. An
 arriving client reads from the first logged event that it cannot take. It has received nothing yet, so it misses nothing.
@@ -30,8 +30,7 @@ from headgate.protocol.packets import BACKPRESSURE, GapReason, Overflow, notice_
 from headgate.runtime.metrics import EPHEMERAL_DISCARDED
 from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, ClientQueue
 
-from .gap import Gaps, log_lost_notice, rolled_back_notice
-from .latest import Latest
+from .gap import Gaps, Latest, log_lost_notice, rolled_back_notice
 from .policies import Policies, strongest
 from .state import FIRST, MACHINE, Phase, Pressure, State, Step
 

@@ -1,4 +1,4 @@
-"""The events that did not reach one client, and their `gap` notices. No I/O.
+"""The events that did not reach one client, their `gap` notices, and the newest events that it gets later. No I/O.
 
 In: left-out ranges and single events, collected by reason. Out: one notice per reason, so that both stay small however
 much is missing. A lost log, or a lost end that the client has seen, has a separate notice ahead of waiting events.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import GAP, GapReason, gap_body, notice_packet
+from headgate.transport.send_queue import ClientQueue, Sender
 
 
 @dataclass(slots=True)
@@ -56,6 +58,55 @@ class Gaps:
             frames.append(message_frame(notice_packet(namespace, GAP, body)))
         self._by_reason.clear()
         return frames
+
+
+class Owner(Sender, Protocol):
+    """The client of queued and kept frames."""
+
+    conflated: int
+
+
+class Latest:
+    """The newest event of each topic, which the overflow policy `latest` keeps for a client with a full queue. Empty is falsy.
+
+    Kept and queued frames together stay within the limits of the queue.
+    """
+
+    __slots__ = ("_by_topic", "_bytes")
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, Frame] = {}
+        self._bytes = 0  # on the wire
+
+    def __len__(self) -> int:
+        return len(self._by_topic)
+
+    def keep(self, frame: Frame, queue: ClientQueue, owner: Owner) -> bool:
+        """Keep this frame, and no older one of its topic; False when the queue's limits leave no room.
+
+        Older frames of the topic are removed here and from the queue, and count as conflated. The others keep their order.
+        """
+        topic = frame.topic or ""
+        older = self._by_topic.get(topic)
+        if older is None:
+            owner.conflated += queue.withdraw(owner, topic)
+        frames = queue.frames + len(self._by_topic) + (older is None)
+        size = self._bytes + len(frame.wire) - (len(older.wire) if older is not None else 0)
+        if frames > queue.max_frames or queue.bytes + size > queue.max_bytes:
+            return False
+        if older is not None:
+            owner.conflated += 1
+            if older.tally is not None:
+                older.tally.kept -= 1
+                older.tally.conflated += 1
+        self._by_topic.pop(topic, None)
+        self._by_topic[topic] = frame
+        self._bytes = size
+        return True
+
+    def in_order(self) -> list[Frame]:
+        """Return all frames in log order, which replacing has undone. A plain PUBLISH has no offset and goes first."""
+        return sorted(self._by_topic.values(), key=lambda kept: kept.offset or 0)
 
 
 def log_lost_notice(namespace: str, patterns: Iterable[str]) -> Frame:

@@ -21,10 +21,8 @@ from headgate.protocol.packets import CURSOR, GapReason, notice_packet
 from headgate.runtime.histogram import Histogram
 from headgate.runtime.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 
-from .bridge import Bridge
 from .bus.feed import Front
 from .client import Client
-from .cursor_turns import CURSOR_SLOTS, slot_of
 from .direct import DirectWriter, Run
 from .fanout import BUDGET_S, Matched, Pass, note_broken, note_in_part, write_notice
 from .log_readers import LogReaders
@@ -36,10 +34,97 @@ if TYPE_CHECKING:
 
     from .bus.listener import Bus
 
+
+from headgate.protocol.frames import event_frame
+
 # Clients that get a notice before the loop runs.
 _NOTICE_STRIDE = 256
 # The same for cursors, which cost a write each. They take half a millisecond.
 _CURSOR_STRIDE = 32
+
+
+# Of one read. With more, the client reads once more.
+MAX_BRIDGE_BYTES = 1024 * 1024
+# Memory of an event without its payload.
+EVENT_BYTES = 400
+
+
+class Bridge:
+    """What the feed hands on during the last read of a client. While `is_open`, the feed adds its events.
+
+    At a high rate the feed is always ahead of the last answer of Redis, so a client that only reads would never reach it.
+    """
+
+    __slots__ = ("_bytes", "_events", "_first", "_namespace", "is_open")
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace.encode()
+        self.is_open = False
+        self._first = self._bytes = 0
+        self._events: list[Event] = []
+
+    def open(self, position: int) -> None:
+        """Begin after the position of the feed."""
+        self.is_open, self._first, self._bytes, self._events = True, position, 0, []
+
+    def close(self) -> None:
+        """Forget everything, after the read or when the feed reports missing events. Idempotent."""
+        self.is_open, self._events = False, []
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Add events of the feed, in order."""
+        for event in events:
+            if event.offset is not None:
+                self._events.append(event)
+                self._bytes += EVENT_BYTES + len(event.data)
+        if self._bytes > MAX_BRIDGE_BYTES:
+            self.close()
+
+    def above(self, position: int, wanted: Callable[[Frame], bool]) -> list[Frame] | None:
+        """Return the wanted events from above `position` to the feed, framed as from the log; None if some are missing."""
+        if not self.is_open or position < self._first:
+            return None
+        frames = (event_frame(self._namespace, each, replayed=True) for each in self._events if (each.offset or 0) > position)
+        return [frame for frame in frames if wanted(frame)]
+
+
+CURSOR_INTERVAL_S = 10.0
+CURSOR_SLOTS = 10
+
+
+def slot_of(session: str) -> int:
+    """Return the slot of a session, which is constant within a process."""
+    return hash(session) % CURSOR_SLOTS
+
+
+class CursorTurns:
+    """The turns in which idle clients get a cursor, as no event brings them their position. `now_s` is monotonic.
+
+    Clients are in CURSOR_SLOTS slots by their sessions, so that not all get a cursor at once. A slot has its turn every
+    CURSOR_INTERVAL_S, and sooner when half of the events that the log retains have been published since the last one. So a
+    client that loses its connection is at least half of the retention away from the end of the log.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        # Time and offset of the last turn of each slot.
+        self._last = [(now_s - CURSOR_INTERVAL_S * slot / CURSOR_SLOTS, 0) for slot in range(CURSOR_SLOTS)]
+
+    def due(self, now_s: float, position: int, retained: float) -> set[int]:
+        """Return the due slots.
+
+        Args:
+            now_s: monotonic.
+            position: the offset up to which events have been handed on.
+            retained: how many events the log holds, or will hold, before it trims.
+        """
+        due = set()
+        for slot, (at_s, offset) in enumerate(self._last):
+            if now_s - at_s >= CURSOR_INTERVAL_S or position - offset >= max(retained / 2, 1):
+                due.add(slot)
+                self._last[slot] = now_s, position
+            elif position < offset:
+                self._last[slot] = at_s, position  # the log has lost its end, and each client got a notice
+        return due
 
 
 class LiveFeed:

@@ -5,7 +5,7 @@ write) at a time, to one client after the other (`serve`). A client without room
 
 The handover has no gap and no duplicate, also under constant load. A client reads to the end of the log, which the live feed
 never overtakes, and then takes live events above its position only. The loop cannot run between the comparison and the step. If
-the feed is ahead again when the answer arrives, the next read has a bridge (bridge.py).
+the feed is ahead again when the answer arrives, the next read has a bridge (live_feed.py).
 """
 
 from __future__ import annotations

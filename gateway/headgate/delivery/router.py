@@ -15,8 +15,7 @@ from .client import Client
 from .direct import Run
 from .fanout import MAX_SLICE_BYTES, Matched, Pass
 from .matcher import SubscriptionMatcher
-from .tally import Tallies
-from .traced import Traced
+from .tally import Tallies, Traced
 
 
 class Router:

@@ -18,15 +18,13 @@ from headgate.delivery.bus.feed import Front
 from headgate.delivery.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client, ClientConnection
-from headgate.delivery.cursor_turns import CursorTurns
 from headgate.delivery.direct import Run, direct_writer
 from headgate.delivery.ledger import Balance, Ledger
-from headgate.delivery.live_feed import LiveFeed
+from headgate.delivery.live_feed import CursorTurns, LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.router import Router
-from headgate.delivery.tally import Tallies
-from headgate.delivery.traced import Traced
+from headgate.delivery.tally import Tallies, Traced
 from headgate.errors import Forbidden, HeadgateError, InvalidEvent
 from headgate.events.event import Event
 from headgate.node.presence.presence import Presence

@@ -9,6 +9,8 @@ database (`@1`, after the hash tag), unless it is 0. No namespace contains an `@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headgate.events.topic import USERS
 
 # For all namespaces. The sorted set of revocations (score: their end, in seconds since 1970).
@@ -32,6 +34,28 @@ DEMO_BOOK, DEMO_SECRET = "hg:demo:book", "hg:demo:secret"
 
 # The function for callers that have checked the payload, and the one that checks it in Redis.
 TRUSTED, STRICT = "headgate_append", "headgate_publish"
+
+
+def _in_namespace(rest: str) -> Callable[[str], str]:
+    return lambda namespace: f"hg:{{{namespace}}}:{rest}"
+
+
+# Keys by namespace. The stream of the log, whose entry ids are `<offset>-0`.
+log_key = _in_namespace("log")
+# A key in the slot of the log that never exists, to test whether Redis takes a write to the log.
+trial_key = _in_namespace("trial")
+# The hash with epoch and offset (and the retention that the gateway wrote).
+head_key = _in_namespace("head")
+# The hash with the lineage of the log, the first offset of each epoch.
+epochs_key = _in_namespace("epochs")
+# The sorted set of gateways that serve the namespace (score: time of the last registration).
+gateways_key = _in_namespace("gateways")
+# The hash with the schemas of the namespace's topics (schemas/registry.py has its fields).
+schemas_key = _in_namespace("schemas")
+# The sorted set of processes with members (score: last beat); presence.lua builds the others.
+presence_key = _in_namespace("presence")
+# The list of `occupied` and `vacated` events to publish.
+presence_news_key = _in_namespace("presence:news")
 
 
 def _of(database: int) -> str:
@@ -59,34 +83,14 @@ def answers_key(question_id: str) -> str:
     return f"hg:answers:{question_id}"
 
 
-def log_key(namespace: str) -> str:
-    """Return the key of the namespace's stream, whose entry ids are `<offset>-0`."""
-    return f"hg:{{{namespace}}}:log"
-
-
 def namespace_of(log_key: str) -> str:
     """Return the namespace of a stream's key."""
     return log_key[len("hg:{") : -len("}:log")]
 
 
-def trial_key(namespace: str) -> str:
-    """Return a key in the slot of the log that never exists, to test whether Redis takes a write to the log."""
-    return f"hg:{{{namespace}}}:trial"
-
-
-def head_key(namespace: str) -> str:
-    """Return the key of the hash with epoch and offset (and the retention that the gateway wrote)."""
-    return f"hg:{{{namespace}}}:head"
-
-
 def ids_key(namespace: str, number: int) -> str:
     """Return the key of a hash with the ids of recent events, and where each event is (log.lua has its fields)."""
     return f"hg:{{{namespace}}}:id:{number}"
-
-
-def epochs_key(namespace: str) -> str:
-    """Return the key of the hash with the lineage of the log, the first offset of each epoch."""
-    return f"hg:{{{namespace}}}:epochs"
 
 
 def channel(namespace: str, topic: str, database: int = 0) -> str:
@@ -115,11 +119,6 @@ def live_channel(namespace: str, topic: str, database: int = 0) -> tuple[str, bo
     return (channel(namespace, topic, database), False) if user is None else (user_channel(namespace, user, database), True)
 
 
-def gateways_key(namespace: str) -> str:
-    """Return the key of the sorted set of gateways that serve the namespace (score: time of the last registration)."""
-    return f"hg:{{{namespace}}}:gateways"
-
-
 def group_key(namespace: str, group: str) -> str:
     """Return the key of a consumer group's hash; its other keys begin with it and a colon (groups.lua builds the same names)."""
     return f"hg:{{{namespace}}}:group:{group}"
@@ -128,11 +127,6 @@ def group_key(namespace: str, group: str) -> str:
 def group_in_log(group: str, epoch: str) -> str:
     """Return the name of the Redis group with which a consumer reads the log (groups.lua builds the same name)."""
     return f"{group}@{epoch}"
-
-
-def schemas_key(namespace: str) -> str:
-    """Return the key of the hash with the schemas of the namespace's topics (schemas/registry.py has its fields)."""
-    return f"hg:{{{namespace}}}:schemas"
 
 
 def seen_key(namespace: str, user: str) -> str:
@@ -163,11 +157,6 @@ def user_channel(namespace: str, user: str, database: int = 0) -> str:
     return f"hg:{{{namespace}}}{_of(database)}/users.{user}"
 
 
-def presence_key(namespace: str) -> str:
-    """Return the key of the sorted set of processes with members (score: last beat); presence.lua builds the others."""
-    return f"hg:{{{namespace}}}:presence"
-
-
 def presence_database_key(namespace: str, database: int) -> str:
     """Return a name that gives presence.lua the database of its channels. No such key exists."""
     return f"hg:{{{namespace}}}:presence{_of(database)}"
@@ -181,11 +170,6 @@ def presence_topic_key(namespace: str, topic: str) -> str:
 def presence_members_key(namespace: str, topic: str, process: str) -> str:
     """Return the key of the hash with a process's members in a topic, by user."""
     return f"hg:{{{namespace}}}:presence:members:{topic}:{process}"
-
-
-def presence_news_key(namespace: str) -> str:
-    """Return the key of the list of `occupied` and `vacated` events to publish."""
-    return f"hg:{{{namespace}}}:presence:news"
 
 
 def presence_channel(namespace: str, topic: str, database: int = 0) -> str:

@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from headgate.delivery.cursor_turns import CURSOR_INTERVAL_S, CURSOR_SLOTS, CursorTurns, slot_of
+from headgate.delivery.live_feed import CURSOR_INTERVAL_S, CURSOR_SLOTS, CursorTurns, slot_of
 
 FENCE_S = 1.0
 

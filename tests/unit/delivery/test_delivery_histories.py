@@ -12,9 +12,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from headgate.delivery.bridge import Bridge
 from headgate.delivery.client import Client
-from headgate.delivery.live_feed import LiveFeed
+from headgate.delivery.live_feed import Bridge, LiveFeed
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.state import Phase, Step

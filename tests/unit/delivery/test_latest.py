@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.delivery.latest import Latest
+from headgate.delivery.gap import Latest
 from headgate.protocol.frames import Frame
 from headgate.transport.send_queue import ClientQueue
 

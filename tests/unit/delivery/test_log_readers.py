@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headgate.delivery.bridge import MAX_BRIDGE_BYTES, Bridge
 from headgate.delivery.client import Client
+from headgate.delivery.live_feed import MAX_BRIDGE_BYTES, Bridge
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.page_cache import Page
 from headgate.delivery.state import Phase

@@ -5,8 +5,7 @@ from __future__ import annotations
 from headgate.delivery.fanout import Matched
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.router import Router
-from headgate.delivery.tally import Tallies
-from headgate.delivery.traced import MAX_KEPT, Traced
+from headgate.delivery.tally import MAX_KEPT, Tallies, Traced
 from headgate.events.event import Event
 from headgate.protocol.packets import Overflow
 from tests.support.wired_client import WiredClient

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.delivery.cursor_turns import CursorTurns
+from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway

@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.delivery.client import Client
-from headgate.delivery.cursor_turns import CursorTurns
+from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
 from headgate.events.event import Event

@@ -5,7 +5,7 @@ and not answered, which is one task, or one page of a batch consumer. While Redi
 answers, waits and tries again, with jitter. Code of the consumer that raises SystemExit is at fault like any other, so nothing
 ends the thread.
 
-While it works, another thread calls `keep`, so that no other worker gets the work (leases.py).
+While it works, another thread calls `keep`, so that no other worker gets the work (`Leases`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from headgate.runtime import metrics
 from headgate.runtime.logging import ThrottledLog
 from headgate.runtime.spans import consuming
 
-from .leases import Leases
 from .routing import WANTS_FAULTS, Routing
 from .spec import ConsumerSpec
 from .store import Answer, LeasedTask, Page, Store, back, dead, defer, defer_for, done
@@ -64,6 +63,64 @@ _BusError = (BusUnavailable, BusRefused)
 
 class Abandoned(Exception):
     """The drain took too long while an answer waited for Redis; the work is left to its lease."""
+
+
+class Leases:
+    """The leases of one worker, which another thread renews (`keep`) while the worker is busy.
+
+    A lock is held while leases move, so a task cannot move between its release and its answer. Work that lasts longer than a
+    third of the lease is moved out of the log. It becomes a leased task, and its lease is renewed, so neither another process
+    nor the log's retention can take it away in the meantime.
+    """
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self._lock = threading.Lock()
+        self._leased: dict[int, LeasedTask] = {}
+        self._taken_s = 0.0
+
+    def take(self, work: Sequence[LeasedTask], now_s: float) -> None:
+        """Renew the leases of this work from now on, and no others."""
+        with self._lock:
+            self._leased = {id(leased): leased for leased in work}
+            self._taken_s = now_s
+
+    def release(self, group: Sequence[LeasedTask]) -> None:
+        """Stop renewing these, as their answers follow."""
+        with self._lock:
+            for leased in group:
+                self._leased.pop(id(leased), None)
+
+    def release_all(self) -> None:
+        """Stop renewing all."""
+        with self._lock:
+            self._leased = {}
+
+    def name(self, leased: LeasedTask, key: str) -> bool:
+        """Give an event's only part its key; return False for a task, whose name contains its key already."""
+        with self._lock:
+            if key and not leased.in_log:
+                return False
+            leased.task = msgspec.structs.replace(leased.task, key=key, split=True)
+            return True
+
+    def keep(self, store: Store, now_s: float) -> None:
+        """Renew leases that have lasted for a third of their length, for the whole length. Called by another thread.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`; try again.
+        """
+        with self._lock:
+            if not self._leased or now_s - self._taken_s < self._lease_ms / 3000:
+                return
+            in_log = [leased for leased in self._leased.values() if leased.in_log]
+            names = [leased.name for leased in self._leased.values() if not leased.in_log]
+            if in_log:
+                store.settle([answer for t in in_log for answer in (done(t), defer_for(t.task, self._lease_ms, t.out))])
+                for leased in in_log:
+                    leased.name = leased.task.name
+            if names:
+                store.renew(names, self._lease_ms)
 
 
 class Worker:

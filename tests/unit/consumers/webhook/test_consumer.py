@@ -13,9 +13,8 @@ from standardwebhooks.webhooks import Webhook as Verifier
 
 from headgate.consumers.base import Reject, Retry
 from headgate.consumers.webhook import consumer as webhook
-from headgate.consumers.webhook.consumer import Webhook, WebhookOptions
+from headgate.consumers.webhook.consumer import EXPECTED_SECRET, Webhook, WebhookOptions
 from headgate.consumers.webhook.post import Answer, HttpPost
-from headgate.consumers.webhook.signing import EXPECTED_SECRET
 from headgate.settings.options import read_options
 from tests.support.certificates import Authority
 from tests.support.webhooks import CONTEXT, DATA, DELIVERY, OLDER, SECRET, read_webhook

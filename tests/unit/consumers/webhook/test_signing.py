@@ -7,7 +7,7 @@ import time
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from headgate.consumers.webhook.signing import EXPECTED_SECRET, read_secrets, sign
+from headgate.consumers.webhook.consumer import EXPECTED_SECRET, read_secrets, sign
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OLDER = "whsec_" + base64.b64encode(bytes(range(100, 124))).decode()

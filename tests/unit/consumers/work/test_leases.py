@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from headgate.consumers.work.leases import Leases
 from headgate.consumers.work.store import Answer, LeasedTask, Store, defer_for, done
 from headgate.consumers.work.task import Task
+from headgate.consumers.work.worker import Leases
 
 LEASE_S = 120
 

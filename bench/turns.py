@@ -192,7 +192,7 @@ def path_to(
 
 def _synced_feed() -> Any:
     """Return a feed that listens to everything, on a connection to nothing."""
-    from headgate.delivery.bus.actions import Configure, ReadHead, ReadLinkHead, Subscribe
+    from headgate.delivery.bus.actions import Do, ReadHead, Subscribe
     from headgate.delivery.bus.feed import Feed
     from headgate.delivery.bus.interest import by_command
     from headgate.redis.entries import Head
@@ -202,7 +202,7 @@ def _synced_feed() -> Any:
     feed.acquire("#")
     feed.connected()
     while (action := feed.next_action()) is not None or not feed.sources:
-        if isinstance(action, Configure | ReadHead | ReadLinkHead):
+        if isinstance(action, ReadHead) or action in (Do.CONFIGURE, Do.READ_LINK_HEAD):
             feed.answer(Head(EPOCH, 0, 1, VERSION))
         elif isinstance(action, Subscribe):
             for command, *sources in by_command(action.sources):

@@ -358,7 +358,7 @@ class World:
             self._check()
         if action is None:
             self._reading = True
-        elif isinstance(action, out.Configure | out.ReadHead | out.ReadLinkHead | out.ReadLog):
+        elif isinstance(action, out.ReadHead | out.ReadLog) or action in (out.Do.CONFIGURE, out.Do.READ_LINK_HEAD):
             self._question = action
         elif isinstance(action, out.Close):
             self._disconnect()
@@ -378,7 +378,7 @@ class World:
             if head.epoch == self.feed.epoch and still_there > self.feed.offset:
                 raise Broken(f"synced at {self.feed.offset}, before the head of its fence, {head.offset}")
             self._look_at_active()
-        elif isinstance(action, out.Up):
+        elif action is out.Do.UP:
             if self.oracle.doubt:
                 raise Broken(f"{self.oracle.doubt} were published where nobody listened, and not told")
             self._look_at_active()
@@ -427,7 +427,7 @@ class World:
             redis = self.redis
             if isinstance(question, out.ReadHead):
                 self._reply = self._read_head(*question.known)
-            elif isinstance(question, out.Configure):
+            elif question is out.Do.CONFIGURE:
                 self._reply = redis.configure(sharded=self.sharded)
             else:
                 try:

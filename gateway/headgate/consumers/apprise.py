@@ -79,11 +79,7 @@ class AppriseOptions:
 
 
 class Apprise(Consumer):
-    """Sends each event to each service.
-
-    Raises:
-        ValueError, TemplateFault: a fault that `check` reports.
-    """
+    """Sends each event to each service. Raises ValueError, TemplateFault: a fault that `check` reports."""
 
     Options = AppriseOptions
 

@@ -24,11 +24,7 @@ class Pause:
         self._failures, self._until_s, self._trouble = 0, 0.0, ""
 
     def check(self, now_s: float) -> None:
-        """Return if an attempt may be made.
-
-        Raises:
-            Retry: the pause continues; with the trouble of the last attempt.
-        """
+        """Return if an attempt may be made. Raises Retry: the pause continues; with the trouble of the last attempt."""
         if now_s < self._until_s:
             raise Retry(self._trouble, after_s=self._until_s - now_s)
 

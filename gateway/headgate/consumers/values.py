@@ -44,10 +44,8 @@ def read_secret(options: object, name: str, environ: Mapping[str, str] | None = 
     """Return the secret `name` of these options, or None if it is not set.
 
     White space around it is refused, as for every secret (`settings.STRONG_SECRET`), since only its owner knows whether it
-    belongs to it. Around a URL it has no meaning, and is removed.
-
-    Raises:
-        ValueError: it is set twice, the variable is unset or blank, or the secret has white space around it.
+    belongs to it. Around a URL it has no meaning, and is removed. Raises ValueError: it is set twice, the variable is unset or
+    blank, or the secret has white space around it.
     """
     value: str | None = getattr(options, name)
     variable: str | None = getattr(options, f"{name}_env")

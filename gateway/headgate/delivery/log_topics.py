@@ -37,11 +37,7 @@ class LogTopics:
         return page
 
     def read(self, number: int, upto: int, log: EventLog) -> TopicPage:
-        """Return a page, completed from `log` up to an offset that the log has reached.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
-        """
+        """Return a page, completed from `log` up to an offset that the log has reached. Raises as `redis.client.call`."""
         if (known := self.known(number, upto)) is not None:
             return known
         page = self._pages.get(number) or TopicPage(number * TOPIC_PAGE_OFFSETS + 1, [], [])

@@ -42,11 +42,7 @@ _decode = msgspec.json.Decoder(StoredKey).decode
 
 
 def add(client: Client, key: StoredKey) -> None:
-    """Add a key. Two round trips.
-
-    Raises:
-        LimitReached: MAX_KEYS exist already.
-    """
+    """Add a key. Two round trips. Raises LimitReached: MAX_KEYS exist already."""
     if int(call(client, "HLEN", API_KEYS)) >= MAX_KEYS:
         raise LimitReached("api_keys", MAX_KEYS)
     call(client, "HSET", API_KEYS, key.id, _encode(key).decode())

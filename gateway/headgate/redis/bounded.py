@@ -137,11 +137,7 @@ class Bounded:
         return self._switch
 
     def ask_server(self) -> None:
-        """Ask once which server this connection leads to, and note it.
-
-        Raises:
-            redis.RedisError, OSError: no answer.
-        """
+        """Ask once which server this connection leads to, and note it. Raises redis.RedisError, OSError: no answer."""
         switch = self._switch
         if switch is None or self._has_asked or switch.forbidden_until_s > monotonic():
             return

@@ -106,11 +106,7 @@ class Budget:
         self._breaker = _breakers.get((address, limit_s)) or _new_breaker(address, limit_s)
 
     def __enter__(self) -> None:
-        """Begin.
-
-        Raises:
-            BusUnavailable: Redis is stalled. Nothing was sent.
-        """
+        """Begin. Raises BusUnavailable: Redis is stalled. Nothing was sent."""
         if _active() is not None:
             return
         now_s = monotonic()

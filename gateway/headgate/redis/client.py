@@ -79,11 +79,9 @@ def call_at(client: Client, key: str | bytes, *command: str | bytes | int) -> An
 def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = True) -> list[Any]:
     """Run commands in one round trip, no transaction; return a reply, or the error (a HeadgateError), for each in order.
 
-    In a Cluster that is one round trip for each node that owns one of the keys. Replies that are not `shaped` are as Redis sends
-    them, lists and bytes: redis-py's shapes cost as much as reading an entry of the log.
-
-    Raises:
-        BusUnavailable: the connection broke: which commands ran is not known.
+    In a Cluster that is one round trip for each node that owns one of the keys. Replies that are not `shaped` are as Redis
+    sends them, lists and bytes: redis-py's shapes cost as much as reading an entry of the log. Raises BusUnavailable: the
+    connection broke: which commands ran is not known.
     """
     if isinstance(client, ClusterClient):
         return client.run_many(commands, shaped=shaped)
@@ -117,10 +115,8 @@ def deliveries(client: Client, key: str, group: str, entry_id: str) -> int:
 def at(client: Client, key: str | bytes) -> redis.Redis:
     """Return the client of the server that has a key. Outside a Cluster that is the client itself.
 
-    A Cluster's client learns nothing from what fails there: `call_at` and `call` ask anew where the slot is.
-
-    Raises:
-        BusUnavailable, BusRefused: the Cluster does not say.
+    A Cluster's client learns nothing from what fails there: `call_at` and `call` ask anew where the slot is. Raises
+    BusUnavailable, BusRefused: the Cluster does not say.
     """
     return client.node_of(key) if isinstance(client, ClusterClient) else client
 
@@ -166,10 +162,8 @@ def drop_idle(client: Client) -> None:
 def check_primary(client: Client) -> None:
     """Ask where the address leads, if it is time, on behalf of threads that may be busy.
 
-    Connections to a server that the address has left close. In a Cluster this does nothing.
-
-    Raises:
-        BusUnavailable, BusRefused: there is no connection.
+    Connections to a server that the address has left close. In a Cluster this does nothing. Raises BusUnavailable, BusRefused:
+    there is no connection.
     """
     if not isinstance(client, ClusterClient):
         one_server.check_primary(client)

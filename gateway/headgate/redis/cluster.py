@@ -70,10 +70,8 @@ def key_of(command: Sequence[str | bytes | int]) -> str | bytes | None:
 def read_slots(reply: Any, asked: Node) -> list[tuple[int, int, Node]]:
     """Return (first slot, last slot, its primary) of each range that a node's answer to CLUSTER SLOTS names.
 
-    A host that is unknown there (none, empty or `?`) is that of the node that was asked.
-
-    Raises:
-        BusRefused: it is no such answer.
+    A host that is unknown there (none, empty or `?`) is that of the node that was asked. Raises BusRefused: it is no such
+    answer.
     """
     try:
         return [(int(first), int(last), (_text(host) or asked[0], int(port))) for first, last, (host, port, *_), *_ in reply]

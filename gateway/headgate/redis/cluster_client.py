@@ -69,10 +69,8 @@ class ClusterClient:
         """Run commands in one round trip to each node; return a reply, or the error (a HeadgateError), for each in order.
 
         A command without a key (WAIT, WAITAOF) follows the command before it, to another node too. A node that does not answer
-        does not stop the other nodes.
-
-        Raises:
-            BusUnavailable: a connection broke. It is unknown which of that node's commands ran.
+        does not stop the other nodes. Raises BusUnavailable: a connection broke. It is unknown which of that node's commands
+        ran.
         """
         batch = list(commands)
         replies: list[Any] = [None] * len(batch)
@@ -101,19 +99,11 @@ class ClusterClient:
         return [self._doubted(translate(reply)) if isinstance(reply, redis.RedisError) else reply for reply in replies]
 
     def node_of(self, key: str | bytes) -> redis.Redis:
-        """Return the client of the node that owns a key.
-
-        Raises:
-            BusUnavailable, BusRefused: as `Topology.owner`.
-        """
+        """Return the client of the node that owns a key. Raises as `Topology.owner`."""
         return self._client(self._topology.owner(slot_of(key)))
 
     def primaries(self) -> list[redis.Redis]:
-        """Return the client of every node that owns slots.
-
-        Raises:
-            BusUnavailable, BusRefused: as `Topology.primaries`.
-        """
+        """Return the client of every node that owns slots. Raises as `Topology.primaries`."""
         return [self._client(node) for node in self._topology.primaries()]
 
     def slots_without_owner(self) -> int:

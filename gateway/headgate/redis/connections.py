@@ -84,11 +84,7 @@ def cluster_topology(address: RedisUrl) -> Topology:
 
 
 def _ask_slots(url: RedisUrl, where: str) -> Any:
-    """Return one node's reply to CLUSTER SLOTS.
-
-    Raises:
-        BusUnavailable, BusRefused: the node does not answer, or refuses.
-    """
+    """Return one node's reply to CLUSTER SLOTS. Raises BusUnavailable, BusRefused: the node does not answer, or refuses."""
     # Untyped: redis-py does not type these methods.
     connection: Any = connection_pool(url, cluster.ASK_TIMEOUT_S).make_connection()
     try:

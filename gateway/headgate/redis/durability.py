@@ -21,10 +21,8 @@ GONE_S = 10.0
 class Durability:
     """A requirement: the number of replicas that must have the write, and whether the primary must sync it to its disk.
 
-    `all_replicas`: every online replica, and at least `replicas`. `OnlineReplicas` counts them.
-
-    Raises:
-        InvalidRequest: from `read_durable`.
+    `all_replicas`: every online replica, and at least `replicas`. `OnlineReplicas` counts them. Raises InvalidRequest: from
+    `read_durable`.
     """
 
     replicas: int

@@ -85,10 +85,8 @@ def run(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any
 def exchange(client: redis.Redis, commands: Sequence[Command], *, shaped: bool = True) -> list[Any]:
     """Run commands in one round trip, without a transaction. Return a reply, or redis-py's error, for each in order.
 
-    Without `shaped` the replies are as Redis sends them.
-
-    Raises:
-        BusUnavailable: the connection broke. It is unknown which commands ran.
+    Without `shaped` the replies are as Redis sends them. Raises BusUnavailable: the connection broke. It is unknown which
+    commands ran.
     """
     began_s = perf_counter()
     try:
@@ -107,10 +105,8 @@ def exchange(client: redis.Redis, commands: Sequence[Command], *, shaped: bool =
 def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
     """Run commands without shaping. Return a reply, or redis-py's error, for each in order.
 
-    Any interruption closes the connection, so that no late reply is mistaken for the reply to the next command.
-
-    Raises:
-        redis.RedisError, OSError: the connection broke, or there was no answer in time. It is unknown which commands ran.
+    Any interruption closes the connection, so that no late reply is mistaken for the reply to the next command. Raises
+    redis.RedisError, OSError: the connection broke, or there was no answer in time. It is unknown which commands ran.
     """
     pool: Any = client.connection_pool  # redis-py does not type what follows
     connection = pool.get_connection()

@@ -28,11 +28,7 @@ MAX_PAUSED_S = 400 * 86400
 
 
 def namespace_member(name: str) -> str:
-    """Return the member for a namespace.
-
-    Raises:
-        UnknownNamespace: no namespace can have that name.
-    """
+    """Return the member for a namespace. Raises UnknownNamespace: no namespace can have that name."""
     return _NAMESPACE + check_namespace(name)
 
 

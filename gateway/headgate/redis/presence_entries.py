@@ -92,11 +92,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def read_entry(value: bytes) -> Entry:
-    """Decode an entry.
-
-    Raises:
-        InvalidRequest: it is not an entry, because another program has written there.
-    """
+    """Decode an entry. Raises InvalidRequest: it is not an entry, because another program has written there."""
     try:
         return _decode_entry(value)
     except msgspec.MsgspecError as error:

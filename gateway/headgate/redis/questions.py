@@ -136,11 +136,7 @@ def read_question(message: bytes) -> Question | None:
 
 
 def answer(client: Client, question: Question, gateway_id: str, body: object, *, last: bool) -> None:
-    """Answer a question with one part, which may be the last of this process. One round trip.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Answer a question with one part, which may be the last of this process. One round trip. Raises as `redis.client.call`."""
     key = answers_key(question.id)
     part = _encode(Part(gateway_id, last, msgspec.Raw(_encode(body))))
     call_all(client, [("RPUSH", key, part), ("EXPIRE", key, KEPT_S)])

@@ -76,10 +76,7 @@ def registering(now_s: int, gateway_id: str, namespaces: Sequence[str], *, tidy:
 def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
     """Remove a gateway. Return whether it was known and no other live one serves any of its namespaces. Two round trips.
 
-    If two leave at once, at least one gets True.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`. Its id then ends with the lease.
+    If two leave at once, at least one gets True. Raises as `redis.client.call`. Its id then ends with the lease.
     """
     now_s = _now_s(client)
     commands: list[tuple[str | int, ...]] = []
@@ -99,10 +96,7 @@ def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
 def has_been_served(client: Client, namespace: str) -> tuple[bool, list[str]]:
     """Return whether any gateway has served a namespace, and the names of at most MAX_NAMED served ones. One round trip.
 
-    Returns no names if this user may not read them.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`; the answer is unknown.
+    Returns no names if this user may not read them. Raises as `redis.client.call`; the answer is unknown.
     """
     count, names = call_many(client, [("ZCARD", gateways_key(namespace)), _named()])
     if isinstance(count, HeadgateError):

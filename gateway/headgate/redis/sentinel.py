@@ -102,10 +102,8 @@ class Discovery:
         """Return host and port of the primary. Waits at most ASK_TIMEOUT_S for each Sentinel.
 
         Uses a known answer while an open connection would use it, too. After a failover a process makes ten connections at
-        once, and the first Sentinel may be busy with the failover.
-
-        Raises:
-            redis.ConnectionError: none answers, or none knows a running primary of that name.
+        once, and the first Sentinel may be busy with the failover. Raises redis.ConnectionError: none answers, or none knows a
+        running primary of that name.
         """
         known, answers = self._memory.newest, list[Answer]()
         if known is not None and monotonic() - self._memory.newest_s < ASK_EVERY_SENTINEL_S:

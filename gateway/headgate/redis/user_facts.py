@@ -41,10 +41,8 @@ class UserFacts(NamedTuple):
 def mark_seen(client: Client, namespace: str, user: str, ids: Sequence[str]) -> None:
     """Record that a browser of this user has shown these events. Waits for Redis, one round trip.
 
-    Kept for SEEN_S after the last report. Beyond MAX_SEEN the newest replace the oldest.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+    Kept for SEEN_S after the last report. Beyond MAX_SEEN the newest replace the oldest. Raises as `redis.client.call`. Call
+    again: it is idempotent.
     """
     key, now_s = seen_key(namespace, user), int(time())
     scored = [part for event_id in ids for part in (now_s, event_id)]

@@ -121,17 +121,17 @@ class Gateway:
                 self.told.append(("lost", action.head.epoch, action.head.offset))
             case out.Quarantine():
                 self.told.append(("quarantine", action.error.code))
-            case out.Up():
+            case out.Do.UP:
                 self.told.append(("up",))
-            case out.Down():
+            case out.Do.DOWN:
                 self.told.append(("down",))
             case out.Synced():
                 self.told.append(("synced",))
-            case out.Configure():
+            case out.Do.CONFIGURE:
                 self.feed.answer(self.redis.configure(sharded=self.sharded))
             case out.ReadHead():
                 self.feed.answer(self.redis.head(*action.known))
-            case out.ReadLinkHead():
+            case out.Do.READ_LINK_HEAD:
                 self.feed.answer(self.redis.link_head())
             case out.ReadLog():
                 self.reads += 1
@@ -785,7 +785,7 @@ def test_inputs_that_the_state_does_not_allow_raise() -> None:
     feed.connected()
     with pytest.raises(IllegalStep):
         feed.connected()
-    assert isinstance(feed.next_action(), out.Configure)
+    assert feed.next_action() is out.Do.CONFIGURE
     with pytest.raises(IllegalStep):
         feed.next_action()
     with pytest.raises(IllegalStep):

@@ -31,10 +31,8 @@ class Mailbox:
 def check_address(raw: object) -> str:
     """Return an address in its canonical spelling, stripped, the domain in lower case and in ASCII (IDNA).
 
-    The local part may hold letters beyond ASCII; such an address needs a server with SMTPUTF8.
-
-    Raises:
-        ValueError: it is not an address; the text gives the reason without the address.
+    The local part may hold letters beyond ASCII; such an address needs a server with SMTPUTF8. Raises ValueError: it is not an
+    address; the text gives the reason without the address.
     """
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
@@ -53,11 +51,7 @@ def check_address(raw: object) -> str:
 
 
 def read_mailbox(raw: object) -> Mailbox:
-    """Parse `name <address>` or a bare address.
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """Parse `name <address>` or a bare address. Raises ValueError: it is neither."""
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
     found = _MAILBOX.fullmatch(raw.strip(" "))

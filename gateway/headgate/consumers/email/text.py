@@ -28,11 +28,7 @@ _BODIES = ("text", "html")
 
 
 class MailTemplates:
-    """The compiled templates of one consumer.
-
-    Raises:
-        TemplateFault: a fault that `check` reports.
-    """
+    """The compiled templates of one consumer. Raises TemplateFault: a fault that `check` reports."""
 
     def __init__(self, options: EmailOptions) -> None:
         self._shown_events = options.digest_events

@@ -80,11 +80,7 @@ def find_file(given: str | None) -> str | None:
 
 
 def need_file(given: str | None) -> str:
-    """Return the file of `find_file`.
-
-    Raises:
-        SettingsError: there is none.
-    """
+    """Return the file of `find_file`. Raises SettingsError: there is none."""
     path = find_file(given)
     if path is None:
         raise SettingsError([f"no configuration file: expected --config FILE, {VARIABLE} or ./{DEFAULT_FILE}"])
@@ -94,10 +90,8 @@ def need_file(given: str | None) -> str:
 def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of `environment` (an empty value sets nothing), completed by the `[settings]` of the file.
 
-    The consumers are not read.
-
-    Raises:
-        SettingsError: the file is unreadable or not TOML, has invalid settings or settings outside a table, or unknown tables.
+    The consumers are not read. Raises SettingsError: the file is unreadable or not TOML, has invalid settings or settings
+    outside a table, or unknown tables.
     """
     document = _read_toml(path)
     given, faults = _settings_table(path, document)

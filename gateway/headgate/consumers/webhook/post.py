@@ -64,11 +64,7 @@ def resolve(host: str, port: int) -> list[Resolved]:
 
 
 def connect(resolved: Resolved, timeout_s: float) -> socket.socket:
-    """Connect to one address.
-
-    Raises:
-        OSError: it did not answer in time, or refused.
-    """
+    """Connect to one address. Raises OSError: it did not answer in time, or refused."""
     family, kind, protocol, _, address = resolved
     sock = socket.socket(family, kind, protocol)
     try:
@@ -196,11 +192,7 @@ class PacedPost:
         self._paused_until_s = 0.0
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
-        """Send one request, unless there is a pause.
-
-        Raises:
-            Retry, OutcomeUnknown: as `HttpPost.post`; also during a pause.
-        """
+        """Send one request, unless there is a pause. Raises Retry, OutcomeUnknown: as `HttpPost.post`; also during a pause."""
         began_s = self._now()
         if self._paused_until_s > began_s:
             raise Retry(f"{self._origin} asked for a pause", self._paused_until_s - began_s)

@@ -115,11 +115,7 @@ def encode(raw: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes of base64url, with or without padding.
-
-    Raises:
-        ValueError: it is not base64url.
-    """
+    """Return the bytes of base64url, with or without padding. Raises ValueError: it is not base64url."""
     try:
         return base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:

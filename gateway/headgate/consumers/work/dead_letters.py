@@ -91,11 +91,7 @@ class DeadLetters:
         return [_letter(*entry) for entry in call(self._client, "XRANGE", self._key, first, "+", "COUNT", limit)]
 
     def show(self, letter_id: str) -> DeadLetter | None:
-        """Return one letter, or None if it does not exist.
-
-        Raises:
-            InvalidRequest: not an id.
-        """
+        """Return one letter, or None if it does not exist. Raises InvalidRequest: not an id."""
         check_letter_id(letter_id)
         entries = call(self._client, "XRANGE", self._key, letter_id, letter_id)
         return _letter(*entries[0]) if entries else None
@@ -109,11 +105,7 @@ class DeadLetters:
         return self._put_back([letter for letter_id in letter_ids if (letter := self.show(letter_id)) is not None])
 
     def drop(self, letter_ids: Sequence[str]) -> int:
-        """Drop these letters for good; return how many existed.
-
-        Raises:
-            InvalidRequest: not an id.
-        """
+        """Drop these letters for good; return how many existed. Raises InvalidRequest: not an id."""
         checked = [check_letter_id(letter_id) for letter_id in letter_ids]
         return self._store.drop(checked) if checked else 0
 

@@ -79,11 +79,7 @@ class Groups:
         return [status for name in self.names() or () if (status := self.look(name)) is not None]
 
     def look(self, name: str) -> GroupStatus | None:
-        """Return the status of one, or None if Redis has nothing of it.
-
-        Raises:
-            InvalidRequest: not a consumer's name.
-        """
+        """Return the status of one, or None if Redis has nothing of it. Raises InvalidRequest: not a consumer's name."""
         reply = GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)
         if not reply:
             return None

@@ -49,11 +49,7 @@ class Routing:
         self.is_on = self.channel is not None or bool(spec.runner.unless_seen_s or spec.runner.unless_read_s)
 
     def user(self, delivery: Delivery) -> str | None:
-        """Return the user of an event, or None if it is for several.
-
-        Raises:
-            Reject: `seen_user` does not fit the event.
-        """
+        """Return the user of an event, or None if it is for several. Raises Reject: `seen_user` does not fit the event."""
         if self._template is None or is_item(delivery.topic):
             return user_of(delivery.topic)
         try:

@@ -58,10 +58,7 @@ class Runner:
     def open(self) -> int:
         """Make the consumer's group unless it exists, and return the last offset before its next read.
 
-        Optional before `start`, whose workers do the same.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
+        Optional before `start`, whose workers do the same. Raises as `redis.client.call`.
         """
         return self._store().open(self._spec.runner.start)[1]
 

@@ -95,11 +95,7 @@ class RedisState:
 
 
 def read_outcomes(client: Client, namespace: str, consumer: str, user: str, event_id: str) -> list[str]:
-    """Return a consumer's records of an event for a user, of `notification.OUTCOMES`.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
+    """Return a consumer's records of an event for a user, of `notification.OUTCOMES`. Raises as `redis.client.call`."""
     key = f"{group_key(namespace, consumer)}:state:{_suffix('outcome', user)}"
     scores = call(client, "ZMSCORE", key, *(f"{outcome} {event_id}" for outcome in OUTCOMES))
     return [outcome for outcome, score in zip(OUTCOMES, scores, strict=True) if score is not None]

@@ -52,11 +52,7 @@ class Task(msgspec.Struct, array_like=True):
 
 
 def unpack(body: bytes) -> Task:
-    """Return a task from the result of `Task.pack`.
-
-    Raises:
-        msgspec.DecodeError: it is not a packed task.
-    """
+    """Return a task from the result of `Task.pack`. Raises msgspec.DecodeError: it is not a packed task."""
     return _decoder.decode(body)
 
 

@@ -513,11 +513,7 @@ class Worker:
     # Waiting for Redis ------------------------------------------------------------------------------------------------------
 
     def _until_answered(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Repeat a step until Redis has answered.
-
-        Raises:
-            Abandoned: Redis did not answer before the end of the drain.
-        """
+        """Repeat a step until Redis has answered. Raises Abandoned: Redis did not answer before the end of the drain."""
         failures = 0
         while True:
             try:

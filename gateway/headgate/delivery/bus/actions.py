@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TypeAlias
 
 import msgspec
@@ -14,6 +15,18 @@ from headgate.redis.entries import Head
 from .interest import Source
 
 # Structs, not dataclasses, as creating the class takes a twentieth of the time, and creating an object a tenth.
+
+
+class Do(Enum):
+    """The actions without a parameter. Answer CONFIGURE and READ_LINK_HEAD with `Feed.answer(head)`."""
+
+    UP = "up"  # notify the clients that the feed is live
+    DOWN = "down"  # notify the clients that the feed is no longer live
+    WAKE = "wake"  # call `Feed.wake` soon, because it may subscribe to something or expedite a fence
+    # Store the retention in Redis, which begins an epoch unless the log is in one that this Redis process writes. The answer
+    # includes the lineage.
+    CONFIGURE = "configure"
+    READ_LINK_HEAD = "read link head"  # on the subscriber connection, before it subscribes
 
 
 class Deliver(msgspec.Struct, eq=False):
@@ -50,14 +63,6 @@ class LineChanged(msgspec.Struct, frozen=True):
     was_offset: int
 
 
-class Up(msgspec.Struct, frozen=True):
-    """Notify the clients that the feed is live."""
-
-
-class Down(msgspec.Struct, frozen=True):
-    """Notify the clients that the feed is no longer live."""
-
-
 class Synced(msgspec.Struct, frozen=True):
     """A fence has passed, so everything up to the position has been handed on. `sources` are active from now on."""
 
@@ -70,21 +75,10 @@ class Quarantine(msgspec.Struct, frozen=True):
     error: HeadgateError
 
 
-class Configure(msgspec.Struct, frozen=True):
-    """Store the retention in Redis, which begins an epoch unless the log is in one that this Redis process writes.
-
-    Answer with `Feed.answer(head)`, including the lineage.
-    """
-
-
 class ReadHead(msgspec.Struct, frozen=True):
     """Read the head of the log by `EventLog.head(*known)`. Answer with `Feed.answer(head)`."""
 
     known: tuple[str | int, ...]
-
-
-class ReadLinkHead(msgspec.Struct, frozen=True):
-    """Read the head of the log on the subscriber connection before it subscribes. Answer with `Feed.answer(head)`."""
 
 
 class ReadLog(msgspec.Struct, frozen=True):
@@ -121,10 +115,6 @@ class Unsubscribe(msgspec.Struct, frozen=True):
     sources: list[Source]
 
 
-class Wake(msgspec.Struct, frozen=True):
-    """Call `Feed.wake` soon, because it may subscribe to something or expedite a fence."""
-
-
 class Close(msgspec.Struct, frozen=True):
     """Close the connection. `error` is the reason; None means that fences were late."""
 
@@ -132,22 +122,18 @@ class Close(msgspec.Struct, frozen=True):
 
 
 Action: TypeAlias = (
-    Deliver
+    Do
+    | Deliver
     | Gap
     | LineChanged
     | LogLost
-    | Up
-    | Down
     | Synced
     | Quarantine
-    | Configure
     | ReadHead
-    | ReadLinkHead
     | ReadLog
     | ReadFenceHead
     | Ping
     | Subscribe
     | Unsubscribe
-    | Wake
     | Close
 )

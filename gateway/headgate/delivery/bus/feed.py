@@ -75,7 +75,6 @@ Steps: TypeAlias = Generator[out.Action | None, Answer, None]
 # Replaces an acknowledgement handled before the messages around it.
 _BOUNDARY = [b"boundary"]
 _SUBSCRIBED = frozenset({b"subscribe", b"psubscribe", b"ssubscribe"})
-_QUESTIONS = frozenset({out.Configure, out.ReadHead, out.ReadLinkHead, out.ReadLog})
 
 
 class State(Enum):
@@ -223,7 +222,7 @@ class Feed:
         self._steps = self._action = self._answer = None
         self.offset = self.reached  # a delivery under way was carried out, or `failed` has reported it
         self._interest.detach()
-        return [out.Down()] if was_live else []
+        return [out.Do.DOWN] if was_live else []
 
     def receive(self, replies: list[list[bytes]], now_ms: int) -> None:
         """Take replies of Redis. An event without a time gets `now_ms`."""
@@ -231,9 +230,8 @@ class Feed:
         self._replies.extend(replies)
 
     def answer(self, answer: Head | list[Entry]) -> None:
-        """Answer the Configure, ReadHead, ReadLinkHead or ReadLog that `next_action` has returned."""
-        asks_head = isinstance(self._action, out.Configure | out.ReadHead | out.ReadLinkHead)
-        expected = Head if asks_head else list if isinstance(self._action, out.ReadLog) else None
+        """Answer the CONFIGURE, ReadHead, READ_LINK_HEAD or ReadLog that `next_action` has returned."""
+        expected = _expected(self._action)
         if expected is None or not isinstance(answer, expected) or self._answer is not None:
             raise IllegalStep("feed", self._action, f"answer {type(answer).__name__}")
         self._answer = answer
@@ -242,7 +240,7 @@ class Feed:
         """Return the next action, or None to read replies. The call confirms that the previous action was carried out."""
         if self._steps is None:
             raise IllegalStep("feed", self.state, "next action")
-        if self._answer is None and type(self._action) in _QUESTIONS:
+        if self._action is not None and self._answer is None and _expected(self._action) is not None:
             raise IllegalStep("feed", self._action, "next action")
         if self._action is None and self.state is State.LIVE and not self._replies:
             return None
@@ -301,7 +299,7 @@ class Feed:
 
     def _converse(self) -> Steps:
         if self.epoch is not None:
-            # Configure would replace an older library before this check sees it.
+            # CONFIGURE would replace an older library before this check sees it.
             self._library_fault((yield from self._ask(out.ReadHead(self._known()))))
         if self._is_downgraded and self._verified < self.offset:
             yield out.Gap(self._verified + 1, self.offset, GapReason.UPSTREAM)
@@ -320,13 +318,13 @@ class Feed:
 
     def _sync(self) -> Steps:
         """Subscribe to everything, then bring the position to a head read after the last acknowledgement."""
-        head = yield from self._ask(out.Configure())
+        head = yield from self._ask(out.Do.CONFIGURE)
         if not self._is_announced(head):
             yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
         fault = self._library_fault(head)
         if fault is not None:
             yield from self._close(fault)
-        yield from self._ask(out.ReadLinkHead())
+        yield from self._ask(out.Do.READ_LINK_HEAD)
         yield out.Subscribe(self._interest.attach())
         early: list[list[bytes]] = []
         while self._interest.unacknowledged:
@@ -346,9 +344,9 @@ class Feed:
         yield from self._settle(head)
         self._complete(sources, head)
         self._move(Cause.SYNCED)
-        yield out.Up()
+        yield out.Do.UP
 
-    def _ask(self, question: out.Configure | out.ReadHead | out.ReadLinkHead) -> Generator[out.Action | None, Answer, Head]:
+    def _ask(self, question: out.Do | out.ReadHead) -> Generator[out.Action | None, Answer, Head]:
         answer = yield question
         assert isinstance(answer, Head)
         fault = self._server_fault(answer)
@@ -396,7 +394,7 @@ class Feed:
     def _settle(self, head: Head) -> Steps:
         """Bring the position to `head` from the log, after a report of another line or another log."""
         if not self._can_judge(head):
-            head = yield from self._ask(out.Configure())
+            head = yield from self._ask(out.Do.CONFIGURE)
         self.first, self.head = head.first, head.offset
         lineage = head.lineage or alone(head.epoch)
         if self.epoch is None:
@@ -413,7 +411,7 @@ class Feed:
         yield from self._repair(head.offset)
 
     def _can_judge(self, head: Head) -> bool:
-        """Return whether a head shows the line of its log. Otherwise only a `Configure` does.
+        """Return whether a head shows the line of its log. Otherwise only CONFIGURE does.
 
         Redis may just have been emptied, or may hold data of an earlier moment; then the epoch of its next event has not begun.
         A head without a lineage means that an older library has replaced ours. Until a gateway has announced its database, the
@@ -535,7 +533,7 @@ class Feed:
             while self._replies and self._replies[0][0] in _SUBSCRIBED:  # a burst of joins shares one command
                 reply = self._replies.popleft()
                 self._interest.acknowledge(reply[0], reply[1])
-            yield out.Wake()
+            yield out.Do.WAKE
         elif reply[0] in (b"unsubscribe", b"punsubscribe"):
             self._interest.end(reply[0], reply[1])
         elif reply[0] == b"sunsubscribe" and not self._interest.end(reply[0], reply[1]):
@@ -602,7 +600,7 @@ class Feed:
         elif fence.is_due(is_idle=not self._interest.is_needed):
             actions.append(self._begin_fence(expedited=False))
         # A glob just left may have covered a source to subscribe to now.
-        return [*actions, out.Wake(), *self._verdict()]
+        return [*actions, out.Do.WAKE, *self._verdict()]
 
     def wake(self) -> list[out.Action]:
         """Subscribe to new patterns, and expedite a fence for those that Redis has acknowledged."""
@@ -683,7 +681,7 @@ class Feed:
         self._complete(sources, head)
         yield out.Synced(sources)
         if self._interest.acknowledged or self._one_line_from:
-            yield out.Wake()
+            yield out.Do.WAKE
 
     def _complete(self, sources: frozenset[Source], head: Head) -> None:
         """Mark sources as synced. The position has reached `head`, and so everything published before their acknowledgement."""
@@ -694,6 +692,14 @@ class Feed:
 
     def _move(self, cause: Cause) -> None:
         self.state = MACHINE[self.state, cause]
+
+
+def _expected(action: out.Action | None) -> type[Head] | type[list[Entry]] | None:
+    """Return the type of the answer to an action; None if it is no question."""
+    if isinstance(action, out.ReadLog):
+        return list
+    asks_head = isinstance(action, out.ReadHead) or action is out.Do.CONFIGURE or action is out.Do.READ_LINK_HEAD
+    return Head if asks_head else None
 
 
 def _slot_left() -> BusUnavailable:

@@ -248,10 +248,8 @@ class Bus:
     def wait_for(self, pattern: str) -> None:
         """Wait until every event of an acquired pattern above `reached` will be handed on.
 
-        Does not wait without a connection, as the next one begins with all acquired patterns and reads the log from the position.
-
-        Raises:
-            BusUnavailable: not within ACTIVE_TIMEOUT_S; raised at most WAKE_S later.
+        Does not wait without a connection, as the next one begins with all acquired patterns and reads the log from the
+        position. Raises BusUnavailable: not within ACTIVE_TIMEOUT_S; raised at most WAKE_S later.
         """
         if self.feed.active(pattern):
             return
@@ -444,7 +442,7 @@ class Bus:
                 self._receiver.fenced()
             case out.Gap():
                 self._receiver.missing(action.first, action.last, action.reason)
-            case out.Wake():
+            case out.Do.WAKE:
                 self._wakeup.set()
             case out.ReadFenceHead():
                 self._read_fence_head(action)
@@ -455,14 +453,14 @@ class Bus:
                 self._send_commands(by_command(action.sources))
             case out.Unsubscribe():
                 self._send_commands(by_command(action.sources, undo=True))
-            case out.Configure():
+            case out.Do.CONFIGURE:
                 settings = self._settings
                 max_bytes = settings.log_max_bytes or self._log.share_of_memory(len(settings.namespaces))
                 retention = (settings.log_max_events or MOST_LOG_EVENTS, settings.log_max_age_s, max_bytes)
                 self.feed.answer(self._log.configure(*retention, sharded=self._sharded))
             case out.ReadHead():
                 self.feed.answer(self._log.head(*action.known))
-            case out.ReadLinkHead():
+            case out.Do.READ_LINK_HEAD:
                 self.feed.answer(self._read_link_head())
             case out.ReadLog():
                 entries = self._log.page(action.after, action.upto, epoch=action.epoch)
@@ -476,9 +474,9 @@ class Bus:
                 metrics.LOG_LOST.labels(self._namespace).inc()
                 log.error("log lost", namespace=self._namespace, was_offset=action.was_offset, now_offset=action.head.offset)
                 self._receiver.log_lost(action.head)
-            case out.Up():
+            case out.Do.UP:
                 self._come_up()
-            case out.Down():
+            case out.Do.DOWN:
                 metrics.BUS_UP.labels(self._namespace).set(False)
                 self._receiver.bus_changed(False)
             case out.Close():

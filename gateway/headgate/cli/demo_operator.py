@@ -18,7 +18,7 @@ from time import monotonic
 
 from headgate.redis.client import open_client
 from headgate.redis.embedded import EmbeddedRedis, Moment
-from headgate.redis.log_range import LogRange
+from headgate.redis.log import EventLog
 from headgate.runtime import standard_streams
 from headgate.runtime.loop import Greenlet, sleep, spawn
 from headgate.settings.addresses.origins import is_loopback
@@ -99,7 +99,7 @@ class DemoOperator:
 
     def _newest(self) -> int:
         with closing(open_client(self._private.url, timeout_s=TIMEOUT_S, max_connections=1)) as client:
-            return LogRange(client, self._namespace).head()[1]
+            return EventLog(self._namespace, client).end()[1]
 
     def _remember(self) -> None:
         while True:

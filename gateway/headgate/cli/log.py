@@ -18,7 +18,7 @@ from .output import Trusted, echo, paint
 if TYPE_CHECKING:
     from headgate.events.event import Event
     from headgate.redis.entries import Entry
-    from headgate.redis.log_range import LogRange
+    from headgate.redis.log import EventLog
 
 EXPECTED = "an offset such as 1200, a time ago such as 10m, or a time such as 2026-11-23T09:00 (UTC: …Z)"
 
@@ -30,7 +30,7 @@ class Since:
     offset: int | None = None
     time_ms: int | None = None
 
-    def first(self, log: LogRange) -> int:
+    def first(self, log: EventLog) -> int:
         """Return the offset of the first event from that position. Waits for Redis."""
         if self.offset is not None:
             return max(self.offset, 1)
@@ -120,14 +120,14 @@ def replay(pattern: str, since: str, until: str | None, namespace: str, redis_ur
     import time
 
     from headgate.events.topic import check_pattern
-    from headgate.redis.log_range import LogRange
+    from headgate.redis.log import EventLog
 
     now_s = time.time()
     begin, end = read_since(since, now_s), None if until is None else read_since(until, now_s)
     check_pattern(pattern)
-    log = LogRange(need_namespace(redis_url, namespace), namespace)
+    log = EventLog(namespace, need_namespace(redis_url, namespace))
     if end is None:
-        last = log.head()[1]
+        last = log.end()[1]
     else:
         last = end.offset if end.offset is not None else end.first(log) - 1
     for event in log.events(pattern, begin.first(log), last, _tell_aside):
@@ -149,15 +149,15 @@ class _Past:
     """The logged events before the live ones; recognises a live event that was among them."""
 
     def __init__(self, url: str, namespace: str, pattern: str, begin: Since, show: Callable[[Event], None]) -> None:
-        from headgate.redis.log_range import LogRange
+        from headgate.redis.log import EventLog
 
-        self._log = LogRange(open_redis(url), namespace)
+        self._log = EventLog(namespace, open_redis(url))
         self._pattern, self._show = pattern, show
-        self._epoch, self._upto = self._log.head()[0], begin.first(self._log) - 1
+        self._epoch, self._upto = self._log.end()[0], begin.first(self._log) - 1
 
     def show_all(self) -> None:
         """Show the logged events after the shown ones."""
-        upto = self._log.head()[1]
+        upto = self._log.end()[1]
         for event in self._log.events(self._pattern, self._upto + 1, upto, _tell_aside):
             self._show(event)
         self._upto = max(self._upto, upto)

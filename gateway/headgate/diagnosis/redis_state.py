@@ -24,7 +24,6 @@ from headgate.redis.functions import LOG_LIBRARY, Library
 from headgate.redis.instances import read_groups
 from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, REVOKED, STRICT, log_key, trial_key
 from headgate.redis.log import RECONNECT_S, EventLog
-from headgate.redis.log_range import LogRange
 from headgate.redis.one_server import address_of
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
@@ -138,7 +137,7 @@ def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
     """
     try:
         extent = EventLog(namespace, client, 0).extent()
-        return extent.retention_s(LogRange(client, namespace).events_per_s(int(now_s * 1000))) if extent.max_age_s else None
+        return extent.retention_s(EventLog(namespace, client).events_per_s(int(now_s * 1000))) if extent.max_age_s else None
     except BusRefused:
         return None
 

@@ -6,15 +6,18 @@ Offsets are contiguous, so an offset that is missing inside a page is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
+
+import msgspec
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest, PayloadTooLarge
 from headgate.events.event import ID_COUNTS_S, Event, check_event_id, check_json
 from headgate.events.sender import read_sender
-from headgate.events.topic import check_topic
+from headgate.events.topic import check_topic, matches
 from headgate.events.traceparent import read_traceparent
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .client import Client, call, call_all, call_at, call_many, check_primary, database_number, drop_idle
 from .connections import Command
@@ -35,6 +38,8 @@ DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 LEAST_MAX_BYTES = 1024 * 1024
 # The time in which a client reconnects after a lost connection. A log should hold more.
 RECONNECT_S = 5.0
+# The time over which `events_per_s` measures.
+RATE_WINDOW_S = 10.0
 # The argument of processes that look for users' events on the users' channels only, as in log.lua.
 KNOWS_USERS = "users"
 # The size of an entry without its topic and payload, as in log.lua.
@@ -56,7 +61,7 @@ class EventLog:
         self,
         namespace: str,
         client: Client,
-        max_payload_bytes: int,
+        max_payload_bytes: int = HARD_MAX_PAYLOAD_BYTES,
         reached: Callable[[], tuple[str | None, int]] | None = None,
     ) -> None:
         self._namespace, self._key, self._head_key = namespace, log_key(namespace), head_key(namespace)
@@ -106,10 +111,8 @@ class EventLog:
     def share_of_memory(self, namespaces: int) -> int:
         """Return the bytes that each of that many logs may take, together half of Redis' `maxmemory`.
 
-        Returns DEFAULT_MAX_BYTES without a `maxmemory`, or without the right to read it.
-
-        Raises:
-            BusUnavailable: as `redis.client.call`.
+        Returns DEFAULT_MAX_BYTES without a `maxmemory`, or without the right to read it. Raises BusUnavailable: as
+        `redis.client.call`.
         """
         try:
             info = call_at(self._client, self._key, "INFO", "memory")
@@ -121,10 +124,8 @@ class EventLog:
     def tick(self, *last_reading: str | int) -> tuple[str, int]:
         """Report the previous reading of the log's clock and its age. Return the epoch ("": there is none) and the new reading.
 
-        Ages in the log are right while a process calls this every few seconds (time_watch.py has the arguments).
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`; BusRefused also if Redis is full; call `trim` then.
+        Ages in the log are right while a process calls this every few seconds (time_watch.py has the arguments). Raises as
+        `redis.client.call`; BusRefused also if Redis is full; call `trim` then.
         """
         epoch, clock, _ = call_function(self._client, "FCALL", "headgate_tick", 1, self._key, *last_reading)
         return epoch.decode(), clock
@@ -221,6 +222,67 @@ class EventLog:
             )
             for entry_id, fields in found
         ]
+
+    # -- for people and their programs ----------------------------------------------------------------------------
+
+    def end(self) -> tuple[str, int]:
+        """Return the epoch and the newest offset (0: nothing was ever published), by a plain command."""
+        epoch, offset = call(self._client, "HMGET", self._head_key, "epoch", "offset")
+        return (epoch or b"").decode(), int(offset or 0)
+
+    def first_since(self, time_ms: int) -> int:
+        """Return the offset of the first kept event at or after a time; newest offset + 1 if all are older.
+
+        Times never decrease within an epoch, so a bisection finds it in about twenty round trips at most.
+        """
+        low = self._edge("XRANGE", "-", "+")
+        high = max(low, self._edge("XREVRANGE", "+", "-") + 1) if low <= self.end()[1] else low
+        while low < high:
+            middle = (low + high) // 2
+            found = call(self._client, "XRANGE", self._key, f"{middle}-0", "+", "COUNT", 1)
+            if found and time_or_zero(found[0][1].get(b"time", b"")) < time_ms:
+                low = int(found[0][0].partition(b"-")[0]) + 1
+            else:
+                high = middle
+        return low
+
+    def events_per_s(self, now_ms: int) -> float:
+        """Return the recent rate of events: over the last RATE_WINDOW_S, or over the log's whole time if it is shorter.
+
+        Args:
+            now_ms: the time by Redis' clock, in milliseconds since 1970.
+        """
+        begin_ms = now_ms - int(RATE_WINDOW_S * 1000)
+        first = self.first_since(begin_ms)
+        found = call(self._client, "XRANGE", self._key, f"{first}-0", "+", "COUNT", 1)
+        if not found:
+            return 0.0
+        is_cut = first > 1 and first == self._edge("XRANGE", "-", "+")
+        since_ms = time_or_zero(found[0][1].get(b"time", b"")) if is_cut else begin_ms
+        return (self.end()[1] - first + 1) / max((now_ms - since_ms) / 1000, 0.001)
+
+    def events(
+        self, pattern: str, first: int, upto: int | None = None, aside: Callable[[Entry], None] = lambda entry: None
+    ) -> Iterator[Event]:
+        """Yield the matching events from offset `first` to `upto`, or to the end of the log at the time it is reached.
+
+        Args:
+            pattern, first, upto: as above.
+            aside: called with each entry that cannot be delivered.
+        """
+        epoch, _ = self.end()
+        after = first - 1
+        while page := self.page(after, upto):
+            for entry in page:
+                if entry.event is None:
+                    aside(entry)
+                elif matches(pattern, entry.event.topic):
+                    yield msgspec.structs.replace(entry.event, epoch=epoch)
+            after = page[-1].offset
+
+    def _edge(self, command: str, begin: str, end: str) -> int:
+        found = call(self._client, command, self._key, begin, end, "COUNT", 1)
+        return int(found[0][0].partition(b"-")[0]) if found else self.end()[1] + 1
 
 
 def _mean_bytes(ends: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> float:

@@ -31,7 +31,6 @@ from headgate.redis.client import call_at, drop_idle, open_client
 from headgate.redis.keys import log_key
 from headgate.redis.lineage import LogPosition
 from headgate.redis.log import PAGE_EVENTS, EventLog, Head
-from headgate.redis.log_range import LogRange
 from headgate.redis.log_walk import Gap as Gap
 from headgate.redis.log_walk import Item, LogWalk, Position
 from headgate.services.publisher import find_redis_url
@@ -283,7 +282,7 @@ class Subscriber:
         if isinstance(since, Position):
             return since
         if isinstance(since, datetime):
-            first = LogRange(self._client, self._namespace).first_since(round(since.timestamp() * 1000))
+            first = self._log.first_since(round(since.timestamp() * 1000))
             return Position(head.epoch, min(first - 1, head.offset))
         if isinstance(since, int):
             if since > head.offset:

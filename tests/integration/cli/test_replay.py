@@ -10,7 +10,7 @@ import pytest
 
 from headgate.redis import keys
 from headgate.redis.client import Client, call
-from headgate.redis.log_range import LogRange
+from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from tests.integration.cli.conftest import Run, Tail
 
@@ -78,7 +78,7 @@ def test_a_time_is_found_by_bisection(redis_client: Client, count: int) -> None:
     trimmed = count // 3
     for offset in range(1, trimmed + 1):
         call(redis_client, "XDEL", keys.log_key("notifications"), f"{offset}-0")
-    log = LogRange(redis_client, "notifications")
+    log = EventLog("notifications", redis_client)
     for time_ms in range(-500, 4500, 500):
         kept = [offset for offset, at_ms in enumerate(times_ms, 1) if offset > trimmed and at_ms >= time_ms]
         assert log.first_since(time_ms) == (kept[0] if kept else count + 1)

@@ -11,8 +11,7 @@ from headgate.delivery.replay_start import find_starts
 from headgate.protocol.requests import Since
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION
-from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, EventLog, Extent
-from headgate.redis.log_range import RATE_WINDOW_S, LogRange
+from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, RATE_WINDOW_S, EventLog, Extent
 from headgate.services.publisher import Publisher
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
@@ -77,7 +76,7 @@ def test_the_extent_of_a_log_says_what_it_holds_and_how_long_an_event_stays(
 
 def test_the_rate_is_that_of_the_last_seconds_or_of_as_much_as_the_log_holds(log: EventLog, redis_client: Client) -> None:
     """By the times of the events; one that is older counts no more."""
-    of = LogRange(redis_client, "notifications")
+    of = EventLog("notifications", redis_client)
     assert of.events_per_s(100_000) == 0
     for offset in range(1, 22):
         timed(redis_client, offset, str(50_000 + 2000 * offset))

@@ -17,7 +17,6 @@ from headgate.redis.client import Client, call
 from headgate.redis.event_ids import IdSearch, is_offset, recent_offsets
 from headgate.redis.keys import log_key
 from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
-from headgate.redis.log_range import LogRange
 from headgate.services.publisher import Receipt, id_owner
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
@@ -91,7 +90,7 @@ def list_events(call: Call) -> LogPage:
     pattern, first, last = check_pattern(asked.pattern), given(asked.from_) or 1, given(asked.to)
     if asked.since is not UNSET:
         call.charge(BISECTION_READS)
-        first = max(first, LogRange(call.redis, call.namespace).first_since(asked.since))
+        first = max(first, EventLog(call.namespace, call.redis).first_since(asked.since))
     if last is not None and last < first:
         return LogPage(call.namespace, EventLog(call.namespace, call.redis, 0).head().epoch, [], None)
     call.charge(PAGE_EVENTS)

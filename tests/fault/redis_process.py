@@ -18,7 +18,7 @@ from typing import Any
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import call, open_client
-from headgate.redis.program import find_server
+from headgate.redis.embedded import find_server
 from tests.support.held_port import HeldPort
 
 DEADLINE_S = 30.0

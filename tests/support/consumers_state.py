@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from headgate.consumers.base import Progress
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call
+from headgate.redis.inbox import UserFacts
 from headgate.redis.keys import group_in_log, group_key, log_key
-from headgate.redis.user_facts import UserFacts
 
 
 def count_leased(client: Client, group: str) -> int:

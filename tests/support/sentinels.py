@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call, open_client
-from headgate.redis.program import find_server
+from headgate.redis.embedded import find_server
 from headgate.settings.settings import redis_program
 from tests.support.held_port import HeldPort
 from tests.support.redis_server import DEADLINE_S, wait_until

@@ -19,7 +19,7 @@ from headgate.auth.api_keys import MAX_NAMESPACES
 from headgate.consumers.work.dead_letters import PAGE_LETTERS
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.delivery import client as delivery_client
-from headgate.delivery import fanout, log_topics, matcher, page_cache
+from headgate.delivery import fanout, matcher, page_cache
 from headgate.delivery import replay_start as past
 from headgate.delivery.bus import interest, listener
 from headgate.events import event, topic
@@ -264,7 +264,7 @@ PROMISED = [
         (*thousands(documents.MAX_DOCUMENTS), *kib(documents.MAX_DOCUMENT_BYTES), *mib(documents.MAX_BYTES)),
     ),
     (r"log pages held for readers \| (\d+) MiB", mib(page_cache.MAX_CACHE_BYTES)),
-    (r"held for `since` \| ([\d,]+) events", thousands(log_topics.MAX_PAGES * past.TOPIC_PAGE_OFFSETS)),
+    (r"held for `since` \| ([\d,]+) events", thousands(past.MAX_PAGES * past.TOPIC_PAGE_OFFSETS)),
     (r"held compiled \| (\d+) sets", thousands(grants.MAX_COMPILED)),
     (r"patterns, ([\d,]+) to ([\d,]+) per namespace", thousands(matcher.MIN_CACHED_TOPICS, matcher.MAX_CACHED_TOPICS)),
     (r"last client has left \| ([\d,]+) per namespace", thousands(matcher.MAX_VACANT_PATTERNS)),
@@ -341,7 +341,7 @@ OF_AN_ID = re.compile(r"\bids?\b|idempoten|duplicate", re.IGNORECASE)
 # What gives the reasons for the rule, or decides by its time.
 REASONS = {
     *("docs/guarantees.md", "docs/decisions/0061-the-usual-append.md"),
-    *("gateway/headgate/diagnosis/redis_state.py", "gateway/headgate/redis/sent_events.py"),
+    *("gateway/headgate/diagnosis/redis_state.py", "gateway/headgate/redis/event_ids.py"),
 }
 
 

@@ -17,7 +17,7 @@ from itertools import islice
 import msgspec
 
 from headgate.errors import BusUnavailable, HeadgateError
-from headgate.redis.sent_events import SentEvent, SentEvents
+from headgate.redis.event_ids import SentEvent, SentEvents
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
 from .receipts import Batch, Digest, Receipts

@@ -23,7 +23,7 @@ from .output import echo, fail, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
-    from headgate.redis.sent_events import SentEvents
+    from headgate.redis.event_ids import SentEvents
     from headgate.services.publisher import Publisher
 
     from .bulk import Outcome

@@ -89,7 +89,7 @@ def publish(
             _publish_one(publisher, topic, data, event_id, id_for_s, user, as_json)
     elif file is not None:
         from headgate.events.topic import check_namespace
-        from headgate.redis.sent_events import SentEvents
+        from headgate.redis.event_ids import SentEvents
 
         from .bulk_file import namespace_limit, publish_file
 

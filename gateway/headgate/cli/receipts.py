@@ -22,8 +22,8 @@ from typing import Annotated
 
 import msgspec
 
+from headgate.redis.event_ids import Standing
 from headgate.redis.lineage import Lineage
-from headgate.redis.sent_events import Standing
 
 # Each line takes a byte of memory.
 MAX_LINES = 2**30

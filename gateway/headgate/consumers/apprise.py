@@ -22,7 +22,7 @@ from headgate.runtime.importing import import_string
 from headgate.settings.options import Kind, number, option, text
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
-from .message import BODY, TEMPLATE, TITLE, Message, message_faults
+from .templates import BODY, TEMPLATE, TITLE, Message, message_faults
 from .values import FUNCTION, function_faults, need_secret
 
 MAX_URLS = 32

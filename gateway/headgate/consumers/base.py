@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from headgate.events.event import Event
 
 if TYPE_CHECKING:
-    from headgate.redis.user_facts import UserFacts
+    from headgate.redis.inbox import UserFacts
     from headgate.services.publisher import Receipt
 
 

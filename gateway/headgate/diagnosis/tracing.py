@@ -32,11 +32,11 @@ from headgate.events.traceparent import read_traceparent
 from headgate.redis.client import Client, call, deliveries
 from headgate.redis.event_ids import IdSearch, is_offset
 from headgate.redis.handled_events import AtBrowsers, ask_browsers
+from headgate.redis.inbox import read_user_facts
 from headgate.redis.keys import group_in_log, group_key, log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, time_or_zero
 from headgate.redis.traces import read
-from headgate.redis.user_facts import read_user_facts
 from headgate.settings.settings import Settings
 
 DEADLINE_S = 0.8

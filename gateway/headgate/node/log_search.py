@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from headgate.delivery.client import Client
-from headgate.delivery.log_topics import LogTopics
-from headgate.delivery.replay_start import TopicPage, find_starts
+from headgate.delivery.replay_start import LogTopics, TopicPage, find_starts
 from headgate.errors import BusUnavailable, LimitReached
 from headgate.events.event import Event
 from headgate.events.topic import matches

@@ -5,16 +5,25 @@ several. If the topic is known, the index that log.lua keeps against duplicates 
 script compares the ids inside Redis, PART_EVENTS or PART_BYTES per call, so no payload crosses the network and no call blocks
 Redis for long. A client that reads the ids of a full log of large events itself would read 256 MB.
 
+`SentEvents` finds out which events that got no answer are in the log, for a program that continues after it was killed.
+
 Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .client import Client, call, call_all
 from .keys import head_key, ids_key, log_key
+from .lineage import Lineage, alone
+from .log import EventLog
 
 # The work of one call, slightly exceeded at times. Takes about 1 ms of Redis.
 PART_EVENTS, PART_BYTES = 500, 1024 * 1024
@@ -60,6 +69,96 @@ def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by
     hashes = [ids_key(namespace, number) for number in (newest + 1, newest, newest - 1)]
     receipts = [each for found in call_all(client, [("HMGET", key, *fields) for key in hashes]) for each in found if each]
     return sorted({position[1] for each in receipts if (position := read_receipt(each))}, reverse=True)
+
+
+# How long the second newest hash of ids exists: 300 s (log.lua), less the delay of the saved clock.
+WHOLE_MS = 290_000
+
+Position = tuple[str, int]
+"""An epoch and an offset."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A state of a log: its epoch ("": there was none) and newest offset, and the number of its newest hash of ids."""
+
+    epoch: str
+    offset: int
+    ids: int
+
+
+class SentEvent(NamedTuple):
+    """An event that may be in the log."""
+
+    topic: str
+    id: str
+
+
+class SentEvents:
+    """The events of one namespace's log that got no answer. Methods wait for Redis."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._log = EventLog(namespace, client, HARD_MAX_PAYLOAD_BYTES)
+
+    def standing(self) -> Standing:
+        """Return the state of the log. Call it before the events are sent, so that `find` can find them."""
+        epoch, offset, ids = call(self._client, "HMGET", head_key(self._namespace), "epoch", "offset", "ids")
+        return Standing((epoch or b"").decode(), int(offset or 0), int(ids or 0))
+
+    def line(self, epochs: Collection[str]) -> tuple[Lineage, int]:
+        """Return the lineage of the log as far as it covers these epochs, and the newest offset."""
+        head = self._log.head()
+        if not set(epochs) <= {head.epoch}:
+            head = self._log.head("")  # with earlier epochs, which need one more right
+        return head.lineage or alone(head.epoch), head.offset
+
+    def find(self, events: Sequence[SentEvent], before: Standing) -> list[Position | None] | None:
+        """Return the position of each event, or None for one outside the log. Return None in place of the list if that cannot
+        be decided.
+
+        Args:
+            events: sent to this log, without `by`.
+            before: the state of the log before they were sent.
+        """
+        fields = [f"{event.topic}:{event.id}" for event in events]
+        # The index first, then the head, which shows whether the index was complete.
+        hashes = [ids_key(self._namespace, number) for number in range(before.ids, before.ids + 3)]
+        *receipts, (newest_hash, began_ms, now_ms) = call_all(
+            self._client,
+            [
+                *(("HMGET", key, *fields) for key in hashes),
+                ("HMGET", head_key(self._namespace), "ids", "ids_time", "clock"),
+            ],
+        )
+        indexed = [[read_receipt(each) for each in of_event if each] for of_event in zip(*receipts, strict=True)]
+        line, newest = self.line({before.epoch, *(each[0] for of_event in indexed for each in of_event if each)})
+        end = 0 if before.epoch == "" else line.end_of(before.epoch, newest)
+        if not line.epoch or end is None:
+            return [None] * len(events)  # another log
+        turns, age_ms = int(newest_hash or 0) - before.ids, int(now_ms or 0) - int(began_ms or 0)
+        if turns == 0 or (turns == 1 and age_ms < WHOLE_MS):
+            return [next((each for each in of_event if each and _is_on(line, newest, each)), None) for of_event in indexed]
+        return self._in_log(events, min(before.offset, end), line, newest)
+
+    def _in_log(self, events: Sequence[SentEvent], after: int, line: Lineage, newest: int) -> list[Position | None] | None:
+        """Search the log itself, if it still has everything since `before`."""
+        found: dict[SentEvent, Position] = {}
+        reached = after
+        while reached < newest:
+            page = self._log.page(reached, newest)
+            if not page or page[0].offset != reached + 1:
+                return None
+            for entry in page:
+                if entry.event is not None:
+                    found.setdefault(SentEvent(entry.event.topic, entry.event.id or ""), (line.epoch, entry.offset))
+            reached = page[-1].offset
+        return [found.get(event) for event in events]
+
+
+def _is_on(line: Lineage, newest: int, position: Position) -> bool:
+    epoch, offset = position
+    end = line.end_of(epoch, newest)
+    return end is not None and offset <= end
 
 
 class IdSearch:

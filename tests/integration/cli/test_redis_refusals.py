@@ -14,9 +14,8 @@ from headgate.errors import HeadgateError
 from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.data_folder import url_of, wait_for_private_redis
-from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.redis.embedded import EmbeddedRedis, find_server, start_private_redis
 from headgate.redis.keys import gateways_key
-from headgate.redis.program import find_server
 from headgate.redis.registry import LEASE_S
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import redis_program

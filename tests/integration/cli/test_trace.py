@@ -18,7 +18,7 @@ from headgate.consumers.work.store import Store, dead, defer_for, done
 from headgate.diagnosis.tracing import DEADLINE_S, trace
 from headgate.errors import BusUnavailable
 from headgate.redis.client import open_client
-from headgate.redis.user_facts import mark_seen
+from headgate.redis.inbox import mark_seen
 from headgate.services.publisher import Publisher
 from tests.support.gateway_process import StartGateway
 from tests.support.raw_client import RawClient

@@ -9,8 +9,8 @@ from headgate.diagnosis.tracing import trace
 from headgate.events.topic import own_topics, pattern, user_word
 from headgate.node.presence import presence
 from headgate.redis.client import Client
+from headgate.redis.inbox import read_user_facts
 from headgate.redis.presence import read_page
-from headgate.redis.user_facts import read_user_facts
 from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import StartGatewayHere

@@ -23,8 +23,7 @@ from headgate import BusRefused, BusUnavailable
 from headgate.redis import data_folder, embedded
 from headgate.redis.client import Client, call, check_server, open_client
 from headgate.redis.data_folder import find_private_redis
-from headgate.redis.embedded import EmbeddedRedis, start_private_redis
-from headgate.redis.program import find_server
+from headgate.redis.embedded import EmbeddedRedis, find_server, start_private_redis
 from tests.support.processes import has_ended, stat_of
 from tests.support.programs import NEW, program
 from tests.support.redis_server import DEADLINE_S, wait_until

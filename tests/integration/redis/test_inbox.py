@@ -16,9 +16,18 @@ from headgate.errors import BusUnavailable, InvalidRequest, LimitReached, Payloa
 from headgate.redis.client import Client, call
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
-from headgate.redis.inbox import CHANNELS, MAX_AGE_S, MAX_BYTES, MAX_ITEMS, MAX_MUTES
+from headgate.redis.inbox import (
+    CHANNELS,
+    MAX_AGE_S,
+    MAX_BYTES,
+    MAX_ITEMS,
+    MAX_MUTES,
+    UserFacts,
+    mark_seen,
+    plain_topic,
+    read_user_facts,
+)
 from headgate.redis.keys import head_key, inbox_key, log_key, mutes_key
-from headgate.redis.user_facts import UserFacts, mark_seen, plain_topic, read_user_facts
 from headgate.services.inbox import MAX_USERS, Inbox, InboxItem, read_change
 from tests.support.clusters import Cluster, start_cluster
 from tests.support.wall_clock import ASKING, TOLD, WallClock

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headgate.delivery.log_topics import LogTopics
-from headgate.delivery.replay_start import find_starts
+from headgate.delivery.replay_start import LogTopics, find_starts
 from headgate.protocol.requests import Since
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.redis.client import Client, call
+from headgate.redis.inbox import MAX_SEEN, SEEN_S, mark_seen, read_user_facts
 from headgate.redis.keys import seen_key
-from headgate.redis.user_facts import MAX_SEEN, SEEN_S, mark_seen, read_user_facts
 
 KEY = seen_key("notifications", "ana")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.consumers.message import message_faults
+from headgate.consumers.templates import message_faults
 from headgate.consumers.values import function_faults
 
 

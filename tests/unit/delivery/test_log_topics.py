@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from headgate.delivery.log_topics import LogTopics
-from headgate.delivery.replay_start import TOPIC_PAGE_OFFSETS
+from headgate.delivery.replay_start import TOPIC_PAGE_OFFSETS, LogTopics
 from headgate.redis.log import EventLog
 
 

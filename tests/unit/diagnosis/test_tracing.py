@@ -35,8 +35,8 @@ from headgate.redis.client import Client
 from headgate.redis.entries import Head
 from headgate.redis.event_ids import PART_EVENTS
 from headgate.redis.handled_events import AtBrowsers
+from headgate.redis.inbox import UserFacts
 from headgate.redis.lineage import read_lineage
-from headgate.redis.user_facts import UserFacts
 
 NOBODY = cast(Client, None)
 WAIT_S = 30.0

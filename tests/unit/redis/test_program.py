@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.redis import program as server_program
-from headgate.redis.embedded import start_private_redis
-from headgate.redis.program import find_server
+from headgate.redis import embedded as server_program
+from headgate.redis.embedded import find_server, start_private_redis
 from tests.support.programs import NEW, OLD, program
 
 

@@ -18,7 +18,7 @@ from itertools import islice
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery, Reject
-from headgate.consumers.message import BODY, TEMPLATE, TITLE, Message, message_faults
+from headgate.consumers.templates import BODY, TEMPLATE, TITLE, Message, message_faults
 from headgate.consumers.values import FUNCTION, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
 from headgate.consumers.webhook.post import HttpPost, PacedPost, judge

@@ -55,7 +55,7 @@ class RunnerOptions:
     )
     unless_seen_s: float = option(
         0.0,
-        number(0, 86400, "seconds"),  # SEEN_S of redis/user_facts.py
+        number(0, 86400, "seconds"),  # SEEN_S of redis/inbox.py
         "Wait this long after an event of a user, and withdraw it if the user has read it or a page has shown it. 0: off.",
     )
     unless_read_s: float = option(

@@ -17,8 +17,8 @@ from headgate.consumers.notification import OUTCOMES
 from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.connections import Command
+from headgate.redis.inbox import UserFacts, read_user_facts
 from headgate.redis.keys import group_key, log_key
-from headgate.redis.user_facts import UserFacts, read_user_facts
 
 from .store import GROUP_LIBRARY, Store
 

@@ -55,8 +55,7 @@ from headgate.protocol.requests import (
     read_seen,
     read_subscription,
 )
-from headgate.redis.inbox import read_current, read_inbox
-from headgate.redis.user_facts import mark_seen
+from headgate.redis.inbox import mark_seen, read_current, read_inbox
 from headgate.runtime.loop import sleep
 from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher

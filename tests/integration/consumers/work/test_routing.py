@@ -18,7 +18,7 @@ from headgate.consumers.work.state import MAX_OUTCOMES, RedisState, read_outcome
 from headgate.consumers.work.store import Store
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
-from headgate.redis.user_facts import mark_seen, read_user_facts
+from headgate.redis.inbox import mark_seen, read_user_facts
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.support.recording_consumer import Recorder, fail, values

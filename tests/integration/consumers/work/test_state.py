@@ -12,7 +12,7 @@ from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store
 from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, call, open_client
-from headgate.redis.user_facts import mark_seen
+from headgate.redis.inbox import mark_seen
 
 ODD = ["two words", "ü", "", "a" * 500, "a\nb", "={}*", "\ud800"]
 

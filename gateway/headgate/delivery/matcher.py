@@ -224,34 +224,6 @@ class _Lists(Generic[S]):
             last.place = holder.place
 
 
-class _Unions(Generic[S]):
-    """The audiences of several patterns, which topics share."""
-
-    __slots__ = ("_by_patterns", "_hand", "_kept", "_lists")
-
-    def __init__(self, lists: _Lists[S]) -> None:
-        self._lists = lists
-        self._by_patterns: dict[tuple[_Pattern[S], ...], _Union[S]] = {}
-        self._kept: list[_Union[S]] = []
-        self._hand = 0  # index of the oldest one, when full
-
-    def get(self, patterns: tuple[_Pattern[S], ...], room: int) -> _Union[S]:
-        """Return the audience of these patterns, shared with other topics if they have one. `room` is the limit of audiences."""
-        union = self._by_patterns.get(patterns)
-        if union is None:
-            union = self._by_patterns[patterns] = _Union(patterns, self._lists)
-            if len(self._kept) < room:
-                self._kept.append(union)
-            else:
-                # A remembered topic may still have it. Another topic with the same patterns gets a new one.
-                if len(self._kept) > room:  # there were more patterns before
-                    del self._by_patterns[self._kept.pop().patterns]
-                self._hand = (self._hand + 1) % len(self._kept)
-                del self._by_patterns[self._kept[self._hand].patterns]
-                self._kept[self._hand] = union
-        return union
-
-
 class _Topics(Generic[S]):
     """The topics with a remembered audience, in `audiences`, which is replaced when all are doubted."""
 
@@ -336,7 +308,8 @@ class SubscriptionMatcher(Generic[S]):
         self._patterns: PatternMap[_Pattern[S]] = PatternMap()
         self._vacant: OrderedDict[_Pattern[S], None] = OrderedDict()
         self._lists: _Lists[S] = _Lists(max_cached_topics, max_listed_clients)
-        self._unions: _Unions[S] = _Unions(self._lists)
+        # Shared by the topics that reach the same patterns. The oldest goes first.
+        self._unions: OrderedDict[tuple[_Pattern[S], ...], _Union[S]] = OrderedDict()
         self._nobody: _Union[S] = _Union((), self._lists)
         self._topics: _Topics[S] = _Topics()
         self._max_cached_topics = max_cached_topics
@@ -403,9 +376,19 @@ class SubscriptionMatcher(Generic[S]):
         if len(patterns) == 1:
             audience = patterns[0]
         else:
-            audience = self._unions.get(tuple(patterns), room) if patterns else self._nobody
+            audience = self._union(tuple(patterns), room) if patterns else self._nobody
         self._topics.remember(topic, audience, room)
         return audience
+
+    def _union(self, patterns: tuple[_Pattern[S], ...], room: int) -> _Union[S]:
+        """Return the audience of several patterns. `room` is the limit of audiences."""
+        union = self._unions.get(patterns)
+        if union is None:
+            union = self._unions[patterns] = _Union(patterns, self._lists)
+            for _ in range(min(2, len(self._unions) - room)):  # there may have been more patterns before
+                # A remembered topic may still have it. Another topic with the same patterns gets a new one.
+                self._unions.popitem(last=False)
+        return union
 
     def _forget_topics(self, pattern: str) -> None:
         if self._topics.forget(pattern):

@@ -126,8 +126,8 @@ class TrieBesideAList(RuleBasedStateMachine):
         assert not topics._doubted.keys() & topics.audiences.keys()
         assert len(topics.audiences) + len(topics._doubted) <= self.MAX_TOPICS
         assert len(topics._seen_once) <= self.MAX_TOPICS
-        assert len(unions._by_patterns) == len(unions._kept) <= self.MAX_TOPICS
-        assert all(unions._by_patterns[union.patterns] is union for union in unions._kept)
+        assert len(unions) <= self.MAX_TOPICS
+        assert all(union.patterns == patterns for patterns, union in unions.items())
 
     @invariant()
     def counts_the_lists_that_are_held(self) -> None:
@@ -188,7 +188,7 @@ def test_remembered_topics_and_audiences_are_bounded(limit: int) -> None:
         matcher.add(f"topic.{number}.#", number)
         matcher.match(f"topic.{number}")
         assert len(matcher._audiences) + len(matcher._topics._doubted) <= limit
-        assert len(matcher._unions._by_patterns) <= limit
+        assert len(matcher._unions) <= limit
     assert len(matcher._audiences) == limit
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from headgate.delivery.bus import feed, interest, listener
 from headgate.delivery.bus.feed import Front
-from headgate.delivery.bus.listener import Bus, Taken
+from headgate.delivery.bus.listener import Bus
+from headgate.delivery.direct import Run
 from headgate.events.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
@@ -43,7 +44,7 @@ class Teller:
 
     def __init__(self) -> None:
         self.told: list[list[Any]] = []
-        self.takes: Callable[[list[list[bytes]], Front], Taken | None] = lambda replies, front: None
+        self.takes: Callable[[list[list[bytes]], Front], Run | None] = lambda replies, front: None
         self.rested = 0
         self.during: Callable[[Callable[[], list[Event]]], object] = lambda more: None
 
@@ -51,7 +52,7 @@ class Teller:
         self.told.append(["route", [[event.topic, event.offset, event.data.decode()] for event in events]])
         self.during(more)
 
-    def take(self, replies: list[list[bytes]], front: Front) -> Taken | None:
+    def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
         return self.takes(replies, front)
 
     def rest(self) -> None:

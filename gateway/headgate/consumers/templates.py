@@ -190,6 +190,14 @@ _SAID: dict[type[Exception], str] = {
 }
 
 
+def render_event(template: Template, delivery: Delivery) -> str:
+    """Return the text of a template over one event, stripped. Raises Reject: the template does not fit the event."""
+    try:
+        return template.render({"event": view(delivery)}).strip()
+    except TemplateFault as fault:
+        raise Reject(str(fault)) from fault
+
+
 def template_faults(name: str, source: str | None, limit: int) -> list[str]:
     """Return the fault of a template over `event` that is independent of the event, in at most one line. None means unset."""
     try:
@@ -235,11 +243,7 @@ class Message:
         Raises:
             Reject: the templates do not fit the event, or both are empty.
         """
-        values = {"event": view(delivery)}
-        try:
-            title, body = self._title.render(values).strip(), self._body.render(values).strip()
-        except TemplateFault as error:
-            raise Reject(str(error)) from error
+        title, body = render_event(self._title, delivery), render_event(self._body, delivery)
         if not title and not body:
             raise Reject("title and body are empty")
         return title, body

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headgate.auth.identity import Identity
 from headgate.protocol.frames import Frame, message_frame
@@ -35,6 +35,8 @@ from .policies import Policies, strongest
 from .state import FIRST, MACHINE, Phase, Pressure, State, Step
 
 if TYPE_CHECKING:
+    from headgate.transport.outbox import Outbox
+
     from .log_readers import LogReaders
 
 # Notices of one client (gaps, changes of the epoch) that may wait beyond the limit of its queue.
@@ -50,50 +52,6 @@ class _LineNotice:
     frame: Frame
     end: int = 0
     had: int = 0
-
-
-class ClientConnection(Protocol):
-    """The connection of a client, which carries one client per namespace.
-
-    Set `awaits_drain` to have it call `drained` of its clients once, when its queue has drained to LOW_WATER.
-    """
-
-    queue: ClientQueue
-    wire: Any
-    ready: bool
-    awaits_drain: bool
-    closed: bool
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits to go out."""
-
-    def offer(self, frame: Frame, owner: Client | None = None) -> bool:
-        """Queue or send an event frame; False when there is no room."""
-
-    def offer_control(self, frame: Frame) -> None:
-        """Send a notice ahead of events."""
-
-    def flush(self) -> None:
-        """Send what is queued, as far as the socket takes it."""
-
-    def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
-        """Finish the frame that a direct write of `sent` bytes has cut; return how many frames are accounted for."""
-
-    def lost(self, error: OSError) -> None:
-        """Give up a broken socket."""
-
-    def end(self, reason: str) -> None:
-        """End the session."""
-
-    def stream(self, frames: Sequence[Frame], owner: Client) -> int:
-        """Send consecutive frames of the log, or queue what the socket does not take; return how many were accepted."""
-
-    def hold_direct(self) -> None:
-        """Keep the fan-out from direct writes until `release_direct`. Calls are counted, as several clients may hold."""
-
-    def release_direct(self) -> None:
-        """Take one `hold_direct` back."""
 
 
 class _NoConnection:
@@ -145,7 +103,7 @@ class Client:
         namespace: str,
         session: str,
         identity: Identity,
-        connection: ClientConnection,
+        connection: Outbox,
         reader: LogReaders,
         account: str | None = None,
         since_ms: int = 0,

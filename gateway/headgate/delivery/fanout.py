@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from headgate.protocol.frames import Frame
 
-from .client import Client, ClientConnection
+from .client import Client
 from .matcher import Audience
+
+if TYPE_CHECKING:
+    from headgate.transport.outbox import Outbox
 
 T = TypeVar("T")
 
@@ -173,7 +176,7 @@ class Pass:
                 frames, data = segment.joined()
                 size, events = len(data), len(frames)
             index += 1
-            connection = client.connection
+            connection: Any = client.connection  # a `ready` one has a wire
             if connection.ready:
                 try:
                     sent = connection.wire.send(data)
@@ -203,7 +206,7 @@ class Pass:
         while index < count:
             client, part = clients[index], parts[index]
             index += 1
-            connection = client.connection
+            connection: Any = client.connection  # a `ready` one has a wire
             if connection.ready:
                 data = part.wire
                 try:
@@ -240,10 +243,11 @@ def _hand(slice_: Sequence[Matched]) -> int:
     return routed
 
 
-def write_notice(connection: ClientConnection, frame: Frame) -> None:
+def write_notice(connection: Outbox, frame: Frame) -> None:
     """Write a notice for many clients to a `ready` connection, as an event. The control lane takes twice the time."""
+    wire: Any = connection.wire
     try:
-        sent = connection.wire.send(frame.wire)
+        sent = wire.send(frame.wire)
     except BlockingIOError:
         sent = 0
     except OSError as error:

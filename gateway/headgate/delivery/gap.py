@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import GAP, GapReason, gap_body, notice_packet
-from headgate.transport.send_queue import ClientQueue, Sender
+from headgate.transport.send_queue import ClientQueue
+
+if TYPE_CHECKING:
+    from .client import Client
 
 
 @dataclass(slots=True)
@@ -60,12 +63,6 @@ class Gaps:
         return frames
 
 
-class Owner(Sender, Protocol):
-    """The client of queued and kept frames."""
-
-    conflated: int
-
-
 class Latest:
     """The newest event of each topic, which the overflow policy `latest` keeps for a client with a full queue. Empty is falsy.
 
@@ -81,7 +78,7 @@ class Latest:
     def __len__(self) -> int:
         return len(self._by_topic)
 
-    def keep(self, frame: Frame, queue: ClientQueue, owner: Owner) -> bool:
+    def keep(self, frame: Frame, queue: ClientQueue, owner: Client) -> bool:
         """Keep this frame, and no older one of its topic; False when the queue's limits leave no room.
 
         Older frames of the topic are removed here and from the queue, and count as conflated. The others keep their order.

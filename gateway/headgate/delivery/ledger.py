@@ -9,7 +9,7 @@ whenever nothing is under way:
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .client import Client
 from .log_readers import LogReaders
@@ -82,15 +82,7 @@ class Ledger:
         A client that leaves during the walk still counts as present.
         """
         here = tuple(self._clients.values())
-        departed = self._departed
-        balance = Balance(
-            from_log=departed.from_log,
-            sent=departed.sent,
-            discarded=departed.discarded,
-            conflated=departed.conflated,
-            left_to_log=departed.left_to_log,
-            gone=departed.gone,
-        )
+        balance = replace(self._departed)
         for count, client in enumerate(here, 1):
             _add(balance, client)
             _add_present(balance, client)

@@ -17,7 +17,7 @@ from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.delivery.bus.feed import Front
 from headgate.delivery.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
-from headgate.delivery.client import Client, ClientConnection
+from headgate.delivery.client import Client
 from headgate.delivery.direct import Run, direct_writer
 from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import CursorTurns, LiveFeed
@@ -35,6 +35,7 @@ from headgate.redis.log import Entry, Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
 from headgate.runtime.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings
+from headgate.transport.outbox import Outbox
 
 from .line import Line
 from .log_search import LogSearch
@@ -106,7 +107,7 @@ class Namespace:
 
     # -- clients --------------------------------------------------------------------------------------------------
 
-    def join(self, session: str, identity: Identity, connection: ClientConnection, address: str | None = None) -> Client:
+    def join(self, session: str, identity: Identity, connection: Outbox, address: str | None = None) -> Client:
         """Add a client and return it. Its reads count for its user, or for its address if it is anonymous."""
         account = identity.user if identity.user != ANONYMOUS else f"\0{address or session}"  # no user's name
         readers, now_ms = self._catch_up.readers, int(time() * 1000)

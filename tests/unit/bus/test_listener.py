@@ -27,8 +27,8 @@ from headgate.delivery.bus.listener import (
     LAST_RECONNECT_S,
     QUARANTINE_LOG_S,
     Bus,
-    Taken,
 )
+from headgate.delivery.direct import Run
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.events.event import Event
 from headgate.redis.faults import NO_PERMISSION
@@ -94,7 +94,7 @@ class Taking:
         bus.during = self._routed
         self.fails = False
 
-    def _take(self, replies: list[list[bytes]], front: Front) -> Taken:
+    def _take(self, replies: list[list[bytes]], front: Front) -> Run:
         topics = [reply[-2].partition(b":")[2].partition(b":")[2] for reply in replies]
         count = next((at for at, topic in enumerate(topics) if not topic.startswith(b"orders.")), len(replies))
         taken = min(count, self._most)
@@ -105,7 +105,7 @@ class Taking:
             self.fails = False
             raise RuntimeError("as planned")
         crowd = taken == count < len(replies) and topics[count].startswith(b"bills.")
-        return cast(Taken, SimpleNamespace(taken=taken, crowd=crowd, full=taken < count))
+        return cast(Run, SimpleNamespace(taken=taken, crowd=crowd, full=taken < count))
 
     def _routed(self, more: Callable[[], list[Event]]) -> None:
         """Events have come by way of the feed; those that have come in meanwhile go with them."""

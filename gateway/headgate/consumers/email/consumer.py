@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import islice
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
-from headgate.consumers.templates import Template, TemplateFault, view
+from headgate.consumers.templates import Template, TemplateFault, render_event
 from headgate.consumers.values import FUNCTION
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.runtime.importing import import_string
@@ -118,7 +118,7 @@ class Email(Consumer):
 
     def _recipients(self, delivery: Delivery) -> Sequence[object]:
         if self._to_template is not None:
-            address = _rendered(self._to_template, delivery)
+            address = render_event(self._to_template, delivery)
             return [address] if address else []
         if self._to_function is not None:
             found = self._to_function(delivery)
@@ -169,10 +169,3 @@ class Email(Consumer):
 
 def _admitted(delivery: Delivery) -> str:
     return f"admitted {delivery.identity}"
-
-
-def _rendered(template: Template, delivery: Delivery) -> str:
-    try:
-        return template.render({"event": view(delivery)}).strip()
-    except TemplateFault as fault:
-        raise Reject(str(fault)) from fault

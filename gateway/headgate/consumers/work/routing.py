@@ -20,7 +20,7 @@ from typing import Any
 
 from headgate.consumers.base import Consumer, Delivery, Reject, State
 from headgate.consumers.notification import MUTED, READ, SEEN, SENT_ON, UNWANTED
-from headgate.consumers.templates import Template, TemplateFault, template_faults, view
+from headgate.consumers.templates import Template, render_event, template_faults
 from headgate.consumers.values import FUNCTION, function_faults
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.events.topic import USERS, is_item, user_of
@@ -52,10 +52,7 @@ class Routing:
         """Return the user of an event, or None if it is for several. Raises Reject: `seen_user` does not fit the event."""
         if self._template is None or is_item(delivery.topic):
             return user_of(delivery.topic)
-        try:
-            return self._template.render({"event": view(delivery)}).strip() or None
-        except TemplateFault as fault:
-            raise Reject(str(fault)) from fault
+        return render_event(self._template, delivery) or None
 
     def waits_until_ms(self, delivery: Delivery) -> int | None:
         """Return the end of a new event's wait for its user (ms since 1970), or None without a wait."""

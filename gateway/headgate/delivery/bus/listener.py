@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic, time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -37,6 +37,9 @@ from .feed import MAX_EVENTS, Feed, Front, State
 from .interest import by_command
 from .messages import MESSAGES
 
+if TYPE_CHECKING:
+    from headgate.delivery.direct import Run
+
 log = structlog.get_logger("headgate.bus")
 
 FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 1.0
@@ -56,19 +59,6 @@ PRIMARY_CHECK_S, SENTINEL_CHECK_S = 1.0, 0.25
 WAKE_S = 0.5
 # Least time between two log lines about quarantined messages. The metric counts them all.
 QUARANTINE_LOG_S = 10.0
-
-
-class Taken(Protocol):
-    """The number of replies a receiver took at once, whether the next has many receivers, and whether it must wait."""
-
-    @property
-    def taken(self) -> int: ...
-
-    @property
-    def crowd(self) -> bool: ...
-
-    @property
-    def full(self) -> bool: ...
 
 
 class Receiver(Protocol):
@@ -95,7 +85,7 @@ class Receiver(Protocol):
     def fenced(self) -> None:
         """Note that everything up to the position has been handed on, and nothing is under way."""
 
-    def take(self, replies: list[list[bytes]], front: Front) -> Taken | None:
+    def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
         """Hand on usual events directly from the replies of Redis, without the feed: as many as possible at once of those that
         simply follow the front. Move `front` past them.
 
@@ -337,7 +327,7 @@ class Bus:
         self.feed.receive(seen, int(time() * 1000))
         self._hand_on()
 
-    def _take(self) -> Taken | None:
+    def _take(self) -> Run | None:
         """Let the receiver take replies directly; None if none can be."""
         front = self.feed.front()
         if front is None:

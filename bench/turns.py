@@ -160,9 +160,9 @@ def path_to(
     A reply of Redis holds an event for a random one of the clients with `users.` patterns, or for all of those with `#`.
     """
     from headgate.delivery.client import Client
+    from headgate.delivery.fanout import Router
     from headgate.delivery.live_feed import LiveFeed
     from headgate.delivery.matcher import SubscriptionMatcher
-    from headgate.delivery.router import Router
     from headgate.redis.keys import channel, user_channel
 
     feed = _synced_feed()

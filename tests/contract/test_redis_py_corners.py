@@ -14,9 +14,8 @@ from redis.retry import Retry
 
 from headgate.errors import BusRefused
 from headgate.redis import client as commands
-from headgate.redis.connections import connection_pool
+from headgate.redis.connections import PASSED_ON, connection_pool
 from headgate.redis.faults import NO_FUNCTION, NO_FUNCTIONS_AT_ALL, _is_end_of_stream, reply_of
-from headgate.redis.one_server import PASSED_ON
 from headgate.settings.addresses.redis_url import read_url
 
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from headgate import BusRefused, InvalidRequest, NotDurable, Publisher
-from headgate.redis import appending
 from headgate.redis.client import Client, call, drop_idle, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE
 from headgate.redis.keys import epochs_key, head_key, log_key
+from headgate.services import log_writer
 from headgate.services.publisher import Fate, PublishManyError
 from tests.support.held_port import HeldPort
 from tests.support.redis_server import wait_until
@@ -168,7 +168,7 @@ def test_the_first_publish_after_a_failover_is_retried(
             promoted.append(True)
             drop_idle(client)
 
-        monkeypatch.setattr(appending, "drop_idle", promote_in_between)
+        monkeypatch.setattr(log_writer, "drop_idle", promote_in_between)
         receipt = publisher.publish("a", 2)
         many = publisher.publish_many([("a", 3)])
 

@@ -22,13 +22,12 @@ from headgate.delivery import fanout, live_feed, page_cache
 from headgate.delivery.bus.feed import Front
 from headgate.delivery.client import Client
 from headgate.delivery.direct import direct_writer
-from headgate.delivery.fanout import Matched
+from headgate.delivery.fanout import Matched, Router
 from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
-from headgate.delivery.router import Router
 from headgate.delivery.state import Phase, State, Step
 from headgate.delivery.tally import Tallies
 from headgate.errors import BusUnavailable, InvalidEvent

@@ -16,8 +16,8 @@ import gevent
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
+from headgate.delivery.fanout import Router
 from headgate.delivery.matcher import SubscriptionMatcher
-from headgate.delivery.router import Router
 from headgate.delivery.state import Phase
 from headgate.delivery.tally import Tallies
 from headgate.events.event import Event

@@ -28,11 +28,11 @@ from headgate.node.cluster import answers
 from headgate.node.presence import watchers
 from headgate.node.requests import publish_queue
 from headgate.protocol.requests import MAX_LAST
-from headgate.redis import api_keys, appending, breaker, lineage, pauses, registry
+from headgate.redis import api_keys, breaker, lineage, pauses, registry
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
 from headgate.runtime import log_throttle, rates, standard_streams
 from headgate.schemas import documents
-from headgate.services import clients, publisher
+from headgate.services import clients, log_writer, publisher
 from headgate.settings.settings import Settings
 from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
 from headgate.transport.inbox import FULL_MESSAGES
@@ -287,7 +287,7 @@ PROMISED = [
     ),
     (r"costs at most one read \((\d+) KiB\)", kib(websocket.READ_BYTES)),
     (r"`timeout_s`, (\d) s by default", thousands(publisher.DEFAULT_TIMEOUT_S)),
-    (r"a batch of more than (\d+) events ends", thousands(appending.MAX_BATCH_EVENTS)),
+    (r"a batch of more than (\d+) events ends", thousands(log_writer.MAX_BATCH_EVENTS)),
     (r"fail at once for (\d) s", thousands(breaker.OPEN_S)),
     (r"`hg:revoked`, at most ([\d,]{6})", thousands(revocation.MAX_REVOCATIONS)),
     (r"`hg:api-keys`, at most ([\d,]{5}), SHA", thousands(api_keys.MAX_KEYS)),

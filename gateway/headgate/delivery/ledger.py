@@ -12,8 +12,8 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 
 from .client import Client
+from .fanout import Router
 from .log_readers import LogReaders
-from .router import Router
 from .state import Phase
 
 # Let the loop run after so many clients, in less than a millisecond.

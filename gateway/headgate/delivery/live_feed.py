@@ -24,9 +24,8 @@ from headgate.runtime.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 from .bus.feed import Front
 from .client import Client
 from .direct import DirectWriter, Run
-from .fanout import BUDGET_S, Matched, Pass, note_broken, note_in_part, write_notice
+from .fanout import BUDGET_S, Matched, Pass, Router, note_broken, note_in_part, write_notice
 from .log_readers import LogReaders
-from .router import Router
 from .state import Phase
 
 if TYPE_CHECKING:

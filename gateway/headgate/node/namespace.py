@@ -19,11 +19,11 @@ from headgate.delivery.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client
 from headgate.delivery.direct import Run, direct_writer
+from headgate.delivery.fanout import Router
 from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import CursorTurns, LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
-from headgate.delivery.router import Router
 from headgate.delivery.tally import Tallies, Traced
 from headgate.errors import Forbidden, HeadgateError, InvalidEvent
 from headgate.events.event import Event

@@ -21,15 +21,14 @@ import redis
 from headgate.errors import BusRefused, HeadgateError
 from headgate.settings.addresses.redis_url import Kind, read_url
 
-from . import one_server
+from . import connections
 from .budget import answered
 from .cluster import slot_of
 from .cluster_client import ClusterClient
-from .connections import Command, redacted_address
+from .connections import ROUND_TRIPS as ROUND_TRIPS
+from .connections import Command, address_of, exchange, open_server, redacted_address, run
 from .faults import CURES, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
 from .newest import NewestReceipts
-from .one_server import ROUND_TRIPS as ROUND_TRIPS
-from .one_server import address_of, exchange, open_server, run
 
 Client = redis.Redis | ClusterClient
 
@@ -156,7 +155,7 @@ def drop_idle(client: Client) -> None:
     if isinstance(client, ClusterClient):
         client.drop_idle()
     else:
-        one_server.drop_idle(client)
+        connections.drop_idle(client)
 
 
 def check_primary(client: Client) -> None:
@@ -166,7 +165,7 @@ def check_primary(client: Client) -> None:
     there is no connection.
     """
     if not isinstance(client, ClusterClient):
-        one_server.check_primary(client)
+        connections.check_primary(client)
 
 
 def is_forbidden(error: BusRefused) -> bool:
@@ -203,7 +202,7 @@ def versions(client: Client) -> dict[str, str]:
         found[address_of(primary)] = _version(info)
         replicas = [value for name, value in info.items() if re.fullmatch(r"slave\d+", name) and isinstance(value, dict)]
         for replica in replicas[:MAX_REPLICAS]:
-            beside = one_server.open_beside(primary, str(replica.get("ip")), int(replica.get("port", 0)))
+            beside = connections.open_beside(primary, str(replica.get("ip")), int(replica.get("port", 0)))
             with suppress(HeadgateError), closing(beside):
                 found[address_of(beside)] = _version(run(beside, "INFO", "server"))
     return found

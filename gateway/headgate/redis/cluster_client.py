@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Any
 
 import redis
@@ -21,12 +20,11 @@ import redis
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.settings.addresses.redis_url import Node, RedisUrl
 
-from . import one_server
+from . import connections
 from .cluster import Topology, key_of, slot_of
-from .connections import Command, cluster_topology
+from .connections import Command, cluster_topology, exchange, execute, failed, open_server
 from .faults import reply_of, shown_cause, translate, unavailable
 from .newest import NewestReceipts
-from .one_server import exchange, execute, failed, open_server
 
 # Attempts for a command that meets MOVED. A slot may move again while the reply travels.
 MAX_MOVES = 3
@@ -114,7 +112,7 @@ class ClusterClient:
         """Close the idle connections, and ask for the topology again before its next use. Never waits."""
         self._topology.doubt()
         for client in self._all():
-            one_server.drop_idle(client)
+            connections.drop_idle(client)
 
     def close(self) -> None:
         """Close every connection. Idempotent. A later command opens new ones."""
@@ -126,7 +124,7 @@ class ClusterClient:
     def __enter__(self) -> ClusterClient:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- private --------------------------------------------------------------------------------------------------
@@ -155,7 +153,7 @@ class ClusterClient:
                     gone = [other for other in self._nodes if other not in (*self._topology.known(), node)]
                     # Only idle connections. A connection in use closes when its command has ended and its last reference goes.
                     for other in gone:
-                        one_server.drop_idle(self._nodes.pop(other))
+                        connections.drop_idle(self._nodes.pop(other))
         return client
 
     def _all(self) -> Iterator[redis.Redis]:

@@ -29,7 +29,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.settings.settings import PREFIX, redis_program
@@ -253,7 +252,7 @@ class EmbeddedRedis:
     def __enter__(self) -> EmbeddedRedis:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _start_again(self) -> None:

@@ -21,7 +21,6 @@ from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial, wraps
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
@@ -30,20 +29,12 @@ from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Publish
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_topic
 from headgate.redis.durability import read_durable
 from headgate.runtime.spans import publishing
-from headgate.services.publisher import (
-    DEFAULT_TIMEOUT_S,
-    MAX_BATCH_EVENTS,
-    Durable,
-    Prepared,
-    Publisher,
-    Receipt,
-)
+from headgate.services.publisher import DEFAULT_TIMEOUT_S, MAX_BATCH_EVENTS, Durable, Prepared, Publisher, Receipt
 
 if TYPE_CHECKING:
     from headgate.schemas.check import OnViolation
 
-# One round trip: two full calls of Redis (`redis/appending.py`). Packing it and reading its replies holds the interpreter's lock
-# for 1 ms.
+# One round trip: two full calls of Redis (log_writer.py). Packing it and reading its replies holds the interpreter for 1 ms.
 MAX_ROUND_EVENTS = 200
 MAX_ROUND_BYTES = 1024 * 1024
 # Bounds of the queue, over all namespaces.
@@ -229,7 +220,7 @@ class AsyncPublisher:
             await self._open()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # -- beginning and ending ---------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from functools import lru_cache, partial
 from threading import Event as Flag
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import TypeVar
 
 from headgate.errors import BusUnavailable, InvalidPattern, InvalidRequest
@@ -164,14 +163,14 @@ class Subscriber:
         self._locked(self._begin)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Subscriber:
         await self._in_thread(self._begin)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     async def _in_thread(self, work: Callable[[], bool]) -> bool:

@@ -23,7 +23,7 @@ from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.events.topic import check_topic
 from headgate.redis.api_keys import find_all
 from headgate.redis.client import Client, call, open_client, primaries
-from headgate.redis.one_server import address_of
+from headgate.redis.connections import address_of
 from headgate.redis.server_advice import advise
 from headgate.schemas.documents import Documents, read_folder
 from headgate.schemas.registry import read_registry

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from headgate.errors import BusRefused, HeadgateError, InvalidRequest, InvalidTopic, PayloadTooLarge
 from headgate.redis import keys
-from headgate.redis.appending import BATCH, in_batches
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.services.log_writer import BATCH, in_batches
 from headgate.services.publisher import Publisher
 from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.delivery.client import Client
-from headgate.delivery.fanout import MAX_SLICE_BYTES
+from headgate.delivery.fanout import MAX_SLICE_BYTES, Router
 from headgate.delivery.matcher import SubscriptionMatcher
-from headgate.delivery.router import Router
 from headgate.events.event import Event
 from headgate.protocol.frames import Frame, event_frame
 from headgate.protocol.packets import Overflow
@@ -56,7 +55,7 @@ def test_an_event_that_nobody_wants_is_not_encoded(
 ) -> None:
     """It costs one match; others of the same batch are not disturbed."""
     encoded: list[str] = []
-    monkeypatch.setattr("headgate.delivery.router.event_frame", recording(encoded))
+    monkeypatch.setattr("headgate.delivery.fanout.event_frame", recording(encoded))
     router, _ = route(matcher, [event(1, "b"), event(2, "a.1"), event(3, "c")])
     wired.drain()
 
@@ -69,7 +68,7 @@ def test_an_event_for_many_is_encoded_once(matcher: SubscriptionMatcher[Client],
     """Per event and namespace, not per client."""
     members = [WiredClient({"a": Overflow.DROP}, matcher) for _ in range(20)]
     encoded: list[str] = []
-    monkeypatch.setattr("headgate.delivery.router.event_frame", recording(encoded))
+    monkeypatch.setattr("headgate.delivery.fanout.event_frame", recording(encoded))
     route(matcher, [event(1, "a")])
 
     assert encoded == ["a"]

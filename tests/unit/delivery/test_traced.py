@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.delivery.fanout import Matched
+from headgate.delivery.fanout import Matched, Router
 from headgate.delivery.matcher import SubscriptionMatcher
-from headgate.delivery.router import Router
 from headgate.delivery.tally import MAX_KEPT, Tallies, Traced
 from headgate.events.event import Event
 from headgate.protocol.packets import Overflow

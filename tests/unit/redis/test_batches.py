@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic
-from headgate.redis.appending import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, Batch, in_batches
 from headgate.redis.connections import Command
+from headgate.services.log_writer import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, Batch, in_batches
 
 KEY = "hg:{n}:log"
 

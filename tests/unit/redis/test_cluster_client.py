@@ -11,7 +11,7 @@ import redis
 import redis.exceptions
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.redis import cluster_client, one_server
+from headgate.redis import cluster_client, connections
 from headgate.redis.client import (
     at,
     call,
@@ -250,10 +250,10 @@ def test_closing_ends_every_node(world: World) -> None:
 
 def test_a_server_beside_another_is_asked_with_the_same_credentials() -> None:
     """A replica, of which the primary has told: within half a second, and without its socket or its Sentinels."""
-    primary = one_server.open_server(read_url("redis://u:pw@a:1/3"), 5.0, 4)
-    beside = one_server.open_beside(primary, "b", 2)
+    primary = connections.open_server(read_url("redis://u:pw@a:1/3"), 5.0, 4)
+    beside = connections.open_beside(primary, "b", 2)
     options = beside.connection_pool.connection_kwargs
-    assert one_server.address_of(beside) == "b:2"
+    assert connections.address_of(beside) == "b:2"
     assert (options["username"], options["password"], options["socket_timeout"]) == ("u", "pw", 0.5)
 
 

@@ -96,7 +96,7 @@ def test_a_process_without_opentelemetry_pays_nothing() -> None:
     """It is not needed, and not loaded."""
     script = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "import headgate.services.publisher, headgate.runtime.spans as s, headgate.delivery.router\n"
+        "import headgate.services.publisher, headgate.runtime.spans as s, headgate.delivery.fanout\n"
         "assert s.current_traceparent() is None\n"
         "with s.publishing('n', 'a') as parent: assert parent is None\n"
         f"with s.consuming({SAMPLED!r}, 'n', 'a', {{}}): pass\n"

@@ -20,7 +20,7 @@ from headgate.errors import BusUnavailable, HeadgateError, LimitReached
 from headgate.runtime.loop import Idle, spawn
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
-# One round trip is five full calls of Redis (`redis/appending.py`). Packing it and reading its replies takes 1.4 ms of the loop.
+# One round trip is five full calls of Redis (`services/log_writer.py`). Packing it and reading its replies takes 1.4 ms.
 MAX_ROUND_EVENTS = 500
 MAX_ROUND_BYTES = 1024 * 1024
 # The queue of a namespace in all.

@@ -145,8 +145,7 @@ class Apprise(Consumer):
     def _targets(self, delivery: Delivery) -> dict[str, str]:
         """Return the URLs of an event by their names in Redis.
 
-        Raises:
-            Reject: an address is not a single target, or there are more than MAX_ADDRESSES.
+        Raises Reject: an address is not a single target, or there are more than MAX_ADDRESSES.
         """
         if not self._per_user:
             return {_key(url): url for url in self._urls}
@@ -178,8 +177,7 @@ def _is_per_user(options: AppriseOptions) -> bool:
 def _read_urls(options: AppriseOptions) -> list[str]:
     """Return the URLs, or the templates of them, without duplicates.
 
-    Raises:
-        ValueError: there are none, of both kinds, too many, or a template has no place for a user.
+    Raises ValueError: there are none, of both kinds, too many, or a template has no place for a user.
     """
     per_user = _is_per_user(options)
     if per_user and (options.urls is not None or options.urls_env is not None):

@@ -86,8 +86,7 @@ class Template:
     def render(self, values: Mapping[str, object]) -> str:
         """Return the text.
 
-        Raises:
-            TemplateFault: an undefined name, an operation that does not fit the event, or a text above the limit.
+        Raises TemplateFault: an undefined name, an operation that does not fit the event, or a text above the limit.
         """
         parts: list[str] = []
         length = 0
@@ -229,8 +228,7 @@ TEMPLATE = text("a Jinja2 template")
 class Message:
     """The templates of a message. `title` and `body` are Jinja2; None: the built-in ones.
 
-    Raises:
-        TemplateFault: one of them is not a template.
+    Raises TemplateFault: one of them is not a template.
     """
 
     def __init__(self, title: str | None, body: str | None) -> None:
@@ -240,8 +238,7 @@ class Message:
     def render(self, delivery: Delivery) -> tuple[str, str]:
         """Return title and body of an event, stripped; one of them may be empty.
 
-        Raises:
-            Reject: the templates do not fit the event, or both are empty.
+        Raises Reject: the templates do not fit the event, or both are empty.
         """
         title, body = render_event(self._title, delivery), render_event(self._body, delivery)
         if not title and not body:
@@ -251,10 +248,7 @@ class Message:
 
 def message_faults(title: str | None, body: str | None) -> list[str]:
     """Return the faults of templates, a line each."""
-    return [
-        *template_faults("title", title, MAX_BODY_CHARACTERS),
-        *template_faults("body", body, MAX_BODY_CHARACTERS),
-    ]
+    return [*template_faults("title", title, MAX_BODY_CHARACTERS), *template_faults("body", body, MAX_BODY_CHARACTERS)]
 
 
 @lru_cache

@@ -62,8 +62,7 @@ def read_secret(options: object, name: str, environ: Mapping[str, str] | None = 
 def need_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str:
     """Return the secret `name`, which must be set; otherwise as `read_secret`.
 
-    Raises:
-        ValueError: as `read_secret`; also if it is not set.
+    Raises ValueError: as `read_secret`; also if it is not set.
     """
     secret = read_secret(options, name, environ, is_url=is_url)
     if secret is None:

@@ -82,8 +82,7 @@ class LogReaders:
     def serve(self, client: Client, feed: LiveFeed) -> None:
         """Send a client what its socket takes of its next page, or hand it over to the feed. May wait for the log.
 
-        Raises:
-            HeadgateError: the log could not be read; the client is out of the round.
+        Raises HeadgateError: the log could not be read; the client is out of the round.
         """
         if client.connection.closed:
             return

@@ -298,11 +298,7 @@ def _literal_start(pattern: str) -> str:
 
 
 class SubscriptionMatcher(Generic[S]):
-    """Patterns with their subscribers.
-
-    Attributes:
-        subscriptions: their number.
-    """
+    """Patterns with their subscribers. `subscriptions`: their number."""
 
     def __init__(self, max_cached_topics: int = MAX_CACHED_TOPICS, max_listed_clients: int = MAX_LISTED_CLIENTS) -> None:
         self._patterns: PatternMap[_Pattern[S]] = PatternMap()

@@ -18,11 +18,7 @@ _STRENGTH = (Overflow.CATCH_UP, Overflow.LATEST, Overflow.DROP)
 
 
 class Policies(Mapping[str, Overflow]):
-    """Overflow policies by pattern, in the order of the subscriptions.
-
-    Attributes:
-        wildcards: how many patterns have a wildcard.
-    """
+    """Overflow policies by pattern, in the order of the subscriptions. `wildcards`: how many patterns have a wildcard."""
 
     __slots__ = ("_by_pattern", "_key", "_map", "_only", "_only_policy", "wildcards")
 

@@ -28,20 +28,15 @@ from headgate.runtime.machine import Machine
 class Phase(Enum):
     """Where the events of a client come from."""
 
-    ARRIVING = "arriving"
-    """It is not welcomed yet, and live events wait in its corked queue."""
+    ARRIVING = "arriving"  # it is not welcomed yet, and live events wait in its corked queue
     ARRIVING_BEHIND = "arriving behind"
     """It is not welcomed yet, and will read from the log what it asked for, missed or had no room for."""
-    COLLECTING = "collecting"
-    """It asks for several pasts, and will read them together when all of them are active."""
-    READING = "reading"
-    """It reads the log, a page at a time, at the pace of its socket."""
+    COLLECTING = "collecting"  # it asks for several pasts, and will read them together when all of them are active
+    READING = "reading"  # it reads the log, a page at a time, at the pace of its socket
     HANDOVER = "handover"
     """It has read up to the live feed or further, and takes live events above its handover offset, through the queue."""
-    LIVE = "live"
-    """It gets live events, by direct writes while nothing waits."""
-    LEFT = "left"
-    """It takes nothing more."""
+    LIVE = "live"  # it gets live events, by direct writes while nothing waits
+    LEFT = "left"  # it takes nothing more
 
 
 class Pressure(Enum):
@@ -114,12 +109,8 @@ TRANSITIONS: tuple[tuple[Step, Mapping[Phase, Phase], Mapping[Pressure, Pressure
     (
         Step.PAST_ASKED,
         {
-            _ARRIVING: _ARRIVING_BEHIND,
-            _ARRIVING_BEHIND: _ARRIVING_BEHIND,
-            _COLLECTING: _COLLECTING,
-            _READING: _COLLECTING,
-            _HANDOVER: _COLLECTING,
-            _LIVE: _COLLECTING,
+            **dict.fromkeys((_ARRIVING, _ARRIVING_BEHIND), _ARRIVING_BEHIND),
+            **dict.fromkeys((_COLLECTING, _READING, _HANDOVER, _LIVE), _COLLECTING),
         },
         _SAME,
     ),
@@ -132,14 +123,7 @@ TRANSITIONS: tuple[tuple[Step, Mapping[Phase, Phase], Mapping[Pressure, Pressure
     (Step.FEED_CAUGHT_UP, {_HANDOVER: _LIVE}, _SAME),
     (
         Step.LOG_LOST,
-        {
-            _ARRIVING: _ARRIVING,
-            _ARRIVING_BEHIND: _ARRIVING,
-            _COLLECTING: _LIVE,
-            _READING: _LIVE,
-            _HANDOVER: _LIVE,
-            _LIVE: _LIVE,
-        },
+        {_ARRIVING: _ARRIVING, _ARRIVING_BEHIND: _ARRIVING, _COLLECTING: _LIVE, _READING: _LIVE, _HANDOVER: _LIVE, _LIVE: _LIVE},
         _EASED_ENDS,
     ),
     (Step.OVER_HIGH_WATER, _stay(_PRESENT), {_OK: _WARNED, _EASED: _WARNED}),

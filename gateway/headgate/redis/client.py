@@ -91,8 +91,7 @@ def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = Tru
 def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:
     """Run commands in one round trip, no transaction; return the replies in order. All commands run, also behind one that fails.
 
-    Raises:
-        HeadgateError: the first error among the replies, or as of `call_many`.
+    Raises HeadgateError: the first error among the replies, or as of `call_many`.
     """
     replies = call_many(client, commands)
     for reply in replies:
@@ -104,8 +103,7 @@ def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:
 def deliveries(client: Client, key: str, group: str, entry_id: str) -> int:
     """Return how often a reader of a group got a stream entry without acknowledging it; 0 if it is not pending.
 
-    Raises:
-        BusUnavailable, BusRefused: as `call`; BusRefused also where there is no such group.
+    Raises as `call`; BusRefused also where there is no such group.
     """
     found = run(at(client, key), "XPENDING", key, group, entry_id, entry_id, 1, parse_detail=True)
     return int(found[0]["times_delivered"]) if found else 0
@@ -123,8 +121,7 @@ def at(client: Client, key: str | bytes) -> redis.Redis:
 def primaries(client: Client) -> list[redis.Redis]:
     """Return the client of every server with keys, which is the client itself outside a Cluster.
 
-    Raises:
-        BusUnavailable, BusRefused: the Cluster does not say.
+    Raises BusUnavailable, BusRefused: the Cluster does not say.
     """
     return client.primaries() if isinstance(client, ClusterClient) else [client]
 
@@ -193,8 +190,7 @@ def check_server(client: Client) -> tuple[str, str]:
 def versions(client: Client) -> dict[str, str]:
     """Return the version of every primary and reachable replica by its address.
 
-    Raises:
-        BusUnavailable, BusRefused: a primary does not say.
+    Raises BusUnavailable, BusRefused: a primary does not say.
     """
     found: dict[str, str] = {}
     for primary in primaries(client):
@@ -247,8 +243,7 @@ def _checked(client: redis.Redis, *, in_cluster: bool) -> tuple[str, str]:
 def describe_server(url: str) -> str:
     """Return what answers at a URL, such as `Redis 7.0.15 at localhost:6379`, with a warning where versions are mixed.
 
-    Raises:
-        BusUnavailable, BusRefused: as `check_server`; also when `url` is not a Redis URL.
+    Raises as `check_server`; also when `url` is not a Redis URL.
     """
     client = open_client(url, max_connections=1)
     try:

@@ -138,8 +138,7 @@ class Topology:
     def primaries(self) -> tuple[Node, ...]:
         """Return every node that owns a slot, in the order of their slots. Asks the Cluster if there is a doubt.
 
-        Raises:
-            BusUnavailable, BusRefused: as `owner`; BusUnavailable also when no node owns any.
+        Raises as `owner`; BusUnavailable also when no node owns any.
         """
         self._settle_doubts()
         found = self.known()

@@ -111,8 +111,7 @@ def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
 def execute(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any:
     """Run one command and return its reply. `options` control how redis-py shapes it.
 
-    Raises:
-        redis.RedisError, OSError: as redis-py does.
+    Raises redis.RedisError, OSError: as redis-py does.
     """
     untyped: Any = client
     began_s = perf_counter()

@@ -40,8 +40,7 @@ POLL_S = 0.02
 def find_private_redis(data_dir: str | Path) -> str | None:
     """Return the URL of the private server that runs in `data_dir`, or None without one.
 
-    Raises:
-        BusRefused: other users can write to the folder or the record, and could direct us to a server of theirs.
+    Raises BusRefused: other users can write to the folder or the record, and could direct us to a server of theirs.
     """
     path = read_record(Path(data_dir).absolute() / LOCK_NAME).get("socket")
     if not isinstance(path, str) or not path or not is_private(Path(path).parent):
@@ -134,8 +133,7 @@ def write_record(lock: int, record: Mapping[str, object]) -> None:
 def read_record(path: Path) -> dict[str, object]:
     """Return the record in `redis.lock` at this path; empty if a crash left something unreadable.
 
-    Raises:
-        BusRefused: the folder, or the file, is not ours alone.
+    Raises BusRefused: the folder, or the file, is not ours alone.
     """
     folder = open_folder(path.parent)
     if folder is None:

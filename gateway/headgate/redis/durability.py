@@ -80,8 +80,7 @@ class OnlineReplicas:
 def read_durable(durable: object) -> Durability | None:
     """Read `durable`: None, "replica" (one), "all", "disk", or a number of replicas from 1 to MAX_REPLICAS.
 
-    Raises:
-        InvalidRequest: `durable` is anything else.
+    Raises InvalidRequest: `durable` is anything else.
     """
     if durable is None:
         return None

@@ -153,8 +153,7 @@ def _candidates() -> Iterator[ServerBinary]:
 def _look_at(path: str, origin: str) -> ServerBinary | None:
     """Ask a program for its version. None if it is not a Redis or Valkey server, or does not run here.
 
-    Raises:
-        BusUnavailable: no answer in time, which proves nothing, since a busy machine may delay it.
+    Raises BusUnavailable: no answer in time, which proves nothing, since a busy machine may delay it.
     """
     try:
         done = subprocess.run([path, "--version"], capture_output=True, timeout=VERSION_DEADLINE_S, check=False)
@@ -205,8 +204,7 @@ class EmbeddedRedis:
     def start_again(self) -> None:
         """Restart a dead server with its data, and wait until it answers. Does nothing while it runs.
 
-        Raises:
-            BusUnavailable: it died again, or did not answer in time. The text has the last line of its log.
+        Raises BusUnavailable: it died again, or did not answer in time. The text has the last line of its log.
         """
         with self._restarting:
             self._start_again()

@@ -125,10 +125,7 @@ class SentEvents:
         hashes = [ids_key(self._namespace, number) for number in range(before.ids, before.ids + 3)]
         *receipts, (newest_hash, began_ms, now_ms) = call_all(
             self._client,
-            [
-                *(("HMGET", key, *fields) for key in hashes),
-                ("HMGET", head_key(self._namespace), "ids", "ids_time", "clock"),
-            ],
+            [*(("HMGET", key, *fields) for key in hashes), ("HMGET", head_key(self._namespace), "ids", "ids_time", "clock")],
         )
         indexed = [[read_receipt(each) for each in of_event if each] for of_event in zip(*receipts, strict=True)]
         line, newest = self.line({before.epoch, *(each[0] for of_event in indexed for each in of_event if each)})
@@ -169,8 +166,7 @@ class IdSearch:
     ) -> None:
         """`event_id` may be any text. `charge` is called after each part, with its number of events.
 
-        Raises:
-            UnicodeEncodeError: it is not valid Unicode.
+        Raises UnicodeEncodeError: it is not valid Unicode.
         """
         self._charge = charge
         self._client, self._key, self._wanted = client, log_key(namespace), event_id.encode()

@@ -106,8 +106,7 @@ class Library:
     def call(self, client: Client, *command: str | bytes | int) -> Any:
         """Run one FCALL or FCALL_RO of the library. Load the library first if Redis does not have it.
 
-        Raises:
-            BusUnavailable, BusRefused, HeadgateError: as `redis.client.call`.
+        Raises BusUnavailable, BusRefused, HeadgateError: as `redis.client.call`.
         """
         try:
             return call(client, *command)
@@ -128,8 +127,7 @@ def _servers(client: Client, key: str | None) -> list[Callable[..., Any]]:
 def server_token(client: Client, key: str | bytes) -> str:
     """Return the token (log.lua) of the Redis process that has a key; "" if its library is too old or this user may not ask.
 
-    Raises:
-        BusUnavailable: no answer.
+    Raises BusUnavailable: no answer.
     """
     try:
         reply = call_at(client, key, "FCALL_RO", "headgate_version", 0, "server")

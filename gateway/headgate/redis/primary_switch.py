@@ -98,10 +98,7 @@ class PrimarySwitch:
 
         A connection from before the last switch does not show where the address leads now. Ten old ones may ask for their
         server after the first has met the new one. A replica is not a target either, since a name with several addresses may
-        lead to one by turns.
-
-        Args:
-            count: the switch's `count` before the connection was made, or before the Sentinels were asked.
+        lead to one by turns. `count`: the switch's `count` before the connection was made, or before the Sentinels were asked.
         """
         before = self.server
         if server in (UNKNOWN, before) or (is_replica and before != UNKNOWN) or count != self.count:

@@ -24,8 +24,7 @@ LEASE_S = 10
 def tell(client: Client, process: str, report: bytes, *, read: bool) -> dict[str, bytes]:
     """Report the vitals of this process. With `read`, return the reports of all, by process. One round trip.
 
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
+    Raises as `redis.client.call`.
     """
     commands: list[Command] = [("HSET", VITALS, process, report), ("EXPIRE", VITALS, LEASE_S)]
     if read:

@@ -121,8 +121,7 @@ def ask(
 def announce(client: Client, kind: str) -> None:
     """Send a notice of a kind to all gateway processes, at most once. One round trip.
 
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`. It is unknown whether any process received it.
+    Raises as `redis.client.call`. It is unknown whether any process received it.
     """
     _publish(client, Question("", kind, _NOTICE_MS, msgspec.Raw(b"null")))
 

@@ -41,8 +41,7 @@ class Replies:
     def can_read(self, timeout: float | None = 0) -> bool:
         """Return whether there is a reply, or the end, within `timeout` seconds, or now. Only a timeout may wait.
 
-        Raises:
-            redis.ConnectionError, OSError: the connection is closed or broken.
+        Raises redis.ConnectionError, OSError: the connection is closed or broken.
         """
         sock, reader = self._sock, self._reader
         if reader is None:

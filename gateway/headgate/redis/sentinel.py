@@ -79,11 +79,7 @@ def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -
 
 
 class Discovery:
-    """Asks the Sentinels where the primary is.
-
-    Args:
-        address: of the Sentinels.
-    """
+    """Asks the Sentinels at `address` where the primary is."""
 
     def __init__(self, address: RedisUrl) -> None:
         self.address = address
@@ -174,8 +170,7 @@ class Discovery:
     def _ask(self, sentinel: Node, wait_s: float) -> Answer | None:
         """Return the answer of a Sentinel; None if it knows no running primary of that name.
 
-        Raises:
-            redis.ConnectionError, redis.TimeoutError: it does not answer.
+        Raises redis.ConnectionError, redis.TimeoutError: it does not answer.
         """
         kinds: Any = redis.ConnectionPool  # redis-py does not type its constructor
         host, port = sentinel

@@ -101,8 +101,7 @@ class SubscriberLink:
     def send(self, *commands: Command) -> None:
         """Write commands such as ("SUBSCRIBE", channel) or ("PING", token) in one piece. Their replies come from `read`.
 
-        Raises:
-            BusUnavailable: the connection is broken or closed.
+        Raises BusUnavailable: the connection is broken or closed.
         """
         packed = b"".join(self._pack(tuple(command)) for command in commands)
         self._is_sending = True
@@ -143,8 +142,7 @@ class SubscriberLink:
     def read_ready(self) -> list[Any]:
         """Return the replies received so far, perhaps none, without waiting. For the caller of `read` only.
 
-        Raises:
-            BusUnavailable, BusRefused: as `read`.
+        Raises as `read`.
         """
         sock = self._open_socket()
         timeout_s = sock.gettimeout()

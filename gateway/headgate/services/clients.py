@@ -45,8 +45,7 @@ class Sort(StrEnum):
 
     TROUBLE = "trouble"
     """Those that something is wrong with come first: a full queue, then catching up, gaps, bytes in the queue."""
-    QUEUE = "queue"
-    """The fullest queue first."""
+    QUEUE = "queue"  # the fullest queue first
     NEWEST = "newest"
     USER = "user"
 
@@ -394,11 +393,7 @@ class Clients:
         self._client.close()
 
     def _ask(
-        self,
-        kind: Kind,
-        body: object,
-        read: Callable[[msgspec.Raw], Any],
-        is_enough: Callable[[Any], bool] | None = None,
+        self, kind: Kind, body: object, read: Callable[[msgspec.Raw], Any], is_enough: Callable[[Any], bool] | None = None
     ) -> Answers:
         return ask(
             self._client,

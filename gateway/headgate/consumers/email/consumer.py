@@ -67,8 +67,7 @@ class Email(Consumer):
     def keys(self, delivery: Delivery) -> Sequence[str]:
         """Return the recipients' addresses, without duplicates. An invalid address is a part too, and is rejected alone.
 
-        Raises:
-            Reject: there are too many, or `to_template` does not fit the event.
+        Raises Reject: there are too many, or `to_template` does not fit the event.
         """
         recipients = self._recipients(delivery)
         if len(recipients) > self._options.max_recipients:

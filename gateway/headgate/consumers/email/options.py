@@ -59,9 +59,7 @@ class EmailOptions:
         required(), Kind(read_mailbox, "an address such as Alerts <alerts@example.com>"), "The sender of the mails."
     )
     to: tuple[str, ...] = option(
-        (),
-        Kind(_addresses, "addresses such as ops@example.com, comma-separated"),
-        "Fixed recipients. Each gets a separate mail.",
+        (), Kind(_addresses, "addresses such as ops@example.com, comma-separated"), "Fixed recipients. Each gets a separate mail."
     )
     to_function: str | None = option(
         None,
@@ -92,11 +90,7 @@ class EmailOptions:
 
 def check_options(options: EmailOptions) -> list[str]:
     """Return the faults of options that are valid one by one, a line each."""
-    return [
-        *_server_faults(options),
-        *_recipient_faults(options),
-        *MailTemplates.check(options, several=bool(options.digest_s)),
-    ]
+    return [*_server_faults(options), *_recipient_faults(options), *MailTemplates.check(options, several=bool(options.digest_s))]
 
 
 def _server_faults(options: EmailOptions) -> list[str]:

@@ -60,8 +60,7 @@ class MailTemplates:
     def render(self, deliveries: Sequence[Delivery], recipient: str) -> tuple[MailText, list[str]]:
         """Return the text of the mail about these events, and the ids of the events that it shows: as many of the first as fit.
 
-        Raises:
-            TemplateFault: the templates do not fit these events, or not even one fits.
+        Raises TemplateFault: the templates do not fit these events, or not even one fits.
         """
         shown = deliveries[: self._shown_events]
         while True:

@@ -88,11 +88,7 @@ class MonitoringOptions:
     """The options of the monitoring consumer."""
 
     statsd: tuple[str, int] | None = option(None, host_and_port(), "StatsD server (UDP) that gets the counters and gauges.")
-    prefix: str = option(
-        "headgate",
-        STATSD_PREFIX,
-        "Prefix of names in StatsD; a dot follows it.",
-    )
+    prefix: str = option("headgate", STATSD_PREFIX, "Prefix of names in StatsD; a dot follows it.")
     counters: tuple[CounterRule, ...] = option((), tables(CounterRule, MAX_METRICS), "Counters of events.")
     gauges: tuple[GaugeRule, ...] = option((), tables(GaugeRule, MAX_METRICS), "Gauges that hold the newest number in an event.")
     alerts: tuple[Rule, ...] = option((), tables(Rule, MAX_ALERTS), "Alerts.")
@@ -249,8 +245,7 @@ class Monitoring(Consumer):
     def _publish(self, rules: Iterable[Rule], records: dict[str, Record]) -> None:
         """Publish the due notices, and update `records`. The next tick retries a notice that Redis refused.
 
-        Raises:
-            BusUnavailable: the records in Redis still hold the unpublished notices.
+        Raises BusUnavailable: the records in Redis still hold the unpublished notices.
         """
         for rule in rules:
             record = records.get(rule.name)

@@ -142,8 +142,7 @@ def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str
 def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     """Return (namespace, name) of every consumer of the file, whatever its faults. Imports nothing.
 
-    Raises:
-        SettingsError: as `read_settings`, or the environment is invalid.
+    Raises SettingsError: as `read_settings`, or the environment is invalid.
     """
     tables = _read_toml(path).get("consumers", {})
     first = Settings.read(read_settings(path, environment)).namespaces[0]
@@ -154,8 +153,7 @@ def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str
 def load_type(type_name: str) -> type[Consumer]:
     """Return the class for the `type` of a consumer's table.
 
-    Raises:
-        ValueError: there is none; the message names the attempt and the expected values.
+    Raises ValueError: there is none; the message names the attempt and the expected values.
     """
     if type_name not in TYPES and ":" not in type_name:
         close = difflib.get_close_matches(type_name, TYPES, 1, 0.6)

@@ -20,39 +20,22 @@ LINK_LOCAL, LOOPBACK, METADATA, PRIVATE, RESERVED = "link-local", "loopback", "c
 # The first match determines the kind of an address.
 _KINDS: tuple[tuple[Network, str], ...] = tuple(
     (ipaddress.ip_network(network), kind)
-    for network, kind in (
-        ("168.63.129.16/32", METADATA),  # Azure, in public address space
-        ("169.254.169.254/32", METADATA),
-        ("100.100.100.200/32", METADATA),  # Alibaba
-        ("192.0.0.192/32", METADATA),  # Oracle
-        ("fd00:ec2::254/128", METADATA),  # Amazon
-        ("0.0.0.0/8", "unspecified"),
-        ("10.0.0.0/8", PRIVATE),
-        ("100.64.0.0/10", "carrier-grade NAT"),
-        ("127.0.0.0/8", LOOPBACK),
-        ("169.254.0.0/16", LINK_LOCAL),
-        ("172.16.0.0/12", PRIVATE),
-        ("192.0.0.0/24", RESERVED),
-        ("192.0.2.0/24", "documentation"),
-        ("192.88.99.0/24", "6to4"),
-        ("192.168.0.0/16", PRIVATE),
-        ("198.18.0.0/15", "benchmarking"),
-        ("198.51.100.0/24", "documentation"),
-        ("203.0.113.0/24", "documentation"),
-        ("224.0.0.0/4", "multicast"),
-        ("240.0.0.0/4", RESERVED),
-        ("::/128", "unspecified"),
-        ("::1/128", LOOPBACK),
-        ("fc00::/7", PRIVATE),
-        ("fe80::/10", LINK_LOCAL),
-        ("fec0::/10", PRIVATE),
-        ("ff00::/8", "multicast"),
-        ("2001::/32", "Teredo"),
-        ("2001::/23", RESERVED),
-        ("2001:db8::/32", "documentation"),
-        ("2002::/16", "6to4"),
-        ("3fff::/20", "documentation"),
+    for kind, networks in (
+        # Azure (in public address space), several, Alibaba, Oracle, Amazon.
+        (METADATA, "168.63.129.16/32 169.254.169.254/32 100.100.100.200/32 192.0.0.192/32 fd00:ec2::254/128"),
+        ("unspecified", "0.0.0.0/8 ::/128"),
+        (PRIVATE, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10"),
+        ("carrier-grade NAT", "100.64.0.0/10"),
+        (LOOPBACK, "127.0.0.0/8 ::1/128"),
+        (LINK_LOCAL, "169.254.0.0/16 fe80::/10"),
+        ("documentation", "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20"),
+        ("6to4", "192.88.99.0/24 2002::/16"),
+        ("benchmarking", "198.18.0.0/15"),
+        ("multicast", "224.0.0.0/4 ff00::/8"),
+        ("Teredo", "2001::/32"),
+        (RESERVED, "192.0.0.0/24 240.0.0.0/4 2001::/23"),
     )
+    for network in networks.split()
 )
 _PLACE = re.compile(r"[^/?#]+:[0-9]+", re.ASCII)
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -91,8 +74,7 @@ class Allowed:
 def read_allowed(raw: str | Sequence[str]) -> Allowed:
     """Read networks (`10.0.0.0/8`) and places (`hooks.internal:8443`, `[fd00::1]:80`).
 
-    Raises:
-        ValueError: one of them is neither.
+    Raises ValueError: one of them is neither.
     """
     networks: list[Network] = []
     places: list[tuple[str, int]] = []

@@ -51,8 +51,7 @@ EXPECTED_SECRET = (
 def read_secrets(text: str) -> tuple[bytes, ...]:
     """Return the keys in a text of one or several secrets.
 
-    Raises:
-        ValueError: it is not EXPECTED_SECRET; the error does not contain the text.
+    Raises ValueError: it is not EXPECTED_SECRET; the error does not contain the text.
     """
     words = text.split()
     if not 1 <= len(words) <= MAX_SECRETS:

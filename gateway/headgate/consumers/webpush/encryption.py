@@ -40,8 +40,7 @@ class Subscription(msgspec.Struct, frozen=True):
 def read_subscription(raw: object) -> Subscription:
     """Read the result of `PushSubscription.toJSON()`, as an object or as JSON text.
 
-    Raises:
-        ValueError: it is invalid; the error contains nothing of it.
+    Raises ValueError: it is invalid; the error contains nothing of it.
     """
     try:
         parts = msgspec.json.decode(raw) if isinstance(raw, str | bytes) else raw
@@ -58,8 +57,7 @@ def read_subscription(raw: object) -> Subscription:
 class ApplicationKey:
     """The key pair that identifies the application to push services (VAPID).
 
-    Raises:
-        ValueError: the text is not a private key.
+    Raises ValueError: the text is not a private key.
     """
 
     def __init__(self, private_key: str) -> None:

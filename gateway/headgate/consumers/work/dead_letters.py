@@ -82,8 +82,7 @@ class DeadLetters:
     def page(self, after: str | None = None, limit: int = PAGE_LETTERS) -> list[DeadLetter]:
         """Return the letters after the one with this id (None: from the oldest), at most `limit` (1 to PAGE_LETTERS).
 
-        Raises:
-            InvalidRequest: an invalid limit or id.
+        Raises InvalidRequest: an invalid limit or id.
         """
         if not 1 <= limit <= PAGE_LETTERS:
             raise InvalidRequest(f"a page of {limit} dead letters; expected 1 to {PAGE_LETTERS}")
@@ -99,8 +98,7 @@ class DeadLetters:
     def retry(self, letter_ids: Sequence[str]) -> int:
         """Retry these letters now; return how many. Missing and unreadable ones are skipped.
 
-        Raises:
-            InvalidRequest: not an id.
+        Raises InvalidRequest: not an id.
         """
         return self._put_back([letter for letter_id in letter_ids if (letter := self.show(letter_id)) is not None])
 

@@ -64,11 +64,7 @@ class GroupStatus:
 
 
 class Groups:
-    """The consumers in the Redis of a namespace.
-
-    Args:
-        scanned: called after each thousand key names of a scan.
-    """
+    """The consumers in the Redis of a namespace. `scanned`: called after each thousand key names of a scan."""
 
     def __init__(self, client: Client, namespace: str, scanned: Callable[[], None] = lambda: None) -> None:
         self._client, self._namespace, self._scanned = client, namespace, scanned
@@ -91,8 +87,7 @@ class Groups:
     def remove(self, name: str) -> tuple[int, int]:
         """Remove a consumer: group, deferred tasks, dead letters, state. Return the numbers of tasks and letters.
 
-        Raises:
-            InvalidRequest: no such consumer, or one of its instances has sent a heartbeat within QUIET_S.
+        Raises InvalidRequest: no such consumer, or one of its instances has sent a heartbeat within QUIET_S.
         """
         if self.look(name) is None:
             known = ", ".join(status.name for status in self.statuses()) or "none"

@@ -31,9 +31,7 @@ class RunnerOptions:
     )
     retry_last_s: float = option(300.0, number(0.01, 86400, "seconds"), "Longest wait between two retries.")
     retry_for_s: float = option(
-        86400.0,
-        number(0, 30 * 86400, "seconds"),
-        "A task is retried for this long after its first failure.",
+        86400.0, number(0, 30 * 86400, "seconds"), "A task is retried for this long after its first failure."
     )
     max_waiting: int = option(
         10000,
@@ -49,9 +47,7 @@ class RunnerOptions:
         "Most bytes of dead letters that are kept, likewise; the newest one stays in any case.",
     )
     lease_s: float = option(
-        30.0,
-        number(0.1, 3600, "seconds"),
-        "Time after the last heartbeat of a process until another one takes over its tasks.",
+        30.0, number(0.1, 3600, "seconds"), "Time after the last heartbeat of a process until another one takes over its tasks."
     )
     unless_seen_s: float = option(
         0.0,

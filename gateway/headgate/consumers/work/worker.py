@@ -107,8 +107,7 @@ class Leases:
     def keep(self, store: Store, now_s: float) -> None:
         """Renew leases that have lasted for a third of their length, for the whole length. Called by another thread.
 
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`; try again.
+        Raises as `redis.client.call`; try again.
         """
         with self._lock:
             if not self._leased or now_s - self._taken_s < self._lease_ms / 3000:
@@ -198,8 +197,7 @@ class Worker:
     def keep(self, store: Store) -> None:
         """Renew leases that have lasted for a third of their length. Called by another thread.
 
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`; try again.
+        Raises as `redis.client.call`; try again.
         """
         self._leases.keep(store, time.monotonic())
 

@@ -135,8 +135,9 @@ def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
         BusUnavailable: the connection broke.
     """
     try:
-        extent = EventLog(namespace, client, 0).extent()
-        return extent.retention_s(EventLog(namespace, client).events_per_s(int(now_s * 1000))) if extent.max_age_s else None
+        log = EventLog(namespace, client)
+        extent = log.extent()
+        return extent.retention_s(log.events_per_s(int(now_s * 1000))) if extent.max_age_s else None
     except BusRefused:
         return None
 

@@ -127,8 +127,6 @@ class ClusterClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- private --------------------------------------------------------------------------------------------------
-
     def _by_node(self, batch: list[Command], indexes: list[int]) -> dict[Node, list[int]]:
         """Group commands by node, in order. A command without a key stays with the one before it."""
         found: dict[Node, list[int]] = {}

@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
-
 from .client import Client, call, call_all
 from .keys import head_key, ids_key, log_key
 from .lineage import Lineage, alone
@@ -98,7 +96,7 @@ class SentEvents:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._log = EventLog(namespace, client, HARD_MAX_PAYLOAD_BYTES)
+        self._log = EventLog(namespace, client)
 
     def standing(self) -> Standing:
         """Return the state of the log. Call it before the events are sent, so that `find` can find them."""

@@ -169,8 +169,6 @@ class SharedTable:
             finally:
                 self.tried.set()
 
-    # -- private ------------------------------------------------------------------------------------------------------
-
     def _leave_registry(self) -> bool:
         """Remove this process from the registry. Return whether certainly no other one is there."""
         if self._retired or not self._rounds.begun:

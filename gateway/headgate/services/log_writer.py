@@ -368,11 +368,11 @@ class LogWriter(Appending):
                 b"%b\n%b" % (topic.encode(), message) if has_topic else message,
             )
 
-    def fate(self, namespace: str, epoch: str, offset: int, event_id: str, max_payload_bytes: int) -> Fate:
+    def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
         """Return the fate of a receipt's event. Waits for Redis. Raises as `call_at`."""
         with self.budget(namespace, is_patient=True):
             self.check_library(log_key(namespace))
-            events = EventLog(namespace, self._client, max_payload_bytes)
+            events = EventLog(namespace, self._client)
             head = events.head(epoch)
             line = head.lineage or alone(head.epoch)
             end = line.end_of(epoch, head.offset) if head.epoch else None
@@ -387,11 +387,11 @@ class LogWriter(Appending):
             is_another = event_id and there[0].event is not None and there[0].event.id != event_id
             return Fate.ROLLED_BACK if is_another else Fate.IN_LOG
 
-    def position(self, namespace: str, max_payload_bytes: int) -> LogPosition | None:
+    def position(self, namespace: str) -> LogPosition | None:
         """Return the end of the log of a namespace, or None before its first event. Waits for Redis. Raises as `call_at`."""
         with self.budget(namespace, is_patient=True):
             self.check_library(log_key(namespace))
-            head = EventLog(namespace, self._client, max_payload_bytes).head()
+            head = EventLog(namespace, self._client).head()
         return {"epoch": head.epoch, "offset": head.offset} if head.epoch else None
 
     def members_page(

@@ -476,7 +476,7 @@ class Publisher:
             UnknownNamespace: `namespace` is not a name.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        return self._writer.fate(self._named(namespace), receipt.epoch, receipt.offset, receipt.id, self._max_payload_bytes)
+        return self._writer.fate(self._named(namespace), receipt.epoch, receipt.offset, receipt.id)
 
     def position(self, namespace: str | None = None) -> LogPosition | None:
         """Return the current end of the log; None before the first event. One round trip; waits for Redis.
@@ -488,7 +488,7 @@ class Publisher:
             UnknownNamespace: `namespace` is not a name.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        return self._writer.position(self._named(namespace), self._max_payload_bytes)
+        return self._writer.position(self._named(namespace))
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
         """Return the users in a topic, by name, over all gateways (docs/presence.md). Four round trips; waits for Redis.

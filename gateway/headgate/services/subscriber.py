@@ -33,7 +33,6 @@ from headgate.redis.log import PAGE_EVENTS, EventLog, Head
 from headgate.redis.log_walk import Gap as Gap
 from headgate.redis.log_walk import Item, LogWalk, Position
 from headgate.services.publisher import find_redis_url
-from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 OLDEST = "oldest"
 EXPECTED_SINCE = (
@@ -108,7 +107,7 @@ class Subscriber:
         self._patience_s = _check_seconds("patience_s", patience_s)
         self._key = log_key(self._namespace)
         self._client = open_client(redis_url or find_redis_url(), timeout_s=ANSWER_WITHIN_S, max_connections=1)
-        self._log = EventLog(self._namespace, self._client, HARD_MAX_PAYLOAD_BYTES)
+        self._log = EventLog(self._namespace, self._client)
         self._wanted: Callable[[str], bool] = lru_cache(maxsize=MAX_KNOWN_TOPICS)(
             lambda topic: any(matches(pattern, topic) for pattern in checked)
         )

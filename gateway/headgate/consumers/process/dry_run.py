@@ -44,7 +44,7 @@ def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, sa
             store = Store(client, redis_url, spec.namespace, spec.name, HARD_MAX_PAYLOAD_BYTES)
             context = context_of(spec, RedisState(client, spec.namespace, spec.name, store), publisher)
             consumers.append((spec, made.enter_context(closing(spec.consumer(spec.options, context)))))
-        logs = {spec.namespace: EventLog(spec.namespace, client, HARD_MAX_PAYLOAD_BYTES) for spec in specs}
+        logs = {spec.namespace: EventLog(spec.namespace, client) for spec in specs}
         heads = {namespace: log.head() for namespace, log in logs.items()}
         after = {namespace: head.offset if since is None else max(since - 1, 0) for namespace, head in heads.items()}
         for namespace, head in heads.items():

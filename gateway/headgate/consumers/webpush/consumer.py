@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -122,7 +123,9 @@ class WebPush(Consumer):
         self._subscriptions = import_string(options.subscriptions_function, FUNCTION)
         self._gone = import_string(options.gone_function, FUNCTION)
         self._message = Message(options.title, options.body)
-        self._open_post = open_post or self._open_http
+        self._open_post = open_post or partial(
+            HttpPost, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
+        )
         self._services: OrderedDict[str, PacedPost] = OrderedDict()
 
     @classmethod
@@ -209,12 +212,6 @@ class WebPush(Consumer):
         if len(self._services) > MAX_SERVICES:
             self._services.popitem(last=False)[1].close()
         return service
-
-    def _open_http(self, target: Target) -> HttpPost:
-        options = self._options
-        return HttpPost(
-            target, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=self._now
-        )
 
 
 def _read(raw: object) -> tuple[Subscription, Target]:

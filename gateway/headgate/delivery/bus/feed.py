@@ -75,6 +75,7 @@ Steps: TypeAlias = Generator[out.Action | None, Answer, None]
 # Replaces an acknowledgement handled before the messages around it.
 _BOUNDARY = [b"boundary"]
 _SUBSCRIBED = frozenset({b"subscribe", b"psubscribe", b"ssubscribe"})
+_MAY_ASK = frozenset({out.Do, out.ReadHead, out.ReadLog})
 
 
 class State(Enum):
@@ -240,7 +241,7 @@ class Feed:
         """Return the next action, or None to read replies. The call confirms that the previous action was carried out."""
         if self._steps is None:
             raise IllegalStep("feed", self.state, "next action")
-        if self._action is not None and self._answer is None and _expected(self._action) is not None:
+        if self._answer is None and type(self._action) in _MAY_ASK and _expected(self._action) is not None:
             raise IllegalStep("feed", self._action, "next action")
         if self._action is None and self.state is State.LIVE and not self._replies:
             return None

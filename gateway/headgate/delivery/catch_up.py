@@ -13,7 +13,6 @@ import structlog
 from headgate.errors import HeadgateError
 from headgate.runtime.loop import Signal, Turns, sleep, spawn
 
-from .client import Client
 from .live_feed import LiveFeed
 from .log_readers import LogReaders
 from .page_cache import LogPages
@@ -64,7 +63,8 @@ class CatchUp:
             try:
                 self.readers.serve(client, feed)
             except HeadgateError:
-                self._again(client)
+                if client.state.phase is Phase.READING:
+                    self.readers.add(client)
                 sleep(RETRY_S)
             except Exception:
                 # A fault of ours must neither stop the other clients nor lose events silently. This client resumes.
@@ -73,7 +73,3 @@ class CatchUp:
             if monotonic() - yielded_s > BUDGET_S:
                 turns.give()
                 yielded_s = monotonic()
-
-    def _again(self, client: Client) -> None:
-        if client.state.phase is Phase.READING:
-            self.readers.add(client)

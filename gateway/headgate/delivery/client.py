@@ -435,8 +435,6 @@ class Client:
                     frame.tally.kept -= 1
                     frame.tally.gone += 1
 
-    # -- private --------------------------------------------------------------------------------------------------
-
     def _notify_line(self, notice: _LineNotice, epoch: str) -> None:
         """Put a notice of another epoch in its place, or merge it with the notice before if nothing was queued since.
 
@@ -528,7 +526,6 @@ class Client:
         return min((frame.offset for frame in waiting if frame.offset is not None and frame.offset > end), default=None)
 
     def _put_ahead(self, notice: Frame) -> None:
-        """Put a notice ahead of all waiting events."""
         queue = self.connection.queue
         waiting = queue.discard(self)
         queue.put(notice)

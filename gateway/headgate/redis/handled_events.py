@@ -9,7 +9,7 @@ may join may claim anything.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import astuple, dataclass
 
 import msgspec
 
@@ -79,8 +79,4 @@ def ask_browsers(
 
 def total(parts: Iterable[AtBrowsers]) -> AtBrowsers:
     """Return the sum of several answers."""
-    counts = dict.fromkeys((field.name for field in fields(AtBrowsers)), 0)
-    for part in parts:
-        for name, count in asdict(part).items():
-            counts[name] += count
-    return AtBrowsers(**counts)
+    return AtBrowsers(*map(sum, zip(*map(astuple, parts), strict=True)))

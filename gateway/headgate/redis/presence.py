@@ -172,12 +172,10 @@ def _members(reply: Any) -> tuple[bytes | None, dict[str, bytes]]:
 
 
 def _field(user: str) -> str:
-    """Return the field of a user in a members' hash."""
     return _NUMBER_AS_USER if user == _NUMBER else user
 
 
 def _user(field: str) -> str:
-    """Return the user of a field."""
     return _NUMBER if field == _NUMBER_AS_USER else field
 
 

@@ -209,11 +209,8 @@ class Bus:
         If `verified`, a page must come from a server that has every event of its epoch which the feed has had.
         """
         client = open_client(self._url, timeout_s=timeout_s, max_connections=1)
-        reached = self._has_reached if verified else None
+        reached = (lambda: (self.epoch, self.reached)) if verified else None
         return EventLog(self._namespace, client, self._settings.max_payload_bytes, reached)
-
-    def _has_reached(self) -> tuple[str | None, int]:
-        return self.epoch, self.reached
 
     # -- patterns -------------------------------------------------------------------------------------------------
 
@@ -399,11 +396,6 @@ class Bus:
         if action.expedited:
             self._closing.wait(EXPEDITED_INTERVAL_S)
 
-    def _note_fence(self) -> None:
-        """Note that the fence under way has passed."""
-        self._proven_s = monotonic()
-        self._fences.record(self._proven_s - self.fence_began_s)
-
     def _send(self, link: SubscriberLink, commands: list[tuple[bytes, ...]]) -> None:
         try:
             link.send(*commands)
@@ -425,7 +417,8 @@ class Bus:
             case out.Deliver():
                 self._deliver(action)
             case out.Synced():
-                self._note_fence()
+                self._proven_s = monotonic()
+                self._fences.record(self._proven_s - self.fence_began_s)
                 self.last_error = None
                 if action.sources:
                     self._wake_waiting()

@@ -48,7 +48,6 @@ def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, more: 
         "HEADGATE_TOKEN_SECRET": TOKEN_SECRET,
         "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0",
         "HEADGATE_PUBLISH_PER_S": "100000",
-        "HEADGATE_PUBLISH_BURST": "100000",
         **(_limits(size_bytes) if size_bytes > Settings().max_payload_bytes else {}),
         **(more or {}),
     }

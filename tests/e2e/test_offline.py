@@ -22,7 +22,6 @@ SETTINGS = {
     "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
     # Half of it is an outbox's own pace: at 50 per second, 200 publishes would take six seconds.
     "HEADGATE_INBOUND_PER_S": "2000",
-    "HEADGATE_INBOUND_BURST": "2000",
 }
 POLL_MS = 20
 

@@ -36,7 +36,7 @@ ONLY_NIGHTLY = pytest.mark.parametrize(
 @pytest.fixture(scope="session")
 def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The site of this load. Faults end healed, so that the next one finds it whole."""
-    with Site(tmp_path_factory.mktemp("site"), load, publish_per_s=1, publish_burst=20) as site:
+    with Site(tmp_path_factory.mktemp("site"), load, publish_per_s=10) as site:
         yield site
 
 

@@ -31,7 +31,7 @@ def test_clients_move_to_the_next_gateway_and_miss_nothing(tmp_path: Path, load:
     """Each gateway tells its clients, is not ready from then on, lets them go spread out, ends, and comes back."""
     within_s = 10.0
     took_s = []
-    with Site(tmp_path, load, drain_s=within_s, publish_per_s=20, publish_burst=40) as site:
+    with Site(tmp_path, load, drain_s=within_s, publish_per_s=20) as site:
         site.wait_until_ready()
         swarm = site.swarm()
         try:

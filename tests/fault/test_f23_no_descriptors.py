@@ -37,7 +37,7 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 @pytest.fixture(scope="module")
 def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site of its own: clients of tests before would leave low numbers free in the middle of a test."""
-    with Site(tmp_path_factory.mktemp("site"), load, publish_per_s=1, publish_burst=20) as site:
+    with Site(tmp_path_factory.mktemp("site"), load, publish_per_s=10) as site:
         yield site
 
 

@@ -34,9 +34,7 @@ def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
     started = start_module_gateway(
         {
             "HEADGATE_HANDSHAKE_DEADLINE_S": "1",
-            "HEADGATE_BODY_DEADLINE_S": "0.5",
             "HEADGATE_WRITE_DEADLINE_S": "0.5",
-            "HEADGATE_KEEP_ALIVE_S": "0.5",
             "HEADGATE_METRICS_OPEN": "1",
             "HEADGATE_ADMIN_KEY": KEY,
         },

@@ -43,7 +43,7 @@ SETTINGS: dict[str, Any] = {
     "queue_bytes": 4 * 1024 * 1024,
     "send_buffer_bytes": 4096,
     "fence_interval_s": 0.2,
-    "inbound_burst": 1000,
+    "inbound_per_s": 500,
     "read_per_s": 1000,
     "max_payload_bytes": 1024 * 1024,
     "log_max_events": 200_000,

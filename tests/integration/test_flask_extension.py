@@ -68,12 +68,12 @@ def test_an_application_is_served_with_the_gateway_inside_until_it_is_stopped(sh
     app.config sets a limit unless the environment does, and browsers are told.
     """
     with closing(HeldPort()) as held:  # or somebody else might have it before we look
-        settings = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_PORT": str(held.port), "HEADGATE_MAX_WILDCARDS": "3"}
+        settings = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_PORT": str(held.port), "HEADGATE_QUEUE_FRAMES": "30"}
         with GatewayProcess(shop_folder, settings, ("shop:app",)) as gateway:
             with RawClient(gateway.url, {"subscriptions": [{"pattern": "hello.*"}]}) as client:
                 assert client.welcome["user"] == "ana"
                 limits = client.welcome["limits"]
-                assert (limits["max_subscriptions"], limits["max_wildcards"]) == (5, 3)
+                assert (limits["max_subscriptions"], limits["queue_frames"]) == (5, 30)
                 answer = json.loads(get(gateway, "/hello"))
                 ((topic, data, meta),) = client.wait_for_events(1)
             assert (topic, data, meta["offset"]) == ("hello.world", {"from": "a view"}, answer["offset"])

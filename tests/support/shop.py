@@ -13,7 +13,7 @@ from flask import Flask
 from headgate import Headgate, Identity
 
 app = Flask(__name__)
-app.config.update(HEADGATE_MAX_SUBSCRIPTIONS=5, HEADGATE_MAX_WILDCARDS=9)
+app.config.update(HEADGATE_MAX_SUBSCRIPTIONS=5, HEADGATE_QUEUE_FRAMES=90)
 gate = Headgate()
 
 @gate.authenticate

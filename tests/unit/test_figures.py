@@ -239,7 +239,7 @@ PROMISED = [
     (r"and gateway; (\d+) in all", thousands(waiting_bodies.IN_ALL)),
     (r"signature is remembered \| ([\d,]+),", thousands(proven.MAX_PROVEN)),
     (r"for every (\d+) events that are looked at, .*?, (\d+) in a process", thousands(PAGE_EVENTS, searches.MAX_SEARCHES)),
-    (r"`read_burst` \d+; a process remembers ([\d,]+)\[", thousands(rates.MAX_CALLERS)),
+    (r"four times as many at once; a process remembers ([\d,]+)\[", thousands(rates.MAX_CALLERS)),
     (
         r"request's headers \| (\d+) KiB, (\d+) lines",
         (*kib(http_parser.MAX_HEADER_BYTES), str(http_parser.MAX_HEADER_LINES)),

@@ -26,10 +26,8 @@ RELOADED = (
     "max_clients_per_user",
     "max_clients_per_address",
     "max_subscriptions",
-    "max_wildcards",
     "publish_per_s",
     "read_per_s",
-    "read_burst",
     "schemas",
     "schema_check",
 )

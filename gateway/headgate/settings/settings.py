@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, fields
 from ipaddress import IPv6Address
+from math import ceil
 from typing import Any, ClassVar, Literal
 
 from headgate.errors import BusRefused, SettingsError, UnknownNamespace
@@ -346,9 +347,9 @@ class Settings:
     max_clients_per_address: int = option(
         1000,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients from one network address (of IPv6: one /64), on all gateways of one Redis (docs/decisions/0034), and as many "
-        "pending sessions beside them on each. Behind a proxy, set HEADGATE_PROXIES too. Does not limit anonymous clients in "
-        "development.",
+        "Clients from one network address (of IPv6: one /64), on all gateways of one Redis (docs/decisions/0034). On each "
+        "gateway as many pending sessions, and as many HTTP connections (at most an eighth of the descriptors; a reload leaves "
+        "their limit). Behind a proxy, set HEADGATE_PROXIES too. Does not limit anonymous clients in development.",
     )
     max_clients: int = option(
         0,
@@ -380,22 +381,8 @@ class Settings:
     write_deadline_s: float = option(
         10.0,
         number(0.1, 600, "seconds"),
-        "The gateway closes a socket that accepts no bytes for this long while frames or the rest of an HTTP answer wait.",
-    )
-    body_deadline_s: float = option(
-        10.0,
-        number(0.1, 3600, "seconds"),
-        "An HTTP client may keep the gateway waiting for a request's body for this long, and longer while the body comes at "
-        "1 KiB per second or faster. Raise it for uploads over lines that pause.",
-    )
-    keep_alive_s: float = option(
-        10.0, number(0.1, 3600, "seconds"), "The gateway closes an HTTP connection without a request after this time."
-    )
-    max_connections_per_address: int = option(
-        1000,
-        integer(0, 1_000_000, "connections (0 for no limit)"),
-        "HTTP connections from one network address (IPv6: one /64) at once, WebSockets not counted; never more than an eighth of "
-        "the descriptors. Behind a proxy, set HEADGATE_PROXIES too. Not in development.",
+        "The gateway closes a socket that accepts no bytes for this long while frames or the rest of an HTTP answer wait. A "
+        "client may pause within a request's body for as long, and longer while it comes at 1 KiB per second or faster.",
     )
     drain_s: float = option(
         10.0,
@@ -414,19 +401,20 @@ class Settings:
         20.0, number(0.05, 600, "seconds"), "The gateway disconnects a client that does not answer a ping for this long."
     )
     handshake_deadline_s: float = option(
-        10.0, number(0.1, 600, "seconds"), "A connection must have sent its request, and joined a namespace, within this time."
+        10.0,
+        number(0.1, 600, "seconds"),
+        "A connection must have sent its request, and joined a namespace, within this time. It may wait for as long for its next "
+        "HTTP request.",
     )
     inbound_per_s: float = option(
-        50.0, number(0.1, 100000, "messages per second"), "Messages that one client may send per second."
+        50.0, number(0.1, 100000, "messages per second"), "Messages that one client may send per second; twice as many at once."
     )
-    inbound_burst: int = option(100, integer(1, 100000, "messages"), "Messages that one client may send at once.")
     publish_per_s: float = option(
         200.0,
         number(0.1, 100000, "events per second"),
         "Events that one user may publish over HTTP per second, over all gateways of one "
-        "Redis (docs/decisions/0038 says how exactly).",
+        "Redis (docs/decisions/0038 says how exactly); twice as many at once.",
     )
-    publish_burst: int = option(400, integer(1, 100000, "events"), "Events that one user may publish over HTTP at once.")
     ephemeral_per_s: float = option(
         20.0,
         number(0.1, 100000, "events per second"),
@@ -449,11 +437,11 @@ class Settings:
         50.0,
         number(0.1, 100000, "pages per second"),
         "Pages of the log that one user (or, without a token, one address) may read per second, over all gateways of one "
-        "Redis: as many over HTTP, and as many with `replay` and `since` in each namespace.",
+        "Redis: as many over HTTP, and as many with `replay` and `since` in each namespace. Four times as many at once.",
     )
-    read_burst: int = option(200, integer(1, 100000, "pages"), "Pages of the log that one user may read at once.")
-    max_subscriptions: int = option(128, integer(1, 65536, "patterns"), "Subscriptions of one client.")
-    max_wildcards: int = option(32, integer(0, 65536, "patterns"), "Subscriptions of one client with a wildcard.")
+    max_subscriptions: int = option(
+        128, integer(1, 65536, "patterns"), "Subscriptions of one client; a quarter of them may have a wildcard."
+    )
     max_presence_topics: int = option(
         16, integer(0, 65536, "topics (0 for no presence)"), "Topics whose members one client may watch, or be a member of."
     )
@@ -576,13 +564,48 @@ class Settings:
         return 2 * self.max_subscriptions
 
     @property
+    def max_connections_per_address(self) -> int:
+        """HTTP connections of one network address at once, WebSockets not counted; 0 for no limit."""
+        return self.max_clients_per_address
+
+    @property
+    def body_deadline_s(self) -> float:
+        """How long an HTTP client may keep the gateway waiting for a part of a body."""
+        return self.write_deadline_s
+
+    @property
+    def keep_alive_s(self) -> float:
+        """How long a connection may wait for its next HTTP request."""
+        return self.handshake_deadline_s
+
+    @property
+    def max_wildcards(self) -> int:
+        """Subscriptions of one client with a wildcard: each costs more of every event than one without."""
+        return max(1, self.max_subscriptions // 4)
+
+    @property
+    def inbound_burst(self) -> int:
+        """Messages that one client may send at once."""
+        return max(1, ceil(2 * self.inbound_per_s))
+
+    @property
+    def publish_burst(self) -> int:
+        """Events that one user may publish over HTTP at once."""
+        return max(1, ceil(2 * self.publish_per_s))
+
+    @property
+    def read_burst(self) -> int:
+        """Pages of the log that one user may read at once."""
+        return max(1, ceil(4 * self.read_per_s))
+
+    @property
     def failed_logins_per_s(self) -> float:
         """Failed logins of an address that are forgotten per second, which is all of them after FAILED_LOGINS_S."""
         return max(self.failed_logins_burst, 1) / FAILED_LOGINS_S
 
     def values_for(self, declared: type[Any]) -> dict[str, Any]:
-        """Return the settings whose names are fields of a dataclass."""
-        return {each.name: getattr(self, each.name) for each in fields(declared) if each.name in _NAMES}
+        """Return the settings, and what follows from them, whose names are fields of a dataclass."""
+        return {each.name: getattr(self, each.name) for each in fields(declared) if hasattr(Settings, each.name)}
 
     def limits(self) -> dict[str, Any]:
         """Return the limits that `welcome` sends to a client."""
@@ -633,8 +656,14 @@ REMOVED = dict.fromkeys(
     "max_presence_meta_bytes": "a page says at most 1 KiB about its user; take it away",
     "client_addresses": "the list of clients shows the network of an address; take it away",
     "max_refusals": "it is twice HEADGATE_MAX_SUBSCRIPTIONS; take it away",
+    "inbound_burst": "a client may send two seconds of HEADGATE_INBOUND_PER_S at once; set that alone",
+    "publish_burst": "a user may publish two seconds of HEADGATE_PUBLISH_PER_S at once; set that alone",
+    "read_burst": "a user may read four seconds of HEADGATE_READ_PER_S at once; set that alone",
+    "max_wildcards": "it is a quarter of HEADGATE_MAX_SUBSCRIPTIONS; set that alone",
+    "keep_alive_s": "it is HEADGATE_HANDSHAKE_DEADLINE_S; set that alone",
+    "body_deadline_s": "it is HEADGATE_WRITE_DEADLINE_S; set that alone",
+    "max_connections_per_address": "it is HEADGATE_MAX_CLIENTS_PER_ADDRESS; set that alone",
 }
-_NAMES = frozenset(each.name for each in fields(Settings))
 # The defaults, which also limit parts of Headgate that run without a gateway.
 DEFAULTS = Settings()
 

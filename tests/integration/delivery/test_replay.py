@@ -23,7 +23,7 @@ def publisher(redis_url: str) -> Iterator[Publisher]:
 @pytest.fixture
 def gateway(gateway_here: StartGatewayHere, publisher: Publisher) -> GatewayHere:
     """A gateway, and ten events: odd offsets are orders, even ones bills."""
-    gateway = gateway_here(read_burst=64)
+    gateway = gateway_here(read_per_s=16)
     publisher.publish_many([("orders.1" if number % 2 else "bills.1", number) for number in range(1, 11)])
     return gateway
 

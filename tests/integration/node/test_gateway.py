@@ -302,7 +302,7 @@ def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
 def test_clients_of_two_gateways_on_one_redis_see_the_same_events(start_gateway: StartGateway, redis_url: str) -> None:
     """One in development, one with an authenticator: published through one, seen through both, at the same offsets."""
     settings = {"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": ROOT}
-    limits = {"HEADGATE_MAX_SUBSCRIPTIONS": "4", "HEADGATE_MAX_WILDCARDS": "2"}
+    limits = {"HEADGATE_MAX_SUBSCRIPTIONS": "4"}
     development = start_gateway(settings, "--dev")
     guarded = start_gateway({**settings, **limits}, "tests.integration.auth.guarded_app:app")
     handshake = {"subscriptions": [{"pattern": "orders.both.*"}]}

@@ -75,9 +75,9 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
 
 def test_readers_that_go_from_gateway_to_gateway_get_every_event_once(start_gateway: StartGateway) -> None:
     """Cut at any moment, with a gateway killed under them: no session, and nothing lost, doubled or reordered."""
-    first = start_gateway({"HEADGATE_READ_PER_S": "100000", "HEADGATE_READ_BURST": "100000"}, "--dev")
+    first = start_gateway({"HEADGATE_READ_PER_S": "100000"}, "--dev")
     redis = f"unix://{first.folder}/data/redis.sock"
-    more = {"HEADGATE_REDIS_URL": redis, "HEADGATE_READ_PER_S": "100000", "HEADGATE_READ_BURST": "100000"}
+    more = {"HEADGATE_REDIS_URL": redis, "HEADGATE_READ_PER_S": "100000"}
     gateways = [first, *(start_gateway(more, "--dev") for _ in range(2))]
     readers = [TurningReader([each.url for each in gateways], at) for at in range(READERS)]
     for reader in readers:

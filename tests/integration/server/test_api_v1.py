@@ -46,7 +46,7 @@ class Api:
 
 @pytest.fixture
 def api(unstarted_gateway: UnstartedGateway, redis_url: str) -> Api:
-    settings = Settings(redis_url=redis_url, admin_key=ADMIN, namespaces=("notifications", "other"), read_burst=1000)
+    settings = Settings(redis_url=redis_url, admin_key=ADMIN, namespaces=("notifications", "other"), read_per_s=250)
     return Api(create_app(settings, gate=unstarted_gateway(settings)).test_client())
 
 

@@ -54,7 +54,7 @@ class Site(NamedTuple):
 
 @pytest.fixture
 def site(unstarted_gateway: UnstartedGateway, redis_url: str, redis_client: Client) -> Site:
-    settings = Settings(redis_url=redis_url, admin_key=ADMIN_KEY, namespaces=(HERE, THERE), read_burst=100_000)
+    settings = Settings(redis_url=redis_url, admin_key=ADMIN_KEY, namespaces=(HERE, THERE), read_per_s=25_000)
     served(redis_client, HERE, THERE)
     return Site(create_app(settings, gate=unstarted_gateway(settings)).test_client(), redis_client)
 

@@ -23,7 +23,7 @@ PATH = "/api/v1/events/batch"
 @pytest.fixture
 def gateway(start_gateway: StartGateway) -> GatewayProcess:
     """One that waits for bodies for as long as a slow machine may take."""
-    return start_gateway({"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_BODY_DEADLINE_S": "300"})
+    return start_gateway({"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_WRITE_DEADLINE_S": "300"})
 
 
 @pytest.fixture

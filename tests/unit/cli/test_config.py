@@ -18,7 +18,7 @@ SECRET = "a secret of the tests, 0123456789abcdef"
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a configuration file and an application."""
-    settings = 'port = 9000\nmax_clients = 5\nmax_wildcards = 3\nallowed_origins = ["https://a"]\n'
+    settings = 'port = 9000\nmax_clients = 5\nqueue_frames = 3\nallowed_origins = ["https://a"]\n'
     (tmp_path / "headgate.toml").write_text(f"[settings]\n{settings}")
     (tmp_path / "configured.py").write_text(
         "from flask import Flask\napp = Flask(__name__)\n"
@@ -35,7 +35,7 @@ def show(*arguments: str, **environment: str) -> Result:
 
 def test_each_setting_has_the_origin_that_wins() -> None:
     """Default, Flask, file, environment, option, in this order."""
-    environment = {"HEADGATE_MAX_WILDCARDS": "4", "HEADGATE_PORT": "9001"}
+    environment = {"HEADGATE_QUEUE_FRAMES": "4", "HEADGATE_PORT": "9001"}
     said = json.loads(show("configured:app", "--port", "9002", "--json", **environment).stdout)
     settings = said["settings"]
     assert said["file"] == "headgate.toml"
@@ -44,7 +44,7 @@ def test_each_setting_has_the_origin_that_wins() -> None:
         "HEADGATE_PORT": (9002, "option"),
         "HEADGATE_ALLOWED_ORIGINS": (["https://a"], "file"),
         "HEADGATE_MAX_CLIENTS": (5, "file"),
-        "HEADGATE_MAX_WILDCARDS": (4, "environment"),
+        "HEADGATE_QUEUE_FRAMES": (4, "environment"),
         "HEADGATE_MAX_SUBSCRIPTIONS": (500, "Flask"),
     }
 
@@ -57,7 +57,7 @@ def test_a_person_reads_one_line_each(folder: Path) -> None:
         ["HEADGATE_PORT", "file", "9000"],
         ["HEADGATE_ALLOWED_ORIGINS", "file", "https://a"],
         ["HEADGATE_MAX_CLIENTS", "file", "5"],
-        ["HEADGATE_MAX_WILDCARDS", "file", "3"],
+        ["HEADGATE_QUEUE_FRAMES", "file", "3"],
     ]
     (folder / "headgate.toml").unlink()
     assert show("--changed").stdout == "file: none\n"

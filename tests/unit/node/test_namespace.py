@@ -407,7 +407,7 @@ def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refus
     wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By name; the subscriptions without a past are active, and another user is not concerned."""
-    monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.05)
+    monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 2.0)
     now_s = 0.0
 
     def pass_time(delay_s: float) -> None:
@@ -416,7 +416,7 @@ def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refus
 
     monkeypatch.setattr("headgate.node.log_search.monotonic", lambda: now_s)
     monkeypatch.setattr("headgate.node.log_search.sleep", pass_time)
-    namespace = namespace_of(NAMESPACE, Settings(read_per_s=100, read_burst=10))
+    namespace = namespace_of(NAMESPACE, Settings(read_per_s=2.5))
     stand_at(namespace.bus, EPOCH, 1300, 1)
     searching(namespace, ["a"] * 1300)
     client = namespace.join("one", Identity("ana", ("#",)), wired.connection)
@@ -438,7 +438,7 @@ def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refus
 def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The anonymous have one name, so each address has its own."""
     monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.0)
-    namespace = namespace_of(NAMESPACE, Settings(read_per_s=0.1, read_burst=2))
+    namespace = namespace_of(NAMESPACE, Settings(read_per_s=0.5))
     monkeypatch.setattr(namespace.search, "page", lambda wanted: ([], None))
     stand_at(namespace.bus, EPOCH, 10, 1)
     here, there = (namespace.join(at, Identity(ANONYMOUS, ("#",)), wired.connection, at) for at in ("192.0.2.1", "192.0.2.2"))

@@ -74,7 +74,7 @@ def test_welcome_names_the_user_the_place_in_the_log_and_every_limit(gateway_on_
     assert welcome["user"] == "anonymous"
     assert welcome["session"] in gateway.namespace.clients
     assert (welcome["epoch"], welcome["offset"]) == (gateway.redis.epoch, offset)
-    assert welcome["limits"] == {**Settings().limits(), "inbound_per_s": 1000.0}
+    assert welcome["limits"] == {**Settings().limits(), "inbound_per_s": 1000.0, "inbound_burst": 2000}
     assert welcome["resumed"] is None
     assert welcome["heartbeat_s"] > 0
     good, bad = welcome["subscriptions"]
@@ -254,7 +254,7 @@ def test_a_connect_with_too_many_patterns_to_answer_is_refused_before_anybody_is
 
 def test_a_connect_over_its_limits_gets_what_they_allow(gateway_on_model: StartGatewayOnModel) -> None:
     """Each pattern is decided by itself: in order of the request, up to each limit, and the surplus is named with that limit."""
-    gateway = gateway_on_model(max_subscriptions=4, max_wildcards=1)
+    gateway = gateway_on_model(max_subscriptions=4)
     patterns = ["a.*", "b.*", "a.1", "a.2", "a.3", "a.4"]
     results = gateway.join({"subscriptions": [{"pattern": each} for each in patterns]}).welcome["subscriptions"]
     assert [each["ok"] for each in results] == [True, False, True, True, True, False]

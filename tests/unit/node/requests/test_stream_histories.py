@@ -207,7 +207,7 @@ def history(gateway: GatewayOnModel, seed: int) -> Oracle:
 @pytest.mark.parametrize("seed", [int(os.environ["HEADGATE_SEED"])] if "HEADGATE_SEED" in os.environ else range(HISTORIES))
 def test_whatever_happens_an_event_comes_once_and_in_order_or_is_told(gateway_on_model: StartGatewayOnModel, seed: int) -> None:
     """Readers that stop, polls, cut connections; logs that lose their end, are lost whole, or are trimmed."""
-    gateway = gateway_on_model(read_per_s=100_000.0, read_burst=100_000)
+    gateway = gateway_on_model(read_per_s=100_000.0)
     assert history(gateway, seed).faults == []
 
 
@@ -263,5 +263,5 @@ def test_the_oracle_finds_a_planted_fault(
 ) -> None:
     """Within a few histories, each on a gateway and a log of its own."""
     plant(monkeypatch)
-    gateway = gateway_on_model(read_per_s=100_000.0, read_burst=100_000)
+    gateway = gateway_on_model(read_per_s=100_000.0)
     assert any(history(gateway, seed).faults for seed in range(FAULT_HISTORIES))

@@ -474,7 +474,7 @@ def test_a_user_has_so_many_streams(gateway_on_model: StartGatewayOnModel) -> No
 
 def test_polls_are_charged_as_reads(gateway_on_model: StartGatewayOnModel) -> None:
     """Each of them is the work of a join."""
-    gateway = gateway_on_model(guard, read_per_s=1, read_burst=2)
+    gateway = gateway_on_model(guard, read_per_s=0.5)
     answers = [Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", query="pattern=orders.1&wait=0", HTTP_ACCEPT="application/json")
                for _ in range(3)]  # fmt: skip
     assert answers[-1].error["name"] == "read_per_s"

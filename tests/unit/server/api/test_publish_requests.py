@@ -21,7 +21,7 @@ from headgate_server.app import create_app, watch
 from tests.support.http_peer import FOREVER, Pause, Peer
 from tests.support.recording_gate import RecordingGate
 
-SETTINGS = Settings(max_payload_bytes=200, publish_per_s=0.1, publish_burst=3)
+SETTINGS = Settings(max_payload_bytes=200, publish_per_s=1.5)
 ONE = b'{"topic": "orders.42.shipped", "data": {"carrier": "UPS"}}'
 
 

@@ -80,12 +80,12 @@ def test_a_stranger_is_told_nothing_of_the_request(gate: RecordingGate, monkeypa
 def test_each_caller_may_ask_only_so_fast(with_scopes: As, monkeypatch: pytest.MonkeyPatch) -> None:
     """429 with Retry-After and the quota; a request without the scope costs nothing; health costs nothing."""
     monkeypatch.setattr("headgate_server.api.v1.dispatch.time.monotonic", lambda: 1000.0)
-    client = with_scopes("presence:#", read_per_s=1, read_burst=2)
+    client = with_scopes("presence:#", read_per_s=0.5)
     assert [client.get("/api/v1/keys").status_code for _ in range(3)] == [403] * 3
     answers = [client.get("/api/v1/presence?topic=a") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
-    assert answers[-1].headers["Retry-After"] == "1"
-    assert answers[-1].headers["RateLimit-Policy"] == '"read_per_s";q=2;w=2'
+    assert answers[-1].headers["Retry-After"] == "2"
+    assert answers[-1].headers["RateLimit-Policy"] == '"read_per_s";q=2;w=4'
     assert client.get("/api/v1/health").status_code == 200
 
 

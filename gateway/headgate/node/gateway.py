@@ -34,14 +34,13 @@ from .access.access import Access
 from .access.authorizing import Authorizing
 from .access.origin import origin_check, origins_with
 from .cluster.cluster import Cluster
-from .health import Health, health
+from .health import Health, State, health
 from .namespace import Namespace
 from .population.evictions import Evictions
 from .population.population import Population
 from .reloading import OF_TOKENS, Changed, changes
 from .requests.requests import Requests
 from .requests.streams import PATHS
-from .state import Describes, state_of
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -74,16 +73,14 @@ class Gateway:
             name: Namespace(name, url, settings, self.authorizing, Presence(name, url, settings, self.publisher.publish))
             for name in settings.namespaces
         }
-        self._parts: list[Describes] = []
         evictions = Evictions(sockets, namespaces, settings)
-        self.cluster = Cluster(settings, namespaces, self._parts)
+        self.cluster = Cluster(settings, namespaces, self.state)
         self.access = Access(settings, authenticator, sockets, namespaces, evictions, self.cluster)
         self.population = Population(settings, sockets, namespaces, self.access, evictions, self.cluster)
         self.requests = Requests(
             settings, sockets, namespaces, self.access, self.population.joining, self.publisher, self.cluster
         )
         self.population.drain.asking = self.requests.page_requests.asking
-        self._parts += [self.cluster, self.access, self.population]
 
     # -- the gateway's life ------------------------------------------------------------------------------------------
 
@@ -211,7 +208,19 @@ class Gateway:
 
     def ready(self) -> Health:
         """Return the gateway's health (health.py). Never waits."""
-        return health(self.namespaces, state_of(self._parts))
+        return health(self.namespaces, self.state())
+
+    def state(self) -> State:
+        """Return the state of this process. Never waits."""
+        revocations, fault = self.access.revocations, self.access.revocations.last_error
+        return State(
+            sessions=self.sessions,
+            draining=self.draining,
+            admission=self.population.shedding.word(),
+            paused=self.cluster.pauses.names(),
+            revocations_known=revocations.known,
+            revocations_error=None if fault is None else fault.message,
+        )
 
 
 def warn_of_open_redis(url: str) -> None:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NotRequired, TypedDict
 
 from headgate.installation import build_in_use
 
 from .namespace import Namespace
-from .state import State
+
+
+@dataclass
+class State:
+    """The state of the whole process. `admission` is a word of population/shedding.py, `paused` lists the pauses."""
+
+    sessions: int = 0
+    draining: bool = False
+    admission: str = "admitting"
+    paused: list[str] = field(default_factory=list)
+    revocations_known: bool = False
+    revocations_error: str | None = None
 
 
 class NamespaceHealth(TypedDict):

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from headgate.errors import BusUnavailable
-from headgate.node.health import health
-from headgate.node.state import State
+from headgate.node.health import State, health
 from tests.unit.node.connections import RecordedNamespace, joined
 
 UP = SimpleNamespace(up=True, epoch="e", reached=7, last_error=None)

@@ -21,7 +21,6 @@ from headgate.delivery.client import Client
 from headgate.errors import Unauthorized, UnauthorizedReason
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.namespace import Namespace
-from headgate.node.state import State
 from headgate.redis import api_keys
 from headgate.redis.client import Client as RedisClient
 from headgate.redis.client import drop_idle
@@ -76,11 +75,6 @@ class Access:
         self.logins.apply(settings)
         self.refusals.apply(settings.max_refusals)
         self.admission.use(settings.max_clients_per_user, settings.max_clients_per_address)
-
-    def describe(self, state: State) -> None:
-        """Fill in whether the revocations are known."""
-        state.revocations_known = self.revocations.known
-        state.revocations_error = None if (fault := self.revocations.last_error) is None else fault.message
 
     def close(self) -> None:
         """Stop. Idempotent."""

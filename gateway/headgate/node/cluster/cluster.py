@@ -6,12 +6,12 @@ the answers; the shared table, the traces and the numbers of this process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from headgate.auth.revocation_watch import Listening
+from headgate.node.health import State
 from headgate.node.namespace import Namespace
-from headgate.node.state import Describes, State
 from headgate.redis import pauses, process_stats
 from headgate.redis.client import database_number, open_client
 from headgate.redis.keys import questions_channel
@@ -21,7 +21,7 @@ from headgate.settings.settings import Settings
 
 from .answers import Answers, announced
 from .log_maintenance import Maintenance
-from .pauses import Pauses, PauseWatch
+from .pauses import Pauses
 from .process_stats_watch import Measure, ProcessStatsWatch
 from .rates_watch import RatesWatch
 from .statsd_push import StatsdPush
@@ -29,14 +29,14 @@ from .tracer import Tracer
 
 COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
 
-Running: TypeAlias = PauseWatch | SharedTable | ProcessStatsWatch | Maintenance | Tracer | StatsdPush
+Running: TypeAlias = Pauses | SharedTable | ProcessStatsWatch | Maintenance | Tracer | StatsdPush
 
 
 class Cluster:
     """See the module.
 
     Args:
-        parts: the parts of the gateway, which describe its state.
+        state: returns the state of the process. It must not wait.
 
     Attributes:
         redis: a client for the needs of a request.
@@ -44,21 +44,20 @@ class Cluster:
         questions: the channel for the questions of the other processes.
     """
 
-    def __init__(self, settings: Settings, namespaces: Mapping[str, Namespace], parts: Sequence[Describes]) -> None:
+    def __init__(self, settings: Settings, namespaces: Mapping[str, Namespace], state: Callable[[], State]) -> None:
         assert settings.redis_url is not None  # the gateway has checked it
         self.redis = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
         self.rounds = open_client(settings.redis_url, timeout_s=ROUND_TIMEOUT_S, max_connections=1)
         self.table = SharedTable(self.rounds, namespaces)
-        self.pauses = Pauses()
-        self.pause_watch = PauseWatch(self.rounds, self.pauses)
+        self.pauses = Pauses(self.rounds)
         self.rates = RatesWatch(self.table)
-        self.vitals = ProcessStatsWatch(self.rounds, Measure(namespaces, parts))
+        self.vitals = ProcessStatsWatch(self.rounds, Measure(namespaces, state))
         self.answers = Answers(self.redis, self.table)
-        self.answers.add({pauses.KIND: announced(self.pause_watch.hurry, may_be_missed=False)})
+        self.answers.add({pauses.KIND: announced(self.pauses.hurry, may_be_missed=False)})
         self.answers.add({process_stats.KIND: announced(self.vitals.hear, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
         self.questions = Listening(channel, self.answers.begin, self.answers.hear)
-        self._others: list[Running] = [self.table, self.pause_watch, self.vitals]
+        self._others: list[Running] = [self.table, self.pauses, self.vitals]
         self._others += [Maintenance(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
         if settings.statsd is not None:
             self._others.append(StatsdPush(settings.statsd))
@@ -75,10 +74,6 @@ class Cluster:
     def apply(self, settings: Settings) -> None:
         """Apply other rates."""
         self.rates.apply(settings)
-
-    def describe(self, state: State) -> None:
-        """Fill in the pauses."""
-        state.paused = self.pauses.names()
 
     def close(self) -> None:
         """Remove this process from the table, and close the connections. Idempotent. Waits for Redis."""

@@ -33,11 +33,16 @@ AFTER_END_S = (0, 5)
 
 
 class Pauses:
-    """The pauses as of the last read. No I/O. `now_s` is monotonic."""
+    """See the module. They are as in Redis between `start` and `close`. `now_s` is monotonic."""
 
-    def __init__(self, now_s: Callable[[], float] = monotonic, spread: Callable[[int, int], int] = randint) -> None:
-        self._now_s, self._spread = now_s, spread
+    def __init__(
+        self, client: Client, now_s: Callable[[], float] = monotonic, spread: Callable[[int, int], int] = randint
+    ) -> None:
+        self._client, self._now_s, self._spread = client, now_s, spread
         self._until_s: dict[str, float] = {}
+        self._rounds = Rounds(self.look, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
+        self._logged = ""
+        self.start, self.hurry = self._rounds.start, self._rounds.hurry
 
     def replace(self, left_s: Mapping[str, float]) -> None:
         """Store all pauses, with the seconds left; log the new and the ended ones."""
@@ -91,21 +96,6 @@ class Pauses:
                     after_s = math.ceil(left_s) + self._spread(*AFTER_END_S)
                 raise Paused(each.partition(":")[0], after_s, namespace_of(each))
 
-
-class PauseWatch:
-    """Keeps `pauses` as they are in Redis, between `start` and `close`.
-
-    Args:
-        read: returns the pauses with the seconds left.
-    """
-
-    def __init__(self, client: Client, pauses: Pauses, read: Callable[[Client], Mapping[str, float]] = read_paused) -> None:
-        self._client = client
-        self._pauses, self._read = pauses, read
-        self._rounds = Rounds(self.look, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
-        self._logged = ""
-        self.start, self.hurry = self._rounds.start, self._rounds.hurry
-
     def close(self) -> None:
         """Stop. Idempotent. Waits for a read under way."""
         self._rounds.end()
@@ -113,7 +103,7 @@ class PauseWatch:
     def look(self) -> float:
         """Read the pauses once; log the first of several failures. Return the seconds until the next read. Waits for Redis."""
         try:
-            self._pauses.replace(self._read(self._client))
+            self.replace(read_paused(self._client))
         except HeadgateError as error:
             if error.message != self._logged and not self._rounds.ended:
                 self._logged = error.message

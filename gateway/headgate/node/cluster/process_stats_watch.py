@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any
 
@@ -24,13 +24,13 @@ import structlog
 from headgate.auth.identity import Identity
 from headgate.errors import Forbidden, HeadgateError
 from headgate.installation import __version__
+from headgate.node.health import State
 from headgate.node.namespace import Namespace
-from headgate.node.state import Describes, state_of
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
 from headgate.redis.process_stats import KIND, forget, tell
 from headgate.redis.questions import announce
-from headgate.runtime.loop import Signal, spawn
+from headgate.runtime.loop import Signal
 from headgate.runtime.metrics import (
     EVENTS,
     JOINS,
@@ -45,12 +45,14 @@ from headgate.runtime.metrics import (
 )
 from headgate.runtime.metrics import LOOP_LAG as LAG
 from headgate.runtime.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
+from headgate.runtime.periodic import Rounds
 
 from .process_stats import FORGOTTEN_S, NamespaceStats, ProcessStats, Together
 
 log = structlog.get_logger("headgate.vitals")
 
-EVERY_S = 1.0
+# Between two turns while a console watches, and otherwise; a page or a notice comes sooner.
+EVERY_S, REST_S = 1.0, 3600.0
 WATCHED_S = 5
 # Share of the processor for walking the clients.
 WALK_SHARE = 0.02
@@ -62,18 +64,18 @@ class Measure:
     """Reads the statistics of this process.
 
     Args:
-        parts: the parts of the gateway, which describe its state.
+        state: returns the state of the process. It must not wait.
         now_s: monotonic; cpu_s: processor time of this process.
     """
 
     def __init__(
         self,
         namespaces: Mapping[str, Namespace],
-        parts: Sequence[Describes],
+        state: Callable[[], State],
         now_s: Callable[[], float] = time.monotonic,
         cpu_s: Callable[[], float] = time.process_time,
     ) -> None:
-        self._namespaces, self._parts = namespaces, parts
+        self._namespaces, self._state = namespaces, state
         self._now_s, self._cpu_s = now_s, cpu_s
         self._began_ms = round(time.time() * 1000)
         self._balances: dict[str, Any] = {}
@@ -87,7 +89,7 @@ class Measure:
             # The work of other greenlets during the walk is included, so the walk's share is smaller rather than larger.
             self._walk_at_s = began_s + (self._cpu_s() - began_cpu_s) / WALK_SHARE
         counted = {each: totals(metric) for each, metric in _COUNTERS.items()}
-        state = state_of(self._parts)
+        state = self._state()
         return ProcessStats(
             name=process_name(),
             version=__version__,
@@ -151,26 +153,24 @@ class ProcessStatsWatch:
         self._together = Together()
         self._frame: dict[str, Any] | None = None
         self._framed = Signal()
-        self._wakeup = Signal()
-        self._started = self._closed = self._has_written = False
+        self._rounds = Rounds(self.look, lambda: log.exception("vitals failed"), EVERY_S)
+        self._has_written = False
 
     def start(self) -> None:
         """Start. Idempotent."""
-        if not self._started:
-            self._started = True
-            self._id = secrets.token_hex(6)  # made here, because another process may have made the gateway before a fork
-            spawn(self._run)
+        # Made here, because another process may have made the gateway before a fork.
+        self._id = self._id or secrets.token_hex(6)
+        self._rounds.start()
 
     def close(self) -> None:
         """Stop, and remove this process from Redis. Idempotent. Waits for Redis."""
-        if not self._closed:
-            self._closed = True
-            self._wakeup.set()
-            if self._has_written:
-                try:
-                    forget(self._client, [self._id])
-                except HeadgateError:
-                    log.debug("vitals not taken out")  # they expire with the lease
+        self._rounds.end()
+        if self._has_written:
+            self._has_written = False
+            try:
+                forget(self._client, [self._id])
+            except HeadgateError:
+                log.debug("vitals not taken out")  # they expire with the lease
 
     def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the newest frame to a page of the console; wait for the first one.
@@ -184,7 +184,7 @@ class ProcessStatsWatch:
         if not was_watched:
             self._frame = None
             self._framed.clear()
-            self._wakeup.set()
+            self._rounds.hurry()
         if self._frame is None:
             self._framed.wait(FIRST_FRAME_S)
         return {"frame": self._frame}
@@ -192,31 +192,29 @@ class ProcessStatsWatch:
     def hear(self) -> None:
         """Take a notice. Never waits."""
         if not self._is_watched:  # otherwise the next turn is scheduled already
-            self._wakeup.set()
+            self._rounds.hurry()
         self._heard_s = self._now_s()
 
-    def look(self) -> None:
+    def look(self) -> float:
         """Write this process's statistics if a console watches; make a frame if its page is here. Waits for Redis.
 
-        Raises:
-            HeadgateError: as `redis.client.call`.
+        Returns the seconds until the next turn.
         """
-        watching = self._watching
+        self._has_written = self._is_watched
         if not self._is_watched:
-            self._has_written = False
-            return
-        if watching:
-            announce(self._client, KIND)
-        own = self._measure.read()
-        self._has_written = True
-        written = tell(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
-        if watching:
-            self._put_together(written, own)
-
-    @property
-    def pause_s(self) -> float | None:
-        """The seconds until the next turn; None: until a page or a notice comes."""
-        return EVERY_S if self._has_written or self._is_watched else None
+            return REST_S
+        own, watching = self._measure.read(), self._watching
+        try:
+            if watching:
+                announce(self._client, KIND)
+            written = tell(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
+            if watching:
+                self._put_together(written, own)
+        except HeadgateError as error:
+            if watching:  # a page gets the numbers of this process alone, with the reason
+                frame = self._together.frame({self._id: own}, self._now_s())
+                self._show({"error": error.message, **frame})
+        return EVERY_S
 
     @property
     def _watching(self) -> bool:
@@ -242,28 +240,11 @@ class ProcessStatsWatch:
             reports.pop(process, None)
         forget(self._client, [process for process in gone if process in written])
         frame = self._together.frame(reports, now_s)
+        self._show(frame)
+
+    def _show(self, frame: Mapping[str, Any]) -> None:
         self._frame = {"at": round(time.time() * 1000), "own": self._id, **frame}
         self._framed.set()
-
-    def _run(self) -> None:
-        while not self._closed:
-            self._wakeup.clear()
-            try:
-                self.look()
-            except HeadgateError as error:
-                self._alone(error)
-            except Exception:
-                # A fault of ours must not end the watch permanently.
-                log.exception("vitals failed")
-            self._wakeup.wait(self.pause_s)
-
-    def _alone(self, error: HeadgateError) -> None:
-        """Make a frame of this process alone, with the reason. A page gets it while Redis is unreachable."""
-        if self._watching:
-            now_s = self._now_s()
-            frame = self._together.frame({self._id: self._measure.read()}, now_s)
-            self._frame = {"at": round(time.time() * 1000), "own": self._id, "error": error.message, **frame}
-            self._framed.set()
 
 
 _decode = msgspec.msgpack.Decoder(ProcessStats).decode

@@ -18,8 +18,8 @@ import structlog
 
 from headgate.runtime.exposition import BUCKET, HDR, Family
 from headgate.runtime.histogram import limit_of
-from headgate.runtime.loop import Signal, spawn
 from headgate.runtime.metrics import STATSD_FAULTS, families
+from headgate.runtime.periodic import Rounds
 from headgate.runtime.statsd import Statsd, Timing
 
 log = structlog.get_logger("headgate.statsd")
@@ -77,20 +77,17 @@ class StatsdPush:
         self._read = read
         self._sender = Statsd(place, self._failed)
         self._pushed = Pushed()
-        self._wakeup = Signal()
-        self._started = self._closed = False
+        self._rounds = Rounds(self._round, lambda: log.exception("the push to StatsD failed"), EVERY_S)
 
     def start(self) -> None:
         """Start. Idempotent."""
-        if not self._started:
-            self._started = True
-            spawn(self._run)
+        if not self._rounds.begun:
+            self._sender.start()
+            self._rounds.start()
 
     def close(self) -> None:
         """Push the rest, and stop. Idempotent."""
-        if self._started and not self._closed:
-            self._closed = True
-            self._wakeup.set()
+        if self._rounds.end():
             self.push()
             self._sender.close()
 
@@ -99,14 +96,9 @@ class StatsdPush:
         counts, timings = self._pushed.since(self._read(), PREFIX)
         self._sender.send(counts, {}, timings)
 
-    def _run(self) -> None:
-        self._sender.start()
-        while not self._wakeup.wait(EVERY_S):
-            try:
-                self.push()
-            except Exception:
-                # A fault of ours must not end the push permanently.
-                log.exception("the push to StatsD failed")
+    def _round(self) -> float:
+        self.push()
+        return EVERY_S
 
     def _failed(self, error: Exception) -> None:
         STATSD_FAULTS.inc()

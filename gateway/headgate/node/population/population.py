@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.namespace import Namespace
-from headgate.node.state import State
 from headgate.runtime.watchdog import Watchdog
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
@@ -36,7 +35,7 @@ class Population:
         evictions: Evictions,
         cluster: Cluster,
     ) -> None:
-        self._sockets, self._namespaces, self.evictions = sockets, namespaces, evictions
+        self._namespaces, self.evictions = namespaces, evictions
         self.drain = Drain(namespaces)
         self.shedding = Shedding(settings.max_clients, self.count)
         self._watchdog = Watchdog(self.shedding.beat)
@@ -65,10 +64,6 @@ class Population:
         """Refuse new clients from now on, and take none from other processes. Waits for Redis."""
         self.drain.begin()
         self._rebalancing.leave()
-
-    def describe(self, state: State) -> None:
-        """Fill in the number of sessions, and whether more may come."""
-        state.sessions, state.draining, state.admission = self._sockets.count, self.drain.begun, self.shedding.word()
 
     def close(self) -> None:
         """Stop. Idempotent."""

@@ -12,7 +12,7 @@ from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, Unauthorized, UnauthorizedReason
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
-from headgate.node.state import State
+from headgate.node.health import State
 from headgate.settings.settings import Settings
 from tests.unit.node.connections import RecordedNamespace, joined
 
@@ -25,7 +25,7 @@ class House:
         self.namespace = RecordedNamespace()
         self.evicted: list[tuple[str, UnauthorizedReason | None]] = []
         namespaces = {"notifications": self.namespace.real()}
-        self.access = Access(wanted, None, cast(Any, None), namespaces, cast(Any, self), Cluster(wanted, {}, ()))
+        self.access = Access(wanted, None, cast(Any, None), namespaces, cast(Any, self), Cluster(wanted, {}, State))
 
     def expired(self, clients: Iterable[Client]) -> None:
         self.evicted += [(client.session, None) for client in clients]
@@ -51,10 +51,8 @@ def test_a_revocation_reaches_all_clients_of_the_user_or_token_and_no_others() -
 
 
 def test_nobody_is_let_in_before_it_is_known_who_is_revoked() -> None:
-    """And the state of the process says so."""
-    access, state = House().access, State()
-    access.describe(state)
-    assert not state.revocations_known
+    """Nobody, whoever it is."""
+    access = House().access
     with pytest.raises(BusUnavailable):
         access.revocations.check(Identity("ana"))
 

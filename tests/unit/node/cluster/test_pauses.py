@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError, Paused
-from headgate.node.cluster.pauses import GAP_S, LOOK_EVERY_S, RETRY_EVERY_S, RETRY_S, Pauses, PauseWatch
+from headgate.errors import Paused
+from headgate.node.cluster.pauses import GAP_S, LOOK_EVERY_S, RETRY_EVERY_S, RETRY_S, Pauses
+from headgate.redis.pauses import pause, resume
 from headgate.runtime import periodic as rounds
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
@@ -30,8 +31,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def pauses(clock: Clock) -> Pauses:
-    return Pauses(clock, Random(1).randint)
+def server() -> SmallRedis:
+    return SmallRedis()
+
+
+@pytest.fixture
+def pauses(server: SmallRedis, clock: Clock) -> Pauses:
+    return Pauses(server.client(), clock, Random(1).randint)
 
 
 def allowed(pauses: Pauses) -> dict[str, bool]:
@@ -107,30 +113,19 @@ def test_the_beginning_and_the_end_of_a_pause_are_logged_once(pauses: Pauses) ->
     ]
 
 
-def test_what_is_known_stays_in_force_while_redis_does_not_answer(pauses: Pauses) -> None:
+def test_what_is_known_stays_in_force_while_redis_does_not_answer(pauses: Pauses, server: SmallRedis) -> None:
     """A user without the right to read the set, too; each fault is logged once."""
-    answers: list[dict[str, float] | HeadgateError] = [
-        {"connects": math.inf},
-        BusUnavailable("gone"),
-        BusUnavailable("gone"),
-        BusRefused("NOPERM"),
-        {},
-    ]
-
-    def read(_: object) -> dict[str, float]:
-        answer = answers.pop(0)
-        if isinstance(answer, HeadgateError):
-            raise answer
-        return answer
-
-    watch = PauseWatch(SmallRedis().client(), pauses, read)
+    pause(server.client(), "connects")
     with capture_logs() as entries:
         seen = []
-        for _ in range(5):
-            watch.look()
+        for up, refuses in ((True, None), (False, None), (False, None), (True, "ZRANGE"), (True, None)):
+            server.up, server.refuses = up, refuses
+            pauses.look()
             seen.append(pauses.names())
-    watch.close()
-    assert seen == [["connects"]] * 4 + [[]]
+        resume(server.client(), "connects")
+        pauses.look()
+    pauses.close()
+    assert (seen, pauses.names()) == ([["connects"]] * 5, [])
     assert [entry["event"] for entry in entries] == ["paused", "pauses out of reach", "pauses out of reach", "resumed"]
 
 
@@ -143,10 +138,10 @@ def loop_clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
     return clock
 
 
-def test_it_looks_at_a_notice_and_seldom_without_and_sooner_after_a_fault(pauses: Pauses, loop_clock: LoopClock) -> None:
+def test_it_looks_at_a_notice_and_seldom_without_and_sooner_after_a_fault(loop_clock: LoopClock) -> None:
     """Many notices at once cost one look."""
     server = SmallRedis()
-    watch = PauseWatch(server.client(), pauses)
+    watch = Pauses(server.client())
 
     def looks_in(seconds: float) -> int:
         server.asked.clear()

@@ -10,9 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
-from headgate.errors import BusUnavailable, Forbidden
+from headgate.errors import Forbidden
 from headgate.node.cluster.process_stats import FORGOTTEN_S, ProcessStats
-from headgate.node.cluster.process_stats_watch import EVERY_S, WALK_SHARE, WATCHED_S, Measure, ProcessStatsWatch
+from headgate.node.cluster.process_stats_watch import EVERY_S, REST_S, WALK_SHARE, WATCHED_S, Measure, ProcessStatsWatch
+from headgate.node.health import State
 from headgate.redis.keys import VITALS, questions_channel
 from tests.support.gateway_here import StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE
@@ -76,12 +77,11 @@ def pair(server: SmallRedis, clock: Clock) -> Iterator[tuple[Process, Process]]:
     two.watch.close()
 
 
-def tick(clock: Clock, server: SmallRedis, *processes: Process, seconds: int = 1) -> None:
-    """A second later everybody looks."""
+def tick(clock: Clock, server: SmallRedis, *processes: Process, seconds: int = 1) -> list[float]:
+    """A second later everybody looks; return for how long each then waits."""
     clock.now_s += seconds
     server.now_s += seconds
-    for each in processes:
-        each.watch.look()
+    return [each.watch.look() for each in processes]
 
 
 @pytest.mark.parametrize("identity", [Identity("ann", ("#",), ("#",)), Identity("anonymous", ("#",)), Identity("console")])
@@ -119,16 +119,13 @@ def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is
 ) -> None:
     """One of many notices: the others come while the next look is on its way."""
     one, two = pair
-    tick(clock, server, one, two)
-    assert (one.watch.pause_s, two.watch.pause_s) == (None, None)
+    assert tick(clock, server, one, two) == [REST_S, REST_S]
     one.ask()
-    assert two.watch._wakeup.is_set()
-    two.watch._wakeup.clear()
-    tick(clock, server, two, one)
-    assert (one.watch.pause_s, two.watch.pause_s) == (EVERY_S, EVERY_S)
-    assert not two.watch._wakeup.is_set()
-    tick(clock, server, one, two, seconds=2 * WATCHED_S)
-    assert (one.watch.pause_s, two.watch.pause_s) == (None, None)
+    assert two.watch._rounds.is_hurried
+    two.watch._rounds._wakeup.clear()
+    assert tick(clock, server, two, one) == [EVERY_S, EVERY_S]
+    assert not two.watch._rounds.is_hurried
+    assert tick(clock, server, one, two, seconds=2 * WATCHED_S) == [REST_S, REST_S]
 
 
 def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
@@ -187,9 +184,7 @@ def test_without_redis_a_page_sees_its_own_process_and_why(server: SmallRedis, p
     one, _ = pair
     server.up = False
     one.watch._asked_s = 100.0
-    with pytest.raises(BusUnavailable) as error:
-        one.watch.look()
-    one.watch._alone(error.value)
+    assert one.watch.look() == EVERY_S
     frame = one.watch.answer(ADMIN, {})["frame"]
     assert ([row["id"] for row in frame["processes"]], frame["error"]) == (["one"], "the bus is unavailable: gone")
 
@@ -198,11 +193,11 @@ def test_a_fault_of_ours_does_not_end_the_watch(server: SmallRedis, pair: tuple[
     """It is logged with its traceback."""
     one, _ = pair
 
-    def broken() -> None:
-        one.watch._closed = True
+    def broken() -> float:
+        one.watch._rounds.ended = True
         raise RuntimeError
 
-    one.watch.look = broken  # type: ignore[method-assign]
+    one.watch._rounds._step = broken
     with capture_logs() as lines:
         one.watch.start()
         gevent.idle(-2)
@@ -226,7 +221,7 @@ def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: Clock) -
     """A tenth of a second for it, and it is done every five; the other numbers are new each time."""
     cpu = Clock()
     namespaces = Namespaces(cpu)
-    measure = Measure(namespaces, (), clock, cpu)
+    measure = Measure(namespaces, State, clock, cpu)
     walks = 0
     for _ in range(100):
         before = measure._walk_at_s
@@ -281,7 +276,7 @@ def test_a_page_of_the_console_is_answered_in_a_gateway(gateway_on_model: StartG
     )
     watch = gateway.gateway.cluster.vitals
     watch._asked_s = watch._now_s()
-    watch._alone(BusUnavailable("the model keeps no vitals"))
+    watch.look()  # the model keeps no vitals
     frame = gateway.join({"console": True, "token": "ticket"}).request("vitals", {})["frame"]
     assert [row["name"] for row in frame["namespaces"]] == [NAMESPACE]
     stranger = gateway.join({"console": True, "token": "another"})

@@ -13,12 +13,12 @@ from headgate.delivery.client import Client
 from headgate.errors import LimitReached
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
+from headgate.node.health import State
 from headgate.node.namespace import Resumption
 from headgate.node.population.drain import Drain
 from headgate.node.population.evictions import Evictions
 from headgate.node.population.joining import Joining
 from headgate.node.population.shedding import Shedding
-from headgate.node.state import Describes
 from headgate.settings.settings import Settings
 from headgate.transport.session import Session
 from headgate.transport.session_state import CLIENT_DISCONNECT
@@ -97,9 +97,8 @@ class Door:
         face = cast(SocketIOFace, self.sockets)
         namespaces = {"notifications": self.namespace.real()}
         evictions = Evictions(face, namespaces, self.settings)
-        parts: list[Describes] = []
         self.settings = replace(self.settings, redis_url="redis://127.0.0.1:1/0")
-        cluster = Cluster(self.settings, {}, parts)
+        cluster = Cluster(self.settings, {}, State)
         access = Access(self.settings, identify, face, namespaces, evictions, cluster)
         access.revocations.known = True
         self.admission, self.pending = access.admission, evictions.pending

@@ -15,6 +15,7 @@ from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PayloadTooLarge, Unauthorized, UnauthorizedReason
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
+from headgate.node.health import State
 from headgate.node.population.evictions import Evictions
 from headgate.node.requests.handlers import Handlers
 from headgate.node.requests.handling import Handling
@@ -79,7 +80,7 @@ class Desk:
         settings = Settings(dev=True, redis_url="redis://127.0.0.1:1/0")
         name, sockets = self.namespace.name, cast(SocketIOFace, self.server)
         namespaces = {name: self.namespace.real()}
-        cluster = Cluster(settings, {}, ())
+        cluster = Cluster(settings, {}, State)
         access = Access(settings, identify, sockets, namespaces, Evictions(sockets, namespaces, settings), cluster)
         access.revocations.known = True
         self.admission, self.logins, self.expiry, self.pauses = access.admission, access.logins, access.expiry, cluster.pauses

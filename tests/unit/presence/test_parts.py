@@ -461,7 +461,7 @@ def test_many_members_are_merged_some_at_a_time() -> None:
 def test_a_table_cannot_be_dropped_before_it_was_held() -> None:
     """The table of steps has no such step."""
     with pytest.raises(IllegalStep, match="STATED allows no step OUTLIVED"):
-        tables._Table(1, 0).step(tables.Step.OUTLIVED)
+        tables.Table(1, 0).step(tables.Step.OUTLIVED)
 
 
 def test_a_difference_has_a_size() -> None:

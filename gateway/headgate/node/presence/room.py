@@ -19,9 +19,9 @@ from itertools import islice
 
 import msgspec
 
-from headgate.redis.presence_entries import Entry, Member, Written, merge
+from headgate.redis.presence_entries import Entry, Member, Written, merge, read_entries
 
-from .tables import Message, Tables
+from .tables import IN_TOUCH_S, Message, Standing, Step, Table, are_whole, brought_up
 
 # Messages that may wait during a read. More of them start another read.
 MAX_WAITING = 10_000
@@ -48,7 +48,9 @@ class Room:
         self.is_live = False
         self._own: dict[str, Entry] = {}
         self._unmerged: dict[str, None] = {}
-        self._others = Tables(lambda users: self._unmerged.update(dict.fromkeys(users)))
+        self._tables: dict[str, Table] = {}  # of the other processes
+        self._coming: dict[str, Table] = {}  # of the read in progress
+        self._read_s: float | None = None
         self._members: dict[str, Member] = {}
         self._names: list[str] = []
         self._changed: dict[str, None] = {}
@@ -85,7 +87,7 @@ class Room:
                 self.doubt()
                 return True
             return False
-        follows = self._others.apply(message)
+        follows = self._apply(message)
         if len(self._unmerged) <= MERGED_AT_ONCE:
             self.merge()
         if not follows:
@@ -93,8 +95,10 @@ class Room:
         return not follows
 
     def dead(self, process: str) -> None:
-        """Drop a dead process. `merge` updates its members."""
-        self._others.drop(process)
+        """Drop the table of a process without members, or of a dead one. `merge` updates its members."""
+        table = self._tables.pop(process, None)
+        if table is not None:
+            self._unmerged.update(dict.fromkeys(table.entries))
 
     def doubt(self) -> None:
         """Put everything in doubt. A waiting message that a process has no members left still counts; Redis holds nothing more
@@ -104,12 +108,12 @@ class Room:
         self.loads += 1
         for message in self._waiting:
             if message.count == 0:
-                self._others.apply(message)
+                self._apply(message)
         self._waiting.clear()
 
     def missed(self) -> None:
         """Put everything in doubt after the link broke. Redis may have been unreachable for others too."""
-        self._others.missed()
+        self._read_s = None
         self.doubt()
 
     # -- a reading ----------------------------------------------------------------------------------------------------
@@ -117,20 +121,24 @@ class Room:
     @property
     def holds(self) -> bool:
         """Whether it keeps members that Redis did not have, and must be read again at the next beat."""
-        return self._others.holds
+        return any(table.standing is Standing.HELD for table in self._tables.values())
 
     def begin(self) -> int:
         """Begin a read; return the number of the doubt that it answers."""
-        self._others.begin()
+        self._coming = {}
         return self.loads
 
     def lacks(self, process: str, written: Written) -> bool:
         """Apply Redis' record of a process's last write; return whether its members must be read too."""
-        return process != self._process and self._others.lacks(process, written)
+        known = self._tables.get(process)
+        if process == self._process or (known is not None and known.number == written.number and known.is_whole):
+            return False
+        self._coming[process] = Table(*written)
+        return True
 
     def add(self, process: str, values: Mapping[str, bytes]) -> None:
         """Add a part of a process's members."""
-        self._others.add(process, values)
+        self._coming[process].entries.update(read_entries(values))
 
     def loaded(self, nth: int, last: Mapping[str, Written], now_s: float) -> bool:
         """End a read that answers doubt `nth`; return whether the room is live. If not, read again.
@@ -143,12 +151,12 @@ class Room:
         if nth != self.loads or self.is_live:
             return self.is_live
         last = {process: written for process, written in last.items() if process != self._process}
-        if not self._others.end(last, self._waiting, now_s):
+        if not self._end(last, now_s):
             self.doubt()
             return False
         self.is_live = True
         for message in self._waiting:
-            if not self._others.apply(message):
+            if not self._apply(message):
                 self.doubt()
                 return False
         self._waiting.clear()
@@ -209,9 +217,48 @@ class Room:
 
     # -- private ------------------------------------------------------------------------------------------------------
 
+    def _apply(self, message: Message) -> bool:
+        """Apply a message; return whether it follows the last one of its process."""
+        table = self._tables.get(message.process)
+        if message.count == 0:
+            if table is not None and (message.number == 0 or message.number > table.number):  # 0: another declares it dead
+                self.dead(message.process)
+            return True
+        table = table or Table(0, 0)
+        known = table.number
+        follows = table.follow(message)
+        if table.number != known:
+            table.step(Step.WRITTEN)  # Redis refuses a write that does not follow the previous one
+            self._tables[message.process] = table
+            self._unmerged.update(dict.fromkeys([*(put[0] for put in message.puts), *message.takes]))
+        return follows
+
+    def _end(self, last: Mapping[str, Written], now_s: float) -> bool:
+        """End a read and apply it if it is complete; return whether it is. Messages for unread tables are not applied."""
+        coming, self._coming = self._coming, {}
+        if not brought_up(coming, self._waiting) or not are_whole(coming, last):
+            return False
+        in_touch = self._read_s is not None and now_s - self._read_s <= IN_TOUCH_S
+        self._read_s = now_s
+        for process, table in list(self._tables.items()):
+            read, at_end = coming.get(process), last.get(process)
+            if read is not None and (read.number > table.number or not table.is_whole):
+                continue
+            if at_end is not None and at_end.number >= table.number:
+                table.step(Step.WRITTEN)
+            elif table.outlives(now_s, in_touch=in_touch):
+                self.dead(process)
+                continue
+            coming.pop(process, None)
+        for process, table in coming.items():
+            before = self._tables.get(process)
+            self._tables[process] = table
+            self._unmerged.update(dict.fromkeys(table.entries if before is None else {**before.entries, **table.entries}))
+        return True
+
     def _merge(self, user: str) -> None:
         self._unmerged.pop(user, None)
-        entries = self._others.entries(user)
+        entries = [table.entries[user] for table in self._tables.values() if user in table.entries]
         if user in self._own:
             entries.append(self._own[user])
         before, now = self._members.get(user), merge(user, entries)

@@ -118,7 +118,7 @@ def test_what_is_known_stays_in_force_while_redis_does_not_answer(pauses: Pauses
     pause(server.client(), "connects")
     with capture_logs() as entries:
         seen = []
-        for up, refuses in ((True, None), (False, None), (False, None), (True, "ZRANGE"), (True, None)):
+        for up, refuses in ((True, ""), (False, ""), (False, ""), (True, "ZRANGE"), (True, "")):
             server.up, server.refuses = up, refuses
             pauses.look()
             seen.append(pauses.names())

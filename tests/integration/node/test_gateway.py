@@ -23,7 +23,7 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.redis.client import Client, call
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
-from headgate.redis.keys import channel, head_key, log_key
+from headgate.redis.keys import channel, log_key
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from tests.support.gateway_here import StartGatewayHere
@@ -217,62 +217,6 @@ def test_one_fcall_from_any_redis_client_is_like_any_other_event(gateway_here: S
     ((topic, data, meta),) = client.wait_for_events(1)
 
     assert (topic, data, meta["offset"], meta["id"]) == ("fcall.6", {"a": 1}, offset, "cli-6")
-
-
-# An entry that nobody can deliver, with its offset in one step: a fence between the two would find nothing there.
-HOLE = (
-    "local offset = redis.call('HINCRBY', KEYS[2], 'offset', 1) "
-    "redis.call('XADD', KEYS[1], offset .. '-0', 'topic', 'hole.1', 'id', 'x', 'time', '1', 'data', 'rubbish') return offset"
-)
-
-
-def test_an_entry_that_cannot_be_delivered_is_told_in_its_place_as_a_gap(
-    gateway_here: StartGatewayHere, redis_client: Client, publisher: Publisher
-) -> None:
-    """To live clients, and to one that reads the log later.
-
-    Seen where the gateway listens to the whole feed: on a narrower one an event that was never published looks like one that
-    nobody here wants.
-    """
-    gateway = gateway_here()
-    live = gateway.join({"subscriptions": [{"pattern": "#"}]})
-    epoch = live.welcome["epoch"]
-    first = publisher.publish("hole.1", "before").offset
-    hole = call(redis_client, "EVAL", HOLE, 2, log_key(NAMESPACE), head_key(NAMESPACE))
-    publisher.publish("hole.1", "after")
-    live.wait_for_events(2)
-    late = gateway.join({"subscriptions": [{"pattern": "#"}], "resume": {"epoch": epoch, "offset": first}})
-    late.wait_for_events(1)
-
-    for client in (live, late):
-        (kind, gap), after = [entry for entry in client.received if entry[0] in ("event", "gap")][-2:]
-        assert (kind, after[2]) == ("gap", "after")
-        assert (gap["from"], gap["to"], gap["count"], gap["reason"], gap["recoverable"]) == (hole, hole, 1, "quarantined", False)
-
-
-def test_a_lost_log_is_told_once_to_each_client_and_then_it_is_live(
-    gateway_here: StartGatewayHere, redis_client: Client, publisher: Publisher
-) -> None:
-    """A gap, where the new log stands, and every event of the new log."""
-    gateway = gateway_here()
-    clients = [gateway.join({"subscriptions": [{"pattern": "lost.*"}]}) for _ in range(2)]
-    for client in clients:
-        assert client.welcome
-    publisher.publish("lost.1", "old")
-    for client in clients:
-        client.wait_for_events(1)
-    call(redis_client, "FLUSHALL")
-    for client in clients:
-        client.wait_for(lambda client=client: client.named("gap"), "word of the lost log")  # type: ignore[misc]
-    receipt = publisher.publish("lost.1", "new")
-
-    for client in clients:
-        client.wait_for_events(2)
-        told = [entry for entry in client.received if entry[0] in ("event", "gap")]
-        assert [entry[0] for entry in told] == ["event", "gap", "event"]
-        assert (told[1][1]["reason"], told[1][1]["recoverable"]) == ("log_lost", False)
-        assert client.received[client.received.index(told[1]) + 1] == ["cursor", {"epoch": receipt.epoch, "offset": 0}]
-        assert (told[2][2], told[2][3]["offset"]) == ("new", 1)
 
 
 def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(

@@ -6,10 +6,8 @@ In the test's own process, on a model of Redis (tests/support/gateway_here.py). 
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
-import gevent
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -74,18 +72,6 @@ def test_unsubscribe_ends_it(gateway_on_model: StartGatewayOnModel) -> None:
     assert [topic for topic, _, _ in client.wait_for_events(1)] == ["kept.1"]
 
 
-def test_overlapping_subscriptions_bring_an_event_once(gateway_on_model: StartGatewayOnModel) -> None:
-    """However many patterns match."""
-    gateway = gateway_on_model()
-    client = gateway.join()
-    for pattern in ("lapped.#", "lapped.*", "lapped.1", "#"):
-        client.subscribe(pattern)
-    offsets = gateway.publish(2, "lapped.1")
-
-    client.wait_for(lambda: client.offsets[-1:] == offsets[-1:], "the last event")
-    assert client.offsets == offsets
-
-
 def test_a_request_without_an_acknowledgement_is_obeyed(gateway_on_model: StartGatewayOnModel) -> None:
     """Some clients do not ask for one; the requests of one client are taken in order."""
     gateway = gateway_on_model()
@@ -129,14 +115,6 @@ def test_a_guest_without_grants_may_join_and_do_nothing(gateway_on_model: StartG
     assert client.request("publish", {"topic": "orders.1.seen", "data": 1})["error"]["code"] == "forbidden"
 
 
-@pytest.mark.parametrize("topic", ["orders.1", "orders.seen", "orders.1.2.seen", "stock.1"])
-def test_a_publish_outside_the_grants_is_forbidden(gateway_on_model: StartGatewayOnModel, topic: str) -> None:
-    """To subscribe to a topic does not mean to write to it."""
-    answer = gateway_on_model(guard).join({"token": "clerk"}).request("publish", {"topic": topic, "data": 1})
-
-    assert (answer["error"]["code"], answer["error"]["name"]) == ("forbidden", topic)
-
-
 def test_subscriptions_and_wildcards_are_limited_each_by_name(gateway_on_model: StartGatewayOnModel) -> None:
     """The welcome told the limits; subscribing again to the same pattern, or after leaving another, is free."""
     client = gateway_on_model(guard, max_subscriptions=8).join({"token": "clerk"})
@@ -155,20 +133,6 @@ def test_subscriptions_and_wildcards_are_limited_each_by_name(gateway_on_model: 
     assert client.request("unsubscribe", {"pattern": "orders.*"})["ok"] is True
 
     client.subscribe("stock.*")
-
-
-def test_subscriptions_of_a_handshake_above_a_limit_are_refused_and_the_others_stand(
-    gateway_on_model: StartGatewayOnModel,
-) -> None:
-    """By name, with the value."""
-    patterns = [*(f"a.{number}.*" for number in range(33)), *(f"b.{number}" for number in range(95))]
-    client = gateway_on_model().join({"subscriptions": [{"pattern": pattern} for pattern in patterns]})
-    outcomes = client.welcome["subscriptions"]
-    refused = [(entry["pattern"], entry["error"]["name"], entry["error"]["limit"]) for entry in outcomes if not entry["ok"]]
-    assert refused == [("a.32.*", "wildcards", 32)]
-    assert client.request("subscribe", {"pattern": "c.1"})["ok"]
-    error = client.request("subscribe", {"pattern": "c.2"})["error"]
-    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "subscriptions", 128)
 
 
 # Refused -----------------------------------------------------------------------------------------------------------------
@@ -425,26 +389,6 @@ def test_a_client_whose_queue_is_full_has_its_answers_ahead_of_the_events_that_w
     assert client.closed is None
 
 
-def test_a_client_that_stopped_reading_gets_everything_in_order(gateway_on_model: StartGatewayOnModel) -> None:
-    """Told that its queue was full, then that it is live again; nothing is missing."""
-    gateway = gateway_on_model(queue_frames=16)
-    client = gateway.join({"subscriptions": [{"pattern": "#"}]}, receive_buffer_bytes=4096)
-    assert client.welcome
-    client.reading = False
-    for _ in range(5):
-        gateway.publish(100, "orders.1", PADDED)
-    client.reading = True
-    client.wait_for_events(500)
-    gateway.publish(5)
-    client.wait_for_events(505)
-    assert client.offsets == list(range(1, 506))
-    assert client.named("gap") == []
-    fullness = [notice["state"] for (notice,) in client.named("backpressure")]
-    assert "on" in fullness
-    assert fullness[-1] == "off"
-    assert all(before != after for before, after in pairwise(fullness))
-
-
 def test_a_gap_of_a_drop_subscription_is_repaired_by_replay(gateway_on_model: StartGatewayOnModel) -> None:
     """A client can have every event that it was told of."""
     gateway = gateway_on_model(queue_frames=16)
@@ -662,32 +606,6 @@ def test_an_idle_client_in_a_busy_log_is_told_its_position_sooner(
 
 
 # The end, and the rest ---------------------------------------------------------------------------------------------------
-
-
-def test_a_drain_tells_clients_to_move_and_disconnects_those_that_stay(gateway_on_model: StartGatewayOnModel) -> None:
-    """One after the other. Nobody new is let in, and the gateway is not ready."""
-    gateway = gateway_on_model()
-    gateway.gateway.population.drain._now_s, gateway.gateway.population.drain._wait = gateway.clock.time, gateway.clock.sleep
-    clients = [gateway.join() for _ in range(2)]
-    for client in clients:
-        assert client.welcome
-    draining = gevent.spawn(gateway.gateway.drain, 600.0)
-    gateway.clock.advance(0.5)
-    notice = [{"moving": {"reason": "restart", "within_s": 1.0}}]
-    for client in clients:
-        client.read()
-    [later] = [client for client in clients if client.named("status") != [notice]]
-    assert later.named("status") == []
-    gateway.clock.advance(100)
-    assert later.subscribe("a.b")["ok"]
-    assert gateway.gateway.draining
-    assert not gateway.gateway.ready()["ready"]
-    gateway.clock.advance(500)
-    for client in clients:
-        client.wait_for(lambda client=client: client.closed, "to be disconnected")  # type: ignore[misc]
-        assert client.named("status") == [notice]
-    gateway.clock.advance(1)
-    assert draining.successful()
 
 
 def test_a_gateway_that_never_registered_does_not_know_that_it_is_alone(gateway_on_model: StartGatewayOnModel) -> None:

@@ -18,7 +18,7 @@ from headgate.errors import BusUnavailable
 from headgate.node.namespace import Namespace, Resumption
 from headgate.protocol.requests import Resume
 from headgate.redis.entries import Entry
-from headgate.redis.lineage import Lineage, read_lineage
+from headgate.redis.lineage import read_lineage
 from headgate.redis.log import EventLog, Head
 from headgate.settings.settings import Settings
 from tests.support.bus_position import stand_at
@@ -299,52 +299,6 @@ def test_events_that_a_replay_cannot_have_are_told_once_with_its_last_page(names
         None,
         {"from": 151, "to": 180, "reason": "rolled_back", "epoch": NEWEST},
     ]
-
-
-# -- a change of the line ---------------------------------------------------------------------------------------------------
-
-
-def change(namespace: Namespace, monkeypatch: pytest.MonkeyPatch, lineage: Lineage, reached: int, end: int) -> None:
-    """Let the feed meet another epoch."""
-    monkeypatch.setattr(Bus, "lineage", lineage)
-    stand_at(namespace.bus, lineage.epoch, reached)
-    namespace.line_changed(end)
-
-
-def test_a_restart_that_loses_nothing_costs_a_cursor(
-    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A live client is told the epoch, with its own position, behind the events before."""
-    live(namespace, wired)
-    change(namespace, monkeypatch, read_lineage(LATER, (*EPOCHS, (LATER, 201, 3))), 200, 200)
-    assert gaps(wired) == []
-    assert wired.notices("cursor") == [{"epoch": LATER, "offset": 200}]
-
-
-def test_a_live_client_is_told_what_it_has_had_above_the_end(
-    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And nothing else: what comes on the new line is new to it."""
-    client = live(namespace, wired)
-    change(namespace, monkeypatch, LATER_LINE, 180, 180)
-    stand_at(namespace.bus, LATER, 181)
-    namespace.route([event(181)])
-    assert gaps(wired) == [("rolled_back", 181, 200, 20, LATER)]
-    assert wired.notices("cursor") == []
-    assert [name for name, *_ in wired.received] == ["gap", "event"]
-    assert wired.offsets == [181]
-    assert client.state.phase is Phase.LIVE
-
-
-def test_a_gateway_that_told_nobody_of_its_position_rolls_nobody_back(
-    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The feed moved on past events that nobody here needs; those are lost, and nobody has seen them."""
-    live(namespace, wired)
-    stand_at(namespace.bus, NEWEST, 260)
-    change(namespace, monkeypatch, read_lineage(LATER, (*EPOCHS, (LATER, 231, 3))), 230, 230)
-    assert gaps(wired) == []
-    assert wired.notices("cursor") == [{"epoch": LATER, "offset": 230}]
 
 
 def test_a_new_client_is_welcomed_at_the_place_from_which_it_begins(namespace: Namespace, wired: WiredClient) -> None:

@@ -88,32 +88,11 @@ def names(wired: WiredClient) -> list[str]:
     return [name for name, *_ in wired.received]
 
 
-def test_a_client_that_missed_nothing_is_live_at_once(namespace: Namespace, wired: WiredClient) -> None:
-    """Its position is the feed's."""
-    client = arriving(namespace, wired)
-    assert namespace.resume(client, Resume(EPOCH, 10)) == Resumption(True, Resume(EPOCH, 10))
-    assert client.state.phase is Phase.LIVE
-
-
 def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wired: WiredClient) -> None:
     """The head was read at the last fence; of ten events the log keeps eight, so 1 and 2 are gone by now."""
     assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 2)).resumed is True
     namespace.leave("session")
     assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 1)) == Resumption(False, Resume(EPOCH, 1))
-
-
-def rolled_back(first: int, last: int, epoch: str, pattern: str = "#") -> dict[str, object]:
-    """Return the gap of events that the log has lost with its end."""
-    return {
-        "patterns": [pattern],
-        "from": first,
-        "to": last,
-        "count": last - first + 1,
-        "bytes": 0,
-        "reason": "rolled_back",
-        "recoverable": False,
-        "epoch": epoch,
-    }
 
 
 def losses() -> tuple[float, float]:
@@ -244,24 +223,6 @@ def searching(namespace: Namespace, topics: Sequence[str], meanwhile: Sequence[C
     return search_log
 
 
-def test_where_a_past_begins_is_looked_for_again_when_the_log_is_replaced_meanwhile(
-    namespace: Namespace, wired: WiredClient
-) -> None:
-    """An offset of the old log means nothing in the new one."""
-
-    def replace() -> None:
-        stand_at(namespace.bus, OTHER, 5)
-        namespace.search.clear()
-
-    def other_log() -> None:
-        log._topics = ["b", "a", "a", "a", "b"]
-
-    log = searching(namespace, ["a"] * 10, meanwhile=(replace, other_log))
-    client = joined(namespace, wired, "other")
-    namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
-    assert log.heads == 2
-
-
 def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(
     namespace: Namespace, wired: WiredClient
 ) -> None:
@@ -272,18 +233,6 @@ def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcom
         namespace.resume(client, Resume(EPOCH, 99))
     assert client.state.phase is Phase.LEFT
     assert names(wired) == []
-
-
-def test_a_position_above_the_newest_of_the_log_is_rolled_back_to_there(namespace: Namespace, wired: WiredClient) -> None:
-    """The log has lost its end, or the client makes it up; another gateway may be ahead of this one, and is not that."""
-    searching(namespace, ["a"] * 12)
-    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 12)) == Resumption(True, Resume(EPOCH, 12))
-    namespace.leave("session")
-    client = arriving(namespace, wired)
-    assert namespace.resume(client, Resume(EPOCH, 14)) == Resumption(False, Resume(EPOCH, 12))
-    assert (client.state.phase, client.position) == (Phase.READING, 12)
-    wired.drain()
-    assert wired.notices("gap") == [rolled_back(13, 14, EPOCH)]
 
 
 def test_a_client_that_waits_too_long_to_search_the_log_is_refused(

@@ -18,11 +18,6 @@ class Clock:
         return self.now_s
 
 
-def test_the_error_is_told_as_on_the_wire() -> None:
-    """Also to a session whose client has left already."""
-    assert Refusals(3).refuse("notifications", None, NO) == NO.to_wire()
-
-
 def test_one_refusal_too_many_ends_the_connection_once() -> None:
     """The answer is told all the same."""
     done: list[tuple[Any, ...]] = []

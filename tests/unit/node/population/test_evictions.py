@@ -95,13 +95,3 @@ def test_a_connection_in_no_namespace_counts_as_pending_and_ends_at_the_deadline
     assert [delay_s for delay_s, *_ in house.server.later] == [7]
     house.server.pass_deadline()
     assert house.done[-1] == ("end", "s", "outside every namespace")
-
-
-def test_a_connection_that_has_joined_again_stays() -> None:
-    """In time, with another token."""
-    house = House()
-    client = house.join("s")
-    house.evictions.expired([client.real()])
-    client.connection.owners = (client,)
-    house.server.pass_deadline()
-    assert not client.connection.closed

@@ -19,7 +19,7 @@ from headgate.errors import BusUnavailable, Unauthorized
 from headgate.protocol.requests import Resume
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import OneTooMany
-from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
+from tests.support.gateway_here import ENVIRON, ClientHere, StartGatewayOnModel
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE
 
@@ -351,28 +351,6 @@ def test_a_client_that_leaves_while_redis_is_asked_is_not_welcomed(
 # Sessions and places -----------------------------------------------------------------------------------------------------
 
 
-def test_a_session_that_never_joins_counts_until_it_is_over(gateway_on_model: StartGatewayOnModel) -> None:
-    """It costs as much as a client, which has a limit per address."""
-    hooks = gateway_on_model(authenticator, max_clients_per_address=2).gateway._sockets.hooks
-    assert [hooks.opening(sid, ENVIRON) for sid in ("a", "b")] == [None, None]
-    refused = hooks.opening("c", ENVIRON)
-    assert isinstance(refused, OneTooMany)
-    assert hooks.opening("d", {**ENVIRON, "REMOTE_ADDR": "192.0.2.1"}) is None
-    hooks.over("a")
-    assert hooks.opening("c", ENVIRON) is None
-
-
-def test_a_user_has_no_more_clients_than_it_may_and_a_leave_makes_room(gateway_on_model: StartGatewayOnModel) -> None:
-    """By name, with the value."""
-    gateway = gateway_on_model(authenticator, max_clients_per_user=1)
-    first = gateway.join({"token": "clerk"})
-    assert first.welcome
-    error = refusal(gateway.join({"token": "clerk"}))
-    assert (error["code"], error["limit"]) == ("limit_reached", 1)
-    first.leave()
-    assert gateway.join({"token": "clerk"}).welcome
-
-
 def test_a_gateway_takes_so_many_clients_and_prefers_those_that_come_back(gateway_on_model: StartGatewayOnModel) -> None:
     """With one place in twenty for clients that have been here; the others are told when to come back, and health says so."""
     gateway = gateway_on_model(max_clients=20)
@@ -426,29 +404,6 @@ def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(gateway_on_model
 
 
 # Resuming ----------------------------------------------------------------------------------------------------------------
-
-
-def rejoin(gateway: GatewayOnModel, client: ClientHere, offset: int, pattern: str = "#") -> ClientHere:
-    """Let a client leave, publish, and let it come back at an offset."""
-    epoch = client.welcome["epoch"]
-    client.leave()
-    gateway.publish(150)
-    return gateway.join({"subscriptions": [{"pattern": pattern}], "resume": {"epoch": epoch, "offset": offset}})
-
-
-def test_a_client_goes_on_where_it_was(gateway_on_model: StartGatewayOnModel) -> None:
-    """`resumed: true`, then what it missed out of the log, then live; each once, in order."""
-    gateway = gateway_on_model()
-    client = gateway.join({"subscriptions": [{"pattern": "#"}]})
-    assert client.welcome
-    gateway.publish(3)
-    client.wait_for_events(3)
-    back = rejoin(gateway, client, 3)
-    assert back.welcome["resumed"] is True
-    gateway.publish(3)
-    back.wait_for_events(153)
-    assert back.offsets == list(range(4, 157))
-    assert back.named("gap") == []
 
 
 def test_a_client_resumes_at_a_gateway_that_listened_to_nothing_of_it(gateway_on_model: StartGatewayOnModel) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import random
 import time
 from typing import Any
 from urllib.parse import urlencode
@@ -127,18 +126,6 @@ def test_a_stream_brings_a_welcome_and_then_every_matching_event(gateway: Gatewa
     assert [(each["topic"], each["data"]) for each in reader.events] == [("orders.1", 1)] * 2
 
 
-def test_the_next_request_goes_on_behind_the_cursor(gateway: GatewayOnModel) -> None:
-    """Whatever was lost with the one before."""
-    stream = Reading(gateway)
-    first = gateway.publish(2)
-    cursor = stream.read().cursor
-    stream.cut()
-    missed = gateway.publish(300)
-
-    assert offsets(Reading(gateway, cursor)) == missed
-    assert first[-1] + 1 == missed[0]
-
-
 def test_a_number_is_an_offset_in_the_log_there_is(gateway: GatewayOnModel) -> None:
     """`since=0` begins with all that the log holds."""
     sent = gateway.publish(3)
@@ -233,29 +220,6 @@ def test_with_drop_a_reader_that_stops_is_told_what_it_missed(gateway: GatewayOn
     gaps = reader.named("gap")
     assert sum(each["count"] for each in gaps) + len(reader.events) == len(sent)
     assert {each["reason"] for each in gaps} == {"overflow"}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_whatever_is_cut_every_event_comes_once_and_in_order(gateway_on_model: StartGatewayOnModel, seed: int) -> None:
-    """Streams and polls in any order, cut at any moment: what the cursor has passed has come, and nothing else."""
-    gateway, draw = gateway_on_model(), random.Random(seed)
-    gateway.publish(1)
-    cursor, got, sent = f"{gateway.redis.epoch}:1", [], []
-    for _ in range(30):
-        if draw.random() < 0.3:
-            answer = poll(gateway, "pattern=orders.%23&wait=0", cursor)
-            got += [each["offset"] for each in answer["events"]]
-            cursor = answer["cursor"]
-            continue
-        stream = Reading(gateway, cursor, room=draw.choice([1, 2, 3, 1000]))
-        for _ in range(draw.randrange(4)):
-            sent += gateway.publish(draw.randrange(1, 200), draw.choice(["orders.1", "orders.2.3"]))
-        got += offsets(stream)
-        cursor = stream.reader.cursor or cursor
-        stream.cut()
-    last = Reading(gateway, cursor)
-    gateway.wait_until(lambda: (got + offsets(last))[-1:] == sent[-1:], "the last event")
-    assert got + offsets(last) == sent
 
 
 # Long-polls --------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import urllib.error
 import urllib.request
 
@@ -11,11 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.cli.main import main
-from headgate.errors import LimitReached
-from headgate.redis import pauses
-from headgate.redis.client import Client, call
-from headgate.redis.keys import PAUSED
-from headgate.redis.pauses import pause, read_paused, resume
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import DEADLINE_S, wait_until
@@ -89,26 +83,3 @@ def test_a_pause_holds_on_every_gateway_until_it_is_resumed(start_gateway: Start
             error = refused.wait_for(lambda: refused.refusal, "the refusal")["data"]
         assert (error["code"], error["what"], error["namespace"]) == ("paused", "namespace", "notifications")
         assert publish(gateways[0])[0] == 503
-
-
-def test_a_pause_is_stored_until_its_end_and_a_later_one_wins(redis_client: Client) -> None:
-    """By Redis' clock: one that has ended is not read, and the next one removes it."""
-    now_s = int(call(redis_client, "TIME")[0])
-    call(redis_client, "ZADD", PAUSED, now_s - 1, "publishes")
-    assert read_paused(redis_client) == {}
-    pause(redis_client, "connects", 60)
-    assert call(redis_client, "ZRANGE", PAUSED, 0, -1) == [b"connects"]
-    assert 0 < read_paused(redis_client)["connects"] <= 60
-    pause(redis_client, "connects")
-    assert read_paused(redis_client) == {"connects": math.inf}
-    assert (resume(redis_client, "connects"), resume(redis_client, "connects")) == (True, False)
-
-
-def test_no_more_than_so_many_pauses_are_active(redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each gateway reads them all every few seconds. One that is active can be changed."""
-    monkeypatch.setattr(pauses, "MAX_PAUSES", 1)
-    pause(redis_client, "namespace:a")
-    pause(redis_client, "namespace:a", 60)
-    with pytest.raises(LimitReached) as refused:
-        pause(redis_client, "namespace:b")
-    assert refused.value.parts == {"name": "pauses", "limit": 1}

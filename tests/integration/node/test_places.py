@@ -1,19 +1,12 @@
-"""The places of a user hold over two gateways on one Redis; in Redis they end with the lease of their process."""
+"""The places of a user hold over two gateways on one Redis."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
-from types import SimpleNamespace
-from typing import Any, cast
+from contextlib import ExitStack
 
 import pytest
 
-from headgate.auth.client_counts import ClientCounts
 from headgate.auth.tokens import Tokens
-from headgate.node.access.client_counts_watch import ClientCountsWatch
-from headgate.redis.client import Client, call
-from headgate.redis.keys import table_key
-from headgate.redis.shared_table import SharedTable
 from headgate.settings.settings import Settings
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
@@ -48,22 +41,3 @@ def test_a_user_has_so_many_clients_over_two_gateways(start_gateway: StartGatewa
         assert refused["retry"] is True
         first.stop()
         wait_until(lambda: refusal(second) is None, "the places of the first are free")
-
-
-def test_a_process_whose_counts_redis_has_lost_tells_them_anew(redis_client: Client) -> None:
-    """All of them, at its next two looks; of what it has told before it tells the changes."""
-    counts = {"ana": 2, "ben": 1}
-    places = ClientCounts(5)
-    counted = SimpleNamespace(places=places, addresses=ClientCounts(0), counts=lambda: counts, counts_at=dict)
-    with closing(SharedTable(redis_client, ["chat"])) as table:
-        ClientCountsWatch(table, cast(Any, counted))
-        key = table_key("clients", table.id)
-        table.turn()
-        assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}
-        places.changed("ben", 0)
-        table.turn()
-        assert call(redis_client, "HGETALL", key) == {b"ana": b"2"}
-        call(redis_client, "FLUSHALL")
-        table.turn()
-        table.turn()
-        assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}

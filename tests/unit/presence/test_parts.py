@@ -116,16 +116,6 @@ def test_what_is_no_entry_is_nobody() -> None:
 # Leases ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_process_is_dead_when_its_beat_has_stood_still_for_a_lease() -> None:
-    """By our own clock; what the beat says of the time does not matter."""
-    leases, beats = Leases(), {"p1": 5}
-    assert leases.heard(beats, 5, 0.0) == []
-    for second in range(1, 7):
-        assert leases.heard(beats, 5, float(second)) == []
-    assert leases.heard(beats, 5, LEASE_S + 0.5) == ["p1"]
-    assert leases.heard({"p1": 6}, 6, LEASE_S + 1) == []
-
-
 def test_a_process_whose_beat_redis_has_lost_is_dead_after_a_lease_too() -> None:
     """Unless it beats again."""
     leases = Leases()
@@ -217,22 +207,6 @@ def test_each_write_names_the_one_before_it_and_the_last_one_says_that_nobody_is
     assert (message(write)[:4], list(write.takes)) == (["p1", 2, 3, 0], ["ana", "ben"])
 
 
-def test_a_write_that_failed_is_made_anew_as_a_whole() -> None:
-    """It may have been done; also when it was to take out the last member."""
-    members = Members(ana=entry(), ben=entry())
-    telling = members.telling()
-    telling.changed("t", ["ana", "ben"])
-    telling.failed(telling.next_write())
-    (write,) = telling.next_write()
-    assert (write.before, write.members, message(write)[1], message(write)[4]) == (-1, 2, -1, [])
-    members.clear()
-    telling.changed("t", ["ana", "ben"])
-    telling.failed(telling.next_write())
-    (write,) = telling.next_write()
-    assert (write.members, message(write)[3]) == (0, 0)
-    assert telling.next_write() == []
-
-
 def test_many_changes_are_several_writes() -> None:
     """None of them holds Redis up for long."""
     members = Members({f"u{number}": entry() for number in range(MAX_CHANGES + 5)})
@@ -288,18 +262,6 @@ def write_of(process: str, before: int, number: int, count: int, puts: list[Any]
     return json.dumps([process, before, number, count, puts, takes or []]).encode()
 
 
-def test_messages_that_follow_each_other_are_applied() -> None:
-    """Put, change, take; those of this process itself say nothing new."""
-    room = live_room()
-    assert not room.take(write_of("p2", 0, 4, 1, [["ana", 1, 5, 6, None]]))
-    assert not room.take(write_of("p1", 0, 4, 1, [["eve", 1, 5, 6, None]]))
-    assert not room.take(write_of("p2", 4, 9, 1, [["ben", 2, 5, 6, "1"]], ["ana"]))
-    assert list(room.after(None)) == [Member("ben", 2, 5, "1")]
-    assert room.take_changes(1000) == ([Member("ben", 2, 5, "1")], ["ana"])
-    assert not room.take(write_of("p2", 9, 10, 0, [], ["ben"]))
-    assert len(room) == 0
-
-
 @pytest.mark.parametrize(
     "raw",
     [
@@ -345,20 +307,6 @@ def test_messages_wait_while_redis_is_read_and_only_so_many(monkeypatch: pytest.
     monkeypatch.setattr(room_module, "MAX_WAITING", 1)
     assert not room.take(write_of("p2", 0, 1, 1, []))
     assert room.take(write_of("p2", 0, 1, 1, []))
-
-
-def test_a_reading_in_parts_may_have_some_of_what_changes_meanwhile() -> None:
-    """A user who came after the first part was read, and one who left after it, are as the messages say."""
-    room = Room("p1")
-    nth = room.begin()
-    assert room.lacks("p2", Written(3, 2))
-    room.add("p2", {"ana": encode_entry(entry())})
-    room.take(write_of("p2", 3, 4, 2, [["eve", 1, 5, 6, None]], ["ana"]))
-    room.add("p2", {"ben": encode_entry(entry()), "eve": encode_entry(entry(1, 5, 6))})
-    room.take(write_of("p2", 4, 5, 3, [["ida", 1, 5, 6, None]]))
-    assert room.loaded(nth, {"p2": Written(4, 2)}, 0.0)
-    assert not room.merge()
-    assert names(room) == ["ben", "eve", "ida"]
 
 
 @pytest.mark.parametrize(

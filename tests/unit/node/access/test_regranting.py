@@ -94,15 +94,6 @@ def test_the_authenticator_is_asked_again_for_every_client_of_the_user(people: P
     assert told == [("ana", 1, "eve"), ("ana", 1, "eve")]
 
 
-def test_a_client_that_lost_nothing_is_told_that_its_grants_are_new(people: PeopleHere, source: Source) -> None:
-    """It may ask again for what was refused."""
-    client = join(people.start("a", source), "ana", "a.x")
-    source.subscribe["ana"] = ("a.#", "b.#")
-    regrant(people, "ana")
-    assert statuses(client) == [{"granted": True}]
-    assert may(client, "b.x")
-
-
 def test_each_client_is_asked_about_in_a_greenlet_of_its_own(people: PeopleHere, source: Source) -> None:
     """An application may leave something of one user behind in it."""
     greenlets = []

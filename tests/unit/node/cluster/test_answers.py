@@ -169,15 +169,6 @@ def test_a_body_of_another_shape_is_a_line_in_the_log(process: Process) -> None:
     assert [line["event"] for line in lines] == ["question not answered"]
 
 
-def test_redis_that_is_away_when_it_is_answered_is_a_line_in_the_log(process: Process) -> None:
-    """The one who asked names this process as silent. A gateway that stops says nothing about it."""
-    process.redis.up = False
-    with capture_logs() as lines:
-        process.ask(1)
-        gevent.idle(-2)
-    assert [line["event"] for line in lines] == ["question not answered"]
-
-
 def test_faults_of_one_kind_within_seconds_are_one_line_in_the_log(process: Process) -> None:
     """Redis takes no answers while it fails over, and a script asks thousands of questions. The next line counts them."""
     process.redis.up = False

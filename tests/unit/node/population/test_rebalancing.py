@@ -153,16 +153,6 @@ def test_it_gives_up_where_clients_come_back_to_it(server: SmallRedis) -> None:
     assert len(full.told()) == 60
 
 
-def test_redis_that_is_away_costs_one_line_and_moves_nobody(server: SmallRedis) -> None:
-    """What is known stays as it is until it is back."""
-    full = Process(server, "full", 60)
-    server.up = False
-    with capture_logs() as lines:
-        run(server, 60, full)
-    assert [line["event"] for line in lines] == ["shared table out of reach"]
-    assert full.told() == []
-
-
 def test_it_ticks_by_itself_once_it_is_started(server: SmallRedis) -> None:
     """A fault of ours is logged and does not end it; nor does starting it twice begin another."""
     process = Process(server, "one", 5)

@@ -93,6 +93,9 @@ class _Known:
     cpu: float = 0.0
 
 
+# What a process reports of its state (health.py).
+STATED = ("sessions", "draining", "admission", "paused", "revocations_known")
+_SHOWN = ("name", "version", "began_ms", "memory_bytes", "stalls", *STATED)
 _COUNTED = ("received", "repaired", "routed", "from_log", "sent", "discarded", "conflated", "gone", "joins", "refused")
 _NOW = ("clients", "subscriptions", "catching_up", "waiting", "queued_bytes")
 
@@ -227,18 +230,9 @@ def _process(process: str, known: _Known, now_s: float) -> dict[str, Any]:
     silent_s = now_s - known.heard_s
     return {
         "id": process,
-        "name": report.name,
-        "version": report.version,
-        "began_ms": report.began_ms,
+        **{name: getattr(report, name) for name in _SHOWN},
         "silent_s": round(silent_s, 1) if silent_s >= STALE_S else 0,
         "cpu": known.cpu,
-        "memory_bytes": report.memory_bytes,
-        "sessions": report.sessions,
-        "stalls": report.stalls,
-        "draining": report.draining,
-        "admission": report.admission,
-        "paused": report.paused,
-        "revocations_known": report.revocations_known,
         "bus_up": all(space.bus_up for space in spaces),
         "lag": _spread(known.lag),
         "redis": _spread(known.redis),

@@ -47,7 +47,7 @@ from headgate.runtime.metrics import LOOP_LAG as LAG
 from headgate.runtime.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
 from headgate.runtime.periodic import Rounds
 
-from .process_stats import FORGOTTEN_S, NamespaceStats, ProcessStats, Together
+from .process_stats import FORGOTTEN_S, STATED, NamespaceStats, ProcessStats, Together
 
 log = structlog.get_logger("headgate.vitals")
 
@@ -97,12 +97,8 @@ class Measure:
             at_s=self._now_s(),
             cpu_s=self._cpu_s(),
             memory_bytes=_memory_bytes(),
-            sessions=state.sessions,
             stalls=round(sum(totals(LOOP_STALLS).values())),
-            draining=state.draining,
-            admission=state.admission,
-            paused=state.paused,
-            revocations_known=state.revocations_known,
+            **{each: getattr(state, each) for each in STATED},
             lag=LAG.of().counts,
             redis=ROUND_TRIPS.of().counts,
             namespaces={name: self._namespace(name, namespace, counted) for name, namespace in self._namespaces.items()},
@@ -115,18 +111,9 @@ class Measure:
             epoch=bus.epoch,
             head=max(bus.head, bus.reached),
             **{each: round(values.get(name, 0)) for each, values in counted.items()},
-            routed=balance.routed,
-            from_log=balance.from_log,
-            sent=balance.sent,
-            discarded=balance.discarded,
-            conflated=balance.conflated,
-            gone=balance.gone,
+            **{each: getattr(balance, each) for each in _BALANCED},
             clients=len(namespace.clients),
             subscriptions=namespace.subscriptions.count,
-            catching_up=balance.catching_up,
-            waiting=balance.waiting,
-            queued_bytes=balance.queued_bytes,
-            fullest=balance.fullest,
             oldest_s=0.0 if balance.oldest_ms is None else max(0.0, time.time() - balance.oldest_ms / 1000),
             log_events=max(0, bus.head - bus.first + 1),
             log_bytes=round(totals(LOG_BYTES).get(name, 0)),
@@ -138,6 +125,7 @@ class Measure:
         )
 
 
+_BALANCED = ("routed", "from_log", "sent", "discarded", "conflated", "gone", "catching_up", "waiting", "queued_bytes", "fullest")
 _COUNTERS: dict[str, Totalled] = {"received": EVENTS, "repaired": REPAIRED, "joins": JOINS, "refused": REFUSED}
 
 

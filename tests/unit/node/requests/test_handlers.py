@@ -71,7 +71,7 @@ class RecordedPublisher:
 class Desk:
     """Handlers of one namespace with one client, `s`; `ask` sends a request as that client, or as another session."""
 
-    def __init__(self, identify: Callable[[Handshake], Identity] = lambda _: ANA, *, queued: bool = False) -> None:
+    def __init__(self, identify: Callable[[Handshake], Identity | None] = lambda _: ANA, *, queued: bool = False) -> None:
         self.done: list[tuple[Any, ...]] = []
         self.server, self.publisher = RecordedSockets(), RecordedPublisher()
         self.namespace = RecordedNamespace()

@@ -184,7 +184,7 @@ class Engine:
         Raises:
             ConnectionResetError: the client is gone.
         """
-        environ: WSGIEnvironment = dict(request.environ)
+        environ = request.environ  # `detach` changes it when no other request of the connection follows
         answer = self._answered(environ, _no_start_response)
         if isinstance(answer, Answer):
             return answer

@@ -26,8 +26,8 @@ MAX_FRAGMENTS = 1024
 # Each piece has its cost: so many count as one message more.
 FRAGMENTS_PER_MESSAGE = 16
 
-# RFC 6455 section 5.2. The first byte of a frame: the bit of a message's last frame, reserved bits, and the opcode with its bit for
-# control. The second one: the mask bit, which clients set, and the size. This size says that two more bytes of it follow.
+# RFC 6455 section 5.2. First byte of a frame: the bit of a message's last frame, reserved bits, the opcode, its bit for control.
+# Second byte: the mask bit, which clients set, and the size. This size says that two more bytes of it follow.
 _FINAL, _RESERVED, _OPCODE, _CONTROL = 0x80, 0x70, 0x0F, 0x08
 _MASKED, _SIZE_FOLLOWS = 0x80, 126
 _MAX_CONTROL_BYTES = 125

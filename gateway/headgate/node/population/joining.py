@@ -158,11 +158,7 @@ class Joining:
             client = self._take_in(namespace, stream.sid, identity, stream, address)
             if self._logins.is_application:
                 client.auth = handshake.auth
-            outcomes = namespace.subscriptions.add_all(client, wanted)
-            if is_strict and (first := next((each for each in outcomes if isinstance(each, HeadgateError)), None)):
-                raise first
-            results = self._results(namespace, client, wanted, outcomes)
-            self._welcome(stream, namespace, client, results, point, identity)
+            self._welcome(stream, namespace, client, wanted, point, is_strict=is_strict)
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             raise
@@ -235,9 +231,7 @@ class Joining:
         self._sockets.trim_environ(connection.sid, KEPT_OF_ENVIRON)
         # The connection is corked, so the welcome goes before any gap and any event from the log or the bus.
         try:
-            identity = client.identity
-            outcomes = namespace.subscriptions.add_all(client, wanted)
-            self._welcome(connection, namespace, client, self._results(namespace, client, wanted, outcomes), point, identity)
+            self._welcome(connection, namespace, client, wanted, point)
         except Unauthorized:
             pass  # disconnected while Redis was asked
         except HeadgateError as error:
@@ -252,15 +246,21 @@ class Joining:
         connection: Session | Stream,
         namespace: Namespace,
         client: Client,
-        results: list[dict[str, Any]],
+        wanted: list[Any],
         point: Resume | None,
-        identity: Identity,
+        *,
+        is_strict: bool = False,
     ) -> None:
-        """Welcome a client after its subscriptions became active. `identity`: its identity at the handshake.
+        """Make the subscriptions of a handshake active, and welcome their client. May switch greenlets.
 
         Raises:
-            HeadgateError: as `Namespace.resume`.
+            HeadgateError: as `Namespace.resume`, or `is_strict` and a subscription is refused.
         """
+        identity = client.identity
+        outcomes = namespace.subscriptions.add_all(client, wanted)
+        if is_strict and (first := next((each for each in outcomes if isinstance(each, HeadgateError)), None)):
+            raise first
+        results = self._results(namespace, client, wanted, outcomes)
         resumption = namespace.resume(client, point)  # may wait, so the feed's position is read after it
         start = resumption.position
         is_regranted = client.identity is not identity

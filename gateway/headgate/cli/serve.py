@@ -59,19 +59,16 @@ def run(
         0 after a requested stop, 1 if the start failed (one clear line on standard error). Does not return from a restart
         requested by the demo.
     """
-    operators: list[DemoOperator] = []
-    code = _run(overrides, target, config, operators, with_consumers=with_consumers)
-    for operator in operators:  # here, after Redis and the consumers have ended
-        operator.execute()
-    return code
-
-
-def _run(
-    overrides: Mapping[str, str], target: str | None, config: str | None, operators: list[DemoOperator], *, with_consumers: bool
-) -> int:
     never_block()
     private: EmbeddedRedis | None = None
+    operator: DemoOperator | None = None
     kept = ExitStack()
+
+    @kept.callback  # the last one, when Redis and the consumers have ended
+    def execute() -> None:
+        if operator is not None:
+            operator.execute()
+
     try:
         # An imported application reads the environment itself, so the settings from the command line must be there.
         environ = environment()
@@ -96,7 +93,6 @@ def _run(
         say_mode(settings)
         app = load_application(target, settings)
         if (operator := DemoOperator.of(settings, private, start)) is not None:
-            operators.append(operator)
             app.extensions["headgate.operator"] = operator
         if consumers is not None:
             kept.enter_context(consumers)

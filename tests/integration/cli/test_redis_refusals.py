@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def client(server: EmbeddedRedis) -> Iterator[Client]:
     client.close()
 
 
+@contextmanager
+def configured(client: Client, **settings: tuple[str, str]) -> Iterator[None]:
+    """Give the server settings for a while: the value, and the one that follows."""
+    for name, (wrong, _) in settings.items():
+        call(client, "CONFIG", "SET", name, wrong)
+    try:
+        yield
+    finally:
+        for name, (_, right) in settings.items():
+            call(client, "CONFIG", "SET", name, right)
+
+
 def said_by_each(run: Run, url: str) -> list[str]:
     """Return what each of the three commands says; each must end with 1."""
     said = []
@@ -82,15 +95,10 @@ def test_a_setting_that_refuses_events_is_told(
     run: Run, server: EmbeddedRedis, client: Client, settings: dict[str, tuple[str, str]], says: str, cure: str
 ) -> None:
     """By the write that each command tries."""
-    for name, (wrong, _) in settings.items():
-        call(client, "CONFIG", "SET", name, wrong)
-    try:
+    with configured(client, **settings):
         for said in said_by_each(run, server.url):
             assert says in said
             assert cure in said
-    finally:
-        for name, (_, right) in settings.items():
-            call(client, "CONFIG", "SET", name, right)
 
 
 def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_gone(
@@ -99,8 +107,7 @@ def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_go
     """MISCONF: it answers every read, and refuses every write, those of gateways that tell their state among them."""
     folder = Path(server.url.removeprefix("unix://")).parent
     (folder / "dump.rdb" / "in the way").mkdir(parents=True)
-    call(client, "CONFIG", "SET", "save", "3600 1")
-    try:
+    with configured(client, save=("3600 1", "")):
         call(client, "BGSAVE")
         wait_until(lambda: call(client, "INFO")["rdb_last_bgsave_status"] == "err", "the snapshot has failed")
         for said in said_by_each(run, server.url):
@@ -116,8 +123,6 @@ def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_go
         assert status.returncode == 1
         assert "start one" not in status.stdout
         assert "some may be at work" in status.stdout
-    finally:
-        call(client, "CONFIG", "SET", "save", "")
 
 
 def test_a_replica_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:
@@ -150,13 +155,10 @@ def test_a_user_who_may_not_is_told(run: Run, server: EmbeddedRedis, client: Cli
 
 def test_a_password_that_is_wanted_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:
     """NOAUTH."""
-    call(client, "CONFIG", "SET", "requirepass", "secret")
-    try:
+    with configured(client, requirepass=("secret", "")):
         for said in said_by_each(run, server.url):
             assert "it wants a password" in said
             assert "check user and password in the URL" in said
-    finally:
-        call(client, "CONFIG", "SET", "requirepass", "")
 
 
 def test_a_server_that_loads_its_data_is_told(run: Run, tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from headgate.redis.sent_events import Standing
 
 from headgate.cli.receipts import Digest, Receipts, ReceiptsFault
 from headgate.redis.lineage import Lineage
-from headgate.redis.sent_events import Standing
 
 LINE, BEFORE = Lineage("e", {}, {}), Standing("e", 0, 0)
 

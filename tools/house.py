@@ -180,7 +180,9 @@ def table() -> Iterator[Row]:
     yield Row("circles of rooms", str(len(circles(rooms))), "0")
     yield Row("flat modules in gateway/headgate", str(sum(module.startswith("headgate.") for module in flat)), "≤ 10")
     yield Row("classes", str(classes), "≤ 520")
-    yield Row("settings", str(sum(isinstance(node, ast.AnnAssign) for node in body)), "≤ 60")
+    yield Row(
+        "settings", str(sum(isinstance(node, ast.AnnAssign) and "ClassVar" not in ast.unparse(node) for node in body)), "≤ 60"
+    )
     yield Row("lines of Gateway.__init__", str((init.end_lineno or 0) - init.lineno + 1), "≤ 40")
     yield Row("lines of pyproject.toml", str(len(project.splitlines())), "≤ 350")
     yield Row("import contracts", str(len(contracts)), "the order of packages")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headgate.redis.sent_events import Standing
 
 from headgate.cli.receipts import Digest, Receipts, ReceiptsFault
+from headgate.redis.event_ids import Standing
 from headgate.redis.lineage import Lineage
 
 LINE, BEFORE = Lineage("e", {}, {}), Standing("e", 0, 0)

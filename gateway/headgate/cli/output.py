@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
 
-from headgate.runtime.terminal_text import for_terminal
+from headgate.runtime.terminal_text import for_terminal, wants_no_colour
 
 if TYPE_CHECKING:
     from headgate.runtime.check_result import Finding
@@ -95,8 +95,6 @@ def paint(text: str, colour: str | None = None, *, bold: bool = False) -> Truste
     safe = for_terminal(text)
     if sys.stdout is None or not sys.stdout.isatty():
         return Trusted(safe)
-    from headgate.settings.settings import wants_no_colour
-
     if wants_no_colour():
         return Trusted(safe)
     return Trusted(click.style(safe.decode(), fg=colour, bold=bold or None).encode())

@@ -19,10 +19,10 @@ import msgspec
 import structlog
 
 from headgate.errors import HeadgateError
-from headgate.settings.settings import wants_no_colour
 
 from . import operator_lines
 from .log_throttle import LogThrottle
+from .terminal_text import wants_no_colour
 
 # Members of every line, in their order at the start of a JSON line.
 FIRST = ("timestamp", "level", "logger", "event")

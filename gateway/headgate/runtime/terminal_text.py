@@ -6,6 +6,7 @@ In: one line with any contents. Out: the line in bytes. Every control character 
 
 from __future__ import annotations
 
+import os
 import re
 
 # UTF-8 of U+0000 to U+001F, U+007F to U+009F, U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069.
@@ -16,3 +17,8 @@ def for_terminal(line: str | bytes) -> bytes:
     """Return a line that is safe for a terminal. White space, which may spread JSON over several lines, becomes spaces."""
     text = line.encode(errors="backslashreplace") if isinstance(line, str) else line
     return _CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), re.sub(rb"\s", b" ", text))
+
+
+def wants_no_colour() -> bool:
+    """Return whether NO_COLOR asks programs for text without colours."""
+    return bool(os.environ.get("NO_COLOR"))  # noqa: TID251 - not a setting of ours

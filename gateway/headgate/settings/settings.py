@@ -117,11 +117,6 @@ def redis_program() -> str | None:
     return os.environ.get(_REDIS_PROGRAM, "").strip() or None
 
 
-def wants_no_colour() -> bool:
-    """Return whether NO_COLOR asks programs for text without colours."""
-    return bool(os.environ.get("NO_COLOR"))
-
-
 def configuration_file() -> str | None:
     """Return the path in HEADGATE_CONFIG of the configuration file, if set."""
     return os.environ.get(_CONFIGURATION_FILE, "").strip() or None

@@ -44,7 +44,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "hiredis": ("redis",),
     "idna": ("settings.addresses.hostnames",),
     "jinja2": ("consumers.templates",),
-    "jsonschema_rs": ("schemas.validation",),
+    "jsonschema_rs": ("services.schemas.validation",),
     "jwt": ("auth.keys",),
     "opentelemetry": ("runtime.spans",),
     "pytest": ("testing",),

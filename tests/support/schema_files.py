@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from headgate.schemas.catalogue import Catalogue, read_catalogue
-from headgate.schemas.documents import Documents, documents
+from headgate.services.schemas.catalogue import Catalogue, read_catalogue
+from headgate.services.schemas.documents import Documents, documents
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 

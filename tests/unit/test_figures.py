@@ -31,8 +31,8 @@ from headgate.protocol.requests import MAX_LAST
 from headgate.redis import api_keys, breaker, lineage, pauses, registry
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
 from headgate.runtime import log_throttle, rates, standard_streams
-from headgate.schemas import documents
 from headgate.services import clients, log_writer, publisher
+from headgate.services.schemas import documents
 from headgate.settings.settings import Settings
 from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
 from headgate.transport.inbox import FULL_MESSAGES

@@ -43,7 +43,7 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
     const [react, ...more] = [...page.matchAll(/```tsx?\n(.*?)```/gs)].map(([, code]) => code);
     await writeFile(join(folder, "page.tsx"), react);
     await writeFile(join(folder, "page.mts"), more.join("\n"));
-    // The types that `headgate types` writes from schemas (tests/unit/schemas/test_typescript.py), and a page that uses them.
+    // The types that `headgate types` writes from schemas (tests/unit/services/schemas/test_typescript.py), and a page that uses them.
     await cp(join(WEB, "../tests/golden/topics.ts"), join(folder, "topics.mts"));
     await cp(join(WEB, "test/types/generated.ts"), join(folder, "generated.mts"));
     await writeFile(join(folder, "script.mts"), 'import "headgate/global";\nwindow.headgate.connect().on("a.b", () => {});\nexport class Mine extends headgate.LiveModel {}\n');

@@ -13,8 +13,8 @@ from .output import Trusted, echo, fail, print_document, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
-    from headgate.schemas.catalogue import Catalogue
-    from headgate.schemas.documents import Documents
+    from headgate.services.schemas.catalogue import Catalogue
+    from headgate.services.schemas.documents import Documents
 
 
 @click.group(cls=Commands)
@@ -27,9 +27,9 @@ def schemas() -> None:
 @with_options(namespace_option, redis_option, json_option)
 def push(folder: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Replace the schemas in the registry with those of FOLDER. Default: HEADGATE_SCHEMAS, else schemas."""
-    from headgate.schemas.catalogue import read_catalogue
-    from headgate.schemas.documents import read_folder
-    from headgate.schemas.registry import change_registry
+    from headgate.services.schemas.catalogue import read_catalogue
+    from headgate.services.schemas.documents import read_folder
+    from headgate.services.schemas.registry import change_registry
 
     found = read_folder(_folder_of(folder))
     topics = read_catalogue(found).topics
@@ -51,7 +51,7 @@ def push(folder: str | None, namespace: str, redis_url: str | None, as_json: boo
 @with_options(namespace_option, redis_option, json_option)
 def list_(namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print the version of the registry and each schema: its pattern, file and size."""
-    from headgate.schemas.catalogue import read_catalogue
+    from headgate.services.schemas.catalogue import read_catalogue
 
     client, namespace = _open(namespace, redis_url)
     held = _held(client, namespace)
@@ -89,9 +89,9 @@ def show(name: str, namespace: str, redis_url: str | None, as_json: bool) -> Non
 @with_options(namespace_option, redis_option, json_option)
 def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Remove schemas from the registry, by the NAMEs of their files or by their patterns."""
-    from headgate.schemas.catalogue import read_catalogue
-    from headgate.schemas.documents import Documents
-    from headgate.schemas.registry import change_registry
+    from headgate.services.schemas.catalogue import read_catalogue
+    from headgate.services.schemas.documents import Documents
+    from headgate.services.schemas.registry import change_registry
 
     def without(held: Documents) -> Documents:
         files = {_file_of(held, name) for name in names}
@@ -120,7 +120,7 @@ def types(
     folder: str | None, registry: bool, namespace: str, redis_url: str | None, out: str | None, check: bool, as_json: bool
 ) -> None:
     """Write the TypeScript types of topics from their JSON Schemas: the map for connect<Topics>()."""
-    from headgate.schemas.typescript import typescript
+    from headgate.services.schemas.typescript import typescript
 
     if check and out is None:
         raise click.UsageError("--check goes with --out FILE")
@@ -160,8 +160,8 @@ def _folder_of(given: str | None) -> str:
 
 def _from_folder(given: str | None) -> Catalogue:
     from headgate.errors import InvalidSchema
-    from headgate.schemas.catalogue import read_catalogue
-    from headgate.schemas.documents import read_folder
+    from headgate.services.schemas.catalogue import read_catalogue
+    from headgate.services.schemas.documents import read_folder
 
     folder = _folder_of(given)
     found = read_catalogue(read_folder(folder))
@@ -171,13 +171,13 @@ def _from_folder(given: str | None) -> Catalogue:
 
 
 def _from_registry(namespace: str, redis_url: str | None) -> Catalogue:
-    from headgate.schemas.catalogue import read_catalogue
+    from headgate.services.schemas.catalogue import read_catalogue
 
     return read_catalogue(_held(*_open(namespace, redis_url)))
 
 
 def _held(client: Client, namespace: str) -> Documents:
-    from headgate.schemas.registry import read_registry
+    from headgate.services.schemas.registry import read_registry
 
     held = read_registry(client, namespace)
     if held is None:
@@ -187,7 +187,7 @@ def _held(client: Client, namespace: str) -> Documents:
 
 def _file_of(held: Documents, name: str) -> str:
     from headgate.errors import InvalidSchema
-    from headgate.schemas.catalogue import read_catalogue
+    from headgate.services.schemas.catalogue import read_catalogue
 
     file = name if name in held.texts else read_catalogue(held).topics.get(name)
     if file is None:

@@ -1,1 +1,1 @@
-"""The interface for Python services: publish events, follow the log, list clients."""
+"""The interface for Python services: publish events, follow the log, list clients, check events by schemas."""

@@ -32,7 +32,7 @@ from headgate.runtime.spans import publishing
 from headgate.services.publisher import DEFAULT_TIMEOUT_S, MAX_BATCH_EVENTS, Durable, Prepared, Publisher, Receipt
 
 if TYPE_CHECKING:
-    from headgate.schemas.check import OnViolation
+    from headgate.services.schemas.check import OnViolation
 
 # One round trip: two full calls of Redis (log_writer.py). Packing it and reading its replies holds the interpreter for 1 ms.
 MAX_ROUND_EVENTS = 200

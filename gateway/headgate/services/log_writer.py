@@ -41,7 +41,7 @@ from headgate.redis.newest import NewestReceipts
 from headgate.redis.presence import read_page
 from headgate.redis.presence_entries import Member
 from headgate.redis.registry import has_been_served, remembered
-from headgate.schemas.check import OnViolation, SchemaCheck, open_check
+from headgate.services.schemas.check import OnViolation, SchemaCheck, open_check
 
 # Share of a call's time that Redis may wait for replicas or the disk. Its answer must arrive before the call times out.
 _SHARE_OF_WAITING = 0.8

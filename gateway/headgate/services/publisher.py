@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from headgate.redis.connections import Command
     from headgate.redis.inbox import InboxPage
     from headgate.redis.presence_entries import Member
-    from headgate.schemas.check import OnViolation
+    from headgate.services.schemas.check import OnViolation
     from headgate.settings.settings import Settings
 
 # One batch is one round trip, held in memory on both ends.

@@ -25,8 +25,8 @@ from headgate.redis.api_keys import find_all
 from headgate.redis.client import Client, call, open_client, primaries
 from headgate.redis.connections import address_of
 from headgate.redis.server_advice import advise
-from headgate.schemas.documents import Documents, read_folder
-from headgate.schemas.registry import read_registry
+from headgate.services.schemas.documents import Documents, read_folder
+from headgate.services.schemas.registry import read_registry
 from headgate.settings.settings import Settings
 from headgate_server.api.consumer_list import Consumers
 from headgate_server.api.searches import Searches

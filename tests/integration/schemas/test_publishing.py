@@ -13,9 +13,9 @@ from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import log_key, schemas_key
-from headgate.schemas.check import REFRESH_S, RegistrySource, SchemaCheck
-from headgate.schemas.documents import Documents
-from headgate.schemas.registry import change_registry, read_registry, read_version
+from headgate.services.schemas.check import REFRESH_S, RegistrySource, SchemaCheck
+from headgate.services.schemas.documents import Documents
+from headgate.services.schemas.registry import change_registry, read_registry, read_version
 from headgate.settings.settings import Settings
 from headgate_server.app import create_app
 from tests.support.gateway_here import StartGatewayHere

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headgate.errors import InvalidSchema
-from headgate.schemas.catalogue import read_catalogue
-from headgate.schemas.documents import read_folder
-from headgate.schemas.typescript import typescript
+from headgate.services.schemas.catalogue import read_catalogue
+from headgate.services.schemas.documents import read_folder
+from headgate.services.schemas.typescript import typescript
 from tests.support.schema_files import GOLDEN, catalogue
 
 

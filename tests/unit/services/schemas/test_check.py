@@ -13,8 +13,8 @@ from headgate import BusUnavailable, InvalidSchema, Publisher, SchemaViolation, 
 from headgate.errors import BusRefused, HeadgateError
 from headgate.events.json_data import encode_data
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
-from headgate.schemas.check import SchemaCheck, folder_source
-from headgate.schemas.schema_set import SchemaSet
+from headgate.services.schemas.check import SchemaCheck, folder_source
+from headgate.services.schemas.schema_set import SchemaSet
 from tests.support.schema_files import write
 
 NUMBERS = {"numbers.#.json": {"type": "integer"}}
@@ -131,7 +131,7 @@ try:
     Publisher("unix:///no.sock", schemas=sys.argv[1])
 except ImportError as error:
     print(type(error).__name__, error)
-print(sorted(name for name in sys.modules if name.startswith(("headgate.schemas.", "yaml", "structlog", "prometheus"))))
+print(sorted(name for name in sys.modules if name.startswith(("headgate.services.schemas.", "yaml", "structlog", "prometheus"))))
 """
 
 
@@ -140,7 +140,7 @@ def test_a_publisher_without_schemas_needs_no_library_for_them(folder: str) -> N
     ran = subprocess.run([sys.executable, "-c", WITHOUT, folder], capture_output=True, text=True, check=True)
     told, loaded = ran.stdout.splitlines()
     assert told == "MissingExtra publishing with schemas needs the package jsonschema_rs: run `pip install 'headgate[schemas]'`"
-    assert "headgate.schemas.catalogue" not in loaded or "headgate.schemas.schema_set" not in loaded
+    assert "headgate.services.schemas.catalogue" not in loaded or "headgate.services.schemas.schema_set" not in loaded
     assert "structlog" not in loaded
     assert "prometheus" not in loaded
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import InvalidSchema
-from headgate.schemas.documents import MAX_BYTES, MAX_DOCUMENT_BYTES, MAX_DOCUMENTS, documents, read_folder
+from headgate.services.schemas.documents import MAX_BYTES, MAX_DOCUMENT_BYTES, MAX_DOCUMENTS, documents, read_folder
 
 
 def test_a_folder_is_its_json_files(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.redis.client import Client
-from headgate.schemas import check
-from headgate.schemas.check import REFRESH_S, RETRY_S, RegistrySource
-from headgate.schemas.documents import Documents
+from headgate.services.schemas import check
+from headgate.services.schemas.check import REFRESH_S, RETRY_S, RegistrySource
+from headgate.services.schemas.documents import Documents
 from tests.support.schema_files import texts
 
 NUMBER, TEXT = texts({"a.json": {"type": "integer"}}), texts({"a.json": {"type": "string"}})

@@ -21,7 +21,7 @@ import grimp
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {"headgate": ROOT / "gateway", "headgate_server": ROOT / "server"}
 # The demo and the console are pages with a server beside them.
-PAGES = ("server/headgate_server/demo", "server/headgate_server/console")
+PAGES = ("server/headgate_server/demo", "server/headgate_server/api/console")
 # The demo, whole: esbuild bundles its page from web/, and the command line's process is what its restart restarts.
 DEMO = ("web/demo", "server/headgate_server/demo", "gateway/headgate/cli/demo_operator.py")
 MAX_DEMO_LINES = 2_500

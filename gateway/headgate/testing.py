@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .redis.connections import Command
     from .redis.durability import Durability
     from .redis.presence_entries import Member
-    from .schemas.check import OnViolation, SchemaCheck
+    from .services.schemas.check import OnViolation, SchemaCheck
 
 # The unreachable Redis of a publisher that was created in a test without HEADGATE_REDIS_URL and is used after it.
 _NO_REDIS = "unix:///nonexistent/redis-of-a-test-that-has-ended"
@@ -155,7 +155,7 @@ class _Writer:
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None
     ) -> SchemaCheck | None:
         from .redis.client import open_client  # imported here, as redis-py takes most of the import time
-        from .schemas.check import open_check
+        from .services.schemas.check import open_check
 
         if mode != "off" and (schemas or Settings.from_environment("HEADGATE_SCHEMAS").schemas) == REGISTRY:
             raise SettingsError(

@@ -21,6 +21,8 @@ from headgate.settings.settings import Settings
 from headgate_server.api.gate import Gate
 from headgate_server.api.health import health_routes
 
+from .api.console import add_console
+from .api.console.built_files import add_built_files
 from .api.error_pages import install_error_pages
 from .api.publish_requests import posted, routes_below
 from .api.security_headers import install_security_headers
@@ -28,8 +30,6 @@ from .api.v1.dispatch import routes as api_routes
 from .api.v1.publishing import BATCH, ENVELOPE_BYTES, EVENTS, Publishing
 from .api.v1.services import Services
 from .api.v1.table import OPERATIONS
-from .console import add_console
-from .console.built_files import add_built_files
 from .demo.orders import OrderBook
 from .demo.pages import demo_routes
 from .demo.tokens import USERS, DemoTokens

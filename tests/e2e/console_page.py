@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
-from headgate_server.console.pages import VIEWS
+from headgate_server.api.console.pages import VIEWS
 
 KEY = "the-admin-key-of-the-tests-0123456789"
 SETTINGS = {"HEADGATE_ADMIN_KEY": KEY, "HEADGATE_CONSOLE_ACTIONS": "on", "HEADGATE_TRACE_EVERY": "1"}

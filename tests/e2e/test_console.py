@@ -16,7 +16,7 @@ from headgate.redis.client import open_client
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.pauses import PUBLISHES, pause, resume
 from headgate.services.publisher import Publisher
-from headgate_server.console.pages import VIEWS
+from headgate_server.api.console.pages import VIEWS
 from tests.e2e.board_page import BoardPage
 from tests.e2e.console_page import KEY, SETTINGS, ConsolePage
 from tests.e2e.test_looks import resize, violations

@@ -51,7 +51,7 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
 
         app.register_blueprint(health_routes(app.extensions["headgate"], metrics_open=settings.metrics_open))
     if not any(rule.rule == "/console" for rule in app.url_map.iter_rules()):
-        from headgate_server.console import add_console
+        from headgate_server.api.console import add_console
 
         # Its own configuration may have other settings.
         add_console(app, app.extensions["headgate"], app.extensions["headgate"].settings)

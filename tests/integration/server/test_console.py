@@ -17,9 +17,9 @@ from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import group_in_log, log_key
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
+from headgate_server.api.console import add_console
+from headgate_server.api.console.topics import MAX_EVENTS
 from headgate_server.api.consumer_list import SCAN_EVERY_S, Consumers
-from headgate_server.console import add_console
-from headgate_server.console.topics import MAX_EVENTS
 from tests.support.console_gate import ConsoleGate
 from tests.support.registered import write_row
 

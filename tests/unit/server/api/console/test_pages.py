@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable
 from headgate.settings.settings import Settings
-from headgate_server.console import add_console
-from headgate_server.console.access import COOKIE, WRONG_KEYS
-from headgate_server.console.acts import MAX_KEY_S
-from headgate_server.console.pages import VIEWS
+from headgate_server.api.console import add_console
+from headgate_server.api.console.access import COOKIE, WRONG_KEYS
+from headgate_server.api.console.acts import MAX_KEY_S
+from headgate_server.api.console.pages import VIEWS
 from tests.support.api_client import connected
 from tests.support.console_gate import ConsoleGate
 

@@ -20,9 +20,9 @@ from headgate.flask.page_files import serve_page_file
 from headgate.installation import __version__
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import forwarded_scheme
+from headgate_server.api.console.built_files import built_files
 from headgate_server.api.error_pages import refusal
 from headgate_server.api.security_headers import add_security_headers
-from headgate_server.console.built_files import built_files
 
 from .access import COOKIE, SESSION_S, Access, Operator, check_own_page
 from .acts import act_routes
@@ -69,7 +69,7 @@ def add_console(app: Flask, gate: ConsoleGate, settings: Settings, access: Acces
 
 def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blueprint:
     """Return the console's pages and routes."""
-    routes = Blueprint(NAME, __name__, url_prefix="/console", template_folder="../templates")
+    routes = Blueprint(NAME, __name__, url_prefix="/console", template_folder="../../templates")
 
     @routes.before_request
     def enter() -> ResponseReturnValue | None:

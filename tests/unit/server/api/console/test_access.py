@@ -12,8 +12,8 @@ from headgate.auth.audit import Audit
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import BusUnavailable, Forbidden, Unauthorized
 from headgate.settings.settings import Settings
-from headgate_server.console import access as module
-from headgate_server.console.access import SESSION_S, TICKET_S, WRONG_KEYS, WRONG_KEYS_PER_S, Access, Operator
+from headgate_server.api.console import access as module
+from headgate_server.api.console.access import SESSION_S, TICKET_S, WRONG_KEYS, WRONG_KEYS_PER_S, Access, Operator
 from tests.support.console_gate import ConsoleGate
 
 KEY = "the-admin-key-of-this-test-0123456789"

@@ -37,9 +37,9 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     # The command line patches the standard library before anything else of ours is loaded.
     "gevent": (
         *("runtime.loop", "socketio.other_servers", "transport.detach", "transport.http_server", "transport.peer_socket"),
-        *("transport.tls_pipe", "cli.gateway", "cli.keeper", "gunicorn"),
+        *("transport.tls_pipe", "cli.gateway", "cli.keeper", "workers.gunicorn_worker"),
     ),
-    "gunicorn": ("gunicorn",),
+    "gunicorn": ("workers.gunicorn_worker",),
     "h11": ("runtime.http_exchange",),
     "hiredis": ("redis",),
     "idna": ("settings.addresses.hostnames",),

@@ -1,4 +1,4 @@
-"""The corners of gunicorn that headgate/gunicorn.py relies on: a new version that moves one fails here."""
+"""The corners of gunicorn that workers/gunicorn_worker.py relies on: a new version that moves one fails here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`headgate serve --workers N`: gunicorn's process manager around workers of headgate/gunicorn.py, with a given or private Redis.
+"""`headgate serve --workers N`: gunicorn's process manager around workers (workers/gunicorn_worker.py), with a given or private
+Redis.
 
 In: settings as a mapping (from the command line), the application, the number of workers. Out: an exit code, and the lines of
 `headgate serve` with one process. This process forks the workers, so it never imports the application and patches nothing.
@@ -31,7 +32,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
     never_block()
     keeper: Keeper | None = None
     try:
-        from headgate.gunicorn import Premises, run_arbiter
+        from headgate.workers.gunicorn_worker import Premises, run_arbiter
 
         environ = environment()
         environ.update(overrides)

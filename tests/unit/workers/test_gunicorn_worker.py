@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gunicorn import Premises
 from headgate.settings.settings import Settings
+from headgate.workers.gunicorn_worker import Premises
 from headgate.workers.settings_file import SettingsFile
 from tests.support.service_links import SERVICE_LINKS
 

@@ -1,0 +1,484 @@
+"""The worker class for gunicorn: `gunicorn -k headgate.gunicorn.Worker -w 4 shop:app`. Only this file uses gunicorn.
+
+In: listening sockets, and the name of an application, from gunicorn's process manager (the arbiter), which forks, restarts,
+reloads on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application with the gateway inside, on our HTTP
+server. No part of Redis, greenlets or the loop starts before the fork; gevent patches the worker, never the arbiter.
+
+The first workers of an arbiter check Redis before they serve. If it is unusable they end the arbiter, with the exit of `headgate
+serve`. Once a worker has served, later ones do not, so an arbiter with clients goes on while Redis is unreachable.
+
+A worker is BOOTING until it listens, SERVING, then DRAINING (board.py). After SIGTERM it keeps serving while a younger
+worker boots, at most for SUCCESSOR_S, so that a reload never leaves the port without a listener. Then it closes its end of the
+port, moves its clients within the shorter of `HEADGATE_DRAIN_S` and gunicorn's graceful_timeout, and ends.
+
+Private API of gunicorn used here, each with a contract test: the arbiter creates a worker object before it forks; `alive` and
+signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from headgate.installation import needing
+
+with needing("gunicorn", "several workers"):
+    import gunicorn.arbiter
+    from gunicorn.app.base import BaseApplication
+    from gunicorn.config import Config
+    from gunicorn.workers.base import Worker as BaseWorker
+
+from headgate.errors import HeadgateError
+from headgate.runtime.operator_lines import complain, say
+from headgate.runtime.patching import plugins_found_once
+from headgate.settings.settings import LET_IN, Settings, environment
+
+from .board import Board, State, Turn
+from .gunicorn_settings import refused, without_meaning
+from .settings_file import SettingsFile
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from headgate.flask.extension import Headgate
+    from headgate.transport.http_server import HTTPServer
+    from headgate.transport.http_wsgi import WsgiExchange
+
+    from .peer_workers import PeerWorkers
+
+_DEFAULTS = Config().settings
+# gunicorn kills a worker at the end of graceful_timeout. This part of it is reserved for the steps after the drain.
+END_S = 2.0
+# The arbiter imports these for its workers, so that a replacement starts sooner. Only libraries that do not depend on whether
+# gevent patches before or after the import. redis and python-socketio do: each binds `sleep`, or imports a library that does.
+_IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey")
+# How long an ending worker waits for a younger one that boots.
+SUCCESSOR_S = 10.0
+BUS_S = 10.0
+LOOK_S = 0.05
+HEARTBEAT_S = 1.0
+# gunicorn's exit code for an application that failed to load, which also ends the arbiter.
+APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
+
+
+class Premises:
+    """The board and the private folder that the workers of one arbiter share. The arbiter creates them before its first fork."""
+
+    _of_process: tuple[int, Premises] | None = None
+
+    def __init__(self, owner: tuple[int, int] | None) -> None:
+        self.board = Board()
+        self.folder = Path(tempfile.mkdtemp(prefix="headgate-"))
+        if owner is not None:
+            os.chown(self.folder, *owner)
+        self._cfg: object = None
+        self._file: SettingsFile | None = None
+        self.fault: HeadgateError | None = None
+        atexit.register(self._remove, os.getpid())
+
+    def follow(self, cfg: object, file: SettingsFile | None) -> None:
+        """Read the configuration file at the start, and again after the arbiter has reloaded its own configuration (SIGHUP).
+
+        A later invalid file changes nothing: the new workers have the settings of the old ones.
+        """
+        if cfg is self._cfg:
+            return  # a worker that replaces an ended one
+        is_first, self._cfg = self._file is None, cfg
+        if self._file is None:
+            self._file = file or SettingsFile.found(None)
+        try:
+            self._file.put(self._file.read(environment()), environment())
+            self.fault = None
+        except HeadgateError as error:
+            if is_first:
+                self.fault = error  # the first worker reports it and ends the arbiter
+            else:
+                faults = getattr(error, "faults", error.lines())
+                complain(f"settings not reloaded, those before stay in force: {'; '.join(faults)}")
+            return
+        if not is_first and self._file.path is not None:
+            say(f"settings reloaded from {self._file.path}")
+
+    @classmethod
+    def here(cls, owner: tuple[int, int] | None = None) -> Premises:
+        """Return those of this process, the arbiter. `owner` is the user and group of the workers, if different."""
+        if cls._of_process is None or cls._of_process[0] != os.getpid():
+            cls._of_process = (os.getpid(), cls(owner))
+        return cls._of_process[1]
+
+    def is_first(self, what: str) -> bool:
+        """Return whether this is the first call of any worker. That worker reports to the operator what all have met."""
+        try:
+            (self.folder / f"told-{what}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def was_told(self, what: str) -> bool:
+        """Return whether a worker has called `is_first` for this."""
+        return (self.folder / f"told-{what}").exists()
+
+    def _remove(self, process_id: int) -> None:
+        if os.getpid() == process_id:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Worker(BaseWorker):  # type: ignore[misc]
+    """See the module."""
+
+    def __init__(self, age: int, ppid: int, sockets: list[Any], app: Any, timeout: float, cfg: Any, log: Any) -> None:
+        super().__init__(age, ppid, sockets, app, timeout, cfg, log)
+        foreign = (cfg.uid, cfg.gid) if (cfg.uid, cfg.gid) != (os.geteuid(), os.getegid()) else None
+        self._premises = Premises.here(foreign)
+        self._premises.follow(cfg, getattr(app, "settings_file", None))
+        self._row = self._premises.board.take(age)
+        self._requests = 0
+        self._peer_workers: PeerWorkers | None = None
+        self._servers: list[HTTPServer] = []
+
+    @classmethod
+    def check_config(cls, cfg: Any, log: Any) -> None:
+        """Refuse settings that cannot be honoured, and list those without effect. The arbiter calls it once.
+
+        Raises:
+            RuntimeError: gunicorn prints it, and ends.
+        """
+        changed = {name: cfg.settings[name].get() for name in cfg.settings if _is_set(cfg, name)}
+        if faults := refused(changed):
+            raise RuntimeError("the worker class headgate.gunicorn.Worker refuses " + "; ".join(faults))
+        for line in without_meaning(changed):
+            log.warning("this setting has no meaning for headgate.gunicorn.Worker: %s", line)
+        for name in _IMPORTED_BEFORE:
+            importlib.import_module(name)
+
+    # -- from the fork to the end -------------------------------------------------------------------------------------
+
+    def init_process(self) -> None:
+        """Start after the fork."""
+        from gevent import monkey
+
+        self._premises.board.begin(self._row.slot, os.getpid())
+        if self.cfg.preload_app:  # set by a reload, as the arbiter has checked only the first configuration
+            raise RuntimeError("preload_app: the application is loaded after the fork")
+        with plugins_found_once():
+            monkey.patch_all()
+        super().init_process()
+
+    def init_signals(self) -> None:
+        """Handle gunicorn's signals in greenlets: SIGTERM drains, SIGQUIT ends at once. Ctrl-C goes to the arbiter, which signals
+        us.
+        """
+        from headgate.runtime.loop import Signal, on_signal
+
+        super().init_signals()
+        signal.set_wakeup_fd(-1)
+        self._asked, self._at_once = Signal(), Signal()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        on_signal(signal.SIGTERM, self._end)
+        on_signal(signal.SIGQUIT, self._end_at_once)
+
+    def handle_abort(self, sig: int, frame: FrameType | None) -> None:
+        """Handle the signal that the arbiter sends after `timeout` seconds without a heartbeat."""
+        complain(f"worker {self._row.number} was blocked for {self.cfg.timeout} s, and is ended; another one starts")
+        super().handle_abort(sig, frame)
+
+    def load_wsgi(self) -> None:
+        """Load the application and prepare it for serving; on failure end, together with the arbiter."""
+        from headgate.redis.client import describe_server
+        from headgate.runtime import logging as logs
+        from headgate.runtime.standard_streams import never_block
+
+        from .application import made_ready
+
+        try:
+            if self._premises.fault is not None:
+                raise self._premises.fault
+            never_block()
+            written = Settings.from_environment("HEADGATE_LOG_")
+            logs.configure(written.log_level, self._row.number, written.log_format)
+            super().load_wsgi()
+            loaded: object = self.app.wsgi()
+            config: Mapping[str, Any] = getattr(loaded, "config", {})
+            self.wsgi = made_ready(loaded, Settings.read(config, environment()), "gunicorn's application")
+            if not self._premises.was_told("served"):
+                describe_server(self.wsgi.extensions["headgate"].settings.redis_url)
+        except HeadgateError as error:
+            self._end_arbiter(error)
+
+    def run(self) -> None:
+        """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
+        from headgate.runtime.heap import Heap
+        from headgate.runtime.loop import repeat
+        from headgate.runtime.metrics import HTTP_CONNECTIONS
+
+        from .peer_workers import PeerWorkers, letters_of
+
+        heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
+        app: Flask = self.wsgi
+        gate: Headgate = app.extensions["headgate"]
+        self._gateway = gateway = gate.gateway
+        gateway.own(letters_of(self._row.slot))
+        self._peer_workers = peer_workers = PeerWorkers(
+            self._premises.board,
+            self._premises.folder,
+            self._row.slot,
+            gate.ready,
+            lambda *handed: self._servers[0].adopt(*handed),
+        )
+        app.extensions["headgate.workers"] = peer_workers
+        self._servers = [self._server(sock, app, gate) for sock in self.sockets]
+        HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
+        gate.start()
+        for namespace in gateway.namespaces.values():
+            namespace.bus.was_up.wait(timeout=BUS_S)
+        lines = gateway.not_ready()
+        if lines and self._premises.is_first("not-ready"):
+            for line in lines:
+                complain(line)
+        if gate.lets_nobody_in and self._premises.is_first("nobody"):
+            complain(f"nobody may connect: {LET_IN}")
+        gateway.cluster.table.tried.wait(timeout=BUS_S)
+        heap = Heap(lambda: sum(len(namespace.clients) for namespace in gateway.namespaces.values()))
+        heap.start()
+        for server in self._servers:
+            server.start()
+        self._move(State.SERVING)
+        self._premises.is_first("served")
+        while not self._asked.wait(HEARTBEAT_S):
+            if self.ppid != os.getppid():
+                complain(f"worker {self._row.number} ends: its process manager is gone")
+                break
+            if not self.alive:
+                break
+        self._drain(gateway)
+        heap.close()
+        peer_workers.close()
+        gate.close()
+        for server in self._servers:
+            server.close()
+        heartbeat.stop()
+        if self._premises.board.row(self._row.slot).state is not State.ALONE:
+            self._move(State.FREE)
+
+    # -- private ------------------------------------------------------------------------------------------------------
+
+    def _end_arbiter(self, error: HeadgateError) -> NoReturn:
+        """Report why no worker can serve, and end the arbiter.
+
+        One worker does so for all with the same fault. If two ended with this code at once, gunicorn would end with a traceback.
+        """
+        if self._premises.is_first("fault"):
+            for line in error.lines():
+                complain(line)
+            sys.exit(APP_LOAD_ERROR)
+        self._asked.wait(BUS_S)
+        sys.exit(0)
+
+    def _server(self, sock: Any, app: Flask, gate: Headgate) -> HTTPServer:
+        from dataclasses import replace
+
+        from headgate.transport.http_limits import BACKLOG, HttpLimits
+        from headgate.transport.http_server import HTTPServer
+
+        limits = HttpLimits.of(gate.gateway.settings)
+        if _is_set(self.cfg, "keepalive"):
+            limits = replace(limits, keep_alive_s=float(self.cfg.keepalive))
+        if _is_set(self.cfg, "worker_connections"):
+            limits = replace(limits, max_connections=self.cfg.worker_connections)
+        listener = sock.sock
+        if not _is_set(self.cfg, "backlog"):
+            listener.listen(BACKLOG)  # it already listens; this changes only the backlog
+        routes = dict(gate.routes(app))
+        logs_access = self.log.access_log_enabled
+        if logs_access:  # requests below WSGI are not logged
+            routes = {key: route for key, route in routes.items() if key[1].startswith("/socket.io")}
+        server = HTTPServer(listener, app, limits=limits, routes=routes)
+        if self.cfg.max_requests > 0:
+            server.on_request = self._count_request
+        if logs_access:
+            server.access_log = self._log_access
+        turn = Turn()
+        board, index = self._premises.board, self._row.slot
+
+        def leave_s() -> float:
+            own = self._connections()
+            board.count(index, own)
+            pause_s = turn.leave_s(own, board.connections())
+            if not pause_s:
+                board.count(index, own + 1)  # includes the one being accepted
+            return pause_s
+
+        server.max_accept = 1  # then check the others again
+        server.leave_s = leave_s
+        server.to_owner = self._hand_over
+        return server
+
+    def _hand_over(self, received: bytes, descriptor: int) -> bool:
+        return self._peer_workers is not None and self._peer_workers.hand_over(received, descriptor)
+
+    def _connections(self) -> int:
+        return sum(len(server.connections) for server in self._servers) + self._gateway.sessions
+
+    def _beat(self) -> None:
+        self.tmp.notify()
+        if self._servers:
+            self._premises.board.count(self._row.slot, self._connections())
+
+    def _move(self, state: State) -> None:
+        self._premises.board.move(self._row.slot, state)
+
+    def _end(self) -> None:
+        self.alive = False
+        self._asked.set()
+
+    def _end_at_once(self) -> None:
+        self._at_once.set()
+        self.cfg.worker_int(self)
+        self._end()
+
+    def _drain(self, gateway: Any) -> None:
+        from headgate.runtime.loop import Signal, sleep, spawn
+
+        began_s = time.monotonic()
+        while (
+            self._has_successor_booting()
+            and not self._at_once.is_set()
+            and time.monotonic() - began_s < self._graceful_s(SUCCESSOR_S)
+        ):
+            sleep(LOOK_S)
+        self._move(State.DRAINING)
+        for server in self._servers:
+            server.stop_listening()
+        if self._at_once.is_set():
+            return
+        alone = gateway.retire()
+        board = self._premises.board
+        if alone:
+            self._move(State.ALONE)
+        elif gateway.settings.drain_s:
+            # The other workers of this machine may be leaving too. The last of them knows whether there is another gateway.
+            until_s = time.monotonic() + END_S
+            while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
+                sleep(LOOK_S)
+        within_s = self._graceful_s(gateway.settings.drain_s, since_s=began_s)
+        if within_s:
+            over = Signal()
+
+            def drain() -> None:
+                try:
+                    gateway.drain(within_s, alone=alone)
+                finally:
+                    over.set()
+
+            spawn(drain)
+            while not self._at_once.is_set() and not over.wait(LOOK_S):
+                pass
+
+    def _graceful_s(self, wanted_s: float, since_s: float | None = None) -> float:
+        used_s = 0.0 if since_s is None else time.monotonic() - since_s
+        return max(0.0, min(wanted_s, float(self.cfg.graceful_timeout) - END_S - used_s))
+
+    def _has_successor_booting(self) -> bool:
+        return any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows())
+
+    def _count_request(self) -> None:
+        self._requests += 1
+        if self._requests >= self.max_requests and self.alive:
+            self.log.info("worker %s has answered max_requests, and makes room for another", self._row.number)
+            self._end()
+
+    def _log_access(self, exchange: WsgiExchange, sent_bytes: int, seconds: float) -> None:
+        status = exchange.status or "101 Switching Protocols"
+        answer = SimpleNamespace(status=status, headers=exchange.headers, sent=sent_bytes)
+        environ = {"RAW_URI": exchange.environ.get("PATH_INFO", ""), **exchange.environ}
+        self.log.access(answer, [], environ, timedelta(seconds=seconds))
+
+
+def _is_set(cfg: Any, name: str) -> bool:
+    """Return whether a setting differs from gunicorn's default."""
+    return bool(cfg.settings[name].get() != _DEFAULTS[name].get())
+
+
+class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
+    """gunicorn's process manager for `headgate serve`: the first Ctrl-C drains, and it reports when all workers serve."""
+
+    on_ready: Callable[[Any], None] | None = None
+    look: Callable[[], None] | None = None
+
+    def handle_term(self) -> None:
+        """Drain the workers, then end."""
+        say("stopping")
+        super().handle_term()
+
+    def handle_int(self) -> None:
+        """Stop as for SIGTERM; a second Ctrl-C ends the workers at once."""
+        self.handle_term()
+
+    def wait_for_signals(self, timeout: float = 1.0) -> list[int]:
+        """Wait for signals, with shorter waits until all workers serve."""
+        found: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else LOOK_S)
+        if self.on_ready is not None:
+            rows = Premises.here().board.rows()
+            if len(rows) >= self.num_workers and all(row.state is State.SERVING for row in rows):
+                self.on_ready(self.LISTENERS[0])
+                self.on_ready = None
+        if self.look is not None and not self.master_pid:
+            self.look()
+        return found
+
+
+class _Application(BaseApplication):  # type: ignore[misc]
+    """An application for the arbiter: gunicorn's settings, and a function that loads the application in each worker."""
+
+    def __init__(self, options: Mapping[str, object], load: Callable[[], Flask], settings_file: SettingsFile | None) -> None:
+        self._options, self._load = options, load
+        self.settings_file = settings_file
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in self._options.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        return self._load()
+
+
+def run_arbiter(
+    options: Mapping[str, object],
+    load: Callable[[], Flask],
+    on_ready: Callable[[Any], None],
+    look: Callable[[], None] | None = None,
+    settings_file: SettingsFile | None = None,
+) -> int:
+    """Run gunicorn's process manager with these settings until it is stopped; return its exit status.
+
+    Does not return in a worker.
+
+    Args:
+        options: gunicorn's settings.
+        load: returns the application, in each worker.
+        on_ready: called once all workers serve, with the first listener.
+        look: called once a second, except by a process manager that is about to replace another.
+        settings_file: read again on SIGHUP; None: the file in HEADGATE_CONFIG, otherwise ./headgate.toml.
+    """
+    arbiter = Arbiter(_Application({**options, "worker_class": Worker}, load, settings_file))
+    arbiter.on_ready, arbiter.look = on_ready, look
+    me = os.getpid()
+    try:
+        arbiter.run()
+    except SystemExit as end:
+        if os.getpid() != me:
+            raise
+        return end.code if isinstance(end.code, int) else 1
+    return 0

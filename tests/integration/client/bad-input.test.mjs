@@ -51,18 +51,6 @@ it("an address where nobody listens rejects `ready` in the time that a connectio
   assert.ok(["waiting", "connecting"].includes(gate.status), gate.status);
 });
 
-it("a namespace that is not served rejects `ready`, also of a client that could bring another token", async () => {
-  const gate = open(gateway.url, { namespace: "nowhere", token: () => token("ann", GRANTS) });
-  await assert.rejects(gate.subscribe("orders.#", () => {}).ready, error("unknown_namespace", { namespace: "nowhere" }));
-  assert.equal(gate.status, "refused");
-});
-
-it("an expired token rejects `ready`", async () => {
-  const gate = open(gateway.url, { token: token("ann", { ...GRANTS, lifeS: -60 }) });
-  await assert.rejects(gate.subscribe("orders.#", () => {}).ready, error("unauthorized", { reason: "expired" }));
-  assert.equal(gate.status, "refused");
-});
-
 it("a pattern with a bad word is refused by the call, and one that is not granted rejects `ready`", async () => {
   const gate = open();
   assert.throws(() => gate.subscribe("orders.a b", () => {}), error("invalid_pattern", { pattern: "orders.a b" }));

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { after, afterEach, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import Backbone from "backbone";
 import { connect, events } from "headgate";
 import { LiveCollection } from "headgate/backbone";
 import { io } from "socket.io-client";
@@ -80,19 +79,6 @@ describe("against a real gateway", () => {
     assert.deepEqual([second.offset, second.duplicate], [first.offset, true]);
   });
 
-  it("leaves out its own event where it wants no echo, which other pages get", async () => {
-    const [gate, other] = [open(), open()];
-    /** @type {any[]} */
-    const own = [];
-    /** @type {any[]} */
-    const others = [];
-    await Promise.all([gate.subscribe("echo.*", (data) => own.push(data)).ready, other.subscribe("echo.*", (data) => others.push(data)).ready]);
-    for (let n = 1; n <= 5; n++) await gate.publish("echo.own", n, { echo: false });
-    await other.publish("echo.other", 6);
-    await until(() => own.length > 0 && others.length === 6, "the event of the other page");
-    assert.deepEqual([own, others], [[6], [1, 2, 3, 4, 5, 6]]);
-  });
-
   it("hears the gateway's refusal of an id", async () => {
     const gate = open();
     await isUp(gate);
@@ -143,22 +129,6 @@ describe("against a real gateway", () => {
     for (let n = 0; n <= 32; n++) gate.on(`wild.${n}.*`, () => {});
     await isUp(gate);
     assert.deepEqual(errors, [["wild.32.*", "limit_reached", "wildcards"]]);
-  });
-
-  it("comes back by itself when the connection breaks, with everything subscribed", async () => {
-    const { gate, cut } = openCuttable();
-    /** @type {string[]} */
-    const lifecycle = [];
-    gate.on("connection:up", () => lifecycle.push("up")).on("connection:down", () => lifecycle.push("down"));
-    /** @type {any[]} */
-    const got = [];
-    gate.on("back.#", (data) => got.push(data));
-    await isUp(gate);
-    cut();
-    await until(() => lifecycle.length === 3, "down and up");
-    assert.deepEqual(lifecycle, ["up", "down", "up"]);
-    await gate.publish("back.again", 1);
-    await until(() => got.length === 1, "an event after the break");
   });
 
   it("gets what it missed while it was away, in order, once", async () => {
@@ -218,64 +188,6 @@ describe("against a real gateway", () => {
     offsets.push((await first.publish("early.b", 5)).offset);
     await until(() => got.length >= 4, "the new event");
     assert.deepEqual(got, offsets.slice(2));
-  });
-
-  it("replays a range of the log", async () => {
-    const gate = open();
-    /** @type {any[]} */
-    const got = [];
-    gate.on("replay.#", (data, { replayed }) => got.push([data, replayed]));
-    await isUp(gate);
-    const receipts = [];
-    for (const n of [1, 2, 3, 4]) receipts.push(await gate.publish(`replay.${n}`, n));
-    await until(() => got.length === 4, "the live events");
-    const count = await gate.replay("replay.#", { from: receipts[1].offset, to: receipts[2].offset });
-    assert.equal(count, 2);
-    assert.deepEqual(got.slice(4), [[2, true], [3, true]]);
-  });
-
-  it("goes on in a new page where an earlier one stopped", async () => {
-    const first = open();
-    first.on("page.#", () => {});
-    await isUp(first);
-    await first.publish("page.1", 1);
-    await until(() => first.state.received === 1, "the first event");
-    const { epoch, offset } = first.state;
-    first.close();
-    const publisher = open();
-    await isUp(publisher);
-    await publisher.publish("page.2", 2);
-    /** @type {any[]} */
-    const got = [];
-    const second = open({ resume: { epoch: String(epoch), offset: Number(offset) } });
-    second.on("page.#", (data) => got.push(data));
-    await until(() => got.length > 0, "what the first page did not see");
-    assert.deepEqual(got, [2]);
-  });
-
-  it("feeds views and models through listenTo, until they stop listening", async () => {
-    const gate = open();
-    const model = new Backbone.Model();
-    model.listenTo(gate, "model.*", (_data, { topic }) => model.set("last", topic));
-    await isUp(gate);
-    await gate.publish("model.a", null);
-    await until(() => model.get("last") === "model.a", "the model to follow");
-    model.stopListening();
-    await until(() => Object.keys(gate.state.subscriptions).length === 0, "the subscription to end");
-  });
-
-  it("keeps a collection in step", async () => {
-    const gate = open();
-    const orders = new LiveCollection([], { gate, topic: "orders" });
-    await isUp(gate);
-    await gate.publish("orders.1.created", { id: 1, version: 1, status: "new" });
-    await gate.publish("orders.2.created", { id: 2, version: 1, status: "new" });
-    await gate.publish("orders.1.updated", { id: 1, version: 3, status: "packed" });
-    await gate.publish("orders.1.updated", { id: 1, version: 2, status: "stale" });
-    await gate.publish("orders.2.deleted", { id: 2, version: 2 });
-    await gate.publish("orders.3.created", { id: 3, version: 1 });
-    await until(() => orders.get(3), "the last event");
-    assert.deepEqual(orders.toJSON(), [{ id: 1, version: 3, status: "packed" }, { id: 3, version: 1 }]);
   });
 
   it("has a collection see what happens between the server's answer and its subscription", async () => {

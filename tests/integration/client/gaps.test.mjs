@@ -74,21 +74,6 @@ it("repairs what a full queue left out, each event once", async () => {
   assert.equal(gate.state.missed, 0);
 });
 
-it("leaves the gap to the application where the subscription says so", async () => {
-  const { gate, tcp } = open();
-  let got = 0;
-  /** @type {any[]} */
-  const gaps = [];
-  gate.on("tell.#", () => got++, null, { overflow: "drop", repair: false });
-  gate.on("delivery:gap", (gap) => gaps.push(gap));
-  await until(() => gate.state.connection === "up", "to be up");
-  await miss("tell", tcp);
-  await until(() => gaps.length === 1 && got + gaps[0].count === EVENTS + 1, "exact accounting");
-  assert.deepEqual([gaps[0].repairing, gaps[0].lost, gaps[0].reason], [false, false, "overflow"]);
-  assert.equal(await gate.replay("tell.#", gaps[0]), gaps[0].count);
-  assert.equal(got, EVENTS + 1);
-});
-
 it("catches up by itself, in order and without a gap, under the default policy", async () => {
   const { gate, tcp } = open();
   /** @type {number[]} */

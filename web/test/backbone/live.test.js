@@ -665,7 +665,6 @@ describe("NotificationList", () => {
 
 describe("what is fetched before the subscription is acknowledged", () => {
   const FORBIDDEN = { code: "forbidden", message: "no", retry: false };
-  const AT_ONCE = { resyncSpreadMs: 0 };
   /** @type {FakeGateway} */
   let gateway;
   let gate;
@@ -722,19 +721,6 @@ describe("what is fetched before the subscription is acknowledged", () => {
     assert.equal(requests.length, 3);
   });
 
-  it("is fetched again when the first answer has come, not beside it", async () => {
-    const orders = new Shop([], { gate });
-    orders.fetch();
-    book.push({ id: 2 });
-    await letIn();
-    await settle();
-    assert.equal(requests.length, 1);
-    answer(requests[0]);
-    await gateway.until(() => requests.length === 2);
-    answer(requests[1]);
-    assert.deepEqual(shown(orders), [1, 2]);
-  });
-
   it("is fetched again with the same options, but for the callbacks, which belong to the first", async () => {
     const orders = new Shop([], { gate });
     const called = [];
@@ -746,17 +732,6 @@ describe("what is fetched before the subscription is acknowledged", () => {
     answer(requests[1]);
     assert.deepEqual([requests[1].options.reset, requests[1].options.data], [true, { mine: 1 }]);
     assert.deepEqual(called, ["event", "success", "event", "event", "event"]);
-  });
-
-  it("is fetched again although the first request failed", async () => {
-    const orders = new Shop([], { gate });
-    orders.fetch();
-    requests[0].fail();
-    await letIn();
-    await gateway.until(() => requests.length === 2);
-    requests[1].fail();
-    await settle();
-    assert.equal(requests.length, 2);
   });
 
   it("is fetched again page by page, if it came so", async () => {
@@ -826,43 +801,6 @@ describe("what is fetched before the subscription is acknowledged", () => {
     answer(requests[1]);
     assert.deepEqual(shown(orders), [1, 2]);
   });
-
-  it("is fetched again when the subscription had ended and is granted again", async () => {
-    const orders = new Shop([], { gate });
-    await letIn();
-    await gate.subscribed("orders.*.*");
-    await settle();
-    orders.fetch({ data: { mine: 1 } });
-    answer(requests[0]);
-    gate.on("delivery:error", () => {});
-    gateway.emit("status", { ended: [{ pattern: "orders.*.*", error: FORBIDDEN }] });
-    await settle();
-    book.push({ id: 2 });
-    const refreshed = gate.refresh("token");
-    await gateway.answer("refresh");
-    await refreshed;
-    await gateway.answer("subscribe");
-    await gateway.until(() => requests.length === 2);
-    answer(requests[1]);
-    assert.deepEqual([shown(orders), requests[1].options.data], [[1, 2], { mine: 1 }]);
-  });
-
-  for (const resumed of [false, null]) {
-    it(`is fetched again, once, after a connection that does not resume (${resumed})`, async () => {
-      const orders = new Shop([], { gate, ...AT_ONCE });
-      orders.fetch();
-      await letIn();
-      await answerAll();
-      gateway.cut();
-      book.push({ id: 2 });
-      await gateway.welcome({ resumed }, 2);
-      gateway.emit("gap", { patterns: [], from: null, to: null, count: null, bytes: null, reason: "log_lost", recoverable: false });
-      await gateway.until(() => requests.length === 3);
-      answer(requests[2]);
-      await settle();
-      assert.deepEqual([shown(orders), requests.length], [[1, 2], 3]);
-    });
-  }
 
   it("is fetched again when following begins after it", async () => {
     const orders = new Shop();
@@ -941,33 +879,6 @@ describe("what is fetched before the subscription is acknowledged", () => {
     await gateway.until(() => requests.length === 3);
     answer(requests[2]);
     assert.deepEqual(shown(orders), [1, 2]);
-  });
-
-  it("stays as it is while no acknowledgement comes, and when the gate closes", async () => {
-    const orders = new Shop([], { gate });
-    orders.fetch();
-    answer(requests[0]);
-    gate.open();
-    await gateway.until(() => gateway.connects.length === 1);
-    gate.close();
-    await settle();
-    assert.deepEqual([shown(orders), requests.length, reported], [[1], 1, []]);
-  });
-
-  it("is not fetched after a gap by one whose gate has closed", async () => {
-    mock.timers.enable({ apis: ["setTimeout"] });
-    try {
-      const orders = new Shop([], { gate });
-      await letIn();
-      await settle();
-      gateway.emit("gap", { patterns: [], from: null, to: null, count: null, bytes: null, reason: "log_lost", recoverable: false });
-      gate.close();
-      mock.timers.tick(60_000);
-      await settle();
-      assert.deepEqual([requests.length, orders.length], [0, 0]);
-    } finally {
-      mock.timers.reset();
-    }
   });
 
   it("is told in the console when it cannot be fetched, and later events still come", async () => {

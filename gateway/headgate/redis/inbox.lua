@@ -3,7 +3,8 @@
 --
 -- In: an event on users.<user>.inbox.<kind>, which becomes an item; or one on users.<user>.inbox, a change of items:
 --   {op: "read" | "unread" | "archive", ids: [1 to 100 ids of items]}
---   {op: "read_all", up_to?: offset}              every item whose event is at or below that offset; without it every item
+--   {op: "read_all", up_to?: offset, epoch?}      every item whose event is at or below that offset, as meant in that epoch; without
+--                                                 both every item. Of an earlier epoch, what the log has of it since counts
 --   {op: "mute", pattern, channels: ["page", …]}  the user wants no alerts about the pattern on exactly these channels
 --   {op: "unmute", pattern}                       the user wants them again
 -- Out: the items; and for a change the payload to log, with the new count `unread` and, for a mute or unmute, all muted
@@ -28,7 +29,7 @@ local MAX_CHANGED, MAX_INBOX_PAGE, MAX_INBOX_PAGE_BYTES = 100, 100, 65536
 local ITEM_BYTES = 200
 local STATE_AFTER = { read = { u = 'r' }, unread = { r = 'u', a = 'u' }, archive = { u = 'a', r = 'a' }, read_all = { u = 'r' } }
 local FIELDS = {
-  read = { 'ids' }, unread = { 'ids' }, archive = { 'ids' }, read_all = { 'up_to' }, mute = { 'channels', 'pattern' }, unmute = { 'pattern' },
+  read = { 'ids' }, unread = { 'ids' }, archive = { 'ids' }, read_all = { 'up_to', 'epoch' }, mute = { 'channels', 'pattern' }, unmute = { 'pattern' },
 }
 -- How often the expiry of an inbox is extended.
 local PUT_OFF_MS = 86400000
@@ -104,7 +105,10 @@ local function read_change(payload)
     if up_to ~= nil and not (type(up_to) == 'number' and up_to >= 0 and up_to % 1 == 0 and up_to < 2 ^ 53) then
       return wrong_change('up_to: expected the offset of an event')
     end
-    return { op = op, up_to = up_to }
+    if change.epoch ~= nil and not (up_to and type(change.epoch) == 'string' and find(change.epoch, '^%x+$')) then
+      return wrong_change('epoch: expected that of up_to')
+    end
+    return { op = op, up_to = up_to, epoch = change.epoch }
   end
   if type(ids) ~= 'table' or #ids < 1 or #ids > MAX_CHANGED then
     return wrong_change('ids: expected a list of 1 to ' .. MAX_CHANGED .. ' ids of items')
@@ -137,6 +141,25 @@ local function plan_mute(plan, change)
   return ',"mutes":' .. cjson.encode(lists)
 end
 
+-- The newest offset that an earlier epoch shares with the log of now. Returns nil and a refusal if the log does not know the epoch.
+local function end_of(name, head, epoch)
+  local following = head.began == 'epoch' and head.begins_at or math.huge
+  if head.began == 'epoch' and epoch == head.before then return following - 1 end
+  local refused = may('HGETALL', name.epochs)
+  if refused then return nil, refused end
+  local flat, nth = head.began == 'log' and {} or try('HGETALL', name.epochs), nil
+  if flat.err then return nil, try_again(flat) end
+  for place = 1, #flat, 2 do
+    if flat[place] == epoch then nth = tonumber(match(flat[place + 1], ' (%d+)$')) end
+  end
+  if not nth then return wrong_change('epoch: the log knows it no longer: read the inbox, and mark what it has') end
+  for place = 2, #flat, 2 do
+    local first, at = match(flat[place], '^(%d+) (%d+)$')
+    if tonumber(at) > nth then following = min(following, tonumber(first)) end
+  end
+  return following - 1
+end
+
 -- The effect of a change of items: `fields` to write, and `unread` after it.
 local function plan_states(plan, change)
   local ids = change.ids
@@ -163,9 +186,19 @@ local function plan_states(plan, change)
   return ''
 end
 
-local function plan_change(head, plan)
+local function plan_change(name, head, plan)
   local change, wrong = read_change(plan.payload)
   if not change then return nil, wrong end
+  if change.epoch then
+    if change.epoch ~= head.epoch then
+      local last
+      last, wrong = end_of(name, head, change.epoch)
+      if not last then return nil, wrong end
+      change.up_to = min(change.up_to, last)
+    end
+    -- Pages that show the event know nothing of the epoch.
+    plan.payload = '{"op":"read_all","up_to":' .. whole(change.up_to) .. '}'
+  end
   local after
   after, wrong = (change.pattern and plan_mute or plan_states)(plan, change)
   if not after then return nil, wrong end
@@ -189,7 +222,7 @@ function inbox.plan(name, head, user, kind, id, payload)
     key = key, order = order, mutes = key .. ':mutes', fields = {}, user = user, kind = kind, payload = payload, is_there = found[2],
     unread = tonumber(unread), bytes = tonumber(bytes), oldest = tonumber(oldest), items = tonumber(items), put_off = tonumber(put_off),
   }
-  if kind == '' then return plan_change(head, plan) end
+  if kind == '' then return plan_change(name, head, plan) end
   return plan
 end
 

@@ -96,7 +96,7 @@
 --
 -- Raise VERSION with every change of the code. Processes replace an older library by a newer one, never the reverse.
 
-local VERSION = 17
+local VERSION = 18
 -- The version in the reply to an older gateway that would otherwise miss events of users.
 local VERSION_WITHOUT_USERS = 1
 

@@ -110,9 +110,19 @@ class Inbox:
         """Archive items: mark them as read and no longer list them. Otherwise as `mark_read`."""
         return self._change(user, {"op": "archive", "ids": list(ids)})
 
-    def read_all(self, user: str, up_to: int | None = None) -> Receipt:
-        """Mark as read every item whose offset (`at`) is at most `up_to`; None: every item. Raises as `Publisher.publish`."""
-        return self._change(user, {"op": "read_all"} | ({} if up_to is None else {"up_to": up_to}))
+    def read_all(self, user: str, up_to: int | None = None, epoch: str | None = None) -> Receipt:
+        """Mark as read every item whose offset (`at`) is at most `up_to`; None: every item.
+
+        Args:
+            epoch: that of the page with `up_to`. If Redis has lost the end of its log since, no item is marked in place of one
+                that was lost.
+
+        Raises:
+            InvalidRequest: the log no longer knows the epoch; nothing has changed.
+            HeadgateError: as `Publisher.publish`.
+        """
+        limits = {"up_to": up_to, "epoch": epoch}
+        return self._change(user, {"op": "read_all"} | {name: value for name, value in limits.items() if value is not None})
 
     def mute(self, user: str, pattern: str, channels: Sequence[str] = CHANNELS) -> Receipt:
         """Mute a pattern on exactly these channels, everywhere: no alerts in the page, no push, no mail. Idempotent.

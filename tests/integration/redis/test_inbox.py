@@ -27,7 +27,7 @@ from headgate.redis.inbox import (
     plain_topic,
     read_user_facts,
 )
-from headgate.redis.keys import head_key, inbox_key, log_key, mutes_key
+from headgate.redis.keys import epochs_key, head_key, inbox_key, log_key, mutes_key
 from headgate.services.inbox import MAX_USERS, Inbox, InboxItem, read_change
 from tests.support.clusters import Cluster, start_cluster
 from tests.support.wall_clock import ASKING, TOLD, WallClock
@@ -159,6 +159,9 @@ def test_a_change_is_an_event_with_the_count_after_it(inbox: Inbox, redis_client
         ({"op": "read_all", "ids": ["news/a"]}, "unknown field ids"),
         ({"op": "read_all", "up_to": -1}, "up_to: expected the offset"),
         ({"op": "read_all", "up_to": "x"}, "up_to: expected the offset"),
+        ({"op": "read_all", "epoch": "e1"}, "epoch: expected that of up_to"),
+        ({"op": "read_all", "up_to": 1, "epoch": "x"}, "epoch: expected that of up_to"),
+        ({"op": "read_all", "up_to": 1, "epoch": "e1"}, "epoch: the log knows it no longer"),
         ({"op": "mute"}, "pattern: expected a pattern of at most 8 words and 255 bytes, such as orders.#"),
         ({"op": "mute", "pattern": "a..b", "channels": ["page"]}, "pattern: expected a pattern"),
         ({"op": "mute", "pattern": "a.b#", "channels": ["page"]}, "pattern: expected a pattern"),
@@ -403,6 +406,54 @@ class Oracle:
     @property
     def unread(self) -> int:
         return sum(state == "u" for state in self.items.values())
+
+
+def copied(client: Client) -> dict[bytes, bytes]:
+    """Return all keys of the namespace, as a replica has them now."""
+    return {key: call(client, "DUMP", key) for key in call(client, "KEYS", "hg:{notifications}:*")}
+
+
+def fail_over_to(client: Client, copy: dict[bytes, bytes]) -> None:
+    """Go on with what a replica had: another process, without the end of the log."""
+    for key in call(client, "KEYS", "hg:{notifications}:*"):
+        call(client, "DEL", key)
+    for key, value in copy.items():
+        call(client, "RESTORE", key, 0, value)
+    call(client, "FUNCTION", "FLUSH")
+
+
+@SHARED
+@given(history=st.lists(st.sampled_from(["add", "add", "look", "copy", "fail over", "read all", "read all now"]), max_size=30))
+def test_read_all_marks_exactly_what_was_seen_whatever_the_log_has_lost_since(
+    publisher: Publisher, redis_client: Client, history: list[str]
+) -> None:
+    """Not an item that has come at the offset of a lost one. If the log knows nothing of that epoch, it is refused and marks none."""
+    inbox, user = Inbox(publisher), f"user-{next(_users)}"
+    seen, copy, number = None, copied(redis_client), 0
+    for step in history:
+        if step == "add":
+            number += 1
+            inbox.send(user, "n", number, str(number))
+        elif step == "look":
+            seen = inbox.page(user, limit=100)
+        elif step == "copy":
+            copy = copied(redis_client)
+        elif step == "fail over":
+            fail_over_to(redis_client, copy)
+        else:
+            page = inbox.page(user, limit=100) if step == "read all now" else seen
+            if page is None or not page.items:
+                continue
+            before = {item.id: item.read for item in inbox.page(user, limit=100).items}
+            try:
+                inbox.read_all(user, page.items[0].at, page.epoch)
+                marked = {item.id for item in page.items}
+            except InvalidRequest:
+                assert not call(redis_client, "HEXISTS", epochs_key("notifications"), page.epoch)
+                marked = set()
+            after = inbox.page(user, limit=100)
+            assert {item.id: item.read for item in after.items} == {each: was or each in marked for each, was in before.items()}
+            assert after.unread == sum(not item.read for item in after.items)
 
 
 names = st.sampled_from("abcdef")

@@ -113,7 +113,7 @@ export function createInbox(gate, options = {}) {
     /** Mark as read all items up to the newest one that is shown. @returns {Promise<void>} */
     async markAllRead() {
       const [newest] = store.getSnapshot().items;
-      if (newest) await act({ op: "read_all", up_to: newest.at });
+      if (newest) await act({ op: "read_all", up_to: newest.at, epoch: gate.state.epoch });
     },
   };
 }

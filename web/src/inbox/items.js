@@ -15,7 +15,7 @@
  * @typedef {"mail" | "page" | "push"} Channel
  * @typedef {{ readonly [pattern: string]: readonly Channel[] }} Mutes
  * @typedef {{ epoch: string, offset: number, unread: number, before: number | null, items: Item[], mutes: Mutes }} Page
- * @typedef {{ op: "read" | "unread" | "archive" | "read_all" | "mute" | "unmute", ids?: string[], up_to?: number, pattern?: string, channels?: Channel[] }} Change as on the wire
+ * @typedef {{ op: "read" | "unread" | "archive" | "read_all" | "mute" | "unmute", ids?: string[], up_to?: number, epoch?: string | null, pattern?: string, channels?: Channel[] }} Change as on the wire
  * @typedef {{ id: string, change: Change, receipt?: { epoch: string, offset: number } }} Pending `id` of the change's event
  * @typedef {{ topic: string, data: any, id: string | null, time: number, offset: number | null }} InboxEvent
  */

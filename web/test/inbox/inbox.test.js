@@ -14,6 +14,8 @@ const MOST_MUTES = 3;
 /** The inbox in Redis and its log, in the plainest form. A state for each offset, so that the log can lose its end. */
 class Oracle {
   epoch = "e1";
+  /** What the log has of earlier epochs. @type {Record<string, number>} */
+  ends = {};
   /** @type {any[]} */
   log = [];
   /** @type {{ items: Map<string, any>, unread: number, mutes: any }[]} */
@@ -47,7 +49,8 @@ class Oracle {
     }
   }
 
-  change({ op, ids, up_to: upTo = Infinity, pattern, channels }, id) {
+  change({ op, ids, up_to: given = Infinity, epoch, pattern, channels }, id) {
+    const upTo = Math.min(given, this.ends[epoch] ?? Infinity);
     if (this.log.some((event) => event.id === id)) return;
     if (pattern) {
       const { [pattern]: _, ...others } = this.state.mutes;
@@ -77,6 +80,7 @@ class Oracle {
   /** Lose the end of the log. @param {number} count */
   rollBack(count) {
     const end = Math.max(0, this.offset - count);
+    for (const epoch of [...Object.keys(this.ends), this.epoch]) this.ends[epoch] = Math.min(end, this.ends[epoch] ?? end);
     this.log.length = end;
     this.states.length = end + 1;
     this.epoch = `e${Number(this.epoch.slice(1)) + 1}`;
@@ -100,6 +104,7 @@ class ModelGate extends Dispatcher {
     super();
     this.oracle = oracle;
     this.position = oracle.offset;
+    this.state = { epoch: oracle.epoch };
   }
 
   subscribed() {
@@ -151,6 +156,7 @@ class ModelGate extends Dispatcher {
     this.isUp = true;
     if (!resumed) this.position = this.oracle.offset;
     this.trigger("connection:up", { resumed });
+    this.state = { epoch: this.oracle.epoch };
     if (resumed && this.isRolledBack) this.trigger("delivery:gap", { patterns: [PATTERN], lost: true, reason: "rolled_back" });
     this.isRolledBack = false;
     for (const go of this.waiting.splice(0)) go();
@@ -296,6 +302,27 @@ describe("the inbox of a page", () => {
     await drain(gate);
     await done;
     assert.deepEqual([inbox.unread, oracle.state.unread], [1, 1]);
+    leave();
+  });
+
+  it("marks what it showed as read, though the log has lost its end before that is sent", async () => {
+    const oracle = new Oracle();
+    for (const name of "abc") oracle.add(name);
+    const kept = [];
+    const outbox = { publish: (topic, data, { id }) => new Promise((resolve, reject) => kept.push({ topic, data, id, resolve, reject })) };
+    const { gate, inbox, leave } = begin(oracle, { outbox });
+    await drain(gate);
+    gate.cut();
+    const done = inbox.markAllRead();
+    oracle.rollBack(1);
+    gate.isRolledBack = true;
+    oracle.add("new");
+    gate.up(false);
+    const [{ topic, data, id, resolve, reject }] = kept;
+    gate.publish(topic, data, { id }).then(resolve, reject);
+    await drain(gate);
+    await done;
+    assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/new", false], ["k/b", true], ["k/a", true]], 1]);
     leave();
   });
 
@@ -507,6 +534,7 @@ async function history(seed) {
       held = [];
       const behind = gate.position > oracle.offset;
       gate.position = Math.min(gate.position, oracle.offset);
+      if (gate.isUp) gate.state = { epoch: oracle.epoch };
       if (gate.isUp) gate.trigger("delivery:gap", { patterns: behind ? [PATTERN] : [], lost: true, reason: "rolled_back" });
       else gate.isRolledBack = true;
     },

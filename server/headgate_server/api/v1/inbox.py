@@ -62,7 +62,7 @@ class PartOf(InNamespace, forbid_unknown_fields=True):
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True):
-    """A change of items by their `ids`, or with `read_all` of all items up to the offset `up_to`; null: of every item.
+    """A change of items by their `ids`, or with `read_all` of all items up to the offset `up_to` in `epoch`; null: of every item.
 
     `mute` mutes a `pattern` on exactly these `channels`, `unmute` on none.
     """
@@ -70,13 +70,18 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
     op: Literal["read", "unread", "archive", "read_all", "mute", "unmute"]
     ids: Annotated[list[ItemId], Meta(min_length=1, max_length=MAX_CHANGED)] | None = None
     up_to: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None
+    epoch: Annotated[str, Meta(pattern="^[0-9a-f]+$", max_length=64)] | None = None
     pattern: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     channels: Annotated[list[Channel], Meta(min_length=1, max_length=3)] | None = None
     user: Name | None = None
 
 
 # Required and optional fields of each operation.
-_FIELDS = {"read_all": ((), ("up_to",)), "mute": (("pattern", "channels"), ()), "unmute": (("pattern",), ())}
+_FIELDS = {
+    "read_all": ((), ("up_to", "epoch")),
+    "mute": (("pattern", "channels"), ()),
+    "unmute": (("pattern",), ()),
+}
 
 
 @operation("GET /inbox", Who.ANY_CALLER, query=PartOf)
@@ -100,7 +105,7 @@ def change_inbox(call: Call) -> ReceiptShown:
     asked: Change = call.body
     user = _user(call, asked.user, "inbox:write")
     needed, allowed = _FIELDS.get(asked.op, (("ids",), ()))
-    names = ("ids", "up_to", "pattern", "channels")
+    names = ("ids", "up_to", "epoch", "pattern", "channels")
     given = {name: value for name in names if (value := getattr(asked, name)) is not None}
     if not set(needed) <= given.keys() <= {*needed, *allowed}:
         fields = " and ".join(needed) or f"nothing or {allowed[0]}"

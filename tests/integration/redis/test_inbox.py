@@ -427,7 +427,7 @@ def fail_over_to(client: Client, copy: dict[bytes, bytes]) -> None:
 def test_read_all_marks_exactly_what_was_seen_whatever_the_log_has_lost_since(
     publisher: Publisher, redis_client: Client, history: list[str]
 ) -> None:
-    """Not an item that has come at the offset of a lost one. If the log knows nothing of that epoch, it is refused and marks none."""
+    """Not an item that has come at the offset of a lost one. Of an unknown epoch it is refused, and marks none."""
     inbox, user = Inbox(publisher), f"user-{next(_users)}"
     seen, copy, number = None, copied(redis_client), 0
     for step in history:

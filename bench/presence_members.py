@@ -23,8 +23,8 @@ from typing import Any  # noqa: E402
 import gevent  # noqa: E402
 import msgspec  # noqa: E402
 
+from headgate.events.wire.frames import Frame  # noqa: E402
 from headgate.node.presence.presence import Presence  # noqa: E402
-from headgate.protocol.frames import Frame  # noqa: E402
 from headgate.redis.client import Client, call, open_client  # noqa: E402
 from headgate.redis.embedded import start_private_redis  # noqa: E402
 from headgate.settings.settings import Settings  # noqa: E402

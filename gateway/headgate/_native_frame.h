@@ -1,4 +1,4 @@
-/* The frame of an event, as protocol/frames.py writes it, in a buffer that grows. */
+/* The frame of an event, as events/wire/frames.py writes it, in a buffer that grows. */
 #ifndef HEADGATE_NATIVE_FRAME_H
 #define HEADGATE_NATIVE_FRAME_H
 

@@ -19,7 +19,7 @@ from headgate.delivery.bus.feed import Front
 from headgate.delivery.bus.listener import Bus
 from headgate.delivery.direct import Run
 from headgate.events.event import Event
-from headgate.protocol.packets import GapReason
+from headgate.events.wire.packets import GapReason
 from headgate.redis.entries import Head
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings.settings import Settings

@@ -20,7 +20,7 @@ from headgate.delivery.tally import Tallies
 from headgate.errors import BusUnavailable
 from headgate.events.event import Event
 from headgate.events.topic import matches
-from headgate.protocol.packets import GapReason
+from headgate.events.wire.packets import GapReason
 from headgate.redis.entries import Entry, Head
 from tests.support.direct_events import Wire, WrittenTo, events_in
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, ModelRedis

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.delivery.client import Client
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.transport.send_queue import LOW_WATER, ClientQueue
 from tests.support.socket_record import SocketRecord
 

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from headgate.errors import BusUnavailable
+from headgate.events.wire.frames import Frame
 from headgate.node.presence.leases import BEAT_S, Leases
 from headgate.node.presence.rooms import Limits, Rooms
-from headgate.protocol.frames import Frame
 from headgate.redis.presence_entries import Beat, Members, News, TopicWrite, Written
 from headgate.runtime.loop import Signal
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from headgate.delivery.ledger import Balance
 from headgate.delivery.tally import Tally
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 Place = tuple[str, int]
 

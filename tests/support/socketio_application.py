@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import gevent
 from gevent.event import Event
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.socketio import Server, TransportLimits
 from headgate.socketio import server as server_module
 from headgate.transport import outbox

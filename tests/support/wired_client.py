@@ -21,7 +21,7 @@ from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
 from headgate.delivery.tally import Tallies
 from headgate.events.event import Event
-from headgate.protocol.packets import Overflow
+from headgate.events.wire.packets import Overflow
 from headgate.runtime.loop import spawn
 from headgate.transport.limits import TransportLimits
 from headgate.transport.peer_socket import NativeSocket

@@ -23,11 +23,11 @@ from headgate.delivery import fanout, matcher, page_cache
 from headgate.delivery import replay_start as past
 from headgate.delivery.bus import interest, listener
 from headgate.events import event, topic
+from headgate.events.wire.requests import MAX_LAST
 from headgate.node import gateway, log_search
 from headgate.node.cluster import answers
 from headgate.node.presence import watchers
 from headgate.node.requests import publish_queue
-from headgate.protocol.requests import MAX_LAST
 from headgate.redis import api_keys, breaker, lineage, pauses, registry
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
 from headgate.runtime import log_throttle, rates, standard_streams

@@ -25,8 +25,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headgate.auth.identity import Identity
-from headgate.protocol.frames import Frame, message_frame
-from headgate.protocol.packets import BACKPRESSURE, GapReason, Overflow, notice_packet
+from headgate.events.wire.frames import Frame, message_frame
+from headgate.events.wire.packets import BACKPRESSURE, GapReason, Overflow, notice_packet
 from headgate.runtime.metrics import EPHEMERAL_DISCARDED
 from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, ClientQueue
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
+from headgate.events.wire.frames import Frame, WrittenFrame
 from headgate.installation import Build, build_in_use
-from headgate.protocol.frames import Frame, WrittenFrame
 from headgate.redis.keys import channel_prefix, mixed_prefix
 
 from .bus.feed import Front

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 from .client import Client
 from .matcher import Audience
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 from collections.abc import Iterable, Iterator
 
 from headgate.events.event import Event
-from headgate.protocol.frames import event_frame
+from headgate.events.wire.frames import event_frame
 
 from .direct import Run
 from .matcher import SubscriptionMatcher

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headgate.protocol.frames import Frame, message_frame
-from headgate.protocol.packets import GAP, GapReason, gap_body, notice_packet
+from headgate.events.wire.frames import Frame, message_frame
+from headgate.events.wire.packets import GAP, GapReason, gap_body, notice_packet
 from headgate.transport.send_queue import ClientQueue
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from headgate.events.event import Event
-from headgate.protocol.frames import Frame, message_frame
-from headgate.protocol.packets import CURSOR, GapReason, notice_packet
+from headgate.events.wire.frames import Frame, message_frame
+from headgate.events.wire.packets import CURSOR, GapReason, notice_packet
 from headgate.runtime.histogram import Histogram
 from headgate.runtime.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .bus.listener import Bus
 
 
-from headgate.protocol.frames import event_frame
+from headgate.events.wire.frames import event_frame
 
 # Clients that get a notice before the loop runs.
 _NOTICE_STRIDE = 256

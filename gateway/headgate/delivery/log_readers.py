@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headgate.protocol.packets import GapReason
+from headgate.events.wire.packets import GapReason
 from headgate.transport.send_queue import LOW_WATER
 
 from .client import Client

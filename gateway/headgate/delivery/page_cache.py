@@ -17,9 +17,9 @@ from functools import lru_cache
 
 from headgate.errors import BusUnavailable, InvalidTopic
 from headgate.events.topic import check_topic
+from headgate.events.wire.frames import Frame, WrittenFrame, event_frame
+from headgate.events.wire.packets import GapReason
 from headgate.installation import is_pure
-from headgate.protocol.frames import Frame, WrittenFrame, event_frame
-from headgate.protocol.packets import GapReason
 from headgate.redis.log import Entry, EventLog, RawEntry
 
 try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.events.topic import is_wildcard
-from headgate.protocol.packets import Overflow
+from headgate.events.wire.packets import Overflow
 
 from .pattern_map import PatternMap
 

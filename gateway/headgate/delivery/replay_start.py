@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.delivery.pattern_map import PatternMap
-from headgate.protocol.requests import Since
+from headgate.events.wire.requests import Since
 
 if TYPE_CHECKING:
     from headgate.redis.log import EventLog

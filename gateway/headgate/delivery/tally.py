@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from headgate.events.event import Event
 from headgate.events.traceparent import is_sampled
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 # Up to this many in a round of one second, each event has a tally. That is 1 % of what a gateway can route, and 12 KB for Redis.
 QUIET_EVENTS = 100

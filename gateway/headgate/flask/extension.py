@@ -27,9 +27,9 @@ from headgate.auth.identity import Answerer, Authenticator, Authorizer, Handshak
 from headgate.errors import HeadgateError, leaving
 from headgate.events.event import Event
 from headgate.events.topic import check_pattern, check_topic
+from headgate.events.wire.requests import MAX_OFFSET, Replay
 from headgate.flask.page_files import add_page_files
 from headgate.installation import needing
-from headgate.protocol.requests import MAX_OFFSET, Replay
 from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.runtime.servers import instead
 from headgate.services.clients import Clients

@@ -15,7 +15,7 @@ from headgate.delivery.replay_start import LogTopics, TopicPage, find_starts
 from headgate.errors import BusUnavailable, LimitReached
 from headgate.events.event import Event
 from headgate.events.topic import matches
-from headgate.protocol.requests import Replay, Since
+from headgate.events.wire.requests import Replay, Since
 from headgate.redis.log import PAGE_EVENTS, EventLog, Head
 from headgate.runtime.loop import Lock, Share, sleep
 from headgate.runtime.shared_rates import SharedRates

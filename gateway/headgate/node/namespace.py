@@ -27,10 +27,10 @@ from headgate.delivery.page_cache import LogPages
 from headgate.delivery.tally import Tallies, Traced
 from headgate.errors import Forbidden, HeadgateError, InvalidEvent
 from headgate.events.event import Event
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import REPLAY, STATUS, GapReason, notice_packet
+from headgate.events.wire.requests import Replay, Resume, read_history, read_replay
 from headgate.node.presence.presence import Presence
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import REPLAY, STATUS, GapReason, notice_packet
-from headgate.protocol.requests import Replay, Resume, read_history, read_replay
 from headgate.redis.log import Entry, Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
 from headgate.runtime.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS

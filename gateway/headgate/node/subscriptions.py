@@ -19,8 +19,8 @@ from headgate.delivery.client import Client
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.errors import Forbidden, HeadgateError, LimitReached, Unauthorized
 from headgate.events.topic import check_pattern, is_wildcard
-from headgate.protocol.packets import SUBSCRIBE, Overflow
-from headgate.protocol.requests import Since, Subscription, read_subscription
+from headgate.events.wire.packets import SUBSCRIBE, Overflow
+from headgate.events.wire.requests import Since, Subscription, read_subscription
 from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
 

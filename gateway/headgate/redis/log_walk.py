@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from headgate.events.event import Event
-from headgate.protocol.packets import GapReason
+from headgate.events.wire.packets import GapReason
 
 from .entries import Entry, Head
 from .lineage import alone

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from headgate.errors import BusUnavailable, InvalidPattern, InvalidRequest
 from headgate.events.topic import DEFAULT_NAMESPACE, MAX_KNOWN_TOPICS, check_namespace, check_pattern, matches
-from headgate.protocol.stream_text import read_cursor
+from headgate.events.wire.stream_text import read_cursor
 from headgate.redis.client import call_at, drop_idle, open_client
 from headgate.redis.keys import log_key
 from headgate.redis.lineage import LogPosition

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import engineio
 from engineio.packet import MESSAGE, Packet
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.runtime.servers import instead_for_sockets
 from headgate.transport.cors import Cors
 from headgate.transport.detach import Detached

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal, current
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, Sender

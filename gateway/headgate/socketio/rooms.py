@@ -21,7 +21,7 @@ from socketio import Manager, PubSubManager
 from headgate.delivery.client import Client
 from headgate.delivery.fanout import BUDGET_S, MAX_SLICE_BYTES, Matched, Pass
 from headgate.delivery.matcher import Audience
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Turns, current, spawn
 
 from .foreign import destination_of

@@ -25,7 +25,7 @@ from socketio import packet as socket_packet
 from socketio.admin import InstrumentedServer
 from socketio.packet import Packet
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal, current, in_hub, sleep
 from headgate.runtime.patching import is_patched
 from headgate.transport.frame_parser import PROTOCOL_ERROR

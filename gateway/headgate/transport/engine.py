@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from headgate.errors import HeadgateError, OriginNotAllowed, PayloadTooLarge
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Together, spawn
 from headgate.runtime.metrics import SESSIONS_ENDED

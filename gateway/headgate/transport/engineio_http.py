@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from headgate.errors import HeadgateError
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 from .http_answers import http_error
 from .http_parser import list_of

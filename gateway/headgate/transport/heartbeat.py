@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 from .session_state import PING_TIMEOUT
 from .timers import monotonic

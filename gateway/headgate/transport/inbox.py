@@ -13,7 +13,7 @@ from collections import deque
 from time import monotonic as turn_clock
 from typing import TYPE_CHECKING
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import sleep
 from headgate.runtime.token_bucket import TokenBucket
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal
 
 from .session_state import CLIENT_DISCONNECT, MOVED, PING_TIMEOUT, TRANSPORT_CLOSE, TRANSPORT_ERROR

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 # A client that reads needs far less: a burst of subscribes is 128 acknowledgements of about 60 bytes.
 MAX_CONTROL_FRAMES = 512

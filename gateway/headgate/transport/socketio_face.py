@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 import structlog
 
 from headgate.errors import UnknownNamespace
-from headgate.protocol.frames import message_frame
+from headgate.events.wire.frames import message_frame
 from headgate.runtime.greenlet_pool import GreenletPool
 from headgate.runtime.loop import Signal, spawn
 from headgate.runtime.patching import is_patched

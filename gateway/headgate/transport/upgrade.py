@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 from .frame_parser import POLICY, PROTOCOL_ERROR
 from .peer_socket import NativeSocket

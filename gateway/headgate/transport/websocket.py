@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
-from headgate.protocol.frames import close_frame, pong_frame
+from headgate.events.wire.frames import close_frame, pong_frame
 from headgate.runtime.loop import READ, WRITE, Watcher, io_watcher
 
 from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation, whole_text

@@ -13,6 +13,9 @@ from headgate.runtime.importing import APPLICATION, import_string
 from headgate.settings.settings import Settings
 from headgate.transport.http_limits import MAX_BODY_BYTES
 
+# The application that is served when none is named.
+READY_MADE = "headgate_server.app:create_app"
+
 
 def load_application(target: str | None, settings: Settings) -> Flask:
     """Return an application by its name, or the ready-made one, as `made_ready` does.
@@ -21,9 +24,8 @@ def load_application(target: str | None, settings: Settings) -> Flask:
         InvalidRequest: `target` names no Flask application.
     """
     if target is None:
-        from headgate_server.app import create_app
-
-        return create_app(settings)
+        made: Flask = import_string(READY_MADE, APPLICATION)(settings)
+        return made
     found = import_string(target, APPLICATION, default="app")
     app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
     return made_ready(app, settings, repr(target))

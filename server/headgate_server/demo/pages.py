@@ -14,7 +14,7 @@ from typing import cast
 from flask import Blueprint, Response, current_app, jsonify, render_template, request
 
 from headgate.errors import InvalidRequest
-from headgate.protocol.requests import check_text
+from headgate.events.wire.requests import check_text
 
 from .orders import STATUSES, OrderBook
 from .tokens import USERS, DemoTokens

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate.delivery.replay_start import LogTopics, find_starts
-from headgate.protocol.requests import Since
+from headgate.events.wire.requests import Since
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION
 from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, RATE_WINDOW_S, EventLog, Extent

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from headgate.delivery.state import Phase
 from headgate.events.event import Event
 from headgate.events.topic import matches
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import CURSOR, GapReason, Overflow, notice_packet
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish, turn
 
 KIB = 1024

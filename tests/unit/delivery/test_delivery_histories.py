@@ -17,9 +17,9 @@ from headgate.delivery.live_feed import Bridge, LiveFeed
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.state import Phase, Step
+from headgate.events.wire.frames import Frame
 from headgate.installation import Build, build_in_use
 from headgate.node.line import Line
-from headgate.protocol.frames import Frame
 from headgate.transport.send_queue import ClientQueue
 from tests.support.model_delivery import SMALL, World
 

@@ -28,8 +28,8 @@ from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
 from headgate.delivery.tally import QUIET_EVENTS, Tallies
 from headgate.events.event import Event, decode_message
+from headgate.events.wire.frames import event_frame
 from headgate.installation import PURE, Build, build_in_use
-from headgate.protocol.frames import event_frame
 from headgate.redis.keys import feed_channel, user_channel
 from tests.support.direct_events import Wire, WrittenTo, events_in, message_of
 from tests.support.model_delivery import World

@@ -18,8 +18,8 @@ from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
 from headgate.events.event import Event
 from headgate.events.topic import matches
-from headgate.protocol.frames import Frame, event_frame, message_frame
-from headgate.protocol.packets import Overflow, notice_packet
+from headgate.events.wire.frames import Frame, event_frame, message_frame
+from headgate.events.wire.packets import Overflow, notice_packet
 from tests.support.wired_client import NAMESPACE, WiredClient, event, turn
 
 Send = Callable[[Any], int]

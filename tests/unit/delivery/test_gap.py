@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.delivery.gap import Gaps, log_lost_notice, rolled_back_notice
-from headgate.protocol.frames import Frame
-from headgate.protocol.packets import GapReason
+from headgate.events.wire.frames import Frame
+from headgate.events.wire.packets import GapReason
 
 
 def body_of(notice: Frame) -> dict[str, Any]:

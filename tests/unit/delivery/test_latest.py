@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.delivery.gap import Latest
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.transport.send_queue import ClientQueue
 
 FRAMES, BYTES = 4, 1000

@@ -11,8 +11,8 @@ import pytest
 from headgate.auth.identity import Identity
 from headgate.delivery.client import MAX_NOTICES, Client
 from headgate.delivery.state import Phase
-from headgate.protocol.frames import Frame, event_frame, message_frame
-from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
+from headgate.events.wire.frames import Frame, event_frame, message_frame
+from headgate.events.wire.packets import CURSOR, GapReason, Overflow, notice_packet
 from tests.support.wired_client import NAMESPACE, WiredClient, event
 
 OTHER = "f" * 16

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.delivery.page_cache import log_frames, native
+from headgate.events.wire.frames import Frame
 from headgate.installation import Build, build_in_use
-from headgate.protocol.frames import Frame
 from headgate.redis.log import Entry, RawEntry
 from tests.support.raw_log import RawLog, raw_entry
 

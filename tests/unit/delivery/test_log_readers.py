@@ -12,8 +12,8 @@ from headgate.delivery.live_feed import MAX_BRIDGE_BYTES, Bridge
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.page_cache import Page
 from headgate.delivery.state import Phase
-from headgate.protocol.frames import event_frame
-from headgate.protocol.packets import Overflow
+from headgate.events.wire.frames import event_frame
+from headgate.events.wire.packets import Overflow
 from headgate.redis.log import Entry
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 

@@ -27,7 +27,7 @@ from headgate.delivery.page_cache import (
 )
 from headgate.errors import BusUnavailable
 from headgate.events.topic import matches
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.redis.log import EventLog, RawEntry
 from tests.support.raw_log import RawLog, raw_entry
 

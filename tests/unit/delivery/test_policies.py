@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.delivery.policies import Policies
 from headgate.events.topic import is_wildcard, matches
-from headgate.protocol.packets import Overflow
+from headgate.events.wire.packets import Overflow
 
 PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=4).map(".".join)
 TOPICS = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=4).map(".".join)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.delivery.replay_start import TOPIC_PAGE_OFFSETS, TopicPage, find_starts, page_of
 from headgate.events.topic import matches
-from headgate.protocol.requests import Since
+from headgate.events.wire.requests import Since
 
 TOPICS = ["a", "a.b", "b", "b.a.b"]
 PATTERNS = ["a", "#", "*", "a.#", "#.b", "c"]

@@ -12,8 +12,8 @@ from headgate.delivery.client import Client
 from headgate.delivery.fanout import MAX_SLICE_BYTES, Router
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.events.event import Event
-from headgate.protocol.frames import Frame, event_frame
-from headgate.protocol.packets import Overflow
+from headgate.events.wire.frames import Frame, event_frame
+from headgate.events.wire.packets import Overflow
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
 
 

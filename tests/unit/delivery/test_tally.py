@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.delivery.tally import MAX_TALLIES, QUIET_EVENTS, Tallies, Tally
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 
 def changed(tallies: Tallies) -> list[Tally]:

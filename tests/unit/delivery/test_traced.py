@@ -6,7 +6,7 @@ from headgate.delivery.fanout import Matched, Router
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.tally import MAX_KEPT, Tallies, Traced
 from headgate.events.event import Event
-from headgate.protocol.packets import Overflow
+from headgate.events.wire.packets import Overflow
 from tests.support.wired_client import WiredClient
 
 TRACE, SPAN = "a" * 32, "b" * 16

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.events.event import HEADER_TAG, MAX_HEADER_BYTES, decode_message, read_offset
 from headgate.events.traceparent import DROPPED, MAX_LENGTH, ids_of, is_sampled, read_traceparent
-from headgate.protocol.frames import event_frame
+from headgate.events.wire.frames import event_frame
 from headgate.redis.log import read_entry
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

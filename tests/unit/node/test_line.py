@@ -15,8 +15,8 @@ from headgate.delivery.bus.listener import Bus
 from headgate.delivery.client import Client
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable
+from headgate.events.wire.requests import Resume
 from headgate.node.namespace import Namespace, Resumption
-from headgate.protocol.requests import Resume
 from headgate.redis.entries import Entry
 from headgate.redis.lineage import read_lineage
 from headgate.redis.log import EventLog, Head

@@ -20,9 +20,9 @@ from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
 from headgate.events.event import Event
+from headgate.events.wire.packets import Overflow
+from headgate.events.wire.requests import Resume
 from headgate.node.namespace import Namespace, Resumption
-from headgate.protocol.packets import Overflow
-from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
 from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
 from headgate.runtime.metrics import DELIVERY, PUBLISH_TO_SOCKET

@@ -13,7 +13,7 @@ import msgpack
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.socketio import Server
 from headgate.transport.inbox import FULL_MESSAGES
 from tests.support import packet_classes

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.transport.long_poll import ENTRY_BYTES, MAX_BYTES, STORED_S, FinalFrames
 from headgate.transport.timers import Deadlines
 from tests.support.session_clock import Clock, controlled_clock

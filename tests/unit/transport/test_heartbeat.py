@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.transport.heartbeat import Heartbeat, Pulse
 from headgate.transport.limits import TransportLimits
 from headgate.transport.session import Session as RealSession

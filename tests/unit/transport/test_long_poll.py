@@ -8,7 +8,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.transport.inbox import FULL_MESSAGES
 from headgate.transport.long_poll import SessionClosed
 from headgate.transport.session_state import SessionState

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.transport.limits import TransportLimits
 from headgate.transport.send_queue import MAX_CONTROL_FRAMES
 from tests.support.session_browser import Browser

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.transport.send_queue import MAX_CONTROL_BYTES, MAX_CONTROL_FRAMES, ClientQueue
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.runtime.machine import IllegalStep, Machine
 from headgate.transport import session as session_module
 from headgate.transport.heartbeat import Pulse

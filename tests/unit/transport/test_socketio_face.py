@@ -14,7 +14,7 @@ from gevent.event import Event
 from structlog.testing import capture_logs
 
 from headgate.errors import LimitReached
-from headgate.protocol.frames import message_frame
+from headgate.events.wire.frames import message_frame
 from headgate.transport import socketio_face as face_module
 from headgate.transport.engine import Engine
 from headgate.transport.limits import TransportLimits

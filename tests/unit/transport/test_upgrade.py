@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 from headgate.transport.session_state import SessionState
 from headgate.transport.upgrade import MAX_CONTROLS
 from tests.support.session_browser import Browser

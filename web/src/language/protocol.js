@@ -1,5 +1,5 @@
 /**
- * The wire: names of messages and shapes of their bodies. Mirrors gateway/headgate/protocol/packets.py; docs/protocol.md describes
+ * The wire: names of messages and shapes of their bodies. Mirrors gateway/headgate/events/wire/packets.py; docs/protocol.md describes
  * every message, and `tests/golden/wire.json` is read by both sides' tests. Fields of notices and errors are written here as the client has
  * them (field-names.js). No I/O.
  *

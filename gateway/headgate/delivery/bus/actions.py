@@ -9,7 +9,7 @@ import msgspec
 
 from headgate.errors import HeadgateError
 from headgate.events.event import Event
-from headgate.protocol.packets import GapReason
+from headgate.events.wire.packets import GapReason
 from headgate.redis.entries import Head
 
 from .interest import Source

@@ -46,7 +46,7 @@ from typing import TypeAlias
 
 from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
 from headgate.events.event import Event
-from headgate.protocol.packets import GapReason
+from headgate.events.wire.packets import GapReason
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage, alone
 from headgate.runtime.machine import IllegalStep, Machine

@@ -18,7 +18,7 @@ import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.events.event import Event
-from headgate.protocol.packets import GapReason
+from headgate.events.wire.packets import GapReason
 from headgate.redis.client import has_answered, is_forbidden, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.entries import Head

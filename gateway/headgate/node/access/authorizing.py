@@ -19,7 +19,7 @@ import structlog
 from headgate.auth.identity import Authorizer, Identity
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden
-from headgate.protocol.packets import PRESENCE, REPLAY, SUBSCRIBE
+from headgate.events.wire.packets import PRESENCE, REPLAY, SUBSCRIBE
 from headgate.runtime.loop import deadline
 
 log = structlog.get_logger("headgate.gateway")

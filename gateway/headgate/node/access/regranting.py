@@ -22,10 +22,10 @@ from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.regrants import Explicit, read_regrant, read_regrants
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import PRESENCE, STATUS, SUBSCRIBE, notice_packet
 from headgate.node.connection import environ_of
 from headgate.node.namespace import Namespace
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import PRESENCE, STATUS, SUBSCRIBE, notice_packet
 from headgate.redis.client import Client as Redis
 from headgate.runtime.loop import Lock, LockLike, Watcher, deadline, repeat, sleep, spawn
 from headgate.transport.socketio_face import SocketIOFace

@@ -16,11 +16,11 @@ from headgate.auth.audit import audit
 from headgate.delivery.client import Client
 from headgate.delivery.state import Phase, Pressure
 from headgate.events.event import Event
+from headgate.events.wire.frames import event_frame
 from headgate.node.access.access import Access
 from headgate.node.cluster.answers import Answering
 from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
-from headgate.protocol.frames import event_frame
 from headgate.redis.registry import name_of
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.loop import Share

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from headgate.auth.admission import PendingSessions
 from headgate.delivery.client import Client
 from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import STATUS, notice_packet
 from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import STATUS, notice_packet
 from headgate.runtime.loop import one_round
 from headgate.runtime.metrics import EVICTED
 from headgate.settings.settings import Settings

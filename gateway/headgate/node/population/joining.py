@@ -17,13 +17,13 @@ from headgate.auth.client_counts import StillLooking
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import STATUS, WELCOME, notice_packet
+from headgate.events.wire.requests import Resume, check_text, read_resume
 from headgate.node.access.access import Access
 from headgate.node.cluster.pauses import Pauses
 from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import STATUS, WELCOME, notice_packet
-from headgate.protocol.requests import Resume, check_text, read_resume
 from headgate.redis.log import RECONNECT_S
 from headgate.runtime.logging import told
 from headgate.runtime.metrics import REFUSED, SESSIONS_REFUSED

@@ -12,10 +12,10 @@ from time import monotonic
 from typing import cast
 
 from headgate.delivery.client import Client
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import STATUS, notice_packet
 from headgate.node.connection import Connection, connection_of
 from headgate.node.namespace import Namespace
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import STATUS, notice_packet
 from headgate.runtime.metrics import MOVED
 
 # The time for a client to leave after its notice. It is short, because the caller spreads the notices already.

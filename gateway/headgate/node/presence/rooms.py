@@ -14,9 +14,9 @@ import msgspec
 
 from headgate.auth.identity import ANONYMOUS
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import PRESENCE, notice_packet
 from headgate.node.presence.write_batches import Telling
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import PRESENCE, notice_packet
 from headgate.redis.presence_entries import Entry, Member, Written
 
 from .own_members import OwnMembers

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Protocol
 
-from headgate.protocol.frames import Frame
+from headgate.events.wire.frames import Frame
 
 # Bytes of notices that may wait for a page. The control lane holds four times as many before the gateway closes the connection.
 MAX_WAITING_BYTES = 65536

@@ -25,11 +25,7 @@ from headgate.errors import (
 )
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
-from headgate.node.access.access import Access
-from headgate.node.cluster.cluster import Cluster
-from headgate.node.connection import environ_of
-from headgate.node.namespace import Namespace
-from headgate.protocol.packets import (
+from headgate.events.wire.packets import (
     CANCEL,
     HANDLED,
     HISTORY,
@@ -46,7 +42,7 @@ from headgate.protocol.packets import (
     ok,
     refused,
 )
-from headgate.protocol.requests import (
+from headgate.events.wire.requests import (
     check_text,
     read_asked,
     read_cancel,
@@ -55,6 +51,10 @@ from headgate.protocol.requests import (
     read_seen,
     read_subscription,
 )
+from headgate.node.access.access import Access
+from headgate.node.cluster.cluster import Cluster
+from headgate.node.connection import environ_of
+from headgate.node.namespace import Namespace
 from headgate.redis.inbox import mark_seen, read_current, read_inbox
 from headgate.runtime.loop import sleep
 from headgate.runtime.rates import Rates

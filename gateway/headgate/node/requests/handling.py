@@ -16,10 +16,10 @@ from enum import IntEnum
 from itertools import count
 
 from headgate.delivery.client import Client
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import HANDLED, notice_packet
+from headgate.events.wire.requests import Handled, read_handled
 from headgate.node.namespace import Namespace
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import HANDLED, notice_packet
-from headgate.protocol.requests import Handled, read_handled
 from headgate.redis.handled_events import AtBrowsers, HandledQuestion
 from headgate.runtime.loop import Signal, one_round
 

@@ -30,7 +30,7 @@ from headgate.errors import (
     UnknownRequest,
 )
 from headgate.events.json_data import encode_data
-from headgate.protocol.packets import ok, refused
+from headgate.events.wire.packets import ok, refused
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.logging import told
 from headgate.runtime.loop import repeat, spawn

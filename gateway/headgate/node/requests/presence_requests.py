@@ -12,12 +12,12 @@ from typing import Any
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden, LimitReached, Unauthorized, UnauthorizedReason
+from headgate.events.wire.packets import PRESENCE
+from headgate.events.wire.requests import PresenceAct, read_presence
 from headgate.node.cluster.pauses import Pauses
 from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
 from headgate.node.presence.rooms import read_meta
-from headgate.protocol.packets import PRESENCE
-from headgate.protocol.requests import PresenceAct, read_presence
 
 
 def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:

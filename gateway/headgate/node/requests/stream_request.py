@@ -9,9 +9,9 @@ from urllib.parse import parse_qs
 import msgspec
 
 from headgate.errors import InvalidRequest, PayloadTooLarge
-from headgate.protocol.packets import CANCEL, HISTORY, INBOX, PRESENCE, PUBLISH, REPLAY, REQUEST, SEEN, Overflow
-from headgate.protocol.requests import Resume, check_text, read_resume
-from headgate.protocol.stream_text import EVENT_STREAM, JSON, read_cursor
+from headgate.events.wire.packets import CANCEL, HISTORY, INBOX, PRESENCE, PUBLISH, REPLAY, REQUEST, SEEN, Overflow
+from headgate.events.wire.requests import Resume, check_text, read_resume
+from headgate.events.wire.stream_text import EVENT_STREAM, JSON, read_cursor
 
 DEFAULT_WAIT_S, MAX_WAIT_S = 25.0, 60.0
 MAX_QUERY_FIELDS = 256

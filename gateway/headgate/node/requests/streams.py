@@ -2,7 +2,8 @@
 
 In: requests, each with its patterns and, in `Last-Event-ID` or `since`, the cursor of the one before; or, in a POST, the object
 of a CONNECT. Out: a client like any other (joining.py) for the time of the request, and its frames as text
-(protocol/stream_text.py). `POST /api/v1/request` answers one request of a client without a stream. docs/stream.md describes both.
+(events/wire/stream_text.py). `POST /api/v1/request` answers one request of a client without a stream. docs/stream.md describes
+both.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import msgspec
 
 from headgate.auth.identity import Handshake
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, OriginNotAllowed
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import GAP, PRESENCE, notice_packet
+from headgate.events.wire.requests import Resume
+from headgate.events.wire.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
 from headgate.node.access.origin import origin_check, readable_by_pages
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import KEPT_OF_ENVIRON, Joining
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import GAP, PRESENCE, notice_packet
-from headgate.protocol.requests import Resume
-from headgate.protocol.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
 from headgate.runtime.logging import told
 from headgate.runtime.loop import Signal
 from headgate.settings.addresses.origins import authority_in_header, is_loopback

@@ -21,7 +21,7 @@ from headgate.consumers.work.groups import check_consumer
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
-from headgate.protocol.requests import check_text
+from headgate.events.wire.requests import check_text
 from headgate.redis import api_keys
 from headgate.settings.settings import Settings
 

@@ -27,7 +27,7 @@ from headgate.auth.scopes import WITH_PATTERN
 from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
 from headgate.events.event import json_reason
 from headgate.events.topic import check_pattern
-from headgate.protocol.requests import MAX_OFFSET
+from headgate.events.wire.requests import MAX_OFFSET
 from headgate.runtime.rates import Rates
 from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import account_of, caller, first_known

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.events.topic import check_user, inbox_topic
-from headgate.protocol.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, MAX_OFFSET
+from headgate.events.wire.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, MAX_OFFSET
 from headgate.redis import inbox
 from headgate.redis.inbox import MAX_CHANGED
 

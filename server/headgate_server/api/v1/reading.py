@@ -12,7 +12,7 @@ from headgate.diagnosis.tracing import NoSuchEvent, Trace, trace
 from headgate.errors import Forbidden
 from headgate.events.event import Event
 from headgate.events.topic import check_pattern, check_topic
-from headgate.protocol.requests import MAX_OFFSET
+from headgate.events.wire.requests import MAX_OFFSET
 from headgate.redis.client import Client, call
 from headgate.redis.event_ids import IdSearch, is_offset, recent_offsets
 from headgate.redis.keys import log_key

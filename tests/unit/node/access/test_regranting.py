@@ -14,10 +14,10 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.auth.regrants import store
 from headgate.auth.tokens import Tokens
 from headgate.errors import Unauthorized
+from headgate.events.wire.packets import Overflow
+from headgate.events.wire.requests import Subscription
 from headgate.node.access import regranting as module
 from headgate.node.access.regranting import RENEW_WITHIN_S
-from headgate.protocol.packets import Overflow
-from headgate.protocol.requests import Subscription
 from headgate.services import clients
 from headgate.settings.settings import Settings
 from tests.support.gateway_here import ClientHere, GatewayOnModel

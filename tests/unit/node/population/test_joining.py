@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Handshake, Identity
 from headgate.delivery.bus.interest import LINGER_S
 from headgate.errors import BusUnavailable, Unauthorized
-from headgate.protocol.requests import Resume
+from headgate.events.wire.requests import Resume
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import OneTooMany
 from tests.support.gateway_here import ENVIRON, ClientHere, StartGatewayOnModel

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from headgate.events.wire.stream_text import StreamText
 from headgate.node.requests.streams import Streams
-from headgate.protocol.stream_text import StreamText
 from headgate.transport.stream import Stream
 from tests.support.gateway_here import GatewayOnModel, StartGatewayOnModel
 from tests.unit.node.requests.test_streams import Reading

@@ -17,10 +17,10 @@ import pytest
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.events.wire.frames import message_frame
+from headgate.events.wire.packets import PRESENCE, notice_packet
 from headgate.node.requests.stream_request import MAX_WAIT_S
 from headgate.node.requests.streams import GATHER_S, HEARTBEAT_S, PATH, REQUEST_PATH
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import PRESENCE, notice_packet
 from headgate.transport.limits import TransportLimits
 from headgate.transport.stream import Stream
 from tests.support.gateway_here import ENVIRON, GatewayOnModel, StartGatewayOnModel

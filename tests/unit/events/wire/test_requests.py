@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import HeadgateError, InvalidEvent, InvalidPattern, InvalidRequest
-from headgate.protocol.packets import Overflow
-from headgate.protocol.requests import (
+from headgate.events.wire.packets import Overflow
+from headgate.events.wire.requests import (
     MAX_LAST,
     MAX_SEEN_IDS,
     Replay,

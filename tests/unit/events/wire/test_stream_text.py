@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from headgate.errors import InvalidRequest
 from headgate.events.event import Event
-from headgate.protocol.frames import Frame, event_frame, message_frame
-from headgate.protocol.packets import notice_packet
-from headgate.protocol.requests import Resume
-from headgate.protocol.stream_text import StreamText, event_text, is_notice, read_cursor
+from headgate.events.wire.frames import Frame, event_frame, message_frame
+from headgate.events.wire.packets import notice_packet
+from headgate.events.wire.requests import Resume
+from headgate.events.wire.stream_text import StreamText, event_text, is_notice, read_cursor
 from tests.support.stream_reader import StreamReader
 
 OLD, NEW, OTHER = "a" * 16, "b" * 16, "c" * 16

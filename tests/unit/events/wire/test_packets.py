@@ -25,9 +25,9 @@ from headgate.errors import (
     UnauthorizedReason,
 )
 from headgate.events.event import Event
-from headgate.protocol import packets as protocol
-from headgate.protocol.frames import event_frame
-from headgate.protocol.packets import GapReason, Overflow, gap_body, notice_packet, ok, refused
+from headgate.events.wire import packets as protocol
+from headgate.events.wire.frames import event_frame
+from headgate.events.wire.packets import GapReason, Overflow, gap_body, notice_packet, ok, refused
 from headgate.settings.settings import Settings
 
 # The vectors that web/test/language/wire.test.js reads too.

@@ -10,7 +10,7 @@ from websockets.frames import Frame as Parsed
 from websockets.streams import StreamReader
 
 from headgate.events.event import Event
-from headgate.protocol.frames import Frame, close_frame, event_frame, message_frame, pong_frame
+from headgate.events.wire.frames import Frame, close_frame, event_frame, message_frame, pong_frame
 
 # The edges of RFC 6455's three length encodings.
 SIZES = [0, 1, 125, 126, 127, 65535, 65536, 100_000]

@@ -175,7 +175,7 @@ class _Writer:
     def warn_unserved(self, namespace: str) -> None:
         """Every namespace is served."""
 
-    def fate(self, namespace: str, epoch: str, offset: int, event_id: str, max_payload_bytes: int) -> Fate:
+    def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
         return self._published.fate(namespace, epoch, offset)
 
     def members_page(

@@ -31,7 +31,7 @@ from headgate.events.wire.packets import GapReason, Overflow, gap_body, notice_p
 from headgate.settings.settings import Settings
 
 # The vectors that web/test/language/wire.test.js reads too.
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 GOLDEN = json.loads((ROOT / "tests/golden/wire.json").read_text(encoding="utf-8"))
 NAMESPACE: str = GOLDEN["namespace"]
 REFUSALS: dict[str, type[HeadgateError]] = {

@@ -9,7 +9,7 @@ import { SECRET, token } from "./tokens.mjs";
 
 const ROOT = fileURLToPath(new URL("../../..", import.meta.url));
 const GRANTS = { subscribe: ["orders.#"], publish: ["orders.#"] };
-const SETTINGS = { HEADGATE_DEV: "0", HEADGATE_TOKEN_SECRET: SECRET, HEADGATE_REQUESTS_PER_S: "1000", HEADGATE_INBOUND_PER_S: "1000", HEADGATE_INBOUND_BURST: "1000", PYTHONPATH: ROOT };
+const SETTINGS = { HEADGATE_DEV: "0", HEADGATE_TOKEN_SECRET: SECRET, HEADGATE_REQUESTS_PER_S: "1000", HEADGATE_INBOUND_PER_S: "1000", PYTHONPATH: ROOT };
 /** @type {Record<string, import("headgate").ConnectOptions>} */
 const WAYS = { "a WebSocket": {}, "a stream over HTTP": { transport: "stream" }, "socket.io-client": { transport: "socket.io" } };
 

@@ -246,7 +246,7 @@ def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
 def test_clients_of_two_gateways_on_one_redis_see_the_same_events(start_gateway: StartGateway, redis_url: str) -> None:
     """One in development, one with an authenticator: published through one, seen through both, at the same offsets."""
     settings = {"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": ROOT}
-    limits = {"HEADGATE_MAX_SUBSCRIPTIONS": "4"}
+    limits = {"HEADGATE_MAX_SUBSCRIPTIONS": "8"}
     development = start_gateway(settings, "--dev")
     guarded = start_gateway({**settings, **limits}, "tests.integration.auth.guarded_app:app")
     handshake = {"subscriptions": [{"pattern": "orders.both.*"}]}
@@ -257,7 +257,7 @@ def test_clients_of_two_gateways_on_one_redis_see_the_same_events(start_gateway:
     ):
         assert (here.welcome["user"], there.welcome["user"]) == ("anonymous", "clerk")
         assert here.welcome["limits"] == Settings().limits()
-        assert there.welcome["limits"]["max_subscriptions"] == 4
+        assert there.welcome["limits"]["max_subscriptions"] == 8
         for n in range(20):
             assert here.request("publish", {"topic": f"orders.both.{n}", "data": n})["ok"] is True
 

@@ -377,8 +377,10 @@ class _Walk:
 
     def _gap(self, entry: Gap) -> None:
         if entry.reason == "log_lost":
-            if self._refused is not None:
-                self._enter(self._refused.epoch, self._refused.offset)
+            refused, self._refused = self._refused, None
+            # A refusal in the log that the client knows has another reason: then this log was lost before that could be told.
+            if refused is not None and refused.epoch != self._epoch:
+                self._enter(refused.epoch, refused.offset)
                 self._begun.add((self._epoch, self._frontier))
             elif self._lost:
                 self._violate("retold", self._frontier, "the log was reported lost twice")

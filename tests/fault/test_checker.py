@@ -107,6 +107,16 @@ def test_an_event_that_nobody_published_is_a_phantom() -> None:
     assert kinds(truth, life(seen(1, 2)), (OLD, 1)) == []
 
 
+def test_a_log_lost_after_a_failed_resume_in_it_owes_nothing_more() -> None:
+    """Its gap covers the one that would have given the reason of the failed resume. Without a gap the new log is unreported."""
+    truth = history(1, epoch=NEW, into=history(1, 2, 3, 4))
+    again = seen(1, epoch=NEW)
+    assert kinds(truth, life(seen(1), REFUSED, seen(2), lost_log(), again), (NEW, 1)) == []
+    assert kinds(truth, life(seen(1), REFUSED, seen(2), lost_log()[1:], again), (NEW, 1)) == [("unreported", 0)]
+    twice = life(seen(1), REFUSED, seen(2), lost_log()[:1], lost_log(), again)
+    assert kinds(truth, twice, (NEW, 1)) == [("retold", 1)]
+
+
 def test_a_log_that_was_reported_lost_owes_nothing_more() -> None:
     """From there on the new log counts."""
     truth = history(1, epoch=NEW, into=history(1, 2))

@@ -8,7 +8,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import Frame, Opcode
+from websockets.streams import StreamReader
 
 from headgate.transport.frame_parser import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation, whole_text
 from tests.support.websocket_codec import BINARY, CLOSE, CONTINUATION, PING, TEXT, header, masked
@@ -51,6 +53,53 @@ def outcome(stream: bytes, cuts: list[int], limit: int) -> object:
         return fed(stream, cuts, limit)
     except ProtocolViolation as violation:
         return violation.code, violation.reason
+
+
+def verdict_of_library(stream: bytes, limit: int) -> object:
+    """Return how the `websockets` package reads the first frame of a stream: its parts, a close code, or None for more bytes."""
+    reader = StreamReader()
+    reader.feed_data(stream)
+    parsing = Frame.parse(reader.read_exact, mask=True, max_size=limit)
+    try:
+        next(parsing)
+    except StopIteration as end:
+        frame = end.value
+        return frame.opcode, bytes(frame.data), frame.fin
+    except PayloadTooBig:
+        return 1009
+    except ProtocolError:
+        return 1002
+    return None
+
+
+def verdict(stream: bytes, limit: int) -> object:
+    """Return the same of ours."""
+    inbound = Inbound(limit)
+    inbound._held += stream
+    try:
+        return inbound._next_frame()
+    except ProtocolViolation as violation:
+        return violation.code
+
+
+LENGTHS = st.one_of(
+    st.integers(0, 127).map(lambda size: bytes([size])),
+    st.integers(0, 65535).map(lambda size: b"\x7e" + size.to_bytes(2)),
+    st.integers(0, 2**64 - 1).map(lambda size: b"\x7f" + size.to_bytes(8)),
+    st.integers(0, 2 * LIMIT).map(lambda size: b"\x7f" + size.to_bytes(8)),
+)
+
+
+@given(st.integers(0, 255), st.booleans(), LENGTHS, st.binary(min_size=0, max_size=2 * LIMIT), st.integers(0, 2 * LIMIT + 20))
+def test_a_frame_is_what_the_websockets_package_makes_of_it(
+    first: int, is_masked: bool, length: bytes, rest: bytes, cut: int
+) -> None:
+    """Any first byte, any way to write a size, cut anywhere. A reserved bit, and a control frame that is too long or a fragment,
+    are malformed from the first two bytes on; the package may wait for more, or take a size that is written too long."""
+    stream = bytes([first, length[0] | 0x80 * is_masked, *length[1:], *rest])[:cut]
+    is_bad_control = bool(first & 0x08) and (length[0] > 125 or not first & 0x80)
+    is_malformed = len(stream) > 1 and (first & 0x70 or is_bad_control)
+    assert verdict(stream, LIMIT) == (1002 if is_malformed else verdict_of_library(stream, LIMIT))
 
 
 SIZES = (0, 1, 125, 126, 127, LIMIT, LIMIT + 1, 65535, 65536)

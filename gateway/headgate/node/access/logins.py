@@ -46,8 +46,6 @@ _LOGGED_FRAMES = 5
 class Logins:
     """See the module. `regrants` are the explicit grants that replace those of identities.
 
-    `may_have_waited` says whether the last CONNECT's `identify` may have let the loop run. Read it before the loop runs again.
-
     Args:
         authenticator: the application's; None: tokens, as configured in `settings`.
         check_revoked: raises for a revoked identity.
@@ -71,7 +69,6 @@ class Logins:
         self._tokens = None if authenticator else Tokens.configured(settings)
         self._by_token = token_authenticator(self._tokens, settings)
         self._proven = ProvenTokens()
-        self.may_have_waited = True
         self.authenticator: Authenticator = authenticator or self._by_token
         # Identifies handshakes that claim to be the console's. None: there is no console.
         self.console: Authenticator | None = None
@@ -223,18 +220,15 @@ class Logins:
         """Return the authenticator's answer. For a page of the console, the console answers."""
         if self.console is not None and handshake.auth.get(CONSOLE) is True:
             identity = self.console(handshake)
-            self.may_have_waited = True
             if identity is None:
                 raise Unauthorized(Reason.NOT_ACCEPTED)
             return identity
-        is_quick = self._tokens is not None and self._tokens.are_quick
         try:
-            if is_quick:
+            if self._tokens is not None and self._tokens.are_quick:
                 identity = self.authenticator(handshake)
             else:
                 with self._reading_tokens:
                     identity = self.authenticator(handshake)
-            self.may_have_waited = not is_quick or self.is_application
         except HeadgateError:
             raise
         except Exception as error:

@@ -187,11 +187,9 @@ class Joining:
             raise LimitReached("connect_subscriptions", most)
         address = address_of(handshake.environ, self._settings.proxies)
         identity = self._logins.identify(handshake, again=again, address=address)
-        may_have_waited = again or self._logins.may_have_waited
         if self._settings.dev and identity.user == ANONYMOUS:
             address = None  # not counted
-        if not self._find_place(identity.user, address) and not may_have_waited:
-            return identity, address  # nothing has changed since the first checks
+        self._find_place(identity.user, address)
         self._drain.check()  # a client that joins after the notice would never get it
         self._shedding.check_client(returning=point is not None)  # others may have joined
         # From here on a change of the user's rights reaches this client.
@@ -205,24 +203,21 @@ class Joining:
         connection.owners = (*connection.owners, client)
         return client
 
-    def _find_place(self, user: str, address: str | None) -> bool:
+    def _find_place(self, user: str, address: str | None) -> None:
         """Refuse one client too many. Waits for a few turns of the shared table if the answer depends on other processes.
-
-        Returns whether it has waited.
 
         Raises:
             LimitReached: as `Admission.check`.
         """
-        for looks in range(MAX_LOOKS):
+        for _ in range(MAX_LOOKS):
             try:
                 self._admission.check(user, address)
             except StillLooking:
                 if not self._next_look():
                     raise
             else:
-                return looks > 0
+                return
         self._admission.check(user, address)
-        return True
 
     def _joined(self, namespace: Namespace, connection: Session, client: Client, wanted: list[Any], point: Resume | None) -> None:
         """Activate the subscriptions of the handshake, then welcome. The CONNECT packet is queued already."""

@@ -219,7 +219,7 @@ DEFAULT_BODY = """\
 """
 
 
-# What the options `title` and `body` of a consumer with messages are, and what is expected.
+# The help of the options `title` and `body`, and the form that both expect.
 TITLE = "Title of the message, from `event`. Not set: the data's `title`, else the topic."
 BODY = "Body of the message, from `event`. Not set: the data, a line for each of the first 20 keys."
 TEMPLATE = text("a Jinja2 template")

@@ -93,7 +93,7 @@ class _Known:
     cpu: float = 0.0
 
 
-# What a process reports of its state (health.py).
+# The fields of `health.State` that the statistics carry.
 STATED = ("sessions", "draining", "admission", "paused", "revocations_known")
 _SHOWN = ("name", "version", "began_ms", "memory_bytes", "stalls", *STATED)
 _COUNTED = ("received", "repaired", "routed", "from_log", "sent", "discarded", "conflated", "gone", "joins", "refused")

@@ -10,13 +10,14 @@ bool buffer_append(struct buffer *b, const void *bytes, size_t length)
     if (b->length + length > limit)
         return false;
     if (b->start + b->length + length > b->room) {
-        if (b->start) {
+        /* Only when at least half is consumed: moving a long content for each append would take the core from Redis. */
+        if (b->start >= b->length) {
             memmove(b->bytes, b->bytes + b->start, b->length);
             b->start = 0;
         }
-        if (b->length + length > b->room) {
+        if (b->start + b->length + length > b->room) {
             size_t room = b->room ? b->room : 256;
-            while (room < b->length + length)
+            while (room < b->start + b->length + length)
                 room *= 2;
             char *grown = realloc(b->bytes, room);
             if (!grown)

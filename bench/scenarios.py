@@ -203,6 +203,23 @@ def _beside_history(size_bytes: int, label: str, most: float) -> Scenario:
     )
 
 
+def _catching_up(clients: int) -> Scenario:
+    who = "One client comes" if clients == 1 else f"{clients} clients come"
+    return Scenario(
+        f"catching-up-{clients}",
+        f"{who} back with 60,000 events of 1 KiB missed",
+        storm(clients, 60_000, KIB),
+        {
+            "seconds_until_all_had_all": "seconds until all had all",
+            "server_cpu_seconds": "server CPU seconds",
+            "deliveries_per_cpu_s": "events per server CPU second",
+        },
+        ("headgate",),
+        "deliveries_per_cpu_s",
+        more_is_better=True,
+    )
+
+
 def _workload(size_bytes: int, label: str, rate: int) -> Scenario:
     return Scenario(
         f"workload-{label.replace(' ', '')}-{rate}",
@@ -393,6 +410,7 @@ SCENARIOS = {
             },
             ("headgate",), "seconds_until_all_had_all", more_is_better=False,
         ),
+        *(_catching_up(clients) for clients in (1, 20)),
         *(_hostile(attack) for attack in ATTACKS),
     )
 }  # fmt: skip

@@ -16,7 +16,7 @@ def storm(clients: int, missed: int, size_bytes: int) -> Run:
     """Clients come back with a resume position, `missed` events behind: the time until the last of them has its last event."""
 
     def run(variant: Variant, quick: bool) -> Row:
-        count = clients // 5 if quick else clients
+        count = max(1, clients // 5) if quick else clients
         with stage(variant, size_bytes=size_bytes, room=count) as on:
             position = _publish_missed(on, missed, size_bytes)
             with on.further_generator(connects=[headgate_connect(resume=position)], room=count) as back:
@@ -47,4 +47,5 @@ def _come_back(back: Generator, clients: int, missed: int) -> Row:
     row["clients_back"] = clients
     row["seconds_until_all_had_all"] = round(answer["seconds"], 2)
     row["server_cpu_seconds"] = round(answer["server_cpu_s"], 2)
+    row["deliveries_per_cpu_s"] = round(answer["deliveries"] / max(answer["server_cpu_s"], 1e-3))
     return row

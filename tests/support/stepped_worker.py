@@ -16,10 +16,11 @@ import pytest
 import structlog
 
 from headgate.consumers.base import Consumer
+from headgate.consumers.work import state as states
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions, context_of
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import Store
+from headgate.consumers.work.store import Page, Store
 from headgate.consumers.work.worker import Worker
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call, open_client
@@ -33,27 +34,31 @@ STEPPED = RunnerOptions(max_per_s=0, retry_first_s=3600, retry_last_s=3600)
 
 
 class WorkerClock:
-    """The time of `work.worker`: real until a test moves it, or stops it with `stand_still`. Redis keeps its own."""
+    """The time of `work.worker` and `work.state`: real until a test moves it, or stops it with `stand_still`."""
 
     def __init__(self) -> None:
-        self._moved_s = 0.0
+        self.moved_s = self._ahead_s = 0.0
         self._still: tuple[float, float] | None = None
 
     def time(self) -> float:
         """As time.time."""
-        return (self._still[0] if self._still else time.time()) + self._moved_s
+        return (self._still[0] if self._still else time.time()) + self.moved_s + self._ahead_s
 
     def monotonic(self) -> float:
         """As time.monotonic."""
-        return (self._still[1] if self._still else time.monotonic()) + self._moved_s
+        return (self._still[1] if self._still else time.monotonic()) + self.moved_s
 
     def stand_still(self) -> None:
         """Stop the clock, but for `move`."""
         self._still = time.time(), time.monotonic()
 
+    def set_ahead(self, seconds: float) -> None:
+        """Set the wall clock so far ahead of that of Redis."""
+        self._ahead_s = seconds
+
     def move(self, seconds: float) -> None:
         """Let so much time pass."""
-        self._moved_s += seconds
+        self.moved_s += seconds
 
 
 class Stopping(threading.Event):
@@ -77,9 +82,14 @@ class Stopping(threading.Event):
 
 
 class _Store(Store):
-    """A store whose wait for an event is the worker's end of a step."""
+    """A store whose wait for an event is the worker's end of a step, and whose time moves with the worker's."""
 
     stopping: Stopping
+    clock: WorkerClock
+
+    def take(self, count: int, lease_ms: int, max_waiting: int, wanted: Callable[[str], bool]) -> Page | None:
+        page = super().take(count, lease_ms, max_waiting, wanted)
+        return page and replace(page, now_ms=page.now_ms + round(self.clock.moved_s * 1000))
 
     def wait(self, position: int, timeout_s: float) -> None:
         self.stopping.wait(timeout_s)
@@ -100,9 +110,9 @@ class SteppedWorker:
         self._group = group_key(spec.namespace, spec.name)
         self.stopping = Stopping(clock.move)
         self.store = _Store(self._client, redis_url, spec.namespace, spec.name, Settings().max_payload_bytes)
-        self.store.stopping = self.stopping
-        state = RedisState(self._client, spec.namespace, spec.name, self.store)
-        context = context_of(spec, state, self._publisher)
+        self.store.stopping, self.store.clock = self.stopping, clock
+        self.state = RedisState(self._client, spec.namespace, spec.name, self.store)
+        context = context_of(spec, self.state, self._publisher)
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
         self.worker = Worker(spec, context, self.store, log, self.stopping, threading.Event())
         self.store.open(spec.runner.start)
@@ -140,7 +150,8 @@ class SteppedWorker:
 def worker_clock(monkeypatch: pytest.MonkeyPatch) -> WorkerClock:
     """The clock of every worker of this test."""
     clock = WorkerClock()
-    monkeypatch.setattr(workers, "time", clock)
+    for module in (workers, states):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.consumers.work.store import Page, Store, defer, defer_for, done
+from headgate.consumers.work.store import Page, Store, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.redis.client import Client, call
 from headgate.services.publisher import Publisher
@@ -78,9 +78,9 @@ def test_a_task_that_is_kept_on_or_done_leaves_no_weight_behind(store: Store, re
 
 def test_a_batch_comes_again_without_the_tasks_that_joined_since(store: Store, redis_client: Client) -> None:
     """After a kill the same tasks make the same mail, which is recognisable; the others keep their time."""
-    store.settle([defer(task(number, together=True), 1) for number in (1, 2)])
+    store.settle([defer_for(task(number, together=True), 0) for number in (1, 2)])
     assert offsets(take(store)) == [1, 2]
-    store.settle([defer(task(number, together=True), due_ms) for number, due_ms in ((3, 1), (4, 4_000_000_000_000))])
+    store.settle([defer_for(task(number, together=True), due_ms) for number, due_ms in ((3, 0), (4, 4_000_000_000_000))])
     died(redis_client)
 
     again = take(store)
@@ -91,8 +91,8 @@ def test_a_batch_comes_again_without_the_tasks_that_joined_since(store: Store, r
 
 def test_a_task_that_joins_while_others_are_leased_does_not_wait_for_them(store: Store) -> None:
     """Those are somebody's, and will be answered."""
-    store.settle([defer(task(number, together=True), 1) for number in (1, 2)])
+    store.settle([defer_for(task(number, together=True), 0) for number in (1, 2)])
     take(store)
-    store.settle([defer(task(3, together=True), 1)])
+    store.settle([defer_for(task(3, together=True), 0)])
 
     assert offsets(take(store)) == [3]

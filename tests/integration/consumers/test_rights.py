@@ -11,7 +11,7 @@ from headgate.consumers.work import groups
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.state import RedisState
-from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, dead, defer, defer_for, done
+from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, dead, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused
 from headgate.redis.client import Client, call, describe_server, open_client
@@ -65,7 +65,7 @@ def work(url: str, admin: Client, admin_url: str) -> None:
         first, second, third, fourth, *others = page.work
         store.settle([done(second), defer_for(second.task, 0), back(third), done(fourth), dead(fourth.task, "rejected", "", 1)])
         collected = [msgspec.structs.replace(each.task, key="ada", together=True) for each in others]
-        store.settle([answer for each, task in zip(others, collected, strict=True) for answer in (done(each), defer(task, 1))])
+        store.settle([done(each) for each in others] + [defer_for(task, 0) for task in collected])
         assert [taken.in_log for taken in take(store).work] == [True]
         held = take(store).work
         assert len(held) == 5

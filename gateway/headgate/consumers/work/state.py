@@ -1,13 +1,15 @@
 """A consumer's small shared memory in Redis, as `base.State` describes it, on the group's own keys. Every key expires.
 
 In: a command client from redis/client.py. Names of any text become keys `hg:{N}:group:<group>:state:<kind>:<name>`; a hash
-replaces a name that is long or has unusual characters. Redis' clock is used wherever two instances must agree.
+replaces a name that is long or has unusual characters. Redis' clock is used wherever two instances must agree. The methods turn
+its times into those of this machine's clock.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 from headgate.consumers.base import Progress
 from headgate.consumers.notification import OUTCOMES
 from headgate.errors import HeadgateError
-from headgate.redis.client import Client, call, call_many
+from headgate.redis.client import Client, call, call_at, call_many
 from headgate.redis.connections import Command
 from headgate.redis.inbox import UserFacts, read_user_facts
 from headgate.redis.keys import group_key, log_key
@@ -91,7 +93,10 @@ class RedisState:
 
     def _time(self, function: str, *arguments: str | int) -> float | None:
         at_ms = self._call(function, *arguments)
-        return None if at_ms < 0 else at_ms / 1000
+        if at_ms < 0:
+            return None
+        seconds, microseconds = call_at(self._client, log_key(self._namespace), "TIME")
+        return time.time() + at_ms / 1000 - (int(seconds) + int(microseconds) / 1e6)
 
 
 def read_outcomes(client: Client, namespace: str, consumer: str, user: str, event_id: str) -> list[str]:

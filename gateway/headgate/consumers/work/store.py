@@ -66,8 +66,8 @@ class Page:
 
     `unwanted` are the offsets of entries that match no pattern and only need an acknowledgement. `epoch` is the one in which the
     page's entries are leased, and "" without a log. `due_in_s` is the time until the next deferred task is due (None: none
-    waits). `missed` counts events that were trimmed before this group got them, `lost` is 1 if the log was replaced by another
-    one, both in this call.
+    waits), and `now_ms` the time by the group's clock, in ms since 1970. `missed` counts events that were trimmed before this
+    group got them, `lost` is 1 if the log was replaced by another one, both in this call.
     """
 
     epoch: str
@@ -77,6 +77,7 @@ class Page:
     position: int
     waiting: int
     due_in_s: float | None
+    now_ms: int
     missed: int
     lost: int
 
@@ -132,7 +133,7 @@ class Store:
             else:
                 unwanted.append(offset)
         due_in_s = None if next_due_ms < 0 else max(0.0, (next_due_ms - now_ms) / 1000)
-        return Page(epoch, work, unwanted, head, position, waiting, due_in_s, missed, lost)
+        return Page(epoch, work, unwanted, head, position, waiting, due_in_s, now_ms, missed, lost)
 
     def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
         """Finish entries of the log; return whether `confirm` is due. Raises nothing, and waits for nothing.
@@ -288,13 +289,8 @@ def back(leased: LeasedTask) -> Answer:
     return defer_for(leased.task, 0, leased.out - 1)
 
 
-def defer(task: Task, until_ms: int) -> Answer:
-    """Keep a task until `until_ms` (since 1970, by the clock of this machine), replacing its previous version."""
-    return defer_for(task, max(0, until_ms - int(time.time() * 1000)))
-
-
 def defer_for(task: Task, delay_ms: int, out: int = 0) -> Answer:
-    """Keep a task for `delay_ms`. With `out` above 0 it is leased for that time, after so many deliveries."""
+    """Keep a task for `delay_ms`, in place of its previous version; with `out` above 0 leased, after so many deliveries."""
     return "defer", task.name, f"+{delay_ms}", int(task.together), out, task.pack()
 
 

@@ -33,7 +33,7 @@ from headgate.runtime.spans import consuming
 
 from .routing import WANTS_FAULTS, Routing
 from .spec import ConsumerSpec
-from .store import Answer, LeasedTask, Page, Store, back, dead, defer, defer_for, done
+from .store import Answer, LeasedTask, Page, Store, back, dead, defer_for, done
 from .task import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, WHY_DEAD, Task
 
 # Handing out a page blocks Redis: 0.3 ms for 25 entries, 1.5 ms for 100, at the same rate for the consumer.
@@ -150,6 +150,8 @@ class Worker:
         self._opened = False
         self._next_tick_s = 0.0
         self._next_page_s = 0.0
+        # Add it to a time of the monotonic clock: the time by the group's clock, whatever the clock of this machine shows.
+        self._group_ahead_s = 0.0
         self._page_event_s = spec.runner.workers / spec.runner.max_per_s if spec.runner.max_per_s else 0.0
         self._waiting = 0
         self._leases = Leases(self._lease_ms)
@@ -245,11 +247,15 @@ class Worker:
         self._next_page_s = max(self._next_page_s, now_s - PACE_SLACK_S)
         return self._next_page_s <= now_s or not self._stopping.wait(self._next_page_s - now_s)
 
+    def _now_ms(self) -> int:
+        return round(1000 * (self._group_ahead_s + time.monotonic()))
+
     def _account(self, page: Page) -> None:
+        self._group_ahead_s = page.now_ms / 1000 - time.monotonic()
         self._waiting = page.waiting
         self._metrics.waiting.set(page.waiting)
         self._metrics.lag.set(page.head - page.position)
-        if (age_s := _age_s(page, time.time())) is not None:
+        if (age_s := _age_s(page)) is not None:
             self._metrics.age.set(age_s)
         full = page.waiting >= self._spec.runner.max_waiting
         self._metrics.full.set(full)
@@ -340,17 +346,17 @@ class Worker:
                         return
                 with self._span(group):
                     answer = self._beyond_rate(consumer, first) or consumer.handle(self._delivery(first))
-            until_ms = None if answer is None else _until_ms(answer)
+            delay_ms = None if answer is None else _delay_ms(answer)
         except BaseException as error:  # noqa: BLE001 - an operator's code; see _failed
             self._failed(group, error)
         else:
             self._metrics.handled.inc(len(group))
-            if answer is None or until_ms is None:
+            if answer is None or delay_ms is None:
                 self._finish(group)
                 if self._routing is not None:
                     self._routing.sent([self._delivery(leased) for leased in group])
             else:
-                self._keep(group, until_ms, answer.together)
+                self._keep(group, delay_ms, answer.together)
 
     def _routed(self, group: Sequence[LeasedTask]) -> Sequence[LeasedTask]:
         """Return the part of a group to do now; keep tasks that wait for their user, and finish withdrawn ones."""
@@ -359,25 +365,25 @@ class Worker:
             return group
         # Rule on all tasks before answering any, since an error of Redis repeats the questions for the whole group.
         ruled = [(leased, *self._rule(routing, leased)) for leased in group]
-        for leased, until_ms, user, why in ruled:
-            if until_ms is not None:
-                self._keep([leased], until_ms, together=False)
+        for leased, wait_ms, user, why in ruled:
+            if wait_ms:
+                self._keep([leased], wait_ms, together=False)
             elif why is not None:
                 self._metrics.withdrawn[why].inc()
                 self._finish([leased])
                 routing.record(user, self._delivery(leased), why)
-        return [leased for leased, until_ms, _, why in ruled if until_ms is None and why is None]
+        return [leased for leased, wait_ms, _, why in ruled if not wait_ms and why is None]
 
-    def _rule(self, routing: Routing, leased: LeasedTask) -> tuple[int | None, str | None, str | None]:
-        """Return the end of the wait for the user (or None), the user, and the reason of a withdrawal (or None)."""
+    def _rule(self, routing: Routing, leased: LeasedTask) -> tuple[int, str | None, str | None]:
+        """Return how long to wait for the user, the user, and the reason of a withdrawal (or None)."""
         task, delivery = leased.task, self._delivery(leased)
         user = routing.user(delivery)
         if user is None:
-            return None, None, None
+            return 0, None, None
         is_new = not (task.deferred or task.split or task.failures)
-        if is_new and (until_ms := routing.waits_until_ms(delivery)) is not None:
-            return until_ms, user, None
-        return None, user, routing.withdrawn(user, delivery, is_first=not (task.split or task.failures))
+        if is_new and (wait_ms := routing.wait_ms(delivery, self._now_ms())):
+            return wait_ms, user, None
+        return 0, user, routing.withdrawn(user, delivery, is_first=not (task.split or task.failures))
 
     def _beyond_rate(self, consumer: Consumer, leased: LeasedTask) -> Defer | None:
         """Return a Defer for work beyond the rate. Retried work was within it."""
@@ -439,10 +445,10 @@ class Worker:
         parts = [msgspec.structs.replace(leased.task, key=key, split=True) for key in keys]
         self._settle([leased], lambda leased: [done(leased), *(defer_for(part, 0) for part in parts)])
 
-    def _keep(self, group: Sequence[LeasedTask], until_ms: int, together: bool) -> None:
+    def _keep(self, group: Sequence[LeasedTask], delay_ms: int, together: bool) -> None:
         def answers(leased: LeasedTask) -> list[Answer]:
             kept = _answered(leased, deferred=True, together=together, failures=0, faults=0, failing_since_ms=0, reason="")
-            return _instead(leased, defer(kept, until_ms))
+            return _instead(leased, defer_for(kept, delay_ms))
 
         self._settle(group, answers)
 
@@ -455,7 +461,7 @@ class Worker:
         fault: bool = False,
         unknown: bool = False,
     ) -> None:
-        options, now_ms, reason = self._spec.runner, round(time.time() * 1000), reason[:MAX_REASON_CHARACTERS]
+        options, now_ms, reason = self._spec.runner, self._now_ms(), reason[:MAX_REASON_CHARACTERS]
         failures = max(leased.task.failures for leased in group) + 1
         wait_s = max(delay_s(failures, options.retry_first_s, options.retry_last_s), min(after_s or 0.0, LONGEST_S))
         if unknown:  # spare a slow receiver, and do not use up the attempts in an outage of minutes
@@ -576,13 +582,15 @@ def _instead(leased: LeasedTask, answer: Answer) -> list[Answer]:
     return [done(leased), answer] if leased.in_log else [answer]
 
 
-def _until_ms(answer: Defer) -> int:
-    return math.ceil(min(answer.until_s, time.time() + LONGEST_S) * 1000)  # not before it
+def _delay_ms(answer: Defer) -> int:
+    now_s = time.time()
+    # Rounded so that it is not due early by Redis' clock, which has whole milliseconds.
+    return max(0, math.ceil(min(answer.until_s, now_s + LONGEST_S) * 1000) - int(now_s * 1000))
 
 
-def _age_s(page: Page, now_s: float) -> float | None:
+def _age_s(page: Page) -> float | None:
     """Return a bound on the age of the events not yet taken, which are younger than this page. None: the page has no bound."""
     if page.head <= page.position:
         return 0.0
     times_ms = [leased.task.time_ms for leased in page.work if leased.in_log]
-    return max(0.0, now_s - max(times_ms) / 1000) if times_ms else None
+    return max(0, page.now_ms - max(times_ms)) / 1000 if times_ms else None

@@ -19,7 +19,6 @@ from headgate.consumers.work.store import (
     Store,
     back,
     dead,
-    defer,
     defer_for,
     done,
 )
@@ -249,7 +248,7 @@ def test_a_leased_task_is_handed_out_again_after_its_lease(store: Store, publish
     """And counts how often, as an entry does."""
     store.open("new")
     leased, task = taken_one(store, publisher)
-    store.settle([done(leased), defer(task, 0)])
+    store.settle([done(leased), defer_for(task, 0)])
 
     assert [each.out for each in take(store).work] == [1]
     assert take(store).work == []
@@ -264,7 +263,7 @@ def test_a_renewed_lease_lasts(store: Store, publisher: Publisher, redis_client:
     """A slow task is not handed to another; one that was answered meanwhile stays as it was answered."""
     store.open("new")
     leased, task = taken_one(store, publisher)
-    store.settle([done(leased), defer(task, 0)])
+    store.settle([done(leased), defer_for(task, 0)])
     (leased,) = take(store).work
     age(redis_client)
 
@@ -284,7 +283,7 @@ def test_a_task_that_is_done_leaves_nothing(store: Store, publisher: Publisher, 
     store.open("new")
     leased, task = taken_one(store, publisher)
     task.together = True
-    store.settle([done(leased), defer(task, 0)])
+    store.settle([done(leased), defer_for(task, 0)])
 
     store.settle([done(each) for each in take(store).work])
 

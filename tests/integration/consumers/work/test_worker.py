@@ -263,11 +263,11 @@ def test_a_deferred_task_comes_back_when_it_is_due(
 
 
 def test_a_worker_waits_for_an_event_until_the_next_task_is_due(
-    make: Make, recorder: type[Recorder], publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+    make: Make, recorder: type[Recorder], publisher: Publisher, monkeypatch: pytest.MonkeyPatch, worker_clock: WorkerClock
 ) -> None:
     """And no longer than its longest wait, after which it looks for tasks of other instances."""
     monkeypatch.setattr(workers, "IDLE_S", 7200.0)
-    recorder.script = staticmethod(lambda delivery: Defer(time.time() + 3600))
+    recorder.script = staticmethod(lambda delivery: Defer(worker_clock.time() + 3600))
     worker = make()
     worker.work()
     publisher.publish("a", 1)

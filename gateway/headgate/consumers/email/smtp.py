@@ -19,7 +19,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -228,6 +228,13 @@ class _Smtp(smtplib.SMTP):
 
     def getreply(self) -> tuple[int, bytes]:
         return self.read_reply(self.timeout)
+
+    def auth(self, mechanism: str, authobject: Any, *, initial_response_ok: bool = True) -> tuple[int, bytes]:
+        """Log in one way. One that fails here, by a challenge that is none or on a system without MD5, leads to the next."""
+        try:
+            return super().auth(mechanism, authobject, initial_response_ok=initial_response_ok)
+        except ValueError as error:
+            raise smtplib.SMTPAuthenticationError(*self.docmd("*")) from error  # cancels it: RFC 4954, section 4
 
     def discard_received(self) -> None:
         """Discard plain-text bytes after the answer to STARTTLS, which are not secured."""

@@ -20,6 +20,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
@@ -33,9 +34,13 @@ from .addresses import Allowed
 MAX_BODY_BYTES = 16 * 1024
 # Reading the body only serves to reuse the connection, so a longer wait does not pay.
 BODY_TIMEOUT_S = 1.0
-# Maximum idle time and age of a connection; then its address is resolved and checked again.
-KEEP_IDLE_S = 15.0
+# Maximum idle time of a connection, below that of servers (gunicorn has 2 s, Node 5 s), and its maximum age; then its address is
+# resolved and checked again.
+KEEP_IDLE_S = 1.0
 KEEP_S = 60.0
+# How long each request has its own connection after the other side closed one without notice. A request that crosses with that
+# has an unknown outcome.
+SINGLE_S = 3600.0
 MAX_ADDRESSES = 4
 GONE = 410
 # Longest Retry-After that counts; a longer one would put the next attempt after the runner has given up.
@@ -104,7 +109,7 @@ class HttpPost:
         self._resolve, self._connect_to, self._now = resolve, connect, now
         self._tls = ssl.create_default_context(cafile=ca_file) if target.scheme == "https" else None
         self._connection: HttpConnection | None = None
-        self._opened_s = self._used_s = 0.0
+        self._opened_s = self._used_s = self._single_until_s = 0.0
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
         """Send one request and return the answer, whatever its status. `path` None: the target's.
@@ -114,9 +119,9 @@ class HttpPost:
             OutcomeUnknown: likewise, after the request was sent whole.
         """
         deadline_s = self._now() + self._timeout_s
-        sent = False
+        kept, sent = self._kept(), False
         try:
-            connection = self._connect(deadline_s)
+            connection = kept or self._open(deadline_s)
             try:
                 head = connection.request(
                     "POST", path or self._target.path, {"Host": self._target.authority, **headers}, body, deadline_s
@@ -126,6 +131,8 @@ class HttpPost:
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
+                if kept is not None:
+                    self._single_until_s = self._now() + SINGLE_S
                 raise (OutcomeUnknown if sent else Retry)(f"{self._target.origin} {_failure(error, self._timeout_s)}") from error
             raise
         try:
@@ -133,9 +140,9 @@ class HttpPost:
         except OSError:
             self.close()
         else:
-            if not connection.reusable:
+            self._used_s = self._now()
+            if not connection.reusable or self._used_s < self._single_until_s:
                 self.close()
-        self._used_s = self._now()
         return Answer(head.status, read_retry_after(head.header("retry-after"), time.time()))
 
     def close(self) -> None:
@@ -144,18 +151,24 @@ class HttpPost:
             self._connection.close()
         self._connection = None
 
-    def _connect(self, deadline_s: float) -> HttpConnection:
+    def _kept(self) -> HttpConnection | None:
+        """Return the open connection, if it may be used once more; else close it."""
         now_s = self._now()
-        if self._connection is not None:
-            if now_s - self._opened_s < KEEP_S and now_s - self._used_s < KEEP_IDLE_S and self._connection.is_quiet():
+        if self._connection is not None and now_s - self._opened_s < KEEP_S and now_s - self._used_s < KEEP_IDLE_S:
+            if self._connection.is_quiet():
                 return self._connection
-            self.close()
+            self._single_until_s = now_s + SINGLE_S
+        self.close()
+        return None
+
+    def _open(self, deadline_s: float) -> HttpConnection:
+        opened_s = self._now()
         sock = self._open_socket(self._addresses(), deadline_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
             sock.settimeout(left_s(deadline_s, self._now))
             sock = self._tls.wrap_socket(sock, server_hostname=self._target.host)
-        self._connection, self._opened_s = HttpConnection(sock, self._now), now_s
+        self._connection, self._opened_s = HttpConnection(sock, self._now), opened_s
         return self._connection
 
     def _addresses(self) -> list[Resolved]:
@@ -237,7 +250,9 @@ def read_retry_after(text: str, now_s: float) -> float | None:
     if text.isascii() and text.isdigit() and len(text) <= 10:
         return float(text)
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now_s)
+        # A date without a zone is of the oldest form (RFC 9110, section 5.6.7), and in UTC.
+        date = parsedate_to_datetime(text)
+        return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now_s)
     except (ValueError, OverflowError):
         return None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -271,6 +273,23 @@ def test_a_server_without_the_offer_that_we_need_gets_no_mail(smtp: SmtpServer, 
     with capture_logs() as lines, pytest.raises(Retry, match="does not offer a way to log in that we know"):
         mails(smtp.port, user="me", password="the secret").send(MAIL)
     assert "the secret" not in str(lines)
+
+
+def test_a_challenge_that_is_none_is_a_refusal_of_us(mails: Callable[..., MailServer]) -> None:
+    """No mail is at fault for it, as for any other login that fails."""
+    answers = {b"EHLO": b"250-hi\r\n250 AUTH CRAM-MD5\r\n", b"AUTH": b"334 abc\r\n"}
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rwb", 0) as stream:
+            stream.write(b"220 hi\r\n")
+            for line in stream:
+                stream.write(answers.get(line[:4].upper(), b"501 cancelled\r\n"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(Retry, match=r"it answered 501 to the login$"):
+            mails(listener.getsockname()[1], user="me", password="the secret").send(MAIL)
 
 
 def test_an_address_of_other_letters_needs_a_server_that_takes_them(

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from headgate.consumers.base import Delivery, Retry
+from headgate.consumers.base import Delivery, OutcomeUnknown, Retry
 from headgate.consumers.webhook.consumer import Webhook
 from headgate.consumers.webhook.post import KEEP_IDLE_S, KEEP_S, HttpPost
 from headgate.settings.addresses.http_target import read_target
@@ -87,7 +87,7 @@ def test_events_share_a_connection_for_a_while(receiver: Receiver, make: Make) -
 
 
 def test_a_connection_that_the_receiver_has_closed_is_not_used_again(receiver: Receiver, make: Make) -> None:
-    """No attempt is lost to it, and none fails."""
+    """No attempt is lost to it, and none fails. From then on each event has its own, so none crosses with the end of one."""
     hook = make(receiver.url())
     receiver.answer = say(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")  # says nothing of closing, and closes
     hook.handle(DELIVERY)
@@ -96,8 +96,24 @@ def test_a_connection_that_the_receiver_has_closed_is_not_used_again(receiver: R
         lambda: post._connection is None or not post._connection.is_quiet(), "the receiver's end of the connection arrives"
     )
     hook.handle(DELIVERY)
+    hook.handle(DELIVERY)
 
-    assert receiver.connections == 2
+    assert receiver.connections == 3
+
+
+def test_events_that_cross_with_the_end_of_a_connection_are_few(receiver: Receiver) -> None:
+    """One, whose outcome is unknown; then each event has a connection of its own, which is used once."""
+    allowed = read_webhook({"url": receiver.url(), "allow_private": ["127.0.0.1"]}).allow_private
+    post = HttpPost(read_target(receiver.url()), timeout_s=10, allowed=allowed)
+    post.post({}, b"")
+    keeping, receiver.answer = receiver.answer, say(b"")
+    with pytest.raises(OutcomeUnknown):
+        post.post({}, b"")
+    receiver.answer = keeping
+    for _ in range(3):
+        post.post({}, b"")
+
+    assert receiver.connections == 4
 
 
 # TLS
@@ -158,13 +174,13 @@ def test_the_address_that_was_checked_is_the_one_that_is_used(
 
 def test_a_connection_in_constant_use_is_made_anew_after_a_minute(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a receiver that moved is followed, and its address looked at again."""
-    now_s = [1000.0]  # it stands still but for what is added: at 15 s without a post the connection would be given up, too
+    now_s = [1000.0]  # it stands still but for what is added
     asked = resolving(monkeypatch, *[["127.0.0.1"]] * 2)
     allowed = read_webhook({"url": receiver.url(), "allow_private": ["127.0.0.1"]}).allow_private
     post = HttpPost(read_target(receiver.url(host="hooks.example")), timeout_s=10, allowed=allowed, now=lambda: now_s[0])
-    for _ in range(8):
+    for _ in range(80):
         post.post({}, b"")
-        now_s[0] += 10
+        now_s[0] += 0.9 * KEEP_IDLE_S
     post.close()
 
     assert (len(asked), receiver.connections) == (2, 2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from headgate.consumers.base import Reject, Retry
@@ -44,6 +47,17 @@ def test_a_pause_is_as_long_as_asked_and_an_hour_at_most(asked_s: float, after_s
     assert retry.value.after_s == after_s
 
 
+@pytest.fixture
+def _in_new_york() -> Iterator[None]:
+    """The time zone of this machine."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_in_new_york")
 @pytest.mark.parametrize(
     ("said", "after_s"),
     [
@@ -53,6 +67,7 @@ def test_a_pause_is_as_long_as_asked_and_an_hour_at_most(asked_s: float, after_s
         ("Tue, 14 Nov 2023 22:13:50 GMT", 30.0),
         ("Fri, 31 Dec 9999 23:59:59 GMT", 253402300799.0 - NOW_S),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Tue Nov 14 22:13:50 2023", 30.0),
         ("soon", None),
         ("-5", None),
         ("1.5", None),
@@ -62,5 +77,5 @@ def test_a_pause_is_as_long_as_asked_and_an_hour_at_most(asked_s: float, after_s
     ],
 )
 def test_a_retry_after_is_seconds_or_a_date(said: str, after_s: float | None) -> None:
-    """A text that is neither asks for nothing."""
+    """A text that is neither asks for nothing. The zone of this machine does not matter."""
     assert read_retry_after(said, NOW_S) == after_s

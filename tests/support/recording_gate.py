@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError
 from headgate.events.event import Event
+from headgate.redis.inbox import InboxPage
 from headgate.services.publisher import NonePublished, PresencePage, PresentUser
 
 
@@ -76,6 +77,11 @@ class RecordingGate:
         self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
     ) -> tuple[str, list[Event], int | None]:
         raise AssertionError("tests/integration/server/test_http_api.py reads a real log")
+
+    def current_inbox(
+        self, read: Callable[[], InboxPage], had: tuple[str, int] | None = None, namespace: str | None = None
+    ) -> InboxPage:
+        return read()
 
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None

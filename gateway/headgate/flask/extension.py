@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from headgate.node.gateway import Gateway
     from headgate.node.health import Health
+    from headgate.redis.inbox import InboxPage
     from headgate.runtime.shared_rates import SharedRates
     from headgate.transport.http_answers import Answer
     from headgate.transport.http_routes import Route, RoutedRequest, Routes
@@ -355,6 +356,15 @@ class Headgate:
         epoch = space.bus.epoch
         events, next_ = space.search.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
         return epoch or "", events, next_
+
+    def current_inbox(
+        self, read: Callable[[], InboxPage], had: tuple[str, int] | None = None, namespace: str | None = None
+    ) -> InboxPage:
+        """Return a page of an inbox that is not older than what this gateway, and its reader (epoch, offset), have had.
+
+        May switch greenlets. Raises as `Namespace.current_inbox`; UnknownNamespace; RuntimeError: as `gateway`.
+        """
+        return self.gateway.namespaces[self._attached().served(namespace)].current_inbox(read, had)
 
     def ready(self) -> Health:
         """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready in a process without browsers."""

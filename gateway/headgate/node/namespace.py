@@ -25,14 +25,15 @@ from headgate.delivery.live_feed import CursorTurns, LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.tally import Tallies, Traced
-from headgate.errors import Forbidden, HeadgateError, InvalidEvent
+from headgate.errors import Forbidden, HeadgateError, InvalidEvent, InvalidRequest
 from headgate.events.event import Event
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import REPLAY, STATUS, GapReason, notice_packet
 from headgate.events.wire.requests import Replay, Resume, read_history, read_replay
 from headgate.node.presence.presence import Presence
+from headgate.redis.inbox import InboxPage, read_current
 from headgate.redis.log import Entry, Head
-from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
+from headgate.runtime.loop import Greenlet, Share, Turns, one_round, sleep, spawn
 from headgate.runtime.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 from headgate.transport.outbox import Outbox
@@ -245,6 +246,22 @@ class Namespace:
             reason = GapReason.LOG_LOST if end is None else GapReason.ROLLED_BACK
             answer["gap"] = {"from": first if end is None else max(first, end + 1), "to": last, "reason": reason, "epoch": epoch}
         return answer
+
+    def current_inbox(self, read: Callable[[], InboxPage], had: tuple[str, int] | None) -> InboxPage:
+        """Return a page of an inbox that has every event of this gateway, and those up to `had` (epoch, offset).
+
+        Raises:
+            InvalidRequest: the log does not know the epoch.
+            BusUnavailable, BusRefused: as `read`, `read_current` and `Line.end_of`.
+        """
+        least = self._live.position()
+        if had is not None:
+            epoch, offset = had
+            end = offset if epoch == self.bus.epoch else self._line.end_of(epoch, offset)
+            if end is None:
+                raise InvalidRequest("epoch: the log does not know it (any more); read the inbox without a position")
+            least = max(least, min(offset, end))
+        return read_current(read, least, self.bus.lineage, sleep)
 
     def balance(self) -> Balance:
         """Return the outcomes of the events of all clients so far. With many clients it lets the loop run."""

@@ -5,12 +5,15 @@ The extension implements it. Tests that need a bus that is down, refuses, or ans
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import HeadgateError
 from headgate.events.event import Event
+
+if TYPE_CHECKING:
+    from headgate.redis.inbox import InboxPage
 
 
 class Receipt(Protocol):
@@ -94,6 +97,19 @@ class Gate(Protocol):
         self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
     ) -> tuple[str, list[Event], int | None]:
         """Return (epoch, a page of the log's matching events, the offset to continue from or None). May switch greenlets."""
+        ...
+
+    def current_inbox(
+        self, read: Callable[[], InboxPage], had: tuple[str, int] | None = None, namespace: str | None = None
+    ) -> InboxPage:
+        """Return a page of an inbox, by `read`, that has what this gateway has had, and what its reader has had up to `had`.
+
+        `had` is (epoch, offset). May switch greenlets.
+
+        Raises:
+            InvalidRequest: the log does not know the epoch.
+            BusUnavailable: Redis answers with older pages.
+        """
         ...
 
     def presence_page(

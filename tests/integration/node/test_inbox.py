@@ -152,6 +152,25 @@ def test_over_http_a_user_has_the_own_inbox_and_a_key_names_the_user(
     assert (status, "expected a name" in problem["detail"]) == (400, True)
 
 
+def test_over_http_a_page_has_the_position_that_its_reader_names(
+    gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox
+) -> None:
+    """Another gateway may have shown it. A page without it is refused, and may be asked for again."""
+    [item] = inbox.send("ira", "news", "hello", "n-1")
+
+    def read(offset: int, epoch: str = item.epoch) -> tuple[int, Any]:
+        return ask(gateways[1], "GET", f"?epoch={epoch}&offset={offset}", token("ira"))
+
+    status, page = read(item.offset)
+    assert (status, page["unread"], page["offset"] >= item.offset) == (200, 1, True)
+    status, problem = read(page["offset"] + 100)
+    assert (status, problem["code"]) == (503, "bus_unavailable")
+    status, problem = read(item.offset, "0123456789abcdef")
+    assert (status, "the log does not know it" in problem["detail"]) == (400, True)
+    status, problem = ask(gateways[1], "GET", f"?offset={item.offset}", token("ira"))
+    assert (status, "expected both or neither" in problem["detail"]) == (400, True)
+
+
 def test_of_two_changes_at_once_the_later_one_in_the_log_counts_everywhere(
     gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox, joined: ExitStack
 ) -> None:

@@ -6,6 +6,7 @@ Without it, the answer is the same for every name.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -59,6 +60,11 @@ class PartOf(InNamespace, forbid_unknown_fields=True):
     before: Annotated[int, Meta(ge=1, le=MAX_OFFSET)] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_INBOX_ITEMS, description="Items at most.")] = DEFAULT_INBOX_ITEMS
     archived: Annotated[bool, Meta(description="Archived items too.")] = False
+    # A page before the first event has an empty epoch.
+    epoch: (
+        Annotated[str, Meta(pattern="^([0-9a-f]{16})?$", description="With `offset`, what the page must include.")] | UnsetType
+    ) = UNSET
+    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | UnsetType = UNSET
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,11 +94,18 @@ _FIELDS = {
 def read_inbox(call: Call) -> InboxShown:
     """Read a part of a user's inbox.
 
-    A user's token reads the user's own inbox. A key names the `user`, and needs the scope `inbox`.
+    A user's token reads the user's own inbox. A key names the `user`, and needs the scope `inbox`. With the `epoch` and
+    `offset` of the newest receipt, event or page that you have, the page is not older, also while Redis fails over.
     """
     asked = call.query
     user = _user(call, given(asked.user), "inbox")
-    page = inbox.read_inbox(call.redis, call.namespace, user, given(asked.before), asked.limit, archived=asked.archived)
+    epoch, offset = given(asked.epoch), given(asked.offset)
+    if (epoch is None) != (offset is None):
+        raise InvalidRequest("epoch, offset: expected both or neither")
+    had = (epoch, offset) if epoch and offset is not None else None
+    before, limit = given(asked.before), asked.limit
+    read = partial(inbox.read_inbox, call.redis, call.namespace, user, before, limit, archived=asked.archived)
+    page = call.services.gate.current_inbox(read, had, call.namespace)
     return msgspec.convert(page, InboxShown, from_attributes=True)
 
 

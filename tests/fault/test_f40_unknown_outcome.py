@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate.consumers.apprise import Apprise, AppriseOptions
-from headgate.consumers.email import Email
-from headgate.consumers.webhook import Webhook
-from headgate.consumers.webhook.consumer import WebhookOptions
+from headgate.consumers.email.consumer import Email
+from headgate.consumers.webhook.consumer import Webhook, WebhookOptions
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.consumers.work.worker import MAX_UNKNOWN
 from headgate.redis.client import Client

@@ -33,8 +33,12 @@ class Pause:
         took_s = now_s - began_s
         self._failures += 1
         pause_s = max(took_s, min(2.0 ** min(self._failures - 2, 10), PAUSE_LAST_S)) if self._failures > 1 else took_s
-        self._until_s, self._trouble = now_s + pause_s, trouble
+        self.until(now_s + pause_s, trouble)
         return Retry(trouble, after_s=pause_s)
+
+    def until(self, until_s: float, why: str) -> None:
+        """Pause until a time that the server has asked for."""
+        self._until_s, self._trouble = until_s, why
 
     def end(self) -> None:
         """End the pause, since the server works."""

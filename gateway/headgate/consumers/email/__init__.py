@@ -1,5 +1,1 @@
 """The email consumer."""
-
-from .consumer import Email
-
-__all__ = ["Email"]

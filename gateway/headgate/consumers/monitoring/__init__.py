@@ -1,5 +1,1 @@
 """The monitoring consumer."""
-
-from .consumer import Monitoring
-
-__all__ = ["Monitoring"]

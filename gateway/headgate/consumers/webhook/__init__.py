@@ -1,5 +1,1 @@
 """The webhook consumer."""
-
-from .consumer import Webhook
-
-__all__ = ["Webhook"]

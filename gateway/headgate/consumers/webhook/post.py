@@ -202,13 +202,10 @@ class PacedPost:
     def __init__(self, post: HttpPost, origin: str, now: Callable[[], float] = time.monotonic) -> None:
         self._post, self._origin, self._now = post, origin, now
         self._pause = Pause()
-        self._paused_until_s = 0.0
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
         """Send one request, unless there is a pause. Raises Retry, OutcomeUnknown: as `HttpPost.post`; also during a pause."""
         began_s = self._now()
-        if self._paused_until_s > began_s:
-            raise Retry(f"{self._origin} asked for a pause", self._paused_until_s - began_s)
         self._pause.check(began_s)
         try:
             answer = self._post.post(headers, body, path)
@@ -216,7 +213,7 @@ class PacedPost:
             raise type(failed)(failed.reason, self._pause.begin(began_s, self._now(), failed.reason).after_s) from failed
         self._pause.end()
         if answer.status >= 300 and answer.status != GONE and answer.retry_after_s is not None:
-            self._paused_until_s = self._now() + min(answer.retry_after_s, MAX_PAUSE_S)
+            self._pause.until(self._now() + answer.retry_after_s, f"{self._origin} asked for a pause")
         return answer
 
     def close(self) -> None:
@@ -232,27 +229,27 @@ def judge(answer: Answer, origin: str) -> None:
 
     Raises:
         Reject: 410 Gone.
-        Retry: any other answer except a 2xx, with the requested pause, at most MAX_PAUSE_S.
+        Retry: any other answer except a 2xx, with the requested pause.
     """
     if 200 <= answer.status < 300:
         return
     reason = f"{origin} answered {answer.status}"
     if answer.status == GONE:
         raise Reject(f"{reason}: it wants no more events")
-    raise Retry(reason, None if answer.retry_after_s is None else min(answer.retry_after_s, MAX_PAUSE_S))
+    raise Retry(reason, answer.retry_after_s)
 
 
 def read_retry_after(text: str, now_s: float) -> float | None:
-    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3: seconds or a date), or None if it is neither.
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3), at most MAX_PAUSE_S; None: neither seconds nor a date.
 
     `now_s` is the time since 1970.
     """
     if text.isascii() and text.isdigit() and len(text) <= 10:
-        return float(text)
+        return min(float(text), MAX_PAUSE_S)
     try:
         # A date without a zone is of the oldest form (RFC 9110, section 5.6.7), and in UTC.
         date = parsedate_to_datetime(text)
-        return max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now_s)
+        return min(max(0.0, date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now_s), MAX_PAUSE_S)
     except (ValueError, OverflowError):
         return None
 

@@ -16,7 +16,7 @@ from headgate.errors import HeadgateError, InvalidRequest
 from headgate.events.topic import check_user, inbox_topic
 from headgate.events.wire.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, MAX_OFFSET
 from headgate.redis import inbox
-from headgate.redis.inbox import MAX_CHANGED
+from headgate.redis.inbox import MAX_CHANGED, InboxPage
 
 from .operation import Call, InNamespace, Who, given, operation
 from .publishing import ReceiptShown
@@ -24,33 +24,6 @@ from .publishing import ReceiptShown
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Channel = Literal["page", "push", "mail"]
 ItemId = Annotated[str, Meta(min_length=3, max_length=400)]
-
-
-class Item(msgspec.Struct):
-    """An item. `id` is `<kind>/<id of its event>`, `at` the event's offset, `time` its time (ms since 1970)."""
-
-    id: str
-    kind: str
-    data: msgspec.Raw
-    time: int
-    at: int
-    read: bool
-    archived: bool
-
-
-class InboxShown(msgspec.Struct):
-    """Items, newest first, as of the event at `offset` in `epoch`. `unread` and `total` cover the whole inbox.
-
-    `before` is for the next page; null: that was the end.
-    """
-
-    epoch: str
-    offset: int
-    unread: int
-    total: int
-    items: list[Item]
-    before: int | None
-    mutes: Annotated[dict[str, list[str]], Meta(description="Muted channels by pattern.")]
 
 
 class PartOf(InNamespace, forbid_unknown_fields=True):
@@ -91,7 +64,7 @@ _FIELDS = {
 
 
 @operation("GET /inbox", Who.ANY_CALLER, query=PartOf)
-def read_inbox(call: Call) -> InboxShown:
+def read_inbox(call: Call) -> InboxPage:
     """Read a part of a user's inbox.
 
     A user's token reads the user's own inbox. A key names the `user`, and needs the scope `inbox`. With the `epoch` and
@@ -105,8 +78,7 @@ def read_inbox(call: Call) -> InboxShown:
     had = (epoch, offset) if epoch and offset is not None else None
     before, limit = given(asked.before), asked.limit
     read = partial(inbox.read_inbox, call.redis, call.namespace, user, before, limit, archived=asked.archived)
-    page = call.services.gate.current_inbox(read, had, call.namespace)
-    return msgspec.convert(page, InboxShown, from_attributes=True)
+    return call.services.gate.current_inbox(read, had, call.namespace)
 
 
 @operation("POST /inbox", Who.ANY_CALLER, query=InNamespace, body=Change, problems=(409, 422))

@@ -27,24 +27,15 @@ def test_any_2xx_is_done(status: int) -> None:
 def test_any_other_answer_is_tried_again(status: int) -> None:
     """As the specification says; a redirect is a failure too."""
     with pytest.raises(Retry) as retry:
-        judge(Answer(status, None), ORIGIN)
+        judge(Answer(status, 30.0), ORIGIN)
 
-    assert (retry.value.reason, retry.value.after_s) == (f"{ORIGIN} answered {status}", None)
+    assert (retry.value.reason, retry.value.after_s) == (f"{ORIGIN} answered {status}", 30.0)
 
 
 def test_gone_sets_the_event_aside_at_once() -> None:
     """The receiver wants no more."""
     with pytest.raises(Reject, match=r"^https://hooks\.example answered 410: it wants no more events$"):
         judge(Answer(410, 30.0), ORIGIN)
-
-
-@pytest.mark.parametrize(("asked_s", "after_s"), [(0.0, 0.0), (30.0, 30.0), (3600.0, 3600.0), (999_999.0, 3600.0)])
-def test_a_pause_is_as_long_as_asked_and_an_hour_at_most(asked_s: float, after_s: float) -> None:
-    """Beyond that the next attempt would be after the runner has given up."""
-    with pytest.raises(Retry) as retry:
-        judge(Answer(503, asked_s), ORIGIN)
-
-    assert retry.value.after_s == after_s
 
 
 @pytest.fixture
@@ -63,9 +54,10 @@ def _in_new_york() -> Iterator[None]:
     [
         ("0", 0.0),
         ("30", 30.0),
-        ("9999999999", 9999999999.0),
+        ("3601", 3600.0),
+        ("9999999999", 3600.0),
         ("Tue, 14 Nov 2023 22:13:50 GMT", 30.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", 253402300799.0 - NOW_S),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 3600.0),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
         ("Tue Nov 14 22:13:50 2023", 30.0),
         ("soon", None),
@@ -77,5 +69,5 @@ def _in_new_york() -> Iterator[None]:
     ],
 )
 def test_a_retry_after_is_seconds_or_a_date(said: str, after_s: float | None) -> None:
-    """A text that is neither asks for nothing. The zone of this machine does not matter."""
+    """An hour at most. A text that is neither asks for nothing. The zone of this machine does not matter."""
     assert read_retry_after(said, NOW_S) == after_s

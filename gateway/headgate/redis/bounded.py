@@ -78,13 +78,21 @@ class Bounded:
     def connect(self) -> None:
         """Connect, unless the connection is open and leads where the address leads.
 
+        Any interruption closes it, so that no late reply is mistaken for the next one.
+
         Raises:
             redis.TimeoutError: no time is left to connect.
             redis.ConnectionError: the address leads to two primaries; or as redis-py.
         """
+        try:
+            self._connect_bounded()
+        except BaseException:
+            self.disconnect()
+            raise
+
+    def _connect_bounded(self) -> None:
         switch = self._switch
         if switch is not None and switch.is_torn(monotonic()):
-            self.disconnect()
             raise redis.ConnectionError("it leads to two Redis primaries by turns: make it lead to one")
         if self._is_open:
             if switch is None or not self._is_left(switch):
@@ -123,11 +131,17 @@ class Bounded:
         return [b"".join([_pack(tuple(command)) for command in commands])]
 
     def read_response(self, *args: Any, **options: Any) -> Any:
-        """Return the next reply. Raises redis.TimeoutError when it has not begun within the budget."""
+        """Return the next reply. Any interruption closes the connection.
+
+        Raises redis.TimeoutError: the reply has not begun within the budget.
+        """
         wait = wait_s(self._longest_read_s) if self._within_s is None else self._within_s
-        if wait is not None and not self.can_read(wait):  # type: ignore[attr-defined]
+        try:
+            if wait is not None and not self.can_read(wait):  # type: ignore[attr-defined]
+                raise redis.TimeoutError("no time left for the reply")
+        except BaseException:
             self.disconnect()
-            raise redis.TimeoutError("no time left for the reply")
+            raise
         return super().read_response(*args, **options)  # type: ignore[misc]
 
     def follow_switch(self, follower: Any) -> PrimarySwitch | None:

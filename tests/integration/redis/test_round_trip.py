@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from headgate.errors import BusRefused, BusUnavailable
+from headgate.redis.budget import Budget
 from headgate.redis.client import Client, call, call_many, open_client
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import log_key
@@ -23,7 +24,7 @@ ASK = ("FCALL", "ask", 0)
 
 
 @contextmanager
-def server(*answers: Callable[[socket.socket], None], max_connections: int = 16) -> Iterator[Any]:
+def server(*answers: Callable[[socket.socket], None], max_connections: int = 16, database: int = 0) -> Iterator[Any]:
     """Give a client of a server that reads one command from each connection and then does what its answer does."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
 
@@ -37,7 +38,7 @@ def server(*answers: Callable[[socket.socket], None], max_connections: int = 16)
 
         serving = pool.submit(serve)
         port = listener.getsockname()[1]
-        client = open_client(f"redis://127.0.0.1:{port}", timeout_s=DEADLINE_S, max_connections=max_connections)
+        client = open_client(f"redis://127.0.0.1:{port}/{database}", timeout_s=DEADLINE_S, max_connections=max_connections)
         yield client
         client.close()
         serving.result(DEADLINE_S)
@@ -109,10 +110,11 @@ class Stopped(BaseException):
     """An interrupt from outside, such as KeyboardInterrupt or GreenletExit."""
 
 
-def test_an_interrupt_in_the_middle_closes_the_connection() -> None:
-    """A signal while the reply is awaited, as one that kills a greenlet: nobody gets that reply."""
+@pytest.fixture
+def interrupt() -> Iterator[Callable[[socket.socket], None]]:
+    """Return an answer that interrupts the main thread, and replies late."""
 
-    def interrupt(connection: socket.socket) -> None:
+    def answer(connection: socket.socket) -> None:
         os.kill(os.getpid(), signal.SIGUSR1)
         late(connection)
 
@@ -120,14 +122,36 @@ def test_an_interrupt_in_the_middle_closes_the_connection() -> None:
         raise Stopped
 
     before = signal.signal(signal.SIGUSR1, stop)
-    try:
-        with server(interrupt, says(b"$3\r\nown\r\n")) as client:
-            with pytest.raises(Stopped):
-                call(client, *ASK)
+    yield answer
+    signal.signal(signal.SIGUSR1, before)
 
-            assert call(client, *ASK) == b"own"
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+
+@pytest.mark.parametrize("command", [ASK, ("GET", "a")], ids=["passed on", "shaped"])
+@pytest.mark.parametrize("is_patient", [False, True])
+def test_an_interrupt_in_the_middle_closes_the_connection(
+    interrupt: Callable[[socket.socket], None], command: tuple[str, ...], is_patient: bool
+) -> None:
+    """A signal while the reply is awaited, as one that kills a greenlet: nobody gets that reply."""
+    with server(interrupt, says(b"$3\r\nown\r\n")) as client:
+        with pytest.raises(Stopped), Budget("anywhere", DEADLINE_S, is_patient=is_patient):
+            call(client, *command)
+
+        assert call(client, *command) == b"own"
+
+
+def test_an_interrupt_while_it_connects_closes_the_connection(interrupt: Callable[[socket.socket], None]) -> None:
+    """Nobody gets the reply to SELECT, and no command goes to another database."""
+
+    def selected(connection: socket.socket) -> None:
+        connection.sendall(b"+OK\r\n")
+        assert connection.recv(4096)
+        says(b"$3\r\nown\r\n")(connection)
+
+    with server(interrupt, selected, database=7) as client:
+        with pytest.raises(Stopped):
+            call(client, *ASK)
+
+        assert call(client, *ASK) == b"own"
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,14 @@ from headgate.services.publisher import Publisher, Receipt
 from .errors import SettingsError
 from .redis import data_folder
 from .redis.keys import namespace_of
-from .redis.lineage import Fate
+from .redis.lineage import Fate, LogPosition
 from .redis.newest import NewestReceipts
 from .settings.settings import REGISTRY, Settings
 
 if TYPE_CHECKING:
     from .redis.connections import Command
     from .redis.durability import Durability
+    from .redis.inbox import InboxPage
     from .redis.presence_entries import Member
     from .services.schemas.check import OnViolation, SchemaCheck
 
@@ -128,7 +129,13 @@ class Published:
     def fate(self, namespace: str, epoch: str, offset: int) -> Fate:
         """Return the state of a receipt: its event is in the log, or it is no receipt of this test."""
         with self._lock:
-            return Fate.IN_LOG if epoch == self._epoch and 0 < offset <= self._offsets[namespace] else Fate.UNKNOWN
+            return Fate.IN_LOG if epoch == self._epoch and 0 < offset <= self._offsets.get(namespace, 0) else Fate.UNKNOWN
+
+    def position(self, namespace: str) -> LogPosition | None:
+        """Return the position of the newest event of a namespace; None before the first one."""
+        with self._lock:
+            offset = self._offsets.get(namespace)
+            return None if offset is None else {"epoch": self._epoch, "offset": offset}
 
 
 class _Writer:
@@ -177,6 +184,15 @@ class _Writer:
 
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
         return self._published.fate(namespace, epoch, offset)
+
+    def position(self, namespace: str) -> LogPosition | None:
+        return self._published.position(namespace)
+
+    def inbox_page(self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool) -> InboxPage:
+        from .redis.inbox import InboxPage  # imports redis-py
+
+        end = self._published.position(namespace) or {"epoch": "", "offset": 0}
+        return InboxPage(end["epoch"], end["offset"], 0, 0, [], None, {})
 
     def members_page(
         self, namespace: str, topic: str, after: str | None = None, limit: int | None = None

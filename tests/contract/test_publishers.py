@@ -128,6 +128,32 @@ def test_a_batch_is_checked_whole_before_anything_is_sent(nowhere: Publishes) ->
     assert (refused.value.path, refused.value.__notes__) == ("$.lines[2]", ["event number 1 of the batch"])
 
 
+@pytest.mark.parametrize("by", ["\ud800", 42, b"ana", ["ana"]])
+def test_a_publish_on_behalf_of_no_text_is_refused(nowhere: Publishes, by: Any) -> None:
+    """By one error of ours, whether the event is for the log or not."""
+    for publish in (nowhere.publish, nowhere.publish_ephemeral):
+        with pytest.raises(InvalidRequest, match="by: expected"):
+            publish("a", 1, by=by)
+
+
+@pytest.mark.parametrize(
+    "event", [{"topic": "a", "data": 1}, {"topic": "a", "data": 1, "id": "x"}, "ab", ("a",), ("a", 1, None, 2), None]
+)
+def test_an_event_of_a_batch_is_a_pair_or_a_triple(nowhere: Publishes, event: Any) -> None:
+    """The keys of a dict, as the HTTP API takes them, would be published as topic, data and id."""
+    with pytest.raises(InvalidRequest, match=r"expected \(topic, data\)") as caught:
+        nowhere.publish_many([("a", 1), event])
+
+    assert caught.value.__notes__ == ["event number 1 of the batch"]
+
+
+@pytest.mark.parametrize(("after", "limit"), [(None, 0), (None, -1), (None, True), (None, "5"), ("", 5), (7, 5)])
+def test_a_page_of_members_that_is_none_is_refused(nowhere: Publishes, after: Any, limit: Any) -> None:
+    """An empty page without `after` would end a loop over the pages before its first member."""
+    with pytest.raises(InvalidRequest):
+        nowhere.presence_page("a", after, limit)
+
+
 def test_a_batch_is_bounded(nowhere: Publishes, monkeypatch: pytest.MonkeyPatch) -> None:
     """An endless iterable ends in an error, not in memory."""
     with pytest.raises(LimitReached) as caught:

@@ -73,6 +73,14 @@ def test_prepared_events_stand_each_for_itself(publisher: Publisher, redis_clien
     assert publisher.publish_prepared([]) == []
 
 
+def test_events_of_two_namespaces_are_not_published_together(publisher: Publisher) -> None:
+    """All of them would go to the namespace of the first."""
+    events = [publisher.prepare("a", 1, namespace=name) for name in ("one", "two")]
+    with pytest.raises(InvalidRequest, match="one namespace"):
+        publisher.publish_prepared(events)
+    assert publisher.position("one") is None
+
+
 def test_what_cannot_be_published_is_not_prepared(publisher: Publisher) -> None:
     """The errors of `publish`, before anything is sent."""
     for topic, data, event_id in (("a..b", 1, None), ("a", object(), None), ("a", 1, "no id"), ("a", "x" * 65536, None)):

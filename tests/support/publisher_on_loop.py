@@ -35,6 +35,12 @@ class PublisherOnLoop:
     def publish_many(self, *args: Any, **options: Any) -> list[Receipt]:
         return self._run(self._publisher.publish_many(*args, **options))
 
+    def publish_ephemeral(self, *args: Any, **options: Any) -> str:
+        return self._run(self._publisher.publish_ephemeral(*args, **options))
+
+    def presence_page(self, *args: Any) -> Any:
+        return self._run(self._publisher.presence_page(*args))
+
     def check(self, *args: Any) -> Any:
         return self._run(self._publisher.check(*args))
 

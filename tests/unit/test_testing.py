@@ -18,6 +18,7 @@ from headgate import (
     BusUnavailable,
     Headgate,
     HeadgateError,
+    Inbox,
     InvalidEvent,
     InvalidPattern,
     InvalidTopic,
@@ -186,6 +187,18 @@ def test_an_ephemeral_event_is_recorded_beside_the_log(publisher: Publisher, pub
     assert (published(), len(published.ephemeral())) == ([], 2)
     published.clear()
     assert published.ephemeral() == []
+
+
+def test_questions_are_answered_as_by_an_empty_redis(publisher: Publisher, published: Published) -> None:
+    """A view that answers with its position, its members or an inbox can be tested."""
+    assert publisher.position() is None
+    receipt = publisher.publish("a", 1)
+    assert publisher.position() == {"epoch": receipt.epoch, "offset": receipt.offset}
+    assert publisher.position("others") is None
+    assert (publisher.presence("a"), publisher.presence_page("a").members) == ([], [])
+    page = Inbox(publisher).page("ana")
+    assert (page.epoch, page.offset, page.unread, page.items) == (receipt.epoch, 1, 0, [])
+    publisher.revoke(user="ana")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

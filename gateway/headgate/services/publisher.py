@@ -31,7 +31,7 @@ from headgate.events.event import check_event_id, encode_ephemeral
 from headgate.events.json_data import encode_data
 from headgate.events.new_ids import endless_ids, new_ids, spare_id
 from headgate.events.sender import sender_word
-from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_pattern, check_topic, user_topic
+from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_pattern, check_topic, check_user, user_topic
 from headgate.events.traceparent import read_traceparent
 from headgate.redis.durability import Durability, not_waited, read_durable
 from headgate.redis.keys import DEFAULT_REVOKED_S, TRUSTED, log_key, namespace_of
@@ -267,7 +267,7 @@ class Publisher:
                 nothing was sent.
             NotDurable: it is published, and not where `durable` wants it within eight tenths of `timeout_s`; the error has the
                 receipt. To wait on, publish it again with the same id, while that counts.
-            InvalidRequest: `durable` or `id_for_s` is invalid; nothing was published.
+            InvalidRequest: `user`, `by`, `durable` or `id_for_s` is invalid; nothing was published.
         """
         _check_id_for(id_for_s, has_id=id is not None)
         wish = self._durable if durable is None else read_durable(durable)
@@ -310,8 +310,8 @@ class Publisher:
 
         Raises:
             LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
-            InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation: nothing was sent; a
-                note on the error gives the number of the invalid event.
+            InvalidTopic, InvalidEvent, InvalidRequest, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation:
+                nothing was sent; a note on the error gives the number of the invalid event.
             NamespaceNotServed: as `publish`.
             PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
             BusUnavailable: no answer; each may have been published. A batch of more than 100 events may take longer than
@@ -326,10 +326,10 @@ class Publisher:
         fresh_ids = endless_ids()
         size = 0
         for event in events:
-            topic, data, event_id = event if len(event) == 3 else (*event, None)
             if len(batch) >= MAX_BATCH_EVENTS:
                 raise LimitReached("batch_events", MAX_BATCH_EVENTS)
             try:
+                topic, data, event_id = _parts(event)
                 call = self._call(key, topic, data, next(fresh_ids) if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 error.add_note(f"event number {len(batch)} of the batch")
@@ -456,8 +456,11 @@ class Publisher:
 
         Raises:
             NamespaceNotServed, InvalidRequest (`durable`): as `publish`.
+            InvalidRequest: they are of several namespaces; nothing was sent.
             BusUnavailable: as `publish_many`.
         """
+        if len({event.namespace for event in events}) > 1:
+            raise InvalidRequest("events: expected those of one namespace")
         wish = self._durable if durable is None else read_durable(durable)
         violations = {} if self._schemas is None else self._violations(events)
         sent = [event for index, event in enumerate(events) if index not in violations] if violations else events
@@ -509,8 +512,13 @@ class Publisher:
             limit: maximum users.
 
         Raises:
-            As `presence`.
+            InvalidRequest: `after` or `limit` is invalid.
+            InvalidTopic, UnknownNamespace, BusUnavailable, BusRefused: as `presence`.
         """
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise InvalidRequest(f"limit={limit!r}: expected a whole number of users from 1")
+        if after is not None:
+            check_user(after)
         count, members, next_ = self._writer.members_page(self._named(namespace), check_topic(topic), after, limit)
         return PresencePage(count, _present(members), next_)
 
@@ -580,7 +588,7 @@ class Publisher:
         """Return the origin of a publish as log.lua reads it: `<by> <traceparent> <publisher> <id_for_s>`."""
         owner = word = ""
         if by is not None:
-            owner, word = id_owner(by), sender_word(by, shown=self._show_by.contain(str(call[_TOPIC])))
+            word, owner = sender_word(by, shown=self._show_by.contain(str(call[_TOPIC]))), id_owner(by)
         return f"{owner} {traceparent or '-'} {word}" + ("" if id_for_s is None else f" {id_for_s}")
 
     def _append(self, namespace: str, events: Sequence[Prepared], wish: Durability | None) -> list[Receipt | HeadgateError]:
@@ -651,6 +659,16 @@ def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1
     if traceparent is not None:
         return nullcontext(read_traceparent(traceparent, "publisher"))
     return publishing(namespace, topic, events)
+
+
+def _parts(event: Any) -> tuple[str, object, str | None]:
+    """Return topic, data and id of an event of a batch. A dict or a text would otherwise give its keys or characters.
+
+    Raises InvalidRequest: it is none.
+    """
+    if not isinstance(event, tuple | list) or len(event) not in (2, 3):
+        raise InvalidRequest("event: expected (topic, data) or (topic, data, id)")
+    return event[0], event[1], event[2] if len(event) == 3 else None
 
 
 def _check_id_for(id_for_s: int | None, *, has_id: bool = True) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -215,6 +216,31 @@ def test_wrong_arguments_are_refused_when_it_begins_and_the_next_call_tries_agai
         with pytest.raises(BusUnavailable, match="no Redis"):
             await publisher.publish("a", 1)
         monkeypatch.setenv("HEADGATE_REDIS_URL", redis_url)
+        async with publisher:
+            return (await publisher.publish("a", 1)).offset
+
+    assert run(main) == 1
+
+
+def test_a_start_that_failed_for_a_cancelled_call_is_not_the_error_of_the_next(redis_url: str) -> None:
+    """A time limit of the application ends the first call; the failure comes after it."""
+    failed = threading.Event()
+    starts: list[int] = []
+
+    class Patterns:
+        def __iter__(self) -> Iterator[str]:
+            starts.append(1)
+            if len(starts) == 1:
+                failed.wait(DEADLINE_S)
+                raise BusUnavailable("not yet")
+            return iter(())
+
+    async def main() -> int:
+        publisher = AsyncPublisher(redis_url, show_by=Patterns(), timeout_s=DEADLINE_S)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(publisher.publish("a", 0), 0.05)
+        failed.set()
+        await asyncio.sleep(0.05)
         async with publisher:
             return (await publisher.publish("a", 1)).offset
 

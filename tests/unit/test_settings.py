@@ -160,6 +160,8 @@ def test_every_setting_is_described() -> None:
         ("REDIS_URL", "unix:///run/redis.sock", "unix:///run/redis.sock"),
         ("LOG_LEVEL", "DEBUG", "debug"),
         ("MAX_PAYLOAD_BYTES", "1", 1),
+        ("DATA_DIR", Path("/srv/shop"), "/srv/shop"),
+        ("SCHEMAS", Path("schemas"), "schemas"),
     ],
 )
 def test_a_value_is_read(name: str, good: object, value: object) -> None:
@@ -204,6 +206,8 @@ def test_a_value_is_read(name: str, good: object, value: object) -> None:
         ("HOST", 7),
         ("MAX_PAYLOAD_BYTES", str(HARD_MAX_PAYLOAD_BYTES + 1)),
         ("MAX_PAYLOAD_BYTES", "0"),
+        ("DATA_DIR", "a\0b"),
+        ("SCHEMAS", "x" * 5000),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name_and_what_was_expected(name: str, bad: object) -> None:

@@ -21,6 +21,7 @@ from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
 from headgate.settings.addresses.redis_url import shown_node as shown
 
 from .faults import refused, unavailable
+from .forked import reset_in_child
 
 SLOTS = 16384
 # A node that does not answer must not use up the time of the others.
@@ -109,13 +110,18 @@ class Topology:
 
     def __init__(self, address: RedisUrl, ask: Callable[[Node], Any]) -> None:
         self._address, self._ask = address, ask
-        self._lock = threading.Lock()
-        self._slots = _Slots((), (), (), {})
-        self._doubted = True
+        self.reset()
+        reset_in_child(self)
         self._moved: dict[int, Node] = {}
         known = _known.get(str(address), ())
         # In the order of asking. A node that has answered or failed goes to the end.
         self._order = [*known, *(seed for seed in address.hosts if seed not in known)]
+
+    def reset(self) -> None:
+        """Forget the owners of slots, and a thread that asks for them, which a forked child does not have."""
+        self._lock = threading.Lock()
+        self._slots = _Slots((), (), (), {})
+        self._doubted = True
 
     def owner(self, slot: int) -> Node:
         """Return the primary that owns a slot. Asks the Cluster if there is a doubt.

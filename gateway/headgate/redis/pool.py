@@ -9,14 +9,14 @@ child begins without connections.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from threading import Condition
 from time import monotonic
 from typing import Any
-from weakref import WeakSet
 
 import redis
+
+from .forked import reset_in_child
 
 
 class AllInUse(redis.ConnectionError):
@@ -34,7 +34,7 @@ class Pool(redis.ConnectionPool):
         self._timeout_s = timeout
         untyped: Any = super()
         untyped.__init__(max_connections=max_connections, **options)  # calls `reset`
-        _pools.add(self)
+        reset_in_child(self)
 
     def reset(self) -> None:
         """Forget all connections, which belong to the parent of this process."""
@@ -113,14 +113,3 @@ def _is_broken(connection: Any) -> bool:
         return bool(connection.can_read(0))
     except (redis.RedisError, OSError):
         return True
-
-
-_pools = WeakSet[Pool]()
-
-
-def _in_child() -> None:
-    for pool in list(_pools):
-        pool.reset()
-
-
-os.register_at_fork(after_in_child=_in_child)

@@ -238,16 +238,10 @@ class AsyncPublisher:
 
     async def _open(self) -> Publisher:
         """Make the publisher in a thread, since that loads redis-py and may wait for a private Redis to start."""
-        if self._opening is None:
+        if self._opening is None or (self._opening.done() and self._opening.exception()):  # the next call tries again
             self._loop = asyncio.get_running_loop()
             self._opening = self._loop.run_in_executor(self._threads, self._make)
-        opening = self._opening
-        try:
-            self._publisher = await asyncio.shield(opening)
-        except Exception:
-            if self._opening is opening:
-                self._opening = None  # the next call tries again
-            raise
+        self._publisher = await asyncio.shield(self._opening)
         if self._is_closed:
             raise PublisherClosed("it was closed")
         return self._publisher

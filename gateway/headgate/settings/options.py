@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from os import fspath
 from typing import Any, NamedTuple, TypeVar
 
 from headgate.errors import InvalidPattern, InvalidRequest, InvalidTopic
@@ -93,10 +94,10 @@ def text(expected: str) -> Kind:
 
 
 def file_path(expected: str) -> Kind:
-    """The path of a file, which may not exist."""
+    """The path of a file or folder, which may not exist, as text or as a `Path`."""
 
     def read(raw: Any) -> str:
-        path = _text(raw)
+        path = _text(fspath(raw))
         if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
             raise ValueError
         return path

@@ -25,6 +25,7 @@ from .options import (
     WrongValue,
     all_parsed,
     describe_options,
+    file_path,
     host_and_port,
     integer,
     number,
@@ -241,7 +242,7 @@ class Settings:
         "Redis or Valkey to use. Not set: the gateway starts a private server and stops it when it stops.",
         secret=True,
     )
-    data_dir: str = option(".headgate", text("a folder"), "Folder of the private Redis server (socket, data, log).")
+    data_dir: str = option(".headgate", file_path("a folder"), "Folder of the private Redis server (socket, data, log).")
     dev: bool = option(
         False,
         switch(),
@@ -303,7 +304,7 @@ class Settings:
     )
     token_keys: str | None = option(
         None,
-        text("path of a JSON or TOML file"),
+        file_path("path of a JSON or TOML file"),
         "Keys of tokens: key id → {alg, key}, with alg one of HS256, RS256, ES256, EdDSA and key a PEM public key or a secret.",
     )
     token_jwks_url: str | None = option(
@@ -476,7 +477,7 @@ class Settings:
     )
     schemas: str | None = option(
         None,
-        text("a folder, or `redis`"),
+        file_path("a folder, or `redis`"),
         "JSON Schemas of topics: a folder of files, or `redis` for those of the registry. Needs the extra `schemas`.",
     )
     schema_check: Literal["off", "warn", "refuse"] = option(

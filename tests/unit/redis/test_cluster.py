@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +17,7 @@ from headgate.redis.cluster import Topology, is_cluster, key_of, read_slots, slo
 from headgate.redis.connections import is_open, redacted_address
 from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
 from headgate.settings.settings import Settings
+from tests.support.redis_server import DEADLINE_S
 
 A, B, C, D = (("a", 1), ("b", 2), ("c", 3), ("d", 4))
 _names = itertools.count()
@@ -38,6 +42,31 @@ def topology(nodes: Nodes, *seeds: Node) -> Topology:
     # A name of its own: a process remembers the nodes of each Cluster.
     address = RedisUrl(Kind.CLUSTER, False, (*seeds, (f"unknown{next(_names)}", 1)))
     return Topology(address, nodes.ask)
+
+
+def test_a_child_that_is_forked_while_a_thread_asks_asks_itself() -> None:
+    """It does not wait for the answer of a thread that it does not have."""
+    asked, ended = threading.Event(), threading.Event()
+
+    def ask(node: Node) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            asked.set()
+            ended.wait(DEADLINE_S)
+        return [[0, 16383, [b"a", 1, b"id"]]]
+
+    cluster = Topology(RedisUrl(Kind.CLUSTER, False, ((f"unknown{next(_names)}", 1),)), ask)
+    thread = threading.Thread(target=cluster.owner, args=(0,))
+    thread.start()
+    assert asked.wait(DEADLINE_S)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        os._exit(0 if cluster.owner(0) == A else 1)
+    _, status = os.waitpid(child, 0)
+    ended.set()
+    thread.join()
+
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from headgate.errors import BusRefused, HeadgateError, InvalidSchema, SchemaViolation, SettingsError
 from headgate.installation import needing
 from headgate.redis.client import Client
+from headgate.redis.forked import reset_in_child
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.settings.settings import REGISTRY, Settings, environment
 
@@ -132,10 +133,15 @@ class RegistrySource:
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
         _compiled(_NOTHING)  # raises now if the library is missing
         self._client, self._now = client, now
-        self._lock = threading.Lock()
+        self.reset()
+        reset_in_child(self)
         self._found: dict[str, tuple[SchemaSet, float]] = {}
         self._failed: tuple[str, HeadgateError, float] | None = None  # the last failed first read: namespace, error, time
         self._log_throttle = LogThrottle(now)
+
+    def reset(self) -> None:
+        """Forget a caller that reads, which a forked child does not have."""
+        self._lock = threading.Lock()
 
     def of(self, namespace: str) -> SchemaSet:
         """Return the newest known schemas, at most REFRESH_S old unless Redis does not answer or another caller is reading.

@@ -42,15 +42,14 @@ const CHANNELS = ["mail", "page", "push"];
  */
 export function createInbox(gate, options = {}) {
   const { pageSize, outbox = gate } = gate._checkOptions("createInbox", OPTIONS, options);
-  /** @type {Set<(item: Item) => void>} */
-  const alerted = new Set();
+  const alerts = new Dispatcher();
   /** @type {InboxSource | undefined} */
   let source;
   /** @type {InboxSnapshot} */
   const first = Object.freeze({ items: [], unread: 0, mutes: {}, hasMore: false, status: "loading", error: null });
   /** @type {Store<InboxSnapshot>} */
   const store = createStore(first, (changed) => {
-    source = new InboxSource(gate, pageSize, first, changed, alerted);
+    source = new InboxSource(gate, pageSize, first, changed, alerts);
     return source;
   });
 
@@ -81,8 +80,10 @@ export function createInbox(gate, options = {}) {
      * @param {(item: Item) => void} listener
      */
     onAlert(listener) {
-      alerted.add(listener);
-      return () => void alerted.delete(listener);
+      // Its own function: one that listens twice ends each by itself.
+      const own = (/** @type {Item} */ item) => listener(item);
+      alerts.on("alert", own);
+      return () => void alerts.off("alert", own);
     },
     /** @param {string} kind @param {Channel} [channel] */
     isMuted: (kind, channel = "page") => isMuted(store.getSnapshot().mutes, kind, channel),
@@ -124,14 +125,19 @@ export function createInbox(gate, options = {}) {
  * @param {{ title: string }} [page]
  */
 export function badgeTitle(inbox, page = document) {
-  const { title } = page;
+  let { title } = page;
+  let shown = title;
   const show = () => {
+    // Another one: the application has gone to another of its views.
+    if (page.title !== shown) title = page.title;
     page.title = inbox.unread ? `(${inbox.unread}) ${title}` : title;
+    // As the page has it, which drops spaces.
+    shown = page.title;
   };
   const leave = inbox.subscribe(show);
   return () => {
     leave();
-    page.title = title;
+    if (page.title === shown) page.title = title;
   };
 }
 
@@ -145,7 +151,7 @@ class InboxSource {
   #gate;
   #pageSize;
   #changed;
-  #alerted;
+  #alerts;
   #snapshot;
   #items = new Items();
   #listener = new Dispatcher();
@@ -163,17 +169,19 @@ class InboxSource {
   #timer;
   #hasNews = false;
 
-  /** @param {Gate} gate @param {number} pageSize @param {InboxSnapshot} first @param {() => void} changed @param {Set<(item: Item) => void>} alerted */
-  constructor(gate, pageSize, first, changed, alerted) {
+  /** @param {Gate} gate @param {number} pageSize @param {InboxSnapshot} first @param {() => void} changed @param {Dispatcher} alerts */
+  constructor(gate, pageSize, first, changed, alerts) {
     this.#gate = gate;
     this.#pageSize = pageSize;
     this.#snapshot = first;
     this.#changed = changed;
-    this.#alerted = alerted;
+    this.#alerts = alerts;
     this.#listener.listenTo(gate, {
       [PATTERN]: (/** @type {any} */ _data, /** @type {HeadgateEvent} */ event) => this.#take(event),
       "connection:up": (/** @type {{ resumed: boolean | null }} */ { resumed }) => (resumed && !this.#isBehind && !this.#isLoading) || this.load(),
       "delivery:gap": (/** @type {{ patterns?: string[] }} */ { patterns }) => (!patterns?.length || patterns.includes(PATTERN)) && this.load(),
+      // It was refused, or found no place, and may have one now.
+      [`subscription:${PATTERN}`]: () => this.#failure && !this.#isLoading && this.load(),
     });
     void this.load();
   }
@@ -251,7 +259,7 @@ class InboxSource {
     const added = this.#items.isKnown ? this.#apply(event) : null;
     this.#news();
     if (!added || event.replayed || isMuted(this.#items.mutes, added.kind, "page")) return;
-    for (const listener of this.#alerted) listener(added);
+    this.#alerts.trigger("alert", added);
   }
 
   /** @param {HeadgateEvent} event */

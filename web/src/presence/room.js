@@ -98,8 +98,6 @@ export class Room extends Dispatcher {
   #told = true;
   /** @type {PresenceSnapshot} */
   #snapshot = { members: [], status: "waiting", error: null };
-  /** @type {Set<{ call: () => void }>} */
-  #listeners = new Set();
 
   /** @param {Gate} gate @param {string} topic @param {() => void} forget */
   constructor(gate, topic, forget) {
@@ -158,9 +156,10 @@ export class Room extends Dispatcher {
 
   /** @param {() => void} call @returns {() => void} */
   subscribe = (call) => {
-    const listener = { call };
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+    // Beside those of `on`, which the application may remove all at once; its own function: one that listens twice ends each by itself.
+    const own = () => call();
+    this.#listener.on("change", own);
+    return () => void this.#listener.off("change", own);
   };
 
   /** @returns {PresenceSnapshot} */
@@ -331,7 +330,7 @@ export class Room extends Dispatcher {
       const members = Object.freeze([...this.#members.values()].sort((one, other) => (one.user < other.user ? -1 : 1)));
       this.#snapshot = Object.freeze({ members, status: this.#life.state, error: this.#error });
       this.trigger("change", this.#snapshot);
-      for (const listener of [...this.#listeners]) listener.call();
+      this.#listener.trigger("change");
     });
   }
 }

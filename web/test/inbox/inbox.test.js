@@ -1,6 +1,6 @@
 /** The inbox of a page: single rules, and random histories of a gateway, other pages and faults against an oracle of the inbox. */
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, it, mock } from "node:test";
 import { badgeTitle, createInbox } from "#headgate/inbox";
 import { checkOptions } from "../../src/language/options.js";
 import { Dispatcher, HeadgateError } from "#headgate";
@@ -468,8 +468,50 @@ describe("the inbox of a page", () => {
     oracle.add("a");
     await drain(gate);
     assert.equal(page.title, "(1) Shop");
+    // The application shows another of its views.
+    page.title = "Cart";
+    oracle.add("b");
+    await drain(gate);
+    assert.equal(page.title, "(2) Cart");
     end();
-    assert.equal(page.title, "Shop");
+    assert.equal(page.title, "Cart");
+    leave();
+  });
+
+  it("is read when its subscription finds a place that there was none for", async () => {
+    const oracle = new Oracle();
+    oracle.add("a");
+    const gate = new ModelGate(oracle);
+    const full = new HeadgateError("limit_reached", { name: "subscriptions", limit: 1 });
+    gate.subscribed = () => Promise.reject(full);
+    const inbox = createInbox(/** @type {any} */ (gate));
+    const leave = inbox.subscribe(() => {});
+    await settle();
+    assert.deepEqual([inbox.getSnapshot().status, inbox.getSnapshot().error], ["failed", full]);
+    gate.subscribed = () => Promise.resolve();
+    gate.trigger(`subscription:${PATTERN}`);
+    await drain(gate);
+    assert.deepEqual([inbox.getSnapshot().status, shownBy(inbox)], ["current", [["k/a", false]]]);
+    leave();
+  });
+
+  it("alerts each listener, though one before it throws", async () => {
+    const oracle = new Oracle();
+    const { gate, inbox, leave } = begin(oracle);
+    const reported = mock.method(console, "error", () => {});
+    const [alerts, note] = [[], ({ id }) => alerts.push(id)];
+    inbox.onAlert(() => {
+      throw Error("no toast");
+    });
+    const ends = [inbox.onAlert(note), inbox.onAlert(note)];
+    await drain(gate);
+    oracle.add("a");
+    await drain(gate);
+    ends[0]();
+    oracle.add("b");
+    await drain(gate);
+    reported.mock.restore();
+    assert.deepEqual([alerts, reported.mock.callCount()], [["k/a", "k/a", "k/b"], 2]);
     leave();
   });
 

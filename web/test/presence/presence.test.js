@@ -196,6 +196,10 @@ describe("presence", () => {
     again.update("there");
     assert.equal((await answer(gateway, part([wire("ann", 1, "there")], 2))).meta, "there");
     let told = 0;
+    const reported = mock.method(console, "error", () => {});
+    room.subscribe(() => {
+      throw Error("this one's fault");
+    });
     room.subscribe(() => told++);
     again.close();
     assert.equal(gateway.requests.length, 0);
@@ -203,6 +207,7 @@ describe("presence", () => {
     assert.deepEqual(await answer(gateway, { ok: true }), { topic: "rooms.7", act: "leave" });
     assert.equal(room.status, "closed");
     assert.ok(told);
+    assert.equal(reported.mock.callCount(), told);
     assert.notEqual(presence(gate, "rooms.7"), room);
   });
 

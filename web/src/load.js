@@ -149,7 +149,7 @@ export class Load {
           const restarted = this.#life.offer("restart");
           if (resumed === null) this.#last = 0;
           if (resumed === false || restarted) this.#lose();
-          if (restarted) void this.#acknowledged();
+          if (restarted) this.#acknowledged();
         },
         // The acknowledgement may be long in coming now.
         "connection:down": () => this.#show(),
@@ -158,7 +158,7 @@ export class Load {
       },
       this,
     );
-    void this.#acknowledged();
+    this.#acknowledged();
   }
 
   /** @returns {LoadStatus} */
@@ -232,7 +232,7 @@ export class Load {
     const { status, error } = this.#gate._standing(this.pattern);
     if (this.#gate.status === "closed") this.close();
     else if (this.#gate.status === "refused" || status === "refused" || status === "waiting") this.#refused(error);
-    else if (this.#life.offer("retry")) void this.#acknowledged();
+    else if (this.#life.offer("retry")) this.#acknowledged();
   }
 
   /** @param {any} error */
@@ -289,7 +289,7 @@ export class Load {
   /** Fetch, if it is time. */
   #run() {
     const isDue = this.#loaded !== this.#mark && (this.#early || this.#life.is("active"));
-    if (isDue && this.#fetch && !this.#abort && !this.#timer && !this.#holds && !this.#life.is("closed")) void this.#load(this.#fetch);
+    if (isDue && this.#fetch && !this.#abort && !this.#timer && !this.#holds && !this.#life.is("closed")) this.#load(this.#fetch);
   }
 
   /** @param {Fetch} fetch */
@@ -319,6 +319,8 @@ export class Load {
 
   /** @param {any} answer @param {object | undefined} mark of the time when the fetch began */
   #reset(answer, mark) {
+    // It would take away what came after it, which a loss has had it forget to keep.
+    if (mark && mark !== this.#mark && this.#shows) return;
     const position = answer?.position;
     const upTo = position && position.epoch === this.#gate._position()?.epoch ? position.offset : 0;
     this.#options.reset?.(answer);

@@ -125,6 +125,21 @@ describe("a load", () => {
     assert.equal(fetches.length, 1);
   });
 
+  it("does not go back to an answer from before a loss, once it shows a later event", async () => {
+    const list = begin();
+    await letIn();
+    await answer(0, 1);
+    gateway.emit("gap", TRIMMED);
+    await pass(1);
+    gateway.event("orders.1", 105, 105);
+    gateway.emit("gap", { ...TRIMMED, from: 106, to: 107 });
+    await answer(1, 2);
+    assert.deepEqual([calls, list.status], [["reset 1", "apply 105"], "behind"]);
+    await pass(1);
+    await answer(2, 3);
+    assert.deepEqual([calls, list.status], [["reset 1", "apply 105", "reset 3"], "current"]);
+  });
+
   it("fetches a state that came with the page of another epoch", async () => {
     const list = begin({ since: { epoch: "e0", offset: 98 } });
     await letIn();

@@ -4,7 +4,7 @@
  * In: pages that the gateway answers, events of `users.me.inbox.#`, actions of the application. Out: snapshots {items, unread, mutes, hasMore,
  * status, error} for frameworks, and a publish on `users.me.inbox` for each action. An action shows at once, and is taken back when it is refused.
  *
- * It follows while it has listeners. The inbox is read again when events may be missing: after a connection that did not resume, or after a gap.
+ * It follows while it has listeners. The inbox is read again when events may be missing (load.js): after a connection that did not resume, or after a gap.
  *
  * @import { Gate, HeadgateEvent, Receipt } from "../gate.js"
  * @import { Source, Store } from "../stores/snapshot-store.js"
@@ -15,9 +15,9 @@
  * @typedef {{ publish: (topic: string, data: unknown, options: { id: string }) => Promise<Receipt> }} Publishing
  */
 import { newId } from "../base/new-id.js";
-import { startTimer } from "../base/timer.js";
+import { MAX_DELAY_MS } from "../base/timer.js";
 import { INBOX } from "../language/protocol.js";
-import { checkPattern, Dispatcher, HeadgateError, matches } from "../index.js";
+import { checkPattern, Dispatcher, HeadgateError, load, matches } from "../index.js";
 import { createStore } from "../stores/snapshot-store.js";
 import { Items } from "./items.js";
 
@@ -25,9 +25,6 @@ const PATTERN = "users.me.inbox.#";
 const TOPIC = "users.me.inbox";
 /** The most items of an answer, and ids of a change. */
 const MOST = 100;
-const RETRY_MS = 2000;
-/** Events that are kept while an answer is awaited; beyond that it is asked for once more. */
-const MAX_KEPT = 1000;
 
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = { pageSize: [[1, MOST, true], 20], outbox: ["object"] };
@@ -153,20 +150,10 @@ class InboxSource {
   #changed;
   #alerts;
   #snapshot;
+  #load;
   #items = new Items();
-  #listener = new Dispatcher();
-  #isEnded = false;
-  #isLoading = false;
-  /** Events may be missing in what is known. */
-  #isBehind = true;
-  /** @type {any} */
-  #failure = null;
-  /** @type {HeadgateEvent[]} */
-  #kept = [];
-  /** Answers that are awaited, of pages below too. */
-  #awaited = 0;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #timer;
+  /** Of the latest item that listeners were alerted of: what comes before an answer is applied again after it. */
+  #alertedAt = 0;
   #hasNews = false;
 
   /** @param {Gate} gate @param {number} pageSize @param {InboxSnapshot} first @param {() => void} changed @param {Dispatcher} alerts */
@@ -176,96 +163,70 @@ class InboxSource {
     this.#snapshot = first;
     this.#changed = changed;
     this.#alerts = alerts;
-    this.#listener.listenTo(gate, {
-      [PATTERN]: (/** @type {any} */ _data, /** @type {HeadgateEvent} */ event) => this.#take(event),
-      "connection:up": (/** @type {{ resumed: boolean | null }} */ { resumed }) => (resumed && !this.#isBehind && !this.#isLoading) || this.load(),
-      "delivery:gap": (/** @type {{ patterns?: string[] }} */ { patterns }) => (!patterns?.length || patterns.includes(PATTERN)) && this.load(),
-      // It was refused, or found no place, and may have one now.
-      [`subscription:${PATTERN}`]: () => this.#failure && !this.#isLoading && this.load(),
+    this.#load = load(gate, PATTERN, () => this.#read(), {
+      reset: (page) => {
+        this.#items.replace(page);
+        this.#news();
+      },
+      apply: (_data, event) => this.#take(event),
+      lost: () => {
+        this.#alertedAt = 0;
+      },
+      changed,
+      // For as long as the subscription is not active.
+      timeoutMs: MAX_DELAY_MS,
     });
-    void this.load();
+    // One that is repaired brings items behind later ones, which would not count.
+    gate.on("delivery:gap", ({ patterns, repairing }) => repairing && patterns.includes(PATTERN) && this.#load.reload(), this);
   }
 
   read() {
     const { items, unread, mutes, ...before } = this.#snapshot;
-    /** @type {InboxStatus} */
-    const status = this.#failure ? "failed" : !this.#items.isKnown ? "loading" : this.#isBehind ? "behind" : "current";
-    const now = { hasMore: this.#items.before !== null, status, error: this.#failure };
-    const isSame = now.hasMore === before.hasMore && now.status === before.status && now.error === before.error;
+    const { status: is, error } = this.#load;
+    const status = is === "closed" ? before.status : is;
+    const now = { hasMore: this.#items.before !== null, status, error };
+    const isSame = now.hasMore === before.hasMore && status === before.status && error === before.error;
     if (this.#hasNews || !isSame) this.#snapshot = { ...(this.#hasNews ? this.#items.view() : { items, unread, mutes }), ...now };
     this.#hasNews = false;
     return this.#snapshot;
   }
 
   end() {
-    this.#isEnded = true;
-    clearTimeout(this.#timer);
-    this.#listener.stopListening();
+    this.#load.close();
+    this.#gate.off(null, null, this);
   }
 
-  /** Read the newest page, once the subscription is active, and once more if something was lost in between. */
-  async load() {
-    this.#isBehind = true;
-    // The answer that comes shows what these say, or the log has lost them.
-    this.#kept = [];
-    this.#changed();
-    clearTimeout(this.#timer);
-    if (this.#isLoading) return;
-    this.#isLoading = true;
-    while (this.#isBehind && !this.#isEnded) {
-      this.#isBehind = false;
-      try {
-        await this.#gate.subscribed(PATTERN);
-        const limit = Math.min(MOST, Math.max(this.#pageSize, this.#items.size));
-        // One that was outdated meanwhile would take away what it does not know yet.
-        await this.#ask({ limit }, (page) => !this.#isBehind && this.#items.replace(page));
-        this.#failure = null;
-      } catch (/** @type {any} */ error) {
-        if (this.#isEnded) return;
-        this.#failure = error;
-        // The connection has changed in between.
-        if (this.#isBehind) continue;
-        this.#isBehind = true;
-        if (error.retry) this.#timer = startTimer(() => void this.load(), RETRY_MS * (0.5 + Math.random()));
-        break;
-      }
+  /** Return the newest page. */
+  async #read() {
+    try {
+      await this.#gate.subscribed(PATTERN);
+      return await this.#gate._request(INBOX, { limit: Math.min(MOST, Math.max(this.#pageSize, this.#items.size)) });
+    } catch (/** @type {any} */ error) {
+      // The load shows itself that its pattern is refused.
+      return Promise.reject(error.code === "disconnected" || error === this.#load.error ? undefined : error);
     }
-    this.#isLoading = false;
-    this.#changed();
   }
 
   async loadMore() {
     const { before } = this.#items;
     if (before === null) return;
-    await this.#ask({ before, limit: this.#pageSize }, (page) => this.#items.append(page, before));
-  }
-
-  /** Ask for a page. Events that come before the answer are applied at once, and again after it. @param {object} body @param {(page: any) => boolean} use returns whether it is shown */
-  async #ask(body, use) {
-    this.#awaited++;
+    const taken = this.#load._hold();
     try {
-      const page = await this.#gate._request(INBOX, body);
-      if (this.#isEnded || !use(page)) return;
-      for (const event of this.#kept) this.#apply(event);
-      this.#news();
+      const page = await this.#gate._request(INBOX, { before, limit: this.#pageSize });
+      if (this.#items.append(page, before)) this.#news();
     } finally {
-      if (!--this.#awaited) this.#kept = [];
+      taken();
     }
   }
 
   /** @param {HeadgateEvent} event */
   #take(event) {
-    if (this.#awaited && this.#kept.push(event) > MAX_KEPT) void this.load();
-    const added = this.#items.isKnown ? this.#apply(event) : null;
+    if (!this.#items.take(event)) this.#load.reload();
     this.#news();
-    if (!added || event.replayed || isMuted(this.#items.mutes, added.kind, "page")) return;
+    const { added } = this.#items;
+    if (!added || event.replayed || added.at <= this.#alertedAt || isMuted(this.#items.mutes, added.kind, "page")) return;
+    this.#alertedAt = added.at;
     this.#alerts.trigger("alert", added);
-  }
-
-  /** @param {HeadgateEvent} event */
-  #apply(event) {
-    if (!this.#items.take(event)) void this.load();
-    return this.#items.added;
   }
 
   /** @param {string} id @param {Change} change */
@@ -276,7 +237,7 @@ class InboxSource {
 
   /** @param {string} id @param {Receipt} receipt */
   confirm(id, receipt) {
-    if (!this.#items.confirm(id, receipt)) void this.load();
+    if (!this.#items.confirm(id, receipt)) this.#load.reload();
     this.#news();
   }
 

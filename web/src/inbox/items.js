@@ -45,7 +45,7 @@ export class Items {
     return this.#items.size;
   }
 
-  /** Take the newest page in place of all that was known; return true. @param {Page} page */
+  /** Take the newest page in place of all that was known. @param {Page} page */
   replace({ epoch, offset, unread, before, items, mutes }) {
     this.#items.clear();
     Object.assign(this, { before });
@@ -53,7 +53,6 @@ export class Items {
     [this.#mutes, this.#mutesAt] = [mutes, offset];
     this.#put(items, offset);
     this.#pending = this.#pending.filter(({ receipt }) => !receipt || (receipt.epoch === epoch && receipt.offset > offset));
-    return true;
   }
 
   /**

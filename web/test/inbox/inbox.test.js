@@ -1,6 +1,6 @@
 /** The inbox of a page: single rules, and random histories of a gateway, other pages and faults against an oracle of the inbox. */
 import assert from "node:assert/strict";
-import { describe, it, mock } from "node:test";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { badgeTitle, createInbox } from "#headgate/inbox";
 import { checkOptions } from "../../src/language/options.js";
 import { Dispatcher, HeadgateError } from "#headgate";
@@ -98,6 +98,8 @@ class ModelGate extends Dispatcher {
   requests = [];
   /** @type {(() => void)[]} */
   waiting = [];
+  status = "live";
+  _loads = new Set();
   _checkOptions = checkOptions;
 
   constructor(oracle) {
@@ -105,6 +107,20 @@ class ModelGate extends Dispatcher {
     this.oracle = oracle;
     this.position = oracle.offset;
     this.state = { epoch: oracle.epoch };
+  }
+
+  /** As the gate's, for what has one handler. */
+  subscribe(pattern, _options, handler) {
+    this.on(pattern, handler);
+    return { close: () => this.off(pattern, handler) };
+  }
+
+  _position() {
+    return { epoch: this.state.epoch, offset: this.position };
+  }
+
+  _standing() {
+    return { status: "active", error: null };
   }
 
   subscribed() {
@@ -157,7 +173,7 @@ class ModelGate extends Dispatcher {
     if (!resumed) this.position = this.oracle.offset;
     this.trigger("connection:up", { resumed });
     this.state = { epoch: this.oracle.epoch };
-    if (resumed && this.isRolledBack) this.trigger("delivery:gap", { patterns: [PATTERN], lost: true, reason: "rolled_back" });
+    if (resumed && this.isRolledBack) this.trigger("delivery:gap", { patterns: [PATTERN], lost: true, reason: "rolled_back", from: 1 });
     this.isRolledBack = false;
     for (const go of this.waiting.splice(0)) go();
   }
@@ -184,6 +200,7 @@ function begin(oracle, options) {
 /** Serve, answer and deliver everything. @param {ModelGate} gate */
 async function drain(gate) {
   for (let quiet = 0; quiet < 3; quiet++) {
+    mock.timers.tick(2000);
     await settle();
     for (const request of gate.requests.splice(0)) {
       request.serve?.();
@@ -201,6 +218,9 @@ const shownOf = (oracle) => oracle.page({ limit: 100 }).items.map(({ id, read })
 const shownBy = (inbox) => inbox.items.map(({ id, read }) => [id, read]);
 
 describe("the inbox of a page", () => {
+  beforeEach(() => mock.timers.enable({ apis: ["setTimeout"] }));
+  afterEach(() => mock.timers.reset());
+
   it("shows what is there when the page comes, and what comes after", async () => {
     const oracle = new Oracle();
     oracle.add("a");
@@ -274,6 +294,7 @@ describe("the inbox of a page", () => {
     const { gate, inbox, leave } = begin(oracle);
     await drain(gate);
     gate.up(false);
+    mock.timers.tick(1000);
     await settle();
     const [older] = gate.requests.splice(0);
     older.serve();
@@ -577,7 +598,7 @@ async function history(seed) {
       const behind = gate.position > oracle.offset;
       gate.position = Math.min(gate.position, oracle.offset);
       if (gate.isUp) gate.state = { epoch: oracle.epoch };
-      if (gate.isUp) gate.trigger("delivery:gap", { patterns: behind ? [PATTERN] : [], lost: true, reason: "rolled_back" });
+      if (gate.isUp) gate.trigger("delivery:gap", { patterns: behind ? [PATTERN] : [], lost: true, reason: "rolled_back", from: oracle.offset + 1 });
       else gate.isRolledBack = true;
     },
   ];

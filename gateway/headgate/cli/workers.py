@@ -105,9 +105,13 @@ def _bind(settings: Settings, environ: Mapping[str, str]) -> str | None:
     if "GUNICORN_FD" in environ or passed:
         return f"{host_in_url(settings)}:{settings.port}"
     try:
-        listener = socket.create_server(
-            (settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET, backlog=BACKLOG
-        )
+        if ":" in settings.host:  # like one process, `::` takes connections over IPv4, too
+            dual = socket.has_dualstack_ipv6()
+            listener = socket.create_server(
+                (settings.host, settings.port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=dual
+            )
+        else:
+            listener = socket.create_server((settings.host, settings.port), backlog=BACKLOG)
     except OSError as error:
         complain_of_address(settings, error)
         return None

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from ipaddress import ip_address
 
 from flask import Blueprint, Response, current_app, jsonify, request
 
 from headgate.errors import Forbidden
 from headgate.runtime.metrics import exposition
+from headgate.settings.addresses.origins import is_loopback
 from headgate_server.api.gate import Gate, PeerWorkers
 
 # The bus proves itself once a second.
@@ -108,9 +108,4 @@ def _came_through_a_proxy() -> bool:
 
 def _from_loopback() -> bool:
     """Return whether the request came directly from this machine, without a proxy."""
-    if any(name in request.headers for name in _OF_PROXIES):
-        return False
-    try:
-        return ip_address(request.remote_addr or "").is_loopback
-    except ValueError:
-        return False
+    return is_loopback(request.remote_addr) and not any(name in request.headers for name in _OF_PROXIES)

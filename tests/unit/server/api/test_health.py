@@ -73,9 +73,10 @@ def test_no_cache_keeps_an_answer_of_the_gateway(demo: FlaskClient, path: str) -
     assert demo.get(path).headers["Cache-Control"] == "no-store"
 
 
-def test_metrics_are_prometheus_text_on_loopback(demo: FlaskClient) -> None:
-    """The default registry, as text."""
-    answer = demo.get("/metrics")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_metrics_are_prometheus_text_on_loopback(demo: FlaskClient, address: str) -> None:
+    """The default registry, as text; a gateway that listens on `::` sees IPv4 addresses within IPv6 ones."""
+    answer = demo.get("/metrics", environ_base={"REMOTE_ADDR": address})
     assert answer.status_code == 200
     assert answer.content_type.startswith("text/plain")
     assert "python_info" in answer.text

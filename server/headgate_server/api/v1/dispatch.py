@@ -103,7 +103,20 @@ def check_acceptable(accept: str) -> None:
 
 @lru_cache(maxsize=256)  # clients have few
 def _accepts_json(accept: str) -> bool:
-    return not accept or parse_accept_header(accept[:1024], MIMEAccept).quality("application/json") > 0
+    # JSON has no parameters (RFC 8259, section 11), so `application/json; charset=utf-8` asks for no other answer.
+    kinds = [(kind.partition(";")[0].strip(), quality) for kind, quality in parse_accept_header(accept[:1024], MIMEAccept)]
+    return not accept or MIMEAccept(kinds).quality("application/json") > 0
+
+
+def check_media_type(environ: Mapping[str, Any]) -> None:
+    """Refuse a body that is not JSON by its head (RFC 9110, section 15.5.16).
+
+    Raises:
+        UnsupportedMediaType: it has another type, or is compressed.
+    """
+    kind, encoding = environ.get("CONTENT_TYPE", ""), environ.get("HTTP_CONTENT_ENCODING", "identity")
+    if kind.partition(";")[0].strip().lower() != "application/json" or encoding.lower() != "identity":
+        raise UnsupportedMediaType
 
 
 def _answered(operation: Operation, services: Services, reads: Rates, names: Mapping[str, str]) -> Response:
@@ -213,15 +226,14 @@ def read_body(operation: Operation) -> Any:
     """Return the body, read according to the row. Waits for it.
 
     Raises:
-        UnsupportedMediaType: its type is not JSON.
+        UnsupportedMediaType: as `check_media_type`.
         PayloadTooLarge, RequestEntityTooLarge: it is larger than the application allows.
         InvalidRequest: it is not JSON.
         BodyFault: it is unexpected JSON.
     """
     if operation.body is None:
         return None
-    if request.mimetype != "application/json":
-        raise UnsupportedMediaType
+    check_media_type(request.environ)
     limit = request.max_content_length or MAX_BODY_BYTES  # that of the application: an event, and room around it
     if (request.content_length or 0) > limit:
         raise PayloadTooLarge(request.content_length or 0, limit, "http")

@@ -35,7 +35,7 @@ OF_HTTP: Mapping[int, tuple[str, str]] = {
     406: ("not_acceptable", "The answer would be JSON, which the field Accept of the request does not allow."),
     408: ("request_timeout", "The body of the request took too long."),
     409: ("conflict", "The state of things does not allow it now."),
-    415: ("unsupported_media_type", "The body is not JSON by its Content-Type."),
+    415: ("unsupported_media_type", "The body is not JSON by its Content-Type, or has a Content-Encoding."),
     500: ("internal_error", "The server failed; its log says why."),
 }
 
@@ -51,7 +51,7 @@ class NotFound(HeadgateError):
 
     def __init__(self, what: str, name: str) -> None:
         shown = name if name.isprintable() else ascii(name)[1:-1]
-        super().__init__(f"there is no {what} {shown[:80]!r} (any more)", what=what, name=shown[:80])
+        super().__init__(f"there is no {what} {name[:80]!r} (any more)", what=what, name=shown[:80])
 
 
 class Conflict(HeadgateError):
@@ -73,12 +73,12 @@ class NotAcceptable(HeadgateError):
 
 
 class UnsupportedMediaType(HeadgateError):
-    """The body is not JSON by its Content-Type."""
+    """The body is not JSON by its Content-Type, or has a Content-Encoding."""
 
     code = "unsupported_media_type"
 
     def __init__(self) -> None:
-        super().__init__("expected a body of type application/json")
+        super().__init__("expected a body of type application/json, without a Content-Encoding")
 
 
 class ScopeMissing(Forbidden):

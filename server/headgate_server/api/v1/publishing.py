@@ -31,10 +31,10 @@ from headgate_server.api.json_answers import encoded_answer, json_bytes
 from headgate_server.api.publish_requests import Asked, traceparent_of
 from headgate_server.api.waiting_bodies import AT_ONCE_BYTES, WaitingBodies
 
-from .dispatch import check_acceptable, decode, refuse
+from .dispatch import check_acceptable, check_media_type, decode, refuse
 from .grammar import EventId, Topic
 from .operation import Cost, IdField, Operation
-from .problems import ROOT, BodyFault, RateReached, ScopeMissing, UnsupportedMediaType
+from .problems import ROOT, BodyFault, RateReached, ScopeMissing
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
 # Room in a request body in addition to the payload: topic 255, id 128, namespace 64, JSON punctuation.
@@ -225,9 +225,7 @@ class Publishing:
         if not identity.publish:
             refuse(identity, ScopeMissing("publish:…"), handshake.namespace, environ, self._settings.proxies)
         if shown is None:
-            kind = str(environ.get("CONTENT_TYPE", ""))
-            if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
-                raise UnsupportedMediaType
+            check_media_type(environ)
             if environ.get("QUERY_STRING"):
                 raise InvalidRequest("expected no parameters")
             if handshake.kept() is not None:

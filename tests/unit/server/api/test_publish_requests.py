@@ -87,6 +87,7 @@ REQUESTS: dict[str, list[bytes | Pause]] = {
     "an idempotency key that is none": [with_token(ONE, "Idempotency-Key: no key")],
     "an answer that is not wanted": [with_token(ONE, "Accept: text/html")],
     "an answer that is wanted less": [with_token(ONE, "Accept: text/html, application/json;q=0.1")],
+    "a compressed body": [with_token(ONE, "Content-Encoding: gzip")],
     "a parameter": [with_token(ONE, path=f"{EVENTS}?a=1")],
     "all or none": [batch(EVENT, EVENT, atomic=True)],
     "all or none, with one refused": [batch(EVENT, {"topic": "orders.", "data": 1}, EVENT, atomic=True)],

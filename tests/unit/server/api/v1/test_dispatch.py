@@ -131,6 +131,17 @@ def test_a_body_that_cannot_be_is_told_with_the_place_of_its_fault(
     assert (answer.get_json().get("errors") or [{}])[0].get("pointer") == pointer
 
 
+@pytest.mark.parametrize(("method", "path"), [("PUT", "pauses/connects"), ("POST", "events"), ("POST", "events/batch")])
+@pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("Identity", 422)])
+def test_a_compressed_body_is_refused_for_its_encoding(
+    dev: FlaskClient, gate: RecordingGate, method: str, path: str, encoding: str, status: int
+) -> None:
+    """Not as broken JSON: what is wrong is in the head."""
+    gate.identity = Identity("anonymous", subscribe=("#",), publish=("#",))
+    kind = {"content_type": "application/json", "headers": {"Content-Encoding": encoding}}
+    assert dev.open(f"/api/v1/{path}", method=method, data=b"[]", **kind).status_code == status
+
+
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
@@ -138,7 +149,10 @@ def test_a_body_that_cannot_be_is_told_with_the_place_of_its_fault(
         ("*/*", 200),
         ("application/*", 200),
         ("text/html, application/json;q=0.1", 200),
+        ("application/json; charset=utf-8", 200),
+        ("application/json;charset=UTF-8;q=0.5, text/html", 200),
         ("text/html", 406),
+        ("application/json;charset=utf-8;q=0", 406),
         ("application/json;q=0, */*", 406),
     ],
 )

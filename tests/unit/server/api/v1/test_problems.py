@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 
 from headgate.errors import BusUnavailable, HeadgateError, InvalidTopic, LimitReached, PayloadTooLarge, SchemaViolation
 from headgate_server.api.v1.dispatch import pointer_of
-from headgate_server.api.v1.problems import MAX_NAMED, BodyFault, RateReached, descriptions, problem_answer
+from headgate_server.api.v1.problems import MAX_NAMED, BodyFault, NotFound, RateReached, descriptions, problem_answer
 
 
 def told(error: HeadgateError | BodyFault) -> tuple[int, dict[str, str], dict[str, Any]]:
@@ -91,6 +91,12 @@ def test_several_faults_are_all_named_to_a_bound() -> None:
 def test_the_place_of_a_fault_is_a_json_pointer(said: str, pointer: str) -> None:
     """From what msgspec says."""
     assert pointer_of(said)[0] == pointer
+
+
+def test_a_name_of_no_text_is_escaped_once() -> None:
+    """Both where a person reads it and where a program does."""
+    error = NotFound("session", "a\0")
+    assert (error.message, error.parts["name"]) == ("there is no session 'a\\x00' (any more)", "a\\x00")
 
 
 def test_every_code_is_described_where_its_type_leads(dev: FlaskClient) -> None:

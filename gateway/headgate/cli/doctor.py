@@ -15,7 +15,6 @@ from .options import (
     config_option,
     effective_settings,
     json_object_option,
-    namespace_option,
     read_gateway_url,
     read_origin,
     redis_option,
@@ -37,7 +36,7 @@ _TOKEN_S = 300
     help="Where pages connect, such as https://app.example.com. Default: the gateway's own address.",
 )
 @redis_option
-@namespace_option
+@click.option("--namespace", metavar="NAME", help="Namespace to join and probe. Default: the gateway's first.")
 @config_option
 @click.option("--token", help="Token of a user. Default: one that is signed with the configured secret, if there is one.")
 @click.option("--origin", callback=read_origin, help="Origin of your pages. Default: that of the URL.")
@@ -54,7 +53,7 @@ _TOKEN_S = 300
 def doctor(
     url: str | None,
     redis_url: str | None,
-    namespace: str,
+    namespace: str | None,
     config: str | None,
     token: str | None,
     origin: str | None,
@@ -76,8 +75,8 @@ def doctor(
     from headgate.runtime.check_result import Finding, Verdict, count
     from headgate.services.publisher import find_redis_url
 
-    namespace = check_namespace(namespace)
     settings = effective_settings(config, {"HEADGATE_REDIS_URL": redis_url})
+    namespace = check_namespace(namespace or settings.namespaces[0])
     no_redis: HeadgateError | None = None
     try:
         redis_url = find_redis_url(settings)

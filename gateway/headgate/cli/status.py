@@ -69,7 +69,7 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_
 
 def _show_error(error: HeadgateError, as_json: bool) -> None:
     if as_json:
-        print_json({"ok": False, "error": error.to_wire()})
+        print_json({"ok": False, "error": {**error.to_wire(), **error.parts, "message": "; ".join(error.lines())}})
     for line in () if as_json else error.lines():
         echo(f"headgate: {line}", err=True)
 

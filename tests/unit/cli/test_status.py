@@ -67,4 +67,6 @@ def test_redis_that_is_away_is_one_line_or_one_object() -> None:
     assert said.stderr.startswith("headgate: the bus is unavailable: ")
     as_json = CliRunner().invoke(main, ["status", "--json", *nowhere])
     assert as_json.exit_code == 1
-    assert json.loads(as_json.stdout)["error"]["code"] == "bus_unavailable"
+    error = json.loads(as_json.stdout)["error"]
+    assert (error["code"], error["reason"]) == ("bus_unavailable", "127.0.0.1:1: connection refused")
+    assert error["message"] == said.stderr.strip().replace("headgate: ", "").replace("\n", "; ")

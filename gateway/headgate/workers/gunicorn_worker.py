@@ -68,6 +68,8 @@ SUCCESSOR_S = 10.0
 BUS_S = 10.0
 LOOK_S = 0.05
 HEARTBEAT_S = 1.0
+# Signals that make an earlier SIGHUP pointless.
+_OUTDATES_RELOAD = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 # gunicorn's exit code for an application that failed to load, which also ends the arbiter.
 APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
 
@@ -426,7 +428,11 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         self.handle_term()
 
     def wait_for_signals(self, timeout: float = 1.0) -> list[int]:
-        """Wait for signals, with shorter waits until all workers serve."""
+        """Wait for signals, with shorter waits until all workers serve.
+
+        gunicorn waits for the old workers in each reload, so later signals wait, too. Of several reloads the last one is enough,
+        and none is needed before a stop, which would otherwise come after all of them.
+        """
         found: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else LOOK_S)
         if self.on_ready is not None:
             rows = Premises.here().board.rows()
@@ -435,7 +441,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
                 self.on_ready = None
         if self.look is not None and not self.master_pid:
             self.look()
-        return found
+        return [each for at, each in enumerate(found) if each != signal.SIGHUP or _OUTDATES_RELOAD.isdisjoint(found[at + 1 :])]
 
 
 class _Application(BaseApplication):  # type: ignore[misc]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import queue
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headgate.settings.settings import Settings
-from headgate.workers.gunicorn_worker import Premises
+from headgate.workers.gunicorn_worker import Arbiter, Premises
 from headgate.workers.settings_file import SettingsFile
 from tests.support.service_links import SERVICE_LINKS
 
@@ -80,3 +82,21 @@ def test_a_file_that_is_wrong_at_the_start_is_the_first_workers_to_tell(tmp_path
     premises = Premises(None)
     premises.follow(object(), SettingsFile(str(tmp_path / "headgate.toml")))
     assert premises.fault is not None
+
+
+@pytest.mark.parametrize(
+    ("sent", "handled"),
+    [
+        (["HUP", "CHLD", "HUP", "HUP"], ["CHLD", "HUP"]),
+        (["HUP", "HUP", "TERM"], ["TERM"]),
+        (["HUP", "INT", "INT"], ["INT", "INT"]),
+        (["TTIN", "TTIN", "HUP", "USR1"], ["TTIN", "TTIN", "HUP", "USR1"]),
+    ],
+)
+def test_reloads_that_pile_up_are_one_and_never_delay_a_stop(sent: list[str], handled: list[str]) -> None:
+    """Each takes as long as the old workers need to end, and the process manager handles no other signal in that time."""
+    arbiter = Arbiter.__new__(Arbiter)
+    arbiter.SIG_QUEUE = queue.SimpleQueue()
+    for name in sent:
+        arbiter.SIG_QUEUE.put(signal.Signals[f"SIG{name}"])
+    assert [signal.Signals(each).name[3:] for each in arbiter.wait_for_signals()] == handled

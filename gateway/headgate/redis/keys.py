@@ -29,7 +29,7 @@ REGRANTED = "hg:regranted"
 # The sorted set of namespaces that gateways serve (score: time of the last registration).
 NAMESPACES = "hg:namespaces"
 # The demo's orders as JSON, and the secret of its tokens (headgate_server/demo/kept.py).
-DEMO_BOOK, DEMO_SECRET = "hg:demo:book", "hg:demo:secret"
+DEMO_BOOK, DEMO_LOCK, DEMO_SECRET = "hg:demo:book", "hg:demo:lock", "hg:demo:secret"
 
 
 # The function for callers that have checked the payload, and the one that checks it in Redis.

@@ -1,21 +1,27 @@
 """The demo's data in the gateway's Redis, which survives restarts of both: the orders, and the secret that signs tokens.
 
-In: the book after each change. Out: the same, for the next process, as one JSON text of less than 8 KiB. The first process
-creates the secret, and all gateways of a Redis share it. A reader of it can already publish there, so it opens no further door.
+In: the book after each change. Out: the same, for every process, as one JSON text of less than 8 KiB; one of them at a time has
+the book. The first process creates the secret, and all gateways of a Redis share it. A reader of it can already publish there,
+so it opens no further door. It needs no command but GET and SET.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
+from headgate.errors import BusUnavailable, HeadgateError
 from headgate.redis.client import Client, call, open_client
-from headgate.redis.keys import DEMO_BOOK, DEMO_SECRET
+from headgate.redis.keys import DEMO_BOOK, DEMO_LOCK, DEMO_SECRET
 
 TIMEOUT_S = 2.0
+# A process that dies with the book holds it for so long.
+HELD_S, LOOK_S = 5.0, 0.02
 # The length of the hash of the signature (RFC 2104, section 3).
 SECRET_BYTES = 32
 
@@ -38,6 +44,21 @@ class Kept:
         """Return the secret, the same for all callers."""
         self._call("SET", DEMO_SECRET, secrets.token_hex(SECRET_BYTES), "NX")
         return bytes(self._call("GET", DEMO_SECRET))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from the book for the time of the block."""
+        mine, until_s = secrets.token_hex(8), time.monotonic() + 2 * HELD_S
+        while not self._call("SET", DEMO_LOCK, mine, "NX", "PX", str(int(HELD_S * 1000))):
+            if time.monotonic() >= until_s:
+                raise BusUnavailable("other processes have the orders of the demo")
+            time.sleep(LOOK_S)
+        try:
+            yield
+        finally:
+            with suppress(HeadgateError):  # it ends by itself
+                if self._call("GET", DEMO_LOCK) == mine.encode():
+                    self._call("SET", DEMO_LOCK, mine, "PX", "1")
 
     def load(self) -> list[dict[str, Any]]:
         """Return the saved orders, in the order of the book; none if there is no book yet."""

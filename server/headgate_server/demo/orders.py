@@ -2,12 +2,13 @@
 
 In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the order of
 the versions; an item in the inbox of every other user for a shipped or failed order; and the whole book for `Keep`. The book is
-bounded, filled with examples if nothing is saved, and read on first use.
+bounded, and filled with examples if nothing is saved.
 
-Publish first, save second, both under one lock. A change that the bus refused is not saved: the user gets the error, and no
-board shows anything that the book does not have. If the bus took the event and only its answer was lost, boards are ahead of
-the book until the next change of that order. A version is the time of its change in milliseconds, or one above the last, so it
-is never used twice, and that next change wins everywhere. A book that could not be saved is logged, and this process goes on.
+Read, publish, save: under one lock over all processes, so that workers and gateways have one book. A change that the bus
+refused is not saved: the user gets the error, and no board shows anything that the book does not have. If the bus took the event
+and only its answer was lost, boards are ahead of the book until the next change of that order. A version is the time of its
+change in milliseconds, or one above the last, so it is never used twice, and that next change wins everywhere. A book that could
+not be saved is logged, and this process goes on with it until another one has saved a newer one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -44,8 +46,9 @@ _log = structlog.get_logger("headgate.server")
 
 
 class Keep(Protocol):
-    """Storage for the book beyond the process. Both methods may raise a HeadgateError."""
+    """Storage for the book beyond the process, for one process at a time. Every method may raise a HeadgateError."""
 
+    def locked(self) -> AbstractContextManager[None]: ...
     def load(self) -> list[dict[str, Any]]: ...
     def save(self, orders: list[dict[str, Any]]) -> None: ...
 
@@ -93,17 +96,31 @@ class OrderBook:
         self._lock = threading.Lock()
         self._random = random.Random(1)
         self._version = 0
-        # By id, oldest first; None: not read yet.
-        self._orders_or_none: dict[str, Order] | None = None
+        self._orders: dict[str, Order] = {}  # by id, oldest first; empty until the first use
 
-    @property
-    def _orders(self) -> dict[str, Order]:
-        if self._orders_or_none is None:
-            kept = _readable(self._keep.load()) if self._keep else []
-            orders = kept or [Order(str(nr), status, name, cents, self._next_version(), "") for status, nr, name, cents in _SEED]
-            self._version = max(self._version, *(order.version for order in orders))
-            self._orders_or_none = {order.id: order for order in orders}
-        return self._orders_or_none
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Keep everyone else from the book for the time of the block, and begin it with the newest one."""
+        with self._lock, ExitStack() as held:
+            try:
+                if self._keep is not None:
+                    held.enter_context(self._keep.locked())
+                    self._read(self._keep.load())
+            except HeadgateError:
+                if not self._orders:
+                    raise
+            if not self._orders:
+                rows = [(str(number), status, name, cents) for status, number, name, cents in _SEED]
+                self._orders = {row[0]: Order(*row, self._next_version(), "") for row in rows}
+                self.save()  # else the examples of another process, made later, would be newer than a change of ours
+            yield
+
+    def _read(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Use the saved book. One that is older than ours lacks a change that Redis did not save, or has lost."""
+        saved = {order.id: order for order in _readable(rows)}
+        newest = max((order.version for order in saved.values()), default=0)
+        if newest >= max((order.version for order in self._orders.values()), default=1):
+            self._orders, self._version = saved, max(self._version, newest)
 
     def _next_version(self) -> int:
         """Return the time in milliseconds since 1970, or one above the last version, even of an earlier process."""
@@ -116,7 +133,7 @@ class OrderBook:
         Waits for a change in progress (and may switch greenlets), since a caller that has seen the event of a change must find
         the change saved.
         """
-        with self._lock:
+        with self._opened():
             return list(self._orders.values())
 
     def create(self, by: str) -> Order:
@@ -125,7 +142,7 @@ class OrderBook:
         Raises:
             BusUnavailable, BusRefused: nothing was changed.
         """
-        with self._lock:
+        with self._opened():
             number, pick = max(map(int, self._orders)) + 1, self._random
             total_cents, customer = pick.randint(9, 1_300) * 100, pick.choice(_CUSTOMERS)
             order = Order(str(number), "new", customer, total_cents, self._next_version(), by)
@@ -144,7 +161,7 @@ class OrderBook:
         """
         if status not in STATUSES:
             raise InvalidRequest(f"status: expected one of {', '.join(STATUSES)}")
-        with self._lock:
+        with self._opened():
             if (before := self._orders.get(order_id)) is None:
                 raise OrderNotFound(order_id)
             order = replace(before, status=str(status), version=self._next_version(), by=by)
@@ -157,7 +174,7 @@ class OrderBook:
         Raises:
             BusUnavailable, BusRefused: some were not published, and those were not changed.
         """
-        with self._lock:
+        with self._opened():
             orders, changes = dict(self._orders), []
             for number in numbers:
                 order_id = list(orders)[number % len(orders)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -41,6 +42,14 @@ def test_orders_outlive_the_server(redis_url: str) -> None:
     assert after == before.all()
     assert made in after
     assert moved in after
+
+
+def test_orders_of_processes_beside_each_other_are_all_there(redis_url: str) -> None:
+    """They create them at the same time."""
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda user: book(redis_url).create(user), ["ana", "ben"] * 4))
+    assert len({order.id for order in made}) == len(made)
+    assert set(made) <= set(book(redis_url).all())
 
 
 def test_a_redis_that_is_not_there_is_an_error_and_not_an_empty_book() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -36,6 +37,11 @@ class World:
                 outcomes.append("receipt")
         return outcomes
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        self._check()
+        yield
+
     def load(self) -> list[dict[str, Any]]:
         self._check()
         orders: list[dict[str, Any]] = json.loads(self.kept)
@@ -64,8 +70,8 @@ def test_orders_outlive_the_process(world: World) -> None:
     after = world.book(500.0)  # a clock that went back
     assert after.all() == before.all()
     assert {each.id: each for each in after.all()}["42"] == moved
-    newer = after.create("ben")
-    assert (int(newer.id), newer.version > max(order.version for order in before.all())) == (int(made.id) + 1, True)
+    newest, newer = max(order.version for order in before.all()), after.create("ben")
+    assert (int(newer.id), newer.version > newest) == (int(made.id) + 1, True)
 
 
 def test_a_version_is_never_used_twice(world: World) -> None:
@@ -134,3 +140,24 @@ def test_a_change_that_cannot_be_kept_still_counts(world: World) -> None:
     book.all()
     world.down = True
     assert book.move("42", "new", "ana") in book.all()
+
+
+def test_processes_beside_each_other_have_one_book(world: World) -> None:
+    """Workers and gateways of one Redis: none overwrites what another one has changed, and numbers go on over all."""
+    one, other = world.book(), world.book(2_000.0)
+    first, second = one.create("ana"), other.create("ben")
+    moved = one.move("42", "shipped", "ana")
+    assert int(second.id) == int(first.id) + 1
+    assert one.all() == other.all() == world.book().all()
+    assert {first, second, moved} <= set(one.all())
+
+
+def test_a_redis_that_has_lost_the_end_gets_it_again_with_the_next_change(world: World) -> None:
+    """The process that made the change still has it."""
+    book = world.book()
+    book.all()
+    before = world.kept
+    moved = book.move("42", "shipped", "ana")
+    world.kept = before
+    made = book.create("ana")
+    assert {moved, made} <= set(world.book().all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -34,6 +35,9 @@ class World:
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def load(self) -> list[dict[str, Any]]:
         return []

@@ -138,8 +138,8 @@ def test_a_compressed_body_is_refused_for_its_encoding(
 ) -> None:
     """Not as broken JSON: what is wrong is in the head."""
     gate.identity = Identity("anonymous", subscribe=("#",), publish=("#",))
-    kind = {"content_type": "application/json", "headers": {"Content-Encoding": encoding}}
-    assert dev.open(f"/api/v1/{path}", method=method, data=b"[]", **kind).status_code == status
+    head = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    assert dev.open(f"/api/v1/{path}", method=method, data=b"[]", headers=head).status_code == status
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from headgate.auth.identity import Authenticator
 from headgate.delivery import catch_up
 from headgate.delivery.bus import feed, interest, listener
 from headgate.node import gateway as gateway_module
+from headgate.node import namespace as namespace_module
 from headgate.node.gateway import Gateway
 from headgate.node.requests import streams as streams_module
 from headgate.settings.settings import Settings
@@ -249,6 +250,9 @@ def gateway_on_model(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartGatewayOn
     with on_the_model(monkeypatch) as (server, clock):
         monkeypatch.setattr(gateway_module, "Publisher", lambda *_, **__: ModelPublisher(server))
         monkeypatch.setattr(catch_up, "sleep", clock.sleep)
+        # On a busy machine, the loop would have more turns while a client reads the log, and idle clients would get cursors.
+        monkeypatch.setattr(catch_up, "monotonic", clock.time)
+        monkeypatch.setattr(namespace_module, "monotonic", lambda: 0.0)
         monkeypatch.setattr(stream_module, "Signal", clock.signal)
         monkeypatch.setattr(streams_module, "monotonic", clock.time)
 

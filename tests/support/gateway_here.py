@@ -24,6 +24,7 @@ from headgate.delivery.bus import feed, interest, listener
 from headgate.node import gateway as gateway_module
 from headgate.node import namespace as namespace_module
 from headgate.node.gateway import Gateway
+from headgate.node.population import joining
 from headgate.node.requests import streams as streams_module
 from headgate.settings.settings import Settings
 from headgate.transport import socketio_face as face_module
@@ -254,6 +255,7 @@ def gateway_on_model(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartGatewayOn
         monkeypatch.setattr(catch_up, "monotonic", clock.time)
         monkeypatch.setattr(namespace_module, "monotonic", lambda: 0.0)
         monkeypatch.setattr(stream_module, "Signal", clock.signal)
+        monkeypatch.setattr(joining, "sleep", clock.sleep)
         monkeypatch.setattr(streams_module, "monotonic", clock.time)
 
         def start(

@@ -187,6 +187,16 @@ class Logins:
         """
         return self._identified(handshake, False)
 
+    def check_key(self, handshake: Handshake) -> None:
+        """Check the API key of an accepted handshake again. May wait for Redis.
+
+        Raises:
+            Unauthorized: it was revoked, or has expired.
+            BusUnavailable, BusRefused: Redis did not answer.
+        """
+        if self._api_keys is not None:
+            self._api_keys.identify(handshake)
+
     def _identified(self, handshake: Handshake, again: bool) -> Identity:
         tokens = self._tokens if again and self.authenticator is self._by_token else None
         keys = None if tokens is None else tokens.keys

@@ -26,6 +26,7 @@ from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
 from headgate.redis.log import RECONNECT_S
 from headgate.runtime.logging import told
+from headgate.runtime.loop import sleep, spawn
 from headgate.runtime.metrics import REFUSED, SESSIONS_REFUSED
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
@@ -39,6 +40,8 @@ from .evictions import Evictions
 from .shedding import Shedding
 
 HEARTBEAT_S = 10
+# How often the key of a stream is checked again. Redis is asked once a second for each key, as ApiKeys remember it that long.
+CHECK_KEY_S = 1.0
 # A read of the other processes' counts may have begun before this client came. The next one includes it.
 MAX_LOOKS = 4
 # Patterns that a CONNECT may hold. Each has a separate result, so a client with more than its limit is not turned away.
@@ -163,7 +166,20 @@ class Joining:
             REFUSED.labels(namespace.name, error.code).inc()
             raise
         stream.uncork()
+        if identity.scopes is not None:
+            spawn(self._watch_key, client, handshake)
         return client
+
+    def _watch_key(self, client: Client, handshake: Handshake) -> None:
+        """Disconnect the client of an API key once it is revoked. Waits while the client is here."""
+        while not client.connection.closed:
+            sleep(CHECK_KEY_S)
+            try:
+                self._logins.check_key(handshake)
+            except Unauthorized as error:
+                self._evictions.refused([client], error)
+            except HeadgateError:
+                continue  # Redis is unreachable, and so are its events
 
     def _charge(self, namespace: Namespace, identity: Identity, address: str | None) -> None:
         """Count a stream as a read, because a client that polls joins with each request."""

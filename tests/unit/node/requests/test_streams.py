@@ -15,12 +15,14 @@ from urllib.parse import urlencode
 import gevent
 import pytest
 
+from headgate.auth.api_keys import ApiKeys, new_key
 from headgate.auth.identity import Handshake, Identity
-from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.errors import BusUnavailable, Unauthorized, UnauthorizedReason
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import PRESENCE, notice_packet
 from headgate.node.requests.stream_request import MAX_WAIT_S
 from headgate.node.requests.streams import GATHER_S, HEARTBEAT_S, PATH, REQUEST_PATH
+from headgate.redis.api_keys import StoredKey
 from headgate.transport.limits import TransportLimits
 from headgate.transport.stream import Stream
 from tests.support.gateway_here import ENVIRON, GatewayOnModel, StartGatewayOnModel
@@ -404,6 +406,33 @@ def test_a_stream_with_a_token_that_expires_is_told_and_ends(
     assert stream.reader.order[-1] == "status"
     assert gateway.namespace.clients == {}
     assert Reading(gateway).error["reason"] == "expired"
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/json"])
+def test_a_stream_ends_within_two_seconds_after_its_key_was_revoked(gateway_on_model: StartGatewayOnModel, accept: str) -> None:
+    """It is told why, and gets nothing more. While Redis does not say, it goes on."""
+    gateway, key = gateway_on_model(guard), new_key("shop", ["read:orders.#"])
+    stored: dict[str, StoredKey] = {key.stored.id: key.stored}
+    is_up = True
+
+    def find(key_id: str) -> StoredKey | None:
+        if not is_up:
+            raise BusUnavailable("gone")
+        return stored.get(key_id)
+
+    gateway.gateway.access.logins._api_keys = ApiKeys(find, now_s=gateway.clock.time)
+    stream = Reading(gateway, HTTP_AUTHORIZATION=f"Bearer {key.text}", HTTP_ACCEPT=accept)
+    gateway.wait(5)
+    is_up = False
+    gateway.wait(5)
+    assert not stream.over
+    stored.clear()
+    is_up = True
+    gateway.wait(2)
+    gateway.publish(1)
+    assert stream.over
+    assert b"unauthorized" in stream.body
+    assert b"orders.1" not in stream.body
 
 
 def test_a_gateway_that_stops_ends_its_streams(gateway: GatewayOnModel) -> None:

@@ -85,7 +85,8 @@ class Identity:
         InvalidRequest: the user's name is invalid.
         InvalidPattern: a grant is not a pattern, or holds the user's name as a wildcard.
         UnknownNamespace: a namespace name is invalid.
-        TypeError: the grants are a string and not a list or tuple, the user's name is not a string, or `admin` is not a right.
+        TypeError: the grants are a string and not a list or tuple, the user's name or `token_id` is not a string, `expires_at` is
+            not a number, or `admin` is not a right.
     """
 
     user: str
@@ -98,8 +99,12 @@ class Identity:
     scopes: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.user, str):
-            raise TypeError(f"Identity(user=…): expected text, got {type(self.user).__name__}")
+        for name, value in (("user", self.user), ("token_id", "" if self.token_id is None else self.token_id)):
+            if not isinstance(value, str):
+                raise TypeError(f"Identity({name}=…): expected text, got {type(value).__name__}")
+        end: object = 0 if self.expires_at is None else self.expires_at
+        if isinstance(end, bool) or not isinstance(end, int | float) or end != end:
+            raise TypeError(f"Identity(expires_at=…): expected seconds since 1970, got {type(end).__name__} {end!r:.80}")
         if self.scopes is None:  # the account of a key is no valid user name
             check_user(self.user)
         if self.admin not in (None, "read", "act"):

@@ -239,6 +239,8 @@ class Logins:
             else:
                 with self._reading_tokens:
                     identity = self.authenticator(handshake)
+            if not isinstance(identity, Identity | None):
+                raise TypeError(f"the authenticator returned {type(identity).__name__}; expected an Identity or None")
         except HeadgateError:
             raise
         except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,26 @@ def test_an_authenticator_that_grants_one_text_lets_nobody_in_and_the_log_says_w
     (line,) = [line for line in lines if line["event"] == "authenticator failed"]
     assert "expected a list or tuple of patterns, got str 'ab'" in line["error"]
     assert "test_logins.py" in line["where"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda: Identity("ana", expires_at=datetime.now()), "expected seconds since 1970, got datetime"),  # type: ignore[arg-type]
+        (lambda: Identity("ana", expires_at="1999999999"), "expected seconds since 1970, got str"),  # type: ignore[arg-type]
+        (lambda: Identity("ana", expires_at=float("nan")), "expected seconds since 1970, got float nan"),
+        (lambda: Identity("ana", token_id=12), "Identity(token_id=…): expected text, got int"),  # type: ignore[arg-type]
+        (lambda: {"user": "ana"}, "the authenticator returned dict; expected an Identity or None"),
+        (lambda: True, "the authenticator returned bool; expected an Identity or None"),
+    ],
+)
+def test_an_authenticator_that_returns_no_identity_lets_nobody_in_and_the_log_says_why(answer: Any, told: str) -> None:
+    """Its client had no answer, and an end that is no number left a client behind that counted for ever."""
+    with capture_logs() as lines:
+        error = refusal(logins(lambda _: answer()), shown())
+    assert error.parts["reason"] == "authenticator_failed"
+    (line,) = [line for line in lines if line["event"] == "authenticator failed"]
+    assert told in line["error"]
 
 
 # Namespaces ----------------------------------------------------------------------------------------------------------------

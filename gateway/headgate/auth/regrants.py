@@ -53,10 +53,12 @@ def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) 
     """
     if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 < for_s <= MAX_REGRANTED_S:
         raise InvalidRequest(f"for: expected a whole number of seconds from 1 to {MAX_REGRANTED_S}")
+    lists = []
     for name, patterns in (("subscribe", subscribe), ("publish", publish)):
-        if isinstance(patterns, str) or len(list(patterns)) > MAX_PATTERNS:
+        lists.append(tuple(patterns))
+        if isinstance(patterns, str) or len(lists[-1]) > MAX_PATTERNS:
             raise InvalidRequest(f"{name}: expected a list of at most {MAX_PATTERNS} patterns")
-    return tuple(map(check_pattern, subscribe)), tuple(map(check_pattern, publish))
+    return tuple(map(check_pattern, lists[0])), tuple(map(check_pattern, lists[1]))
 
 
 def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[str, ...], for_s: int) -> Explicit:

@@ -80,7 +80,7 @@ class Client:
         gone: events that came after its connection broke or ended.
         gaps: notices of a gap put into its queue.
         since_ms: when it joined, in milliseconds since 1970.
-        allowed: actions and patterns that the application has authorized for its present grants.
+        allowed: the last actions and patterns that the application has authorized for its present grants.
         auth: the CONNECT object, if the authenticator is asked again for its grants; else None.
         sent_by_cursor: how many events it had been sent at the last round of cursors.
         account: the user or address charged for its reads of the log.
@@ -118,7 +118,7 @@ class Client:
         self.from_log = self.left_to_log = self.gone = self.gaps = 0
         self.since_ms = since_ms
         self.asked = 0
-        self.allowed: set[tuple[str, str]] | None = None
+        self.allowed: dict[tuple[str, str], None] | None = None
         self.auth: Mapping[str, Any] | None = None
         self.state: State = FIRST
         self.position = self.base = 0

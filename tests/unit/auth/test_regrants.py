@@ -122,3 +122,8 @@ def test_grants_that_cannot_be_are_refused(wrong: dict[str, Any], error: type[Ex
     """Before anything is stored."""
     with pytest.raises(error):
         check_regrant(**{"subscribe": [], "publish": [], "for_s": 60, **wrong})
+
+
+def test_grants_are_taken_from_any_iterable() -> None:
+    """One that can be read once gave the user no grants at all."""
+    assert check_regrant((each for each in ["a.#"]), iter(["b"]), 60) == (("a.#",), ("b",))

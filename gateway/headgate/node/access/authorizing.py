@@ -4,8 +4,8 @@ In: a client (or a caller over HTTP) with grants for a pattern, and the action: 
 Out: `Forbidden`, or nothing. The function runs in the greenlet of the request, and may wait. All patterns of one request share
 AUTHORIZE_S. A function that raises, or takes longer, has refused.
 
-A yes is remembered for the client's connection until its grants change (`refresh`, `regrant`). A no is not, so the next request
-asks again. For callers over HTTP nothing is remembered.
+A yes is remembered for the client's connection until its grants change (`refresh`, `regrant`), for the last MAX_REMEMBERED
+patterns. A no is not, so the next request asks again. For callers over HTTP nothing is remembered.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from headgate.runtime.loop import deadline
 log = structlog.get_logger("headgate.gateway")
 
 AUTHORIZE_S = 5.0
+# Some 150 bytes each. A client may ask for any number of patterns, one after the other.
+MAX_REMEMBERED = 1024
 _WORDS = {SUBSCRIBE: "subscribe to", REPLAY: "replay", PRESENCE: "see who is in"}
 
 
@@ -49,7 +51,7 @@ class Authorizing:
         if self.authorizer is None:
             return set()
         identity, until_s = client.identity, self._now_s() + AUTHORIZE_S
-        allowed = client.allowed = client.allowed or set()
+        allowed = client.allowed = client.allowed or {}
         refused = set()
         for pattern in dict.fromkeys(patterns):
             if (action, pattern) in allowed:
@@ -59,7 +61,9 @@ class Authorizing:
             except Forbidden:
                 refused.add(pattern)
             else:
-                allowed.add((action, pattern))  # has no effect if the grants changed, because the client then has another set
+                allowed[action, pattern] = None  # has no effect if the grants changed, as the client then has another dict
+                if len(allowed) > MAX_REMEMBERED:
+                    del allowed[next(iter(allowed))]
         return refused
 
     def check_caller(self, identity: Identity, pattern: str, action: str) -> None:

@@ -85,6 +85,17 @@ def test_a_yes_is_remembered_for_the_connection_and_a_no_is_not(gateway: Gateway
     assert application.asked == [("ana", "a.1", "subscribe")]
 
 
+def test_only_the_last_answers_are_remembered(
+    gateway: GatewayOnModel, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that asks for one pattern after the other takes no more memory for it."""
+    monkeypatch.setattr(module, "MAX_REMEMBERED", 2)
+    client = join(gateway)
+    for pattern in ("a.1", "a.2", "a.3", "a.3", "a.2", "a.1"):
+        assert client.request("subscribe", {"pattern": pattern})["ok"]
+    assert [pattern for _, pattern, _ in application.asked] == ["a.1", "a.2", "a.3", "a.1"]
+
+
 def test_a_yes_to_grants_that_have_changed_meanwhile_is_not_remembered(gateway: GatewayOnModel, application: Application) -> None:
     """The application was asked about the old ones."""
     client = join(gateway)

@@ -62,7 +62,7 @@ KEPT_OF_ENVIRON = (
 
 
 class Joining:
-    """See the module."""
+    """See the module. `streams`: how many of the clients are streams."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Joining:
         self._logins, self._admission, self._refusals = access.logins, access.admission, access.refusals
         self._next_look = access.client_counts_watch.next_look
         self._drain, self._shedding, self._pauses = drain, shedding, pauses
+        self.streams = 0
         self.apply(settings)
 
     def apply(self, settings: Settings) -> None:
@@ -217,6 +218,7 @@ class Joining:
         client = namespace.join(session, identity, connection, address)
         self._admission.join(client, address)
         connection.owners = (*connection.owners, client)
+        self.streams += isinstance(connection, Stream)
         return client
 
     def _find_place(self, user: str, address: str | None) -> None:
@@ -322,6 +324,7 @@ class Joining:
             connection = connection_of(client)
             connection.owners = tuple(owner for owner in connection.owners if owner is not client)
             self._admission.leave(client)
+            self.streams -= isinstance(connection, Stream)
             namespace.leave(session, in_order=reason == CLIENT_DISCONNECT)
             if reason == CLIENT_DISCONNECT and not isinstance(connection, Stream):
                 # It is no longer counted, so its connection must not stay forever.

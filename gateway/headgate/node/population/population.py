@@ -35,11 +35,11 @@ class Population:
         evictions: Evictions,
         cluster: Cluster,
     ) -> None:
-        self._namespaces, self.evictions = namespaces, evictions
+        self._namespaces, self._sockets, self.evictions = namespaces, sockets, evictions
         self.drain = Drain(namespaces)
         self.shedding = Shedding(settings.max_clients, self.count)
         self._watchdog = Watchdog(self.shedding.beat)
-        self._rebalancing = Rebalancing(cluster.table, namespaces, sockets, settings.rebalance_per_s)
+        self._rebalancing = Rebalancing(cluster.table, namespaces, self.connections, settings.rebalance_per_s)
         self.clients = ClientList(settings, namespaces, sockets, access, evictions, cluster.table)
         cluster.answers.add(self.clients.kinds())
         self.joining = Joining(settings, sockets, access, evictions, self.drain, self.shedding, cluster.pauses)
@@ -59,6 +59,10 @@ class Population:
     def count(self) -> int:
         """Return the number of clients."""
         return sum(len(namespace.clients) for namespace in self._namespaces.values())
+
+    def connections(self) -> int:
+        """Return the number of sessions, joined or not, and of open streams and polls."""
+        return self._sockets.count + self.joining.streams
 
     def retire(self) -> None:
         """Refuse new clients from now on, and take none from other processes. Waits for Redis."""

@@ -22,7 +22,6 @@ from headgate.redis.loads import Load, Look
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.periodic import Rounds
 from headgate.transport.descriptors import descriptor_limit
-from headgate.transport.socketio_face import SocketIOFace
 
 from .balance import Balance, Occasion, State
 from .moves import LEAVE_WITHIN_S, Moves
@@ -39,7 +38,7 @@ class Rebalancing:
 
     Args:
         namespaces: those that this gateway serves.
-        sockets: for the number of sessions of this process.
+        count: returns the number of connections of this process.
         per_s: newcomers per second that a process takes after a deploy; 0: balance only for an operator.
         now_s: monotonic.
     """
@@ -48,17 +47,17 @@ class Rebalancing:
         self,
         table: SharedTable,
         namespaces: Mapping[str, Namespace],
-        sockets: SocketIOFace,
+        count: Callable[[], int],
         per_s: float,
         now_s: Callable[[], float] = monotonic,
     ) -> None:
         self._table = table
         table.own, table.on_rows = self._row, self.hear
         self._namespaces, self._serves = namespaces, ",".join(sorted(namespaces))
-        self._sockets, self._per_s, self._now_s = sockets, per_s, now_s
+        self._count, self._per_s, self._now_s = count, per_s, now_s
         self._moves = Moves(namespaces, "rebalance", LEAVE_WITHIN_S, now_s)
         self._balance = Balance()
-        self._counted = 0  # sessions in the row before
+        self._counted = 0  # connections in the row before
         self._rounds = Rounds(self.tick, lambda: log.exception("rebalancing failed"), REST_S)
 
     def start(self) -> None:
@@ -72,7 +71,7 @@ class Rebalancing:
     def tick(self) -> float:
         """Notify the clients due now; return the seconds until the next tick."""
         before = self._balance.state
-        count = self._balance.due(self._now_s(), self._sockets.count, self._moves.under_way())
+        count = self._balance.due(self._now_s(), self._count(), self._moves.under_way())
         if count:
             self._moves.tell(list(islice(self._moves.connections(), count)))
         self._moves.end_late()
@@ -81,7 +80,7 @@ class Rebalancing:
 
     def hear(self, rows: Look) -> None:
         """Take the rows of all processes."""
-        own = self._sockets.count
+        own = self._count()
         # The others' counts are as old as a turn. In that time as many clients may have joined there as here.
         settled, self._counted = min(own, self._counted), own
         alike = {each: load for each, load in rows.loads.items() if load.serves == self._serves}
@@ -96,7 +95,7 @@ class Rebalancing:
     def _row(self) -> Load:
         servers = {namespace.bus.server for namespace in self._namespaces.values()} - {""}
         return Load(
-            self._sockets.count, 0, "", version=__version__, max_files=descriptor_limit() or 0, server=",".join(sorted(servers))
+            self._count(), 0, "", version=__version__, max_files=descriptor_limit() or 0, server=",".join(sorted(servers))
         )
 
     def _occasion(self, rows: Look, since_s: Sequence[int]) -> Occasion | None:
@@ -113,13 +112,13 @@ class Rebalancing:
         if state is before:
             return
         if state is State.MOVING:
-            log.info("rebalancing began", sessions=self._sockets.count, share=self._balance.target)
+            log.info("rebalancing began", sessions=self._count(), share=self._balance.target)
         elif before is State.MOVING and state is State.RESTING:
-            log.info("rebalancing ended", sessions=self._sockets.count, share=self._balance.target)
+            log.info("rebalancing ended", sessions=self._count(), share=self._balance.target)
         elif state is State.SPENT:
             log.warning(
                 "rebalancing given up",
-                sessions=self._sockets.count,
+                sessions=self._count(),
                 share=self._balance.target,
                 reason="clients come back to this process: let the proxy choose the gateway with the fewest connections",
             )

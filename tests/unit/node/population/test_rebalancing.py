@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import gevent
 import pytest
@@ -32,7 +32,7 @@ class Process:
         self.rebalancing = Rebalancing(
             self.table,
             {namespace: self.namespace.real()},
-            cast(Any, self),
+            lambda: self.count,
             per_s,
             lambda: float(server.now_s),
         )

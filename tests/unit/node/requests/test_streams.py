@@ -157,13 +157,16 @@ def test_several_patterns_share_a_stream(gateway: GatewayOnModel) -> None:
 
 
 def test_a_stream_is_a_client_until_it_is_over(gateway: GatewayOnModel) -> None:
-    """It counts, is listed, and leaves nothing behind."""
+    """It counts, also for the balance with other gateways, is listed, and leaves nothing behind."""
+    load = gateway.gateway.population._rebalancing._row
     stream = Reading(gateway)
+    assert load().sessions == 1
     [client] = gateway.namespace.clients.values()
     assert gateway.gateway.population.clients._row(client, None).transport == "stream"
     stream.cut()
     assert gateway.namespace.clients == {}
     assert gateway.namespace.subscriptions.count == 0
+    assert load().sessions == 0
 
 
 def test_a_silent_stream_has_heartbeats(gateway: GatewayOnModel) -> None:

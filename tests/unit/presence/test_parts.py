@@ -12,16 +12,14 @@ from structlog.testing import capture_logs
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.node.presence import presence as presence_module
 from headgate.node.presence import room as room_module
-from headgate.node.presence import tables
 from headgate.node.presence.leases import BACK_S, Leases
-from headgate.node.presence.own_members import GRACE_S, OwnMembers, Step
+from headgate.node.presence.own_members import GRACE_S, OwnMembers
 from headgate.node.presence.presence import Presence
 from headgate.node.presence.room import MERGED_AT_ONCE, Room
 from headgate.node.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
 from headgate.node.presence.write_batches import MAX_CHANGES, Telling
 from headgate.redis.presence_entries import LEASE_S, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
-from headgate.runtime.machine import IllegalStep
 from tests.support.presence_world import Page
 
 
@@ -87,14 +85,6 @@ def test_a_connection_that_leaves_in_good_order_is_gone_at_once_and_once() -> No
     assert (own.leave("s1"), own.leave("s1")) == ("ana", None)
     own.break_off("s1", now_s=1.0)
     assert own.expire(100.0) == []
-
-
-def test_a_step_that_a_connection_cannot_take_is_a_fault_of_ours() -> None:
-    """The table has no such step."""
-    own = OwnMembers()
-    own.enter("s1", "ana", None, now_ms=5)
-    with pytest.raises(IllegalStep, match="HERE allows no step EXPIRE"):
-        own._users["ana"].connections["s1"].step(Step.EXPIRE)
 
 
 def test_since_is_the_earliest_that_is_known_and_the_newest_meta_wins() -> None:
@@ -404,12 +394,6 @@ def test_many_members_are_merged_some_at_a_time() -> None:
     while room.merge():
         pass
     assert len(room) == count - 1
-
-
-def test_a_table_cannot_be_dropped_before_it_was_held() -> None:
-    """The table of steps has no such step."""
-    with pytest.raises(IllegalStep, match="STATED allows no step OUTLIVED"):
-        tables.Table(1, 0).step(tables.Step.OUTLIVED)
 
 
 def test_a_difference_has_a_size() -> None:

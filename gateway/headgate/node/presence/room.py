@@ -21,7 +21,7 @@ import msgspec
 
 from headgate.redis.presence_entries import Entry, Member, Written, merge, read_entries
 
-from .tables import IN_TOUCH_S, Message, Standing, Step, Table, are_whole, brought_up
+from .tables import IN_TOUCH_S, Message, Table, are_whole, brought_up
 
 # Messages that may wait during a read. More of them start another read.
 MAX_WAITING = 10_000
@@ -121,7 +121,7 @@ class Room:
     @property
     def holds(self) -> bool:
         """Whether it keeps members that Redis did not have, and must be read again at the next beat."""
-        return any(table.standing is Standing.HELD for table in self._tables.values())
+        return any(table.held_since_s is not None for table in self._tables.values())
 
     def begin(self) -> int:
         """Begin a read; return the number of the doubt that it answers."""
@@ -228,7 +228,7 @@ class Room:
         known = table.number
         follows = table.follow(message)
         if table.number != known:
-            table.step(Step.WRITTEN)  # Redis refuses a write that does not follow the previous one
+            table.held_since_s = None  # Redis refuses a write that does not follow the previous one
             self._tables[message.process] = table
             self._unmerged.update(dict.fromkeys([*(put[0] for put in message.puts), *message.takes]))
         return follows
@@ -245,7 +245,7 @@ class Room:
             if read is not None and (read.number > table.number or not table.is_whole):
                 continue
             if at_end is not None and at_end.number >= table.number:
-                table.step(Step.WRITTEN)
+                table.held_since_s = None
             elif table.outlives(now_s, in_touch=in_touch):
                 self.dead(process)
                 continue

@@ -2,9 +2,9 @@
 
 In: its messages, and the reads of Redis. Out: its entries, and whether they still count. A room (room.py) has a table of each.
 
-A table is STATED if the last read found it in Redis or its process has written since. It is HELD if Redis had no or an older one,
+A table is stated if the last read found it in Redis or its process has written since. It is held if Redis had no or an older one,
 because Redis may have lost its memory or failed over to a replica without the last writes. A live process writes everything again
-within a second or two, and members of a process that has just died have their 5 s to come back elsewhere. So a HELD table
+within a second or two, and members of a process that has just died have their 5 s to come back elsewhere. So a held table
 counts for LEASE_S, and the next read drops it. That time runs only while this process is in touch with Redis. Reads more than
 IN_TOUCH_S apart prove nothing about the time between them.
 
@@ -15,46 +15,16 @@ no harm. A read is complete when each process's table has reached the write that
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum
 
 import msgspec
 
 from headgate.node.presence.write_batches import ANEW
 from headgate.redis.presence_entries import LEASE_S, Entry, Written
-from headgate.runtime.machine import Machine
 
 from .leases import BEAT_S
 
 # Redis is read at each beat while a table is held.
 IN_TOUCH_S = 2 * BEAT_S
-
-
-class Standing(Enum):
-    """The validity of a table."""
-
-    STATED = "stated"
-    HELD = "held"
-    DROPPED = "dropped"
-
-
-class Step(Enum):
-    """What happens to a table: its process has written; a read finds it, lacks it, or has lacked it for LEASE_S."""
-
-    WRITTEN = "written"
-    LACKED = "lacked"
-    OUTLIVED = "outlived"
-
-
-_MACHINE = Machine(
-    "table of members",
-    {
-        (Standing.STATED, Step.WRITTEN): Standing.STATED,
-        (Standing.STATED, Step.LACKED): Standing.HELD,
-        (Standing.HELD, Step.WRITTEN): Standing.STATED,
-        (Standing.HELD, Step.LACKED): Standing.HELD,
-        (Standing.HELD, Step.OUTLIVED): Standing.DROPPED,
-    },
-)
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True):
@@ -69,28 +39,20 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Table:
-    """The entries of one process as of a write, and their number then."""
+    """The entries of one process as of a write, and their number then. `held_since_s`: None for a stated table."""
 
-    __slots__ = ("count", "entries", "held_since_s", "number", "standing")
+    __slots__ = ("count", "entries", "held_since_s", "number")
 
     def __init__(self, number: int, count: int) -> None:
         self.number, self.count = number, count
         self.entries: dict[str, Entry] = {}
-        self.standing = Standing.STATED
-        self.held_since_s = 0.0
-
-    def step(self, step: Step) -> None:
-        self.standing = _MACHINE[self.standing, step]
+        self.held_since_s: float | None = None
 
     def outlives(self, now_s: float, *, in_touch: bool) -> bool:
         """Record that a read lacks it; return whether it has been lacking for LEASE_S, in touch with Redis all the time."""
-        if self.standing is not Standing.HELD or not in_touch:
-            self.step(Step.LACKED)
+        if self.held_since_s is None or not in_touch:
             self.held_since_s = now_s
-        elif now_s - self.held_since_s >= LEASE_S:
-            self.step(Step.OUTLIVED)
-            return True
-        return False
+        return now_s - self.held_since_s >= LEASE_S
 
     def follow(self, message: Message) -> bool:
         """Apply a message; return whether it follows on what is known, and comes to as many members as its process has."""

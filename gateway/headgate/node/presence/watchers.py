@@ -1,14 +1,13 @@
 """The watchers of a room: pages that receive each difference and start over after missing one. No I/O.
 
 In: frames, each with the difference between two versions. Out: the same frame to the connection of each page that keeps up.
-Nothing is queued for one that does not. It is BEHIND, and receives one `reset` once its connection has room, so that it reads
+Nothing is queued for one that does not. It is behind, and receives one `reset` once its connection has room, so that it reads
 the room again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 from typing import Any, Protocol
 
 from headgate.events.wire.frames import Frame
@@ -32,20 +31,12 @@ class Connection(Protocol):
         """Send a notice ahead of events."""
 
 
-class Standing(Enum):
-    """Whether a page keeps up."""
-
-    LEVEL = "level"
-    BEHIND = "behind"
-
-
 class Watchers:
     """See the module."""
 
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
-        self._standing: dict[str, Standing] = {}
-        self._behind = 0
+        self._behind: dict[str, None] = {}  # sessions that need a reset
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -56,45 +47,35 @@ class Watchers:
     @property
     def any_behind(self) -> bool:
         """Whether some page needs a reset."""
-        return self._behind > 0
+        return bool(self._behind)
 
     def add(self, session: str, connection: Connection) -> None:
         """Add a page that has the current version or reads the room from its beginning."""
         self.remove(session)
-        self._connections[session], self._standing[session] = connection, Standing.LEVEL
+        self._connections[session] = connection
 
     def remove(self, session: str) -> bool:
         """Remove a page; return whether it was watching."""
-        if self._connections.pop(session, None) is None:
-            return False
-        self._behind -= self._standing.pop(session) is Standing.BEHIND
-        return True
+        self._behind.pop(session, None)
+        return self._connections.pop(session, None) is not None
 
     def tell(self, frame: Frame) -> Iterator[None]:
         """Send a difference to every page that keeps up. The caller yields to the loop at each item."""
         for count, (session, connection) in enumerate(list(self._connections.items()), 1):
             # Skip a page that was added during the iteration; it has read a later version.
-            if self._connections.get(session) is connection and self._standing[session] is Standing.LEVEL:
+            if self._connections.get(session) is connection and session not in self._behind:
                 if _has_room(connection):
                     connection.offer_control(frame)
                 else:
-                    self._standing[session] = Standing.BEHIND
-                    self._behind += 1
+                    self._behind[session] = None
             if not count % _STRIDE:
                 yield
 
     def tell_reset(self, frame: Frame) -> int:
         """Send a reset to pages that are behind and have room again; return their number."""
-        if not self._behind:
-            return 0
-        told = [
-            session
-            for session, connection in self._connections.items()
-            if self._standing[session] is Standing.BEHIND and _has_room(connection)
-        ]
+        told = [session for session in self._behind if _has_room(self._connections[session])]
         for session in told:
-            self._standing[session] = Standing.LEVEL
-            self._behind -= 1
+            del self._behind[session]
             self._connections[session].offer_control(frame)
         return len(told)
 

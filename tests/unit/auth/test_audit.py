@@ -5,13 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from headgate.auth.audit import ALL_BURST, LINES_BURST, LINES_PER_S, MAX_ADDRESSES, Audit
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.support.held_clock import HeldClock
 
 
 def refuse(audit: Audit, address: str | None, reason: str = "expired") -> None:
@@ -21,7 +15,7 @@ def refuse(audit: Audit, address: str | None, reason: str = "expired") -> None:
 def test_a_refused_login_is_one_line_with_its_fields() -> None:
     """Under a logger name of its own; who it was is not known."""
     with capture_logs() as lines:
-        refuse(Audit(Clock()), "192.0.2.9")
+        refuse(Audit(HeldClock()), "192.0.2.9")
     (line,) = lines
     assert line == {
         "event": "login refused",
@@ -37,13 +31,15 @@ def test_a_refused_login_is_one_line_with_its_fields() -> None:
 def test_the_words_of_an_application_stand_beside_the_reason() -> None:
     """The reason stays a word of the list."""
     with capture_logs() as lines:
-        Audit(Clock()).login_refused(address=None, namespace="n", code="unauthorized", reason="not_accepted", detail="no trial")
+        Audit(HeldClock()).login_refused(
+            address=None, namespace="n", code="unauthorized", reason="not_accepted", detail="no trial"
+        )
     assert (lines[0]["reason"], lines[0]["detail"]) == ("not_accepted", "no trial")
 
 
 def test_of_one_address_few_lines_are_written_and_what_was_left_out_is_counted() -> None:
     """A flood must not fill the log, nor hide itself."""
-    clock = Clock()
+    clock = HeldClock()
     audit = Audit(clock)
     with capture_logs() as lines:
         for _ in range(100):
@@ -57,7 +53,7 @@ def test_of_one_address_few_lines_are_written_and_what_was_left_out_is_counted()
 
 def test_many_addresses_together_are_limited_and_forgotten() -> None:
     """A flood from everywhere is bounded in the log and in memory."""
-    audit = Audit(Clock())
+    audit = Audit(HeldClock())
     with capture_logs() as lines:
         for number in range(MAX_ADDRESSES + 100):
             refuse(audit, str(number))
@@ -68,17 +64,17 @@ def test_many_addresses_together_are_limited_and_forgotten() -> None:
 def test_hostile_text_stays_short_and_on_one_line() -> None:
     """A reason may come from an application, a name from a token."""
     with capture_logs() as lines:
-        refuse(Audit(Clock()), "a\nb", "x" * 10_000 + "\n")
-        refuse(Audit(Clock()), None, "fine\nevent=revoked")
-        Audit(Clock()).revoked(kind="user", name="ana\x1b[2J", for_s=60, by="uid 0")
-        Audit(Clock()).revoked(kind="user", name="ana", for_s=0, by="uid 0")
+        refuse(Audit(HeldClock()), "a\nb", "x" * 10_000 + "\n")
+        refuse(Audit(HeldClock()), None, "fine\nevent=revoked")
+        Audit(HeldClock()).revoked(kind="user", name="ana\x1b[2J", for_s=60, by="uid 0")
+        Audit(HeldClock()).revoked(kind="user", name="ana", for_s=0, by="uid 0")
     assert [line["event"] for line in lines] == ["login refused", "login refused", "revoked", "revocation lifted"]
     assert all(str(value).isprintable() and len(str(value)) <= 200 for line in lines for value in line.values())
 
 
 def test_what_an_operator_did_is_always_a_line() -> None:
     """However much is done; what the browser sends cannot make two lines of it."""
-    audit = Audit(Clock())
+    audit = Audit(HeldClock())
     with capture_logs() as lines:
         for nth in range(2 * ALL_BURST):
             audit.acted("publish", by="ann", via="console", address="192.0.2.9", name="a\nb", namespace=None, offset=nth)

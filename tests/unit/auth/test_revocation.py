@@ -13,17 +13,11 @@ from headgate.auth.revocation import MAX_REVOCATIONS, MAX_REVOKED_S, Revocations
 from headgate.errors import BusRefused, InvalidRequest, LimitReached, Unauthorized
 from headgate.redis.client import open_client
 from headgate.redis.keys import REVOKED, revoked_channel
+from tests.support.held_clock import HeldClock
 from tests.support.small_redis import SmallRedis
 from tests.support.steps import steps_during
 
 ANA = Identity("ana", token_id="t-1")
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def is_revoked(revocations: Revocations, identity: Identity) -> bool:
@@ -37,7 +31,7 @@ def is_revoked(revocations: Revocations, identity: Identity) -> bool:
 @pytest.mark.parametrize("message", [b"60 user:ana", b"60 token:t-1"])
 def test_a_message_refuses_a_user_or_a_token_until_it_ends(message: bytes) -> None:
     """By the gateway's own monotonic clock; others are let in."""
-    clock = Clock()
+    clock = HeldClock(1000.0)
     revocations = Revocations(clock)
     assert revocations.apply(message) == message.partition(b" ")[2].decode()
     assert is_revoked(revocations, ANA)
@@ -48,7 +42,7 @@ def test_a_message_refuses_a_user_or_a_token_until_it_ends(message: bytes) -> No
 
 def test_zero_seconds_lift_a_revocation() -> None:
     """And name nobody who is to be disconnected."""
-    revocations = Revocations(Clock())
+    revocations = Revocations(HeldClock(1000.0))
     revocations.apply(b"60 user:ana")
     assert revocations.apply(b"0 user:ana") is None
     assert not is_revoked(revocations, ANA)
@@ -56,7 +50,7 @@ def test_zero_seconds_lift_a_revocation() -> None:
 
 def test_the_whole_set_takes_the_place_of_what_was_known() -> None:
     """After a reconnect: what was lifted meanwhile is lifted, what was revoked is revoked."""
-    revocations = Revocations(Clock())
+    revocations = Revocations(HeldClock(1000.0))
     revocations.apply(b"60 user:ben")
     revocations.replace([("user:ana", 30)])
     assert is_revoked(revocations, ANA)
@@ -70,7 +64,7 @@ def test_the_whole_set_takes_the_place_of_what_was_known() -> None:
 )
 def test_a_message_of_another_form_changes_nothing(message: bytes) -> None:
     """Anyone who reaches Redis can publish on the channel."""
-    revocations = Revocations(Clock())
+    revocations = Revocations(HeldClock(1000.0))
     assert revocations.apply(message) is None
     assert len(revocations) == 0
 
@@ -78,12 +72,12 @@ def test_a_message_of_another_form_changes_nothing(message: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_no_message_is_a_fault(message: bytes) -> None:
     """Any bytes are taken or passed over."""
-    Revocations(Clock()).apply(message)
+    Revocations(HeldClock(1000.0)).apply(message)
 
 
 def test_more_than_can_be_active_is_acted_on_and_not_remembered() -> None:
     """Memory is bounded, and those that were known stay refused; those that have ended make room first."""
-    clock = Clock()
+    clock = HeldClock(1000.0)
     revocations = Revocations(clock)
     for number in range(2 * MAX_REVOCATIONS):
         revocations.apply(b"60 user:%d" % number)
@@ -97,7 +91,7 @@ def test_more_than_can_be_active_is_acted_on_and_not_remembered() -> None:
 
 def test_a_flood_beyond_the_bound_does_not_look_at_all_of_them_for_each_message() -> None:
     """One look a second is enough: 10,000 revocations take half a millisecond of the loop."""
-    revocations = Revocations(Clock())
+    revocations = Revocations(HeldClock(1000.0))
     revocations.replace((f"user:{number}", 60) for number in range(MAX_REVOCATIONS))
     revocations.apply(b"60 user:looks-at-all")
     assert steps_during(lambda: revocations.apply(b"60 user:another")) < 200

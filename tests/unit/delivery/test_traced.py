@@ -7,6 +7,7 @@ from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.tally import MAX_KEPT, Tallies, Traced
 from headgate.events.event import Event
 from headgate.events.wire.packets import Overflow
+from tests.support.held_clock import HeldClock
 from tests.support.wired_client import WiredClient
 
 TRACE, SPAN = "a" * 32, "b" * 16
@@ -17,14 +18,7 @@ def event(offset: int | None, flags: str | None) -> Event:
     return Event("a", b"1", f"e{offset}", 5000, "0123456789abcdef", offset, parent)
 
 
-class Clock:
-    now_s = 10.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-def run(router: Router, matched: list[Matched], clock: Clock) -> None:
+def run(router: Router, matched: list[Matched], clock: HeldClock) -> None:
     for pass_ in router.passes(matched):
         clock.now_s += 1
         while not pass_.advance():
@@ -34,7 +28,7 @@ def run(router: Router, matched: list[Matched], clock: Clock) -> None:
 
 def test_a_recorded_event_is_told_once_with_its_times_and_counts() -> None:
     """Whether it has a tally by its offset or not. Others are not: not recorded, without a trace, plain, unwanted."""
-    clock = Clock()
+    clock = HeldClock(10.0)
     traced = Traced(clock)
     clients = [WiredClient({"a": Overflow.CATCH_UP}) for _ in range(3)]
     matcher = clients[0].matcher
@@ -57,7 +51,7 @@ def test_a_recorded_event_is_told_once_with_its_times_and_counts() -> None:
 
 def test_more_than_fit_are_left_out_and_counted() -> None:
     """Between two looks."""
-    clock = Clock()
+    clock = HeldClock(10.0)
     traced = Traced(clock)
     client = WiredClient({"a": Overflow.CATCH_UP})
     router = Router("n", client.matcher, None, traced)

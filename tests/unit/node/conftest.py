@@ -1,4 +1,4 @@
-"""The fixtures of tests of a namespace: a connection that writes down what it is sent."""
+"""The fixtures of several tests of a gateway's parts: a connection that writes down what it is sent, a small Redis, a clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.held_clock import HeldClock
+from tests.support.small_redis import SmallRedis
 from tests.support.wired_client import WiredClient
 
 
@@ -15,3 +17,15 @@ def wired() -> Iterator[WiredClient]:
     wired = WiredClient({})
     yield wired
     wired.close()
+
+
+@pytest.fixture
+def server() -> SmallRedis:
+    """The Redis of all processes of the test."""
+    return SmallRedis()
+
+
+@pytest.fixture
+def clock() -> HeldClock:
+    """Its clock, where it has one."""
+    return HeldClock(100.0)

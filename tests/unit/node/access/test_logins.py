@@ -22,17 +22,11 @@ from headgate.events.topic import own_topics
 from headgate.node.access import logins as module
 from headgate.node.access.logins import Logins
 from headgate.settings.settings import Settings
+from tests.support.held_clock import HeldClock
 from tests.support.token_keys import OTHER_SECRET, SECRET
 
 SETTINGS = Settings(namespaces=("notifications", "other"), failed_logins_burst=2)
 NOW_S = 1_800_000_000.0
-
-
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def nobody_is_revoked(identity: Identity) -> None:
@@ -43,10 +37,10 @@ def logins(
     authenticator: Callable[[Handshake], Identity | None] | None,
     *,
     check_revoked: Callable[[Identity], None] = nobody_is_revoked,
-    clock: Clock | None = None,
+    clock: HeldClock | None = None,
     settings: Settings = SETTINGS,
 ) -> Logins:
-    return Logins(settings, authenticator, check_revoked, clock or Clock(), lambda: NOW_S)
+    return Logins(settings, authenticator, check_revoked, clock or HeldClock(100.0), lambda: NOW_S)
 
 
 def shown(token: str = "secret-token", namespace: str = "notifications", address: str = "192.0.2.9") -> Handshake:
@@ -120,7 +114,7 @@ def test_the_sentence_of_an_application_is_in_the_audit_log_without_the_token() 
 
 def test_an_address_of_which_too_many_logins_fail_is_refused_without_a_look() -> None:
     """A good token from there waits as well; another address, and the same one later, does not."""
-    clock = Clock()
+    clock = HeldClock(100.0)
     asked: list[str | None] = []
 
     def authenticator(handshake: Handshake) -> Identity | None:
@@ -409,7 +403,7 @@ def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: p
 
     monkeypatch.setattr("headgate.auth.tokens.time.time", lambda: now_s)
     settings = replace(SETTINGS, token_secret=SECRET.decode(), failed_logins_burst=100)
-    of_tokens = Logins(settings, None, check, Clock(), lambda: now_s)
+    of_tokens = Logins(settings, None, check, HeldClock(100.0), lambda: now_s)
     token = signed()
 
     def refusal(namespace: str = "notifications") -> str | None:
@@ -447,7 +441,7 @@ def test_a_handshake_that_is_shown_again_is_not_looked_up_and_all_that_can_chang
 
     monkeypatch.setattr("headgate.auth.tokens.time.time", lambda: now_s)
     settings = replace(SETTINGS, token_secret=SECRET.decode(), failed_logins_burst=100)
-    of_tokens = Logins(settings, None, check, Clock(), lambda: now_s)
+    of_tokens = Logins(settings, None, check, HeldClock(100.0), lambda: now_s)
     looked_up: list[str] = []
     monkeypatch.setattr(of_tokens._proven, "get", lambda token, keys: looked_up.append(token))
     handshake = shown(signed())
@@ -519,7 +513,7 @@ def test_a_page_that_is_not_clearly_of_the_console_is_not(mark: object) -> None:
 def with_keys(*keys: NewKey, admin_key: str | None = None, settings: Settings = SETTINGS) -> Logins:
     """Logins of an application whose own authenticator takes any token."""
     stored = {key.stored.id: key.stored for key in keys}
-    clock = Clock()
+    clock = HeldClock(100.0)
     found = ApiKeys(stored.get, admin_key, clock, lambda: NOW_S)
     return Logins(settings, lambda _: Identity("ana"), nobody_is_revoked, clock, lambda: NOW_S, found)
 
@@ -556,7 +550,7 @@ def test_a_wrong_admin_key_is_throttled_by_address() -> None:
     """Where tokens decide, it is a token that is none."""
     settings = replace(SETTINGS, admin_key="an-admin-key-of-forty-characters-3141592", token_secret=SECRET.decode())
     keys = ApiKeys(lambda key_id: None, settings.admin_key, lambda: 0.0, lambda: NOW_S)
-    tried = Logins(settings, None, nobody_is_revoked, Clock(), lambda: NOW_S, keys)
+    tried = Logins(settings, None, nobody_is_revoked, HeldClock(100.0), lambda: NOW_S, keys)
     for _ in range(2):
         with pytest.raises(Unauthorized):
             tried.identify(shown("an-admin-key-of-forty-characters-3141593"), again=True)

@@ -6,23 +6,17 @@ from typing import Any
 
 from headgate.errors import BusUnavailable, Forbidden
 from headgate.node.access.refusals import Refusals
+from tests.support.held_clock import HeldClock
 from tests.unit.node.connections import RecordedNamespace, joined
 
 NO = Forbidden("subscribe to", "secret.#")
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def test_one_refusal_too_many_ends_the_connection_once() -> None:
     """The answer is told all the same."""
     done: list[tuple[Any, ...]] = []
     client = joined(RecordedNamespace(), "s", done).real()
-    refusals = Refusals(3, Clock())
+    refusals = Refusals(3, HeldClock())
     for _ in range(3):
         assert refusals.refuse("notifications", client, NO)["code"] == "forbidden"
     assert done == []
@@ -34,7 +28,7 @@ def test_one_refusal_too_many_ends_the_connection_once() -> None:
 def test_one_refusal_is_forgiven_each_second() -> None:
     """A page that is refused something now and then, for hours, means no harm."""
     done: list[tuple[Any, ...]] = []
-    client, clock = joined(RecordedNamespace(), "s", done).real(), Clock()
+    client, clock = joined(RecordedNamespace(), "s", done).real(), HeldClock()
     refusals = Refusals(3, clock)
     for _ in range(100):
         refusals.refuse("notifications", client, NO)
@@ -46,7 +40,7 @@ def test_a_refusal_that_may_be_tried_again_does_not_count() -> None:
     """While Redis is away every client is refused, and none is at fault."""
     done: list[tuple[Any, ...]] = []
     client = joined(RecordedNamespace(), "s", done).real()
-    refusals = Refusals(1, Clock())
+    refusals = Refusals(1, HeldClock())
     for _ in range(100):
         refusals.refuse("notifications", client, BusUnavailable("away"))
     assert done == []
@@ -56,7 +50,7 @@ def test_a_connection_that_is_over_leaves_nothing_behind() -> None:
     """Another one of the same id begins anew."""
     done: list[tuple[Any, ...]] = []
     client = joined(RecordedNamespace(), "s", done).real()
-    refusals = Refusals(1, Clock())
+    refusals = Refusals(1, HeldClock())
     refusals.refuse("notifications", client, NO)
     refusals.forget("s")
     refusals.forget("s")

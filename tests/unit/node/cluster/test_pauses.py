@@ -13,30 +13,13 @@ from headgate.errors import Paused
 from headgate.node.cluster.pauses import GAP_S, LOOK_EVERY_S, RETRY_EVERY_S, RETRY_S, Pauses
 from headgate.redis.pauses import pause, resume
 from headgate.runtime import periodic as rounds
+from tests.support.held_clock import HeldClock
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def server() -> SmallRedis:
-    return SmallRedis()
-
-
-@pytest.fixture
-def pauses(server: SmallRedis, clock: Clock) -> Pauses:
+def pauses(server: SmallRedis, clock: HeldClock) -> Pauses:
     return Pauses(server.client(), clock, Random(1).randint)
 
 
@@ -88,7 +71,7 @@ def test_a_refusal_says_what_is_paused_and_when_to_come_back(pauses: Pauses) -> 
     assert {error.retry_after_s for error in errors} == set(range(RETRY_S[0], RETRY_S[1] + 1))
 
 
-def test_a_pause_ends_by_itself_though_redis_is_away(pauses: Pauses, clock: Clock) -> None:
+def test_a_pause_ends_by_itself_though_redis_is_away(pauses: Pauses, clock: HeldClock) -> None:
     """And who comes shortly before its end is sent behind it, not far."""
     pauses.replace({"connects": 60.0})
     clock.now_s += 58

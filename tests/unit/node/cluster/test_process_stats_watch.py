@@ -16,6 +16,7 @@ from headgate.node.cluster.process_stats_watch import EVERY_S, REST_S, WALK_SHAR
 from headgate.node.health import State
 from headgate.redis.keys import VITALS, questions_channel
 from tests.support.gateway_here import StartGatewayOnModel
+from tests.support.held_clock import HeldClock
 from tests.support.model_redis import NAMESPACE
 from tests.support.small_redis import SmallRedis
 from tests.unit.node.cluster.test_process_stats import process
@@ -23,18 +24,10 @@ from tests.unit.node.cluster.test_process_stats import process
 ADMIN = Identity("ann", admin="read")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 class Measured:
     """The vitals of a process, as the test says."""
 
-    def __init__(self, name: str, clock: Clock) -> None:
+    def __init__(self, name: str, clock: HeldClock) -> None:
         self.name, self.clock, self.sent, self.reads = name, clock, 0, 0
 
     def read(self) -> ProcessStats:
@@ -45,7 +38,7 @@ class Measured:
 class Process:
     """A gateway process as far as vitals go."""
 
-    def __init__(self, name: str, clock: Clock, server: SmallRedis) -> None:
+    def __init__(self, name: str, clock: HeldClock, server: SmallRedis) -> None:
         self.measured = Measured(name, clock)
         self.watch = ProcessStatsWatch(server.client(), cast(Measure, self.measured), clock)
         self.watch._id = name
@@ -59,17 +52,7 @@ class Process:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def server() -> SmallRedis:
-    return SmallRedis()
-
-
-@pytest.fixture
-def pair(server: SmallRedis, clock: Clock) -> Iterator[tuple[Process, Process]]:
+def pair(server: SmallRedis, clock: HeldClock) -> Iterator[tuple[Process, Process]]:
     one, two = Process("one", clock, server), Process("two", clock, server)
     server.hearers[questions_channel(0)] = [lambda _: one.watch.hear(), lambda _: two.watch.hear()]
     yield one, two
@@ -77,7 +60,7 @@ def pair(server: SmallRedis, clock: Clock) -> Iterator[tuple[Process, Process]]:
     two.watch.close()
 
 
-def tick(clock: Clock, server: SmallRedis, *processes: Process, seconds: int = 1) -> list[float]:
+def tick(clock: HeldClock, server: SmallRedis, *processes: Process, seconds: int = 1) -> list[float]:
     """A second later everybody looks; return for how long each then waits."""
     clock.now_s += seconds
     server.now_s += seconds
@@ -94,7 +77,7 @@ def test_nobody_without_the_mark_sees_anything(pair: tuple[Process, Process], id
     assert one.measured.reads == 0
 
 
-def test_without_a_console_nothing_is_measured(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+def test_without_a_console_nothing_is_measured(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
     """Nor is Redis asked."""
     one, two = pair
     tick(clock, server, one, two)
@@ -102,7 +85,7 @@ def test_without_a_console_nothing_is_measured(server: SmallRedis, pair: tuple[P
     assert (one.measured.reads, two.measured.reads) == (0, 0)
 
 
-def test_a_page_sees_all_processes(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+def test_a_page_sees_all_processes(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
     """Its own at once, the others with their next look; their rates with the second one."""
     one, two = pair
     assert [row["id"] for row in one.ask()["processes"]] == ["one"]
@@ -115,7 +98,7 @@ def test_a_page_sees_all_processes(server: SmallRedis, pair: tuple[Process, Proc
 
 
 def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is_gone(
-    server: SmallRedis, pair: tuple[Process, Process], clock: Clock
+    server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock
 ) -> None:
     """One of many notices: the others come while the next look is on its way."""
     one, two = pair
@@ -128,7 +111,7 @@ def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is
     assert tick(clock, server, one, two, seconds=2 * WATCHED_S) == [REST_S, REST_S]
 
 
-def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
     """Some seconds behind its last question nobody measures any more, and Redis keeps nothing."""
     one, two = pair
     one.ask()
@@ -142,7 +125,7 @@ def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process,
     assert server.present() == set()
 
 
-def test_a_process_that_stops_takes_itself_out(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+def test_a_process_that_stops_takes_itself_out(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
     """The others keep their words."""
     one, two = pair
     one.ask()
@@ -152,7 +135,7 @@ def test_a_process_that_stops_takes_itself_out(server: SmallRedis, pair: tuple[P
 
 
 def test_a_process_that_was_killed_is_silent_and_then_gone(
-    server: SmallRedis, pair: tuple[Process, Process], clock: Clock
+    server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock
 ) -> None:
     """Its word stays in Redis as long as others renew the hash; the reader takes it out."""
     one, two = pair
@@ -169,7 +152,7 @@ def test_a_process_that_was_killed_is_silent_and_then_gone(
     assert list(server._hashes[VITALS]) == ["one"]
 
 
-def test_words_that_cannot_be_read_are_passed_over(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+def test_words_that_cannot_be_read_are_passed_over(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
     """Of a gateway of another version, or anything else that has found its way there."""
     one, _ = pair
     one.ask()
@@ -207,7 +190,7 @@ def test_a_fault_of_ours_does_not_end_the_watch(server: SmallRedis, pair: tuple[
 class Namespaces(dict[str, Any]):
     """Namespaces whose clients take long to go round."""
 
-    def __init__(self, cpu: Clock) -> None:
+    def __init__(self, cpu: HeldClock) -> None:
         self.walks = 0
         self._cpu = cpu
 
@@ -217,9 +200,9 @@ class Namespaces(dict[str, Any]):
         return ()
 
 
-def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: Clock) -> None:
+def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: HeldClock) -> None:
     """A tenth of a second for it, and it is done every five; the other numbers are new each time."""
-    cpu = Clock()
+    cpu = HeldClock(100.0)
     namespaces = Namespaces(cpu)
     measure = Measure(namespaces, State, clock, cpu)
     walks = 0

@@ -29,12 +29,6 @@ class Process:
 
 
 @pytest.fixture
-def server() -> SmallRedis:
-    """The Redis of all watches."""
-    return SmallRedis()
-
-
-@pytest.fixture
 def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
     """Two processes that know of each other."""
     one, two = Process(server, 1), Process(server, 2)

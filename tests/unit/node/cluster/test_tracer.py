@@ -21,11 +21,6 @@ from tests.support.small_redis import SmallRedis
 
 
 @pytest.fixture
-def server() -> SmallRedis:
-    return SmallRedis()
-
-
-@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
     clock = LoopClock()
     monkeypatch.setattr(rounds, "Signal", clock.signal)

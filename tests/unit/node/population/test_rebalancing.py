@@ -50,12 +50,6 @@ class Process:
         return [entry[1] for entry in self.done if entry[0] == "notice"]
 
 
-@pytest.fixture
-def server() -> SmallRedis:
-    """The Redis of all processes."""
-    return SmallRedis()
-
-
 def run(server: SmallRedis, seconds: int, *processes: Process, moves_to: Callable[[], Process] | None = None) -> None:
     """Let time pass. A client whose connection was ended comes back elsewhere, or to `moves_to`."""
     for _ in range(seconds):

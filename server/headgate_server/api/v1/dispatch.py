@@ -241,27 +241,11 @@ def read_body(operation: Operation) -> Any:
     body = request.get_data(cache=False)
     if request.content_length is None and request.environ["wsgi.input"].read(1):
         raise RequestEntityTooLarge
-    return decode(body, partial(_read_whole, operation.body))
-
-
-def _read_whole(kind: type[msgspec.Struct], body: bytes) -> Any:
-    """Return a body in which 27.0 is an integer, as in JSON Schema (2020-12, section 4.2.3); msgspec reads it as a float."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError:
-        return msgspec.json.decode(msgspec.json.encode(_whole(msgspec.json.decode(body))), type=kind)
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_OFFSET:
-        return int(value)
-    if isinstance(value, dict):
-        return {name: _whole(each) for name, each in value.items()}
-    return [_whole(each) for each in value] if isinstance(value, list) else value
+    return decode(body, partial(msgspec.json.decode, type=operation.body))
 
 
 def decode(body: bytes, decoder: Any) -> Any:
-    """Return a decoded JSON body.
+    """Return a decoded JSON body, in which a member that is 27.0 is an integer.
 
     Raises:
         InvalidRequest: it is not JSON.
@@ -271,9 +255,24 @@ def decode(body: bytes, decoder: Any) -> Any:
         return decoder(body)
     except msgspec.ValidationError as error:
         pointer, fault = pointer_of(str(error))
+        whole = _with_whole(body, pointer[1:]) if "got `float`" in fault else None
+        if whole is not None:
+            return decode(whole, decoder)
         raise BodyFault([(pointer, InvalidRequest(fault))]) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"the body is not JSON: {json_reason(error, body)}") from error
+
+
+def _with_whole(body: bytes, name: str) -> bytes | None:
+    """Return a body in which a member that is 27.0 is 27, as in JSON Schema (2020-12, section 4.2.3), and the others are as sent.
+
+    None: the body has no such member.
+    """
+    members = msgspec.json.decode(body, type=dict[str, msgspec.Raw]) if name else {}
+    value = msgspec.json.decode(members[name]) if name in members else None
+    if not isinstance(value, float) or not value.is_integer() or abs(value) > MAX_OFFSET:
+        return None
+    return msgspec.json.encode(members | {name: int(value)})
 
 
 def pointer_of(message: str) -> tuple[str, str]:

@@ -215,3 +215,16 @@ def test_the_trace_of_a_request_is_that_of_its_events(
         assert dev.post(f"/api/v1/events{path}", json=body, headers=headers).status_code == 201
     assert gate.traceparents == [parent, None, None]
     assert DROPPED["http"] == before + 1
+
+
+@pytest.mark.parametrize("path", ["/events", "/events/batch"])
+def test_a_whole_number_with_a_point_is_an_integer_and_the_data_stays_as_it_was_sent(gate: RecordingGate, path: str) -> None:
+    """As the OpenAPI document says: 60.0 is an integer in JSON Schema; 1.5 and 1e300 are none."""
+    gate.identity = Identity("key", publish=("#",), scopes=("publish:#",))
+    client = create_app(Settings(), gate=gate).test_client()
+    event = b'"topic": "a", "data": 27.0, "id": "e-1"'
+    body = b"{%b, " % event if path == "/events" else b'{"events": [{%b}], ' % event
+    for seconds, status in ((b"60.0", 201), (b"6e1", 201), (b"1.5", 422), (b"1e300", 422), (b'"60"', 422), (b"0.0", 422)):
+        answer = client.post(f"/api/v1{path}", data=body + b'"id_for_s": %b}' % seconds, content_type="application/json")
+        assert answer.status_code == status, seconds
+    assert list(map(repr, gate.published)) == ["('a', 27.0)"] * 2

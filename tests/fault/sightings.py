@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import islice
+
 from tests.fault.checker import Noted, Record
 from tests.fault.many_clients import Swarm
 
 
 def first_noted(record: Record, what: str, after_s: float) -> float | None:
     """Return when a client first noted something after a time, or None."""
-    return next(
-        (entry.at_s for entry in record.entries if isinstance(entry, Noted) and entry.what == what and entry.at_s >= after_s),
-        None,
-    )
+    entries = record.entries
+    later = islice(entries, bisect_left(entries, after_s, key=lambda entry: entry.at_s), None)
+    return next((entry.at_s for entry in later if isinstance(entry, Noted) and entry.what == what), None)
 
 
 def since(record: Record, what: str, after_s: float) -> float:

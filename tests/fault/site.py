@@ -27,7 +27,9 @@ from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.checker import History, assert_kept
+from tests.fault.many_clients import DEADLINE_S as DEADLINE_S
 from tests.fault.many_clients import BrowserClient, Swarm
+from tests.fault.many_clients import wait_for as wait_for
 from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
@@ -35,9 +37,6 @@ from tests.support.held_port import HeldPort
 NAMESPACE = "notifications"
 TOPICS = 50
 TOPICS_PER_CLIENT = 5
-POLL_S = 0.005
-# Half a minute is much for any of it, but not on a machine that does fifty other things.
-DEADLINE_S = 60.0
 # Of the log of a gateway, when a test has failed.
 LAST_LINES = 40
 
@@ -340,19 +339,6 @@ def wait_until_had(swarm: Swarm, history: History, epoch: str, upto: int, deadli
         for client in behind()[:3]:
             print(f"{client.record.name} at {client.epoch}:{client.offset}:", *client.record.told()[-30:], sep="\n")
         raise
-
-
-def wait_for(condition: Any, what: str, deadline_s: float = DEADLINE_S) -> float:
-    """Wait until `condition()` is true; return how long that took, in seconds.
-
-    Raises:
-        AssertionError: not within `deadline_s`.
-    """
-    began_s = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began_s < deadline_s, f"not within {deadline_s:g} s: {what}"
-        time.sleep(POLL_S)
-    return time.monotonic() - began_s
 
 
 @contextlib.contextmanager

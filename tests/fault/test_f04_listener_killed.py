@@ -6,10 +6,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from tests.fault.checker import Noted
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
-from tests.fault.sightings import disconnects, told_by_all
+from tests.fault.sightings import disconnects, since, told_by_all
 from tests.fault.site import DEADLINE_S, Site, publish_burst, topics_of, wait_for, wait_until_had
 from tests.support.redis_server import wait_until
 
@@ -26,8 +25,7 @@ def test_killed_connections_are_repaired_from_the_log(site: Site, start_swarm: C
             killed_s = time.monotonic()
             assert site.redis.call("CLIENT", "KILL", "TYPE", "pubsub") > 0
             swarm.wait(lambda killed_s=killed_s: told_by_all(swarm, "bus up", killed_s), "the listeners to be back")  # type: ignore[misc]
-            ups = [e.at_s for r in swarm.records for e in r.entries if isinstance(e, Noted) and e.what == "bus up"]
-            repairs_s.append(max(ups) - killed_s)
+            repairs_s.append(max(since(record, "bus up", killed_s) for record in swarm.records))
         history = publishing.stop()
     site.come_to_rest(swarm, history)
     assert not disconnects(swarm)

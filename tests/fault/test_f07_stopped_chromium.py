@@ -15,7 +15,6 @@ from playwright.sync_api import Page, sync_playwright
 
 from headgate.redis.data_folder import find_private_redis
 from headgate.services.publisher import Publisher
-from headgate.settings.settings import Settings
 from tests.fault.figures import Figures
 from tests.fault.site import FULL, wait_for
 from tests.fault.usage import descriptors, resident_bytes
@@ -27,7 +26,6 @@ SETTINGS = {"PYTHONPATH": ROOT, "HEADGATE_TOKEN_SECRET": "a secret of thirty-two
 PAGES, ROUNDS, EVENTS, BATCH = 4, 3, 200, 10
 # Between two numbers, so that a stop is more than the kernel holds for a browser (6 MB) and the gateway for a client.
 PADDING = "x" * 60_000
-WRITE_DEADLINE_S = Settings().write_deadline_s
 DEADLINE_S = 120.0
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from headgate.transport.descriptors import LEAST_OWN_DESCRIPTORS
 from headgate.transport.http_admission import EXHAUSTED_LOG_S
+from tests.fault.conftest import SITE_SETTINGS
 from tests.fault.figures import Figures
 from tests.fault.knocking import knocking
 from tests.fault.many_clients import Swarm
@@ -37,7 +38,7 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 @pytest.fixture(scope="module")
 def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site of its own: clients of tests before would leave low numbers free in the middle of a test."""
-    with Site(tmp_path_factory.mktemp("site"), load, publish_per_s=10) as site:
+    with Site(tmp_path_factory.mktemp("site"), load, **SITE_SETTINGS) as site:
         yield site
 
 

@@ -16,7 +16,7 @@ from tests.fault.site import FULL, SHORT, Load, Site
 @pytest.fixture(
     params=[
         pytest.param(SHORT, marks=[pytest.mark.timeout(300)]),
-        pytest.param(FULL, marks=[pytest.mark.nightly, pytest.mark.timeout(300)]),
+        pytest.param(FULL, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
     ],
     ids=lambda load: load.name,
     scope="session",

@@ -41,7 +41,6 @@ def stormy_site(storm: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield site, redis
 
 
-@pytest.mark.timeout(600)
 def test_everybody_comes_back_at_once_and_those_who_stayed_notice_nothing(
     stormy_site: tuple[Site, RedisProcess], storm: Load, figures: Figures
 ) -> None:

@@ -161,7 +161,6 @@ def check_nothing_lost(fleet: Fleet, done: Counter[tuple[int, str]]) -> int:
     return len(letters)
 
 
-@pytest.mark.timeout(180)
 def test_a_killed_consumer_loses_nothing_and_doubles_one_piece_at_most(
     start_fleet: Callable[..., Fleet], load: Load, figures: Figures
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,14 @@ SITE_SETTINGS: dict[str, Any] = {"publish_per_s": 10, "ping_timeout_s": 120}
 ONLY_NIGHTLY = pytest.mark.parametrize(
     "load", [pytest.param(FULL, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)])], indirect=True
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_garbage_collection() -> Iterator[None]:
+    """Records of clients are millions of objects. To look through them would stop clients and proxies for seconds."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -76,11 +85,12 @@ def start_swarm(site: Site, feed: str) -> Iterator[Callable[..., Swarm]]:
 
 
 @pytest.fixture(scope="session")
-def all_figures() -> Iterator[dict[str, list[list[Any]]]]:
-    """Everything measured in this run; a full run writes it down."""
+def all_figures(request: pytest.FixtureRequest) -> Iterator[dict[str, list[list[Any]]]]:
+    """Everything measured in this run; a full run in which nothing failed writes it down."""
     rows: dict[str, list[list[Any]]] = {}
     yield rows
-    Figures.write(rows, Path(__file__).parents[2])
+    if not request.session.testsfailed:
+        Figures.write(rows, Path(__file__).parents[2])
 
 
 @pytest.fixture

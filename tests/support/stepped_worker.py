@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import structlog
 from headgate.consumers.base import Consumer
 from headgate.consumers.work import state as states
 from headgate.consumers.work import worker as workers
+from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions, context_of
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Page, Store
@@ -28,6 +30,8 @@ from headgate.redis.keys import group_key
 from headgate.runtime.logging import ThrottledLog
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
+from tests.support.consumers_state import count_leased
+from tests.support.recording_consumer import Recorder, values
 
 # A step has no pace of its own, and a retry comes when the test says so.
 STEPPED = RunnerOptions(max_per_s=0, retry_first_s=3600, retry_last_s=3600)
@@ -172,3 +176,38 @@ def make_worker(redis_url: str, redis_client: Client, worker_clock: WorkerClock)
             return worker
 
         yield make
+
+
+@dataclass(frozen=True)
+class Site:
+    """A worker's surroundings. `make(patterns=…, lease_s=…)` makes a worker of the recorder; `letters` are its dead letters."""
+
+    make: MakeWorker
+    recorder: type[Recorder]
+    publisher: Publisher
+    redis: Client
+    letters: DeadLetters
+    clock: WorkerClock
+
+    def values(self) -> list[Any]:
+        """Return the data of each delivery."""
+        return values(self.recorder)
+
+    def check_at_rest(self, worker: SteppedWorker, offset: int, group: str = "mail") -> None:
+        """Assert that the group has taken everything up to `offset`, and nothing is leased or waiting."""
+        assert int(call(self.redis, "HGET", group_key(DEFAULT_NAMESPACE, group), "position")) == offset
+        assert (count_leased(self.redis, group), worker.waiting()) == (0, 0)
+
+    def due_ms(self) -> float:
+        """Return when the only task that waits is due."""
+        [_, due_ms] = call(self.redis, "ZRANGE", f"{group_key(DEFAULT_NAMESPACE, 'mail')}:held", 0, -1, "WITHSCORES")
+        return float(due_ms)
+
+
+@pytest.fixture
+def site(
+    recorder: type[Recorder], make_worker: MakeWorker, publisher: Publisher, redis_client: Client, worker_clock: WorkerClock
+) -> Site:
+    letters = DeadLetters(redis_client, DEFAULT_NAMESPACE, "mail")
+    make = partial(make_worker, recorder, recorder.Options())
+    return Site(make, recorder, publisher, redis_client, letters, worker_clock)

@@ -20,9 +20,8 @@ from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
 from headgate.redis.inbox import mark_seen, read_user_facts
 from headgate.services.inbox import Inbox
-from headgate.services.publisher import Publisher
-from tests.support.recording_consumer import Recorder, fail, values
-from tests.support.stepped_worker import MakeWorker
+from tests.support.recording_consumer import fail
+from tests.support.stepped_worker import Site
 
 NAMESPACE = "notifications"
 RECIPIENTS = "tests.integration.consumers.recipients"
@@ -42,67 +41,59 @@ def metric(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"headgate_consumer_{name}", {"consumer": "mail", **labels}) or 0.0
 
 
-def test_a_shown_event_of_a_user_is_withdrawn_and_counted(
-    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher, redis_client: Client
-) -> None:
+def test_a_shown_event_of_a_user_is_withdrawn_and_counted(site: Site) -> None:
     """By every type of consumer; `seen_user` names the user of a topic that is for several."""
     before = metric("withdrawn_total", why="seen")
-    worker = make_worker(recorder, recorder.Options(), unless_seen_s=3600, seen_user="{{ event.data.user }}")
+    worker = site.make(unless_seen_s=3600, seen_user="{{ event.data.user }}")
     for name in ("shown", "missed"):
-        publisher.publish("orders.failed", {"user": "ann", "name": name}, id=name)
-    publisher.publish("orders.failed", {"user": "", "name": "of nobody"})
+        site.publisher.publish("orders.failed", {"user": "ann", "name": name}, id=name)
+    site.publisher.publish("orders.failed", {"user": "", "name": "of nobody"})
     worker.work()
-    at_once = [value["name"] for value in values(recorder)]
+    at_once = [value["name"] for value in site.values()]
 
-    mark_seen(redis_client, NAMESPACE, "ann", ["shown"])
+    mark_seen(site.redis, NAMESPACE, "ann", ["shown"])
     worker.finish()
 
     assert at_once == ["of nobody"]
-    assert [value["name"] for value in values(recorder)] == ["of nobody", "missed"]
+    assert [value["name"] for value in site.values()] == ["of nobody", "missed"]
     assert metric("withdrawn_total", why="seen") - before == 1
 
 
-def test_a_consumer_without_a_channel_asks_nobody_and_obeys_no_mute(
-    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher
-) -> None:
+def test_a_consumer_without_a_channel_asks_nobody_and_obeys_no_mute(site: Site) -> None:
     """A partner's webhook has every event, whatever its users mute in their pages."""
-    Inbox(publisher).mute("ann", "#")
-    worker = make_worker(recorder, recorder.Options())
-    publisher.publish("orders.failed", 1, user="ann")
+    Inbox(site.publisher).mute("ann", "#")
+    worker = site.make()
+    site.publisher.publish("orders.failed", 1, user="ann")
 
     worker.finish()
 
-    assert values(recorder)[-1] == 1
+    assert site.values()[-1] == 1
 
 
-def test_beyond_the_rate_notifications_wait_for_each_user_alone(
-    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher, redis_client: Client
-) -> None:
+def test_beyond_the_rate_notifications_wait_for_each_user_alone(site: Site) -> None:
     """What is tried again was within it; the rest goes when there is room."""
     failures = iter([Retry("busy")])
-    recorder.script = staticmethod(lambda delivery: fail(error) if (error := next(failures, None)) else None)
-    worker = make_worker(recorder, recorder.Options(), rate=1, rate_period_s=3600)
-    publisher.publish_many([("users.ann.a", 1), ("users.ann.a", 2), ("users.bob.a", 3)])
+    site.recorder.script = staticmethod(lambda delivery: fail(error) if (error := next(failures, None)) else None)
+    worker = site.make(rate=1, rate_period_s=3600)
+    site.publisher.publish_many([("users.ann.a", 1), ("users.ann.a", 2), ("users.bob.a", 3)])
     worker.work()
     worker.make_due()
     worker.work()
-    assert values(recorder) == [1, 3, 1]
+    assert site.values() == [1, 3, 1]
 
-    for key in call(redis_client, "KEYS", "hg:{notifications}:group:mail:state:rate:*"):
-        call(redis_client, "DEL", key)
+    for key in call(site.redis, "KEYS", "hg:{notifications}:group:mail:state:rate:*"):
+        call(site.redis, "DEL", key)
     worker.finish()
 
-    assert values(recorder) == [1, 3, 1, 2]
+    assert site.values() == [1, 3, 1, 2]
 
 
-def test_the_application_is_asked_once_for_all_parts_and_attempts(
-    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher
-) -> None:
+def test_the_application_is_asked_once_for_all_parts_and_attempts(site: Site) -> None:
     """What the user has done meanwhile counts for each of them."""
-    recorder.parts = staticmethod(lambda delivery: ("one", "other"))
-    recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 2 else None)
-    worker = make_worker(recorder, recorder.Options(), ITEMS, unless_read_s=60, channel="push", wants=EVEN)
-    inbox = Inbox(publisher)
+    site.recorder.parts = staticmethod(lambda delivery: ("one", "other"))
+    site.recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 2 else None)
+    worker = site.make(ITEMS, unless_read_s=60, channel="push", wants=EVEN)
+    inbox = Inbox(site.publisher)
     for number in (1, 2, 4):
         inbox.send("ann", "news", number, f"{number}")
     worker.work()
@@ -112,21 +103,19 @@ def test_the_application_is_asked_once_for_all_parts_and_attempts(
 
     worker.finish()
 
-    assert sorted(values(recorder)) == [2, 2, 4, 4, 4, 4]
+    assert sorted(site.values()) == [2, 2, 4, 4, 4, 4]
 
 
-def test_a_preference_that_cannot_be_found_out_sends_and_is_counted(
-    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher
-) -> None:
+def test_a_preference_that_cannot_be_found_out_sends_and_is_counted(site: Site) -> None:
     """What the user has muted is not sent all the same: the application is not asked about it."""
     before = metric("wants_faults_total", why="raised")
-    worker = make_worker(recorder, recorder.Options(), ("users.*.a",), channel="push", wants=f"{RECIPIENTS}:broken")
-    Inbox(publisher).mute("bob", "a", ["push"])
-    publisher.publish_many([("users.ann.a", 1), ("users.bob.a", 2)])
+    worker = site.make(("users.*.a",), channel="push", wants=f"{RECIPIENTS}:broken")
+    Inbox(site.publisher).mute("bob", "a", ["push"])
+    site.publisher.publish_many([("users.ann.a", 1), ("users.bob.a", 2)])
 
     worker.finish()
 
-    assert values(recorder) == [1]
+    assert site.values() == [1]
     assert metric("wants_faults_total", why="raised") - before == 1
 
 
@@ -190,13 +179,13 @@ steps = st.one_of(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(steps, max_size=25))
 def test_whatever_a_user_does_each_item_is_pushed_or_withdrawn_as_the_oracle_says(
-    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher, redis_client: Client, history: list[tuple[str, int]]
+    site: Site, history: list[tuple[str, int]]
 ) -> None:
     """And its state is that of the facts."""
-    user, name, oracle, inbox = f"user-{next(_numbers)}", f"push-{next(_numbers)}", User(), Inbox(publisher)
-    recorder.seen.clear()
+    user, name, oracle, inbox = f"user-{next(_numbers)}", f"push-{next(_numbers)}", User(), Inbox(site.publisher)
+    site.recorder.seen.clear()
     patterns = (f"users.{user}.inbox.*.#",)
-    worker = make_worker(recorder, recorder.Options(), patterns, name, unless_seen_s=60, channel="push", wants=EVEN)
+    worker = site.make(patterns, name, unless_seen_s=60, channel="push", wants=EVEN)
     known: set[int] = set()
     for step, item in [*history, ("due", 0)]:
         if step == "send" and item not in known:
@@ -209,7 +198,7 @@ def test_whatever_a_user_does_each_item_is_pushed_or_withdrawn_as_the_oracle_say
                 change(user, [f"news/{user}-{item}"])
                 (oracle.read.discard if step == "unread" else oracle.read.add)(item)
         elif step == "seen":
-            mark_seen(redis_client, NAMESPACE, user, [f"{user}-{item}"])
+            mark_seen(site.redis, NAMESPACE, user, [f"{user}-{item}"])
             oracle.seen.add(item)
         elif step == "mute":
             inbox.mute(user, "news.#", ["push"])
@@ -220,10 +209,10 @@ def test_whatever_a_user_does_each_item_is_pushed_or_withdrawn_as_the_oracle_say
         elif step == "due":
             worker.finish()
             oracle.come_due()
-            assert values(recorder) == oracle.sent
+            assert site.values() == oracle.sent
     for item in known:
-        facts = read_user_facts(redis_client, NAMESPACE, user, f"users.{user}.inbox.news", f"{user}-{item}")
-        outcomes = read_outcomes(redis_client, NAMESPACE, name, user, f"{user}-{item}")
+        facts = read_user_facts(site.redis, NAMESPACE, user, f"users.{user}.inbox.news", f"{user}-{item}")
+        outcomes = read_outcomes(site.redis, NAMESPACE, name, user, f"{user}-{item}")
         assert outcomes == [oracle.outcomes[item]]
         found = [OUTCOMES[outcome] for outcome in outcomes]
         found += [NotificationState.SHOWN] * facts.is_shown + [NotificationState.READ] * facts.is_read

@@ -16,8 +16,8 @@ from headgate.redis.keys import group_in_log, log_key
 from headgate.redis.time_watch import TimeWatch
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
-from tests.support.recording_consumer import Recorder, fail, values
-from tests.support.stepped_worker import MakeWorker, WorkerClock
+from tests.support.recording_consumer import fail
+from tests.support.stepped_worker import Site
 from tests.support.wall_clock import HOUR_MS, WallClock
 
 LEASE_MS = 30_000
@@ -167,47 +167,37 @@ def due_in_s(client: Client) -> list[float]:
 
 @pytest.mark.parametrize("ahead_s", [3600, -3600])
 @pytest.mark.parametrize("how", ["unless_read_s", "rate", "window"])
-def test_a_wait_is_as_long_where_the_machine_shows_another_time_than_redis(
-    make_worker: MakeWorker,
-    recorder: type[Recorder],
-    publisher: Publisher,
-    redis_client: Client,
-    worker_clock: WorkerClock,
-    how: str,
-    ahead_s: float,
-) -> None:
+def test_a_wait_is_as_long_where_the_machine_shows_another_time_than_redis(site: Site, how: str, ahead_s: float) -> None:
     """Else an hour more, or none at all, which reminds people of what they have just read."""
-    worker_clock.set_ahead(ahead_s)
+    site.clock.set_ahead(ahead_s)
     options = {"unless_read_s": {"unless_read_s": 600}, "rate": {"rate": 1, "rate_period_s": 600}, "window": {}}[how]
-    worker = make_worker(recorder, recorder.Options(), **options)
+    worker = site.make(**options)
 
     def at_most_one_a_window(delivery: Delivery) -> Defer | None:
         ends_s = worker.state.window("w", 600)
         return None if ends_s is None else Defer(ends_s)
 
-    recorder.script = staticmethod(at_most_one_a_window if how == "window" else lambda delivery: None)
-    inbox = Inbox(publisher)
+    site.recorder.script = staticmethod(at_most_one_a_window if how == "window" else lambda delivery: None)
+    inbox = Inbox(site.publisher)
     for number in (1, 2):
         inbox.send("ann", "news", number)
 
     worker.work()
 
-    waiting = due_in_s(redis_client)
+    waiting = due_in_s(site.redis)
     assert len(waiting) == (2 if how == "unless_read_s" else 1)
     assert all(590 < left_s <= 602 for left_s in waiting)
 
 
-def test_a_machine_whose_clock_is_set_gives_nothing_up(
-    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher, redis_client: Client, worker_clock: WorkerClock
-) -> None:
+def test_a_machine_whose_clock_is_set_gives_nothing_up(site: Site) -> None:
     """It booted without a clock, and the time server set it a year ahead between two attempts."""
-    recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 1 else None)
-    worker = make_worker(recorder, recorder.Options())
-    publisher.publish("a", 1)
+    site.recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 1 else None)
+    worker = site.make()
+    site.publisher.publish("a", 1)
     worker.work()
 
-    worker_clock.set_ahead(365 * 86400)
+    site.clock.set_ahead(365 * 86400)
     worker.finish()
 
-    assert values(recorder) == [1, 1]
-    assert not call(redis_client, "EXISTS", "hg:{notifications}:group:mail:dead")
+    assert site.values() == [1, 1]
+    assert not call(site.redis, "EXISTS", "hg:{notifications}:group:mail:dead")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,16 +12,14 @@ from prometheus_client import REGISTRY
 
 from headgate.consumers import Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.consumers.work import worker as workers
-from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.worker import PAGE_TASKS
 from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
-from headgate.services.publisher import Publisher
 from tests.support.consumers_state import count_leased
-from tests.support.recording_consumer import Recorder, fail, values
-from tests.support.stepped_worker import SteppedWorker, WorkerClock
+from tests.support.recording_consumer import Recorder, fail
+from tests.support.stepped_worker import Site
 
 LOG = "hg:{notifications}:log"
 GROUP = "hg:{notifications}:group:mail"
@@ -34,8 +30,6 @@ redis.call('XREADGROUP', 'GROUP', ARGV[1], 'headgate', 'STREAMS', KEYS[1], '>')
 redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '1-0', 'RETRYCOUNT', 3, 'IDLE', 10000000, 'JUSTID')
 redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', 'RETRYCOUNT', 2, 'IDLE', 10000000, 'JUSTID')
 """
-
-Make = Callable[..., SteppedWorker]
 
 
 @pytest.fixture(autouse=True)
@@ -49,41 +43,6 @@ def logged() -> Iterator[list[Any]]:
 def log(redis_client: Client) -> None:
     """There is a log, as where a gateway runs."""
     EventLog("notifications", redis_client, 65536).configure(10000, 86400)
-
-
-@dataclass(frozen=True)
-class Site:
-    """A worker's surroundings. `make(patterns=…, lease_s=…)` makes a worker of the recorder; `letters` are its dead letters."""
-
-    make: Make
-    recorder: type[Recorder]
-    publisher: Publisher
-    redis: Client
-    letters: DeadLetters
-    clock: WorkerClock
-
-    def values(self) -> list[Any]:
-        """Return the data of each delivery."""
-        return values(self.recorder)
-
-    def check_at_rest(self, worker: SteppedWorker, offset: int, group: str = "mail") -> None:
-        """Assert that the group has taken everything up to `offset`, and nothing is leased or waiting."""
-        assert int(call(self.redis, "HGET", GROUP.replace("mail", group), "position")) == offset
-        assert (count_leased(self.redis, group), worker.waiting()) == (0, 0)
-
-    def due_ms(self) -> float:
-        """Return when the only task that waits is due."""
-        [_, due_ms] = call(self.redis, "ZRANGE", f"{GROUP}:held", 0, -1, "WITHSCORES")
-        return float(due_ms)
-
-
-@pytest.fixture
-def site(
-    recorder: type[Recorder], make_worker: Make, publisher: Publisher, redis_client: Client, worker_clock: WorkerClock
-) -> Site:
-    letters = DeadLetters(redis_client, "notifications", "mail")
-    make = partial(make_worker, recorder, recorder.Options())
-    return Site(make, recorder, publisher, redis_client, letters, worker_clock)
 
 
 def metric(name: str, **labels: str) -> float:

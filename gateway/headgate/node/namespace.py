@@ -247,20 +247,22 @@ class Namespace:
             answer["gap"] = {"from": first if end is None else max(first, end + 1), "to": last, "reason": reason, "epoch": epoch}
         return answer
 
-    def current_inbox(self, read: Callable[[], InboxPage], had: tuple[str, int] | None) -> InboxPage:
-        """Return a page of an inbox that has every event of this gateway, and those up to `had` (epoch, offset).
+    def current_inbox(
+        self, read: Callable[[], InboxPage], had: tuple[str, int] | None, client: Client | None = None
+    ) -> InboxPage:
+        """Return a page of an inbox that has every event of this gateway, or of a client, and those up to `had` (epoch, offset).
 
         Raises:
-            InvalidRequest: the log does not know the epoch.
+            InvalidRequest: the log does not know the epoch, and there is no client.
             BusUnavailable, BusRefused: as `read`, `read_current` and `Line.end_of`.
         """
-        least = self._live.position()
+        least = self._live.position() if client is None else self.place(client)
         if had is not None:
             epoch, offset = had
             end = offset if epoch == self.bus.epoch else self._line.end_of(epoch, offset)
-            if end is None:
+            if end is None and client is None:
                 raise InvalidRequest("epoch: the log does not know it (any more); read the inbox without a position")
-            least = max(least, min(offset, end))
+            least = max(least, min(offset, end or 0))  # an unknown log: a client is notified of that anyway
         return read_current(read, least, self.bus.lineage, sleep)
 
     def balance(self) -> Balance:

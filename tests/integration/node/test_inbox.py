@@ -161,6 +161,15 @@ def test_over_http_a_page_has_the_position_that_its_reader_names(
     def read(offset: int, epoch: str = item.epoch) -> tuple[int, Any]:
         return ask(gateways[1], "GET", f"?epoch={epoch}&offset={offset}", token("ira"))
 
+    def asked_by_a_page(offset: int) -> Any:
+        body = {"token": token("ira"), "name": "inbox", "body": {"epoch": item.epoch, "offset": offset}}
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{gateways[1].url}/api/v1/request", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    assert asked_by_a_page(item.offset)["unread"] == 1
+    assert asked_by_a_page(item.offset + 100)["error"]["code"] == "bus_unavailable"
     status, page = read(item.offset)
     assert (status, page["unread"], page["offset"] >= item.offset) == (200, 1, True)
     status, problem = read(page["offset"] + 100)

@@ -10,7 +10,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
-import { EVENT, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { EVENT, INBOX, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { covers } from "../language/since.js";
 import { matches } from "../language/topic.js";
 import { reasonOf, unanswered } from "./reason.js";
@@ -349,7 +349,9 @@ export function createHttp(address, { path = "" }, owner) {
     const limit = startTimer(() => control.abort(), timeoutMs);
     lone.add(control);
     try {
-      const answer = await fetch(streamOf(address, path, undefined, "request"), init({ ...auth, name, body }, control.signal, "application/json"));
+      // Any gateway answers, also one that has had less than this page.
+      const full = name === INBOX ? { ...place, ...body } : body;
+      const answer = await fetch(streamOf(address, path, undefined, "request"), init({ ...auth, name, body: full }, control.signal, "application/json"));
       const text = await answer.text();
       if (answer.ok) return JSON.parse(text);
       const { error, reason } = reasonOf(answer.status, text, answer.headers.get("Retry-After"));

@@ -283,6 +283,18 @@ describe("a stream over HTTP", () => {
     assert.equal(asked[2].body.token, "u");
   });
 
+  it("names its place when it asks for an inbox, as any gateway may answer", async () => {
+    const stream = await open([], { epoch: "e1", offset: 7 });
+    await stream.welcome();
+    void request("inbox", { limit: 5 });
+    void request("seen", { ids: ["a"] });
+    const [inbox, seen] = asked.slice(1).map(({ body }) => body.body);
+    assert.equal(inbox.limit, 5);
+    assert.match(inbox.epoch, /./);
+    assert.equal(typeof inbox.offset, "number");
+    assert.deepEqual(seen, { ids: ["a"] });
+  });
+
   it("settles what waits when it ends, and calls its owner once", async () => {
     const stream = await open();
     await stream.welcome();

@@ -189,11 +189,14 @@ def read_seen(request: object) -> list[str]:
     return [check_event_id(event_id) for event_id in ids]
 
 
-def read_inbox_part(request: object) -> tuple[int | None, int]:
-    """Read `{before?, limit?}`: the offset below which the items are, and how many."""
-    body = _object(request, {"before", "limit"}, "{before, limit: 20}")
+def read_inbox_part(request: object) -> tuple[int | None, int, tuple[str, int] | None]:
+    """Read `{before?, limit?, epoch?, offset?}`: the offset below which the items are, how many, and a position (None: none)."""
+    body = _object(request, {"before", "limit", "epoch", "offset"}, "{before, limit: 20}")
     before = None if body.get("before") is None else _number(body["before"], "before", 1)
-    return before, _number(body.get("limit", DEFAULT_INBOX_ITEMS), "limit", 1, MAX_INBOX_ITEMS)
+    limit, epoch = _number(body.get("limit", DEFAULT_INBOX_ITEMS), "limit", 1, MAX_INBOX_ITEMS), body.get("epoch")
+    if not isinstance(epoch, str | None) or (epoch is None) != (body.get("offset") is None):
+        raise InvalidRequest("epoch, offset: expected both of a position, or neither")
+    return before, limit, None if not epoch else (epoch, _number(body["offset"], "offset", 0))
 
 
 def read_handled(request: object) -> Handled:

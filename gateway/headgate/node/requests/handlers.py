@@ -55,8 +55,7 @@ from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.connection import environ_of
 from headgate.node.namespace import Namespace
-from headgate.redis.inbox import mark_seen, read_current, read_inbox
-from headgate.runtime.loop import sleep
+from headgate.redis.inbox import mark_seen, read_inbox
 from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
@@ -194,13 +193,13 @@ class Handlers:
         return {"seen": len(ids)}
 
     def _inbox(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        """Return a part of the user's inbox, with every event that the client has had."""
-        before, limit = read_inbox_part(body)
+        """Return a part of the user's inbox, with every event that the client has had, here or, as it says, elsewhere."""
+        before, limit, had = read_inbox_part(body)
         identity = client.identity
         if identity.own_topics is None:
             raise Forbidden("read the inbox of", identity.user)
         read = partial(read_inbox, self._redis, namespace.name, identity.user, before, limit)
-        page = read_current(read, namespace.place(client), namespace.bus.lineage, sleep)
+        page = namespace.current_inbox(read, had, client)
         return {name: getattr(page, name) for name in page.__struct_fields__}
 
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:

@@ -6,21 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from headgate.errors import (
     BusRefused,
-    HeadgateError,
     InvalidEvent,
-    InvalidRequest,
-    InvalidTopic,
     NotSerializable,
-    PayloadTooLarge,
-    UnknownNamespace,
 )
-from headgate.events.event import check_event_id, decode_message
-from headgate.events.topic import check_topic
+from headgate.events.event import decode_message
 from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, ensure_loaded
@@ -30,7 +22,6 @@ from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
 
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
-shared = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture
@@ -107,67 +98,6 @@ def test_a_payload_that_is_no_json_is_set_aside_by_every_reader(client: Client, 
     assert decode_message("a.b", messages[2], 65536, 0).offset == 3
 
 
-def accepts(check: Callable[[str], object], text: str) -> bool:
-    try:
-        check(text)
-    except HeadgateError:
-        return False
-    return True
-
-
-@shared
-@given(st.text(alphabet="aZ09_-..*# é\n/{}:", max_size=20))
-@example("a.b.c.d.e.f.g.h")
-@example("a.b.c.d.e.f.g.h.i")
-@example("x" * 256)
-@example("a\nhg1 0123456789abcdef 9 1 x\n1")
-def test_a_topic_that_is_none_is_refused(client: Client, topic: str) -> None:
-    """The grammar counts at this entry too, the second time as the first: a topic stands before the message on some channels."""
-    for _ in range(2):
-        try:
-            append(client, topic)
-            accepted = True
-        except InvalidTopic:
-            accepted = False
-
-        assert accepted == accepts(check_topic, topic)
-
-
-@shared
-@given(st.text(alphabet="aZ09_.:~- é\n/", max_size=10))
-@example("x" * 128)
-@example("x" * 129)
-def test_an_id_that_is_none_is_refused(client: Client, event_id: str) -> None:
-    """It stands in the header of the message."""
-    try:
-        append(client, "a", "1", event_id)
-        accepted = True
-    except InvalidEvent:
-        accepted = False
-
-    assert accepted == accepts(check_event_id, event_id)
-
-
-def test_sizes_arguments_and_keys_are_checked(client: Client) -> None:
-    """The payload limit of the namespace, the number of arguments, whose event it is, and the key; a refusal writes nothing."""
-    call(client, "FCALL", "headgate_configure", 1, KEY, 100, 60000, 10)
-    before = call(client, "HGETALL", HEAD)
-
-    with pytest.raises(PayloadTooLarge) as caught:
-        append(client, "a", "1" * 11)
-    with pytest.raises(InvalidEvent):
-        append(client, "a", "1", "id", "no/body")
-    for command in (("a",), ("a", "1", "id", "by", "more")):
-        with pytest.raises(InvalidRequest):
-            call(client, "FCALL", "headgate_append", 1, KEY, *command)
-    with pytest.raises(UnknownNamespace):
-        call(client, "FCALL", "headgate_append", 1, HEAD, "a", "1")
-
-    assert caught.value.parts == {"size": 11, "limit": 10, "where": "bus"}
-    assert append(client, "a", "1" * 10)[1] == 1
-    assert before[b"offset"] == b"0"
-
-
 # Rights ------------------------------------------------------------------------------------------------------------------
 
 
@@ -185,39 +115,6 @@ def test_the_two_entries_are_allowed_apart(client: Client, as_user: Callable[...
     with pytest.raises(BusRefused, match="no permission"):
         publish(trusted)
     assert len(entries(client)) == 1
-
-
-@pytest.mark.parametrize("missing", ["+xadd", "+hset +hincrby", "+publish"])
-@pytest.mark.parametrize("known_id", [(), ("an-id",)], ids=["no id", "id"])
-def test_a_right_that_is_missing_leaves_no_trace(
-    client: Client, as_user: Callable[..., Client], missing: str, known_id: tuple[str, ...]
-) -> None:
-    """Neither an event, nor an id that would make the next one look like a repetition."""
-    append(client, "a", "1", "first")
-    before = call(client, "HGETALL", HEAD)
-    limited = as_user(*[right for right in PUBLISHER_RIGHTS if right not in missing.split()])
-
-    with pytest.raises(BusRefused):
-        append(limited, "a", "2", *known_id)
-
-    assert call(client, "HGETALL", HEAD) == before
-    assert append(client, "a", "3", *known_id)[1:] == (2, 0)
-
-
-def test_an_event_that_the_log_cannot_take_leaves_no_id(client: Client) -> None:
-    """Where something else is at the log's key: the id was remembered first, and is forgotten."""
-    append(client, "a", "1", "first")
-    call(client, "RENAME", KEY, "aside")
-    call(client, "SET", KEY, "no stream")
-    before = call(client, "HGETALL", f"hg:{{{NAMESPACE}}}:id:1")
-
-    for _ in range(2):
-        with pytest.raises(BusRefused):
-            append(client, "a", "2", "an-id")
-
-    assert call(client, "HGETALL", f"hg:{{{NAMESPACE}}}:id:1") == before
-    call(client, "RENAME", "aside", KEY)
-    assert append(client, "a", "3", "an-id")[1:] == (2, 0)
 
 
 @pytest.mark.parametrize("missing", ["+xinfo", "+unlink", "+xrange"])

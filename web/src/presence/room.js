@@ -106,7 +106,8 @@ export class Room extends Dispatcher {
     this.#topic = topic;
     this.#forget = forget;
     this.#listener.listenTo(gate, {
-      "presence:notice": (/** @type {Notice} */ notice) => notice.topic === gate._wired(topic) && this.#notice(notice),
+      // Without a topic: this user may have other grants.
+      "presence:notice": (/** @type {Notice} */ notice) => (notice.topic ? notice.topic === gate._wired(topic) && this.#notice(notice) : this.#life.is("refused") && this.#load()),
       "connection:up": () => this.#load(),
       "connection:down": () => this.#lose(),
       "status:change": () => gate.status === "closed" && this.#end(),

@@ -106,7 +106,7 @@ export function createSession(gate, address, options) {
   const newest = createNewest(subscriptions, receive, tell);
   const gaps = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
   const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
-  const status = createStatus({ facts, subscriptions, connection, tell, changed });
+  const status = createStatus({ facts, subscriptions, connection, tell, retry, changed });
   const takes = {
     /** The cursor moves on before the handlers are called: one that throws or disconnects cannot have the event come again. */
     event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
@@ -184,7 +184,14 @@ export function createSession(gate, address, options) {
     // Until then the gateway reports the ones that the new token no longer grants, which must not be requested.
     const before = subscriptions.refused();
     await connection.refresh(token, given !== undefined);
-    for (const subscription of before) subscription.offer("retry");
+    retry(before);
+  }
+
+  /** The client may have other grants: ask again for what was refused. @param {import("../subscriptions/subscription.js").Subscription[]} refused */
+  function retry(refused) {
+    for (const each of refused) each.offer("retry");
+    // To the rooms too (presence/room.js).
+    gate.trigger("presence:notice", {});
     changed();
   }
 

@@ -13,12 +13,13 @@
  * @property {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ move: (reason: string, inMs: number) => void, renew: () => void }} connection
  * @property {(name: string, body: any) => void} tell a lifecycle event
+ * @property {(refused: import("../subscriptions/subscription.js").Subscription[]) => void} retry
  * @property {() => void} changed
  */
 import { fromWire } from "../language/errors.js";
 
 /** Return what takes a status. @param {StatusOwner} owner */
-export function createStatus({ facts, subscriptions, connection, tell, changed }) {
+export function createStatus({ facts, subscriptions, connection, tell, retry, changed }) {
   return (/** @type {Status} */ { bus = facts.bus, moving, ended = [], unauthorized, granted, refresh }) => {
     facts.bus = bus;
     if (moving) {
@@ -27,9 +28,8 @@ export function createStatus({ facts, subscriptions, connection, tell, changed }
       tell("connection:moving", moving);
     }
     // Those that end now are not asked for again.
-    const again = granted ? subscriptions.refused() : [];
+    if (granted) retry(subscriptions.refused());
     for (const { pattern, error } of ended) tell("delivery:error", subscriptions.end(pattern, fromWire(error)));
-    for (const each of again) each.offer("retry");
     if (refresh) connection.renew();
     tell("connection:unauthorized", unauthorized && fromWire(unauthorized));
     changed();

@@ -55,7 +55,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
   /** Requests that wait for their acknowledgement. @type {Map<number | undefined, (reply?: any) => void>} */
   const requests = new Map();
   let nth = 0;
-  /** How many WebSockets in a row could not be opened before socket.io-client is tried: one that had worked gets another chance. */
+  /** How many WebSockets in a row may end before the client is let in, until HTTP is tried: one that had worked gets another chance. */
   let chances = 1;
   /** What the gateway said of itself: the longest message that it takes, the longest silence that it keeps. */
   let maxPayload = Infinity;
@@ -89,8 +89,9 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     };
     mine.onclose = (/** @type {CloseEvent} */ { code, reason }) => {
       if (mine !== socket || life.is("closed")) return;
-      if (life.is("opening")) unopened(trouble);
-      else lost(`transport close${reason ? `: ${code} ${reason}` : ""}`);
+      if (life.is("joined")) lost(`transport close${reason ? `: ${code} ${reason}` : ""}`);
+      // Something on the way may take a WebSocket, and then no message of it.
+      else unopened(reason || trouble);
     };
   }
 
@@ -113,7 +114,8 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
       leave();
       owner.refused({ message: data.message, ...data.data });
     } else if (kind === "open" && life.offer("open")) opened(data);
-    else if (kind && !(kind === "join" && life.offer("join"))) lost(PARSE_ERROR);
+    else if (kind === "join" && life.offer("join")) chances = 2;
+    else if (kind) lost(PARSE_ERROR);
   }
 
   /** @param {{ pingInterval: number, pingTimeout: number, maxPayload: number }} session */
@@ -121,7 +123,6 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     ({ maxPayload } = session);
     silenceMs = pingInterval + pingTimeout;
     if (!(silenceMs > 0)) return lost(PARSE_ERROR);
-    chances = 2;
     listen(silenceMs);
     const mine = socket;
     owner.greet((auth) => mine === socket && life.is("joining") && send(packets.connect(auth)));

@@ -162,11 +162,19 @@ describe("presence", () => {
   });
 
   it("ends in a topic that a new token does not grant", async () => {
-    const { gateway, room, told } = await begin();
+    const { gateway, gate, room, told } = await begin();
     await answer(gateway, part([wire("ann")]));
     gateway.emit("presence", { topic: "rooms.7", ended: { code: "forbidden", message: "no", retry: false } });
     await settle();
     assert.deepEqual([room.status, room.error.code, names(room), told], ["refused", "forbidden", [], ["ann leave"]]);
+    // Each may grant it again: the server, and a token of the page's.
+    gateway.emit("status", { granted: true });
+    await answer(gateway, { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    assert.equal(room.status, "refused");
+    void gate.refresh("t2");
+    await answer(gateway, { ok: true });
+    await answer(gateway, part([wire("ann")]));
+    assert.deepEqual([room.status, room.error, names(room)], ["live", null, ["ann"]]);
   });
 
   it("refuses what cannot be said at once, and stays as it is", async () => {

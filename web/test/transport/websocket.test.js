@@ -419,6 +419,21 @@ describe("when a WebSocket cannot be opened", () => {
     await pass(20);
     assert.equal(sockets.length, 3);
   });
+
+  it("goes by HTTP where WebSockets are opened, and end before the client is let in", async () => {
+    const asked = [];
+    http = (url) => {
+      asked.push(url);
+      return url.includes("/stream?") ? new Promise(() => {}) : SESSION_BEGUN();
+    };
+    await open({ transport: undefined });
+    sockets[0].says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    sockets[0].ends();
+    await settle();
+    for (let turn = 0; turn < 10_000 && !asked.at(-1).includes("/stream?"); turn++) await settle();
+    assert.deepEqual([sockets.length, asked.at(-1)], [1, "https://gateway.test/socket.io/stream?namespace=notifications"]);
+  });
 });
 
 describe("when the network or the page was away", () => {

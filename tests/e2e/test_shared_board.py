@@ -111,7 +111,7 @@ def test_an_event_about_an_unknown_order_makes_a_card(open_board: OpenBoard, gat
     expect(ana.card_in("failed", "9001")).to_contain_text("Unknown customer")
     expect(ana.card("9001")).to_contain_text("€7.00")
     ana.button("Retry order 9001").click()
-    expect(ana.notice("Order 9001 was not moved")).to_contain_text("there is no order 9001")
+    expect(ana.notice("Order 9001 was not moved")).to_contain_text("there is no order '9001'")
     publish(gateway, "orders.9001.deleted", None)
     expect(ana.card("9001")).to_have_count(0)
 

@@ -46,7 +46,7 @@ class DemoOperator:
         self._private, self._namespace, self._environ = private, namespace, environ
         self._moments: deque[tuple[float, Moment]] = deque(maxlen=round(REMEMBERED_S / LOOK_S))
         self._while_away: Callable[[], object] = lambda: None
-        self._stop: Callable[[], None] | None = None
+        self._stop: Callable[[], None] = lambda: None
         self._listener: int | None = None
         self._watch: Greenlet | None = None
 
@@ -63,7 +63,6 @@ class DemoOperator:
 
     def restart(self, while_away: Callable[[], object]) -> None:
         """Restart the gateway soon. `while_away` is called once every browser is disconnected."""
-        assert self._stop is not None, "not started"
         self._while_away, self.restarting = while_away, True
         self._stop()
 

@@ -12,7 +12,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from typing import Any
 
 from headgate.errors import BusUnavailable, HeadgateError
@@ -35,10 +34,7 @@ class Kept:
 
     def __init__(self, find_url: Callable[[], str]) -> None:
         self._find_url = find_url
-
-    @cached_property
-    def _client(self) -> Client:
-        return open_client(self._find_url(), timeout_s=TIMEOUT_S, max_connections=1)
+        self._client: Client | None = None
 
     def secret(self) -> bytes:
         """Return the secret, the same for all callers."""
@@ -70,4 +66,5 @@ class Kept:
         self._call("SET", DEMO_BOOK, json.dumps(orders))
 
     def _call(self, *command: str) -> Any:
+        self._client = self._client or open_client(self._find_url(), timeout_s=TIMEOUT_S, max_connections=1)
         return call(self._client, *command)

@@ -15,6 +15,5 @@ class PrintedMail(Email):
     """Prints each mail instead of sending it."""
 
     def handle(self, delivery: Delivery) -> None:
-        """Print the mail to one recipient."""
         lines = printable_lines(self.preview(delivery))
         say("\n    ".join(["the demo would mail:", *lines]))

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import structlog
 
 from headgate.errors import HeadgateError, InvalidRequest
+from headgate_server.api.v1.problems import NotFound
 
 STATUSES = ("new", "packed", "shipped", "failed")
 # Beyond it, a new order takes the place of the oldest.
@@ -31,14 +32,14 @@ MAX_ORDERS = 40
 # Statuses worth an alert have their own verb; other changes are `updated`.
 _ALERTS = frozenset(("shipped", "failed"))
 _SEED = (
-    ("failed", 31, "Dune Bikes", 129_900),
-    ("shipped", 33, "A. Kowalska", 5_980),
-    ("shipped", 35, "Bright Day Nursery", 61_200),
-    ("new", 37, "Okafor Textiles", 48_250),
-    ("packed", 39, "Moreau Frères", 21_430),
-    ("new", 41, "Lindqvist & Co", 12_990),
-    ("packed", 42, "Haruto Tanaka", 34_900),
-    ("new", 44, "Café Miravent", 8_640),
+    ("31", "failed", "Dune Bikes", 129_900),
+    ("33", "shipped", "A. Kowalska", 5_980),
+    ("35", "shipped", "Bright Day Nursery", 61_200),
+    ("37", "new", "Okafor Textiles", 48_250),
+    ("39", "packed", "Moreau Frères", 21_430),
+    ("41", "new", "Lindqvist & Co", 12_990),
+    ("42", "packed", "Haruto Tanaka", 34_900),
+    ("44", "new", "Café Miravent", 8_640),
 )
 _CUSTOMERS = ("Nordlicht Books", "Priya Raman", "Studio Halcyon", "Esperanza Vega", "Tidewater Tools", "J. van Dijk")
 
@@ -51,15 +52,6 @@ class Keep(Protocol):
     def locked(self) -> AbstractContextManager[None]: ...
     def load(self) -> list[dict[str, Any]]: ...
     def save(self, orders: list[dict[str, Any]]) -> None: ...
-
-
-class OrderNotFound(HeadgateError):
-    """There is no order with this number (any more)."""
-
-    code = "not_found"
-
-    def __init__(self, order_id: str) -> None:
-        super().__init__(f"there is no order {order_id[:20]}", id=order_id[:20])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +102,7 @@ class OrderBook:
                 if not self._orders:
                     raise
             if not self._orders:
-                rows = [(str(number), status, name, cents) for status, number, name, cents in _SEED]
-                self._orders = {row[0]: Order(*row, self._next_version(), "") for row in rows}
+                self._orders = {row[0]: Order(*row, self._next_version(), "") for row in _SEED}
                 self.save()  # else the examples of another process, made later, would be newer than a change of ours
             yield
 
@@ -128,11 +119,7 @@ class OrderBook:
         return self._version
 
     def all(self) -> list[Order]:
-        """Return every order, oldest first.
-
-        Waits for a change in progress (and may switch greenlets), since a caller that has seen the event of a change must find
-        the change saved.
-        """
+        """Return every order, oldest first, after a change in progress: a caller that has seen its event finds it saved."""
         with self._opened():
             return list(self._orders.values())
 
@@ -143,9 +130,8 @@ class OrderBook:
             BusUnavailable, BusRefused: nothing was changed.
         """
         with self._opened():
-            number, pick = max(map(int, self._orders)) + 1, self._random
-            total_cents, customer = pick.randint(9, 1_300) * 100, pick.choice(_CUSTOMERS)
-            order = Order(str(number), "new", customer, total_cents, self._next_version(), by)
+            number, pick = str(max(map(int, self._orders)) + 1), self._random
+            order = Order(number, "new", pick.choice(_CUSTOMERS), pick.randint(9, 1_300) * 100, self._next_version(), by)
             oldest = list(self._orders.values())[: max(0, len(self._orders) + 1 - MAX_ORDERS)]
             gone = [("deleted", replace(each, version=order.version, by=by)) for each in oldest]
             self._commit([*gone, ("created", order)])
@@ -156,14 +142,14 @@ class OrderBook:
 
         Raises:
             InvalidRequest: there is no such status.
-            OrderNotFound: there is no such order.
+            NotFound: there is no such order.
             BusUnavailable, BusRefused: it was not moved, or the others were not notified.
         """
         if status not in STATUSES:
             raise InvalidRequest(f"status: expected one of {', '.join(STATUSES)}")
         with self._opened():
             if (before := self._orders.get(order_id)) is None:
-                raise OrderNotFound(order_id)
+                raise NotFound("order", order_id)
             order = replace(before, status=str(status), version=self._next_version(), by=by)
             self._commit([(order.status if order.status in _ALERTS and status != before.status else "updated", order)])
             return order

@@ -41,12 +41,13 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.get("/")
     def board() -> str:
+        stall_s = request.args.get("stall_s", STALL_S, float)
         return render_template(
             "demo.html",
             panes=_panes(request.args.get("user", ""), twice="twice" in request.args),
             users=USERS,
             statuses=STATUSES,
-            stall_s=_stall_s(request.args.get("stall_s")),
+            stall_s=stall_s if MIN_STALL_S <= stall_s <= MAX_OVER_S else STALL_S,
             has_operator="headgate.operator" in current_app.extensions,
         )
 
@@ -89,15 +90,6 @@ def _panes(user: str, *, twice: bool) -> list[dict[str, str]]:
     if not twice:
         return [{"key": user, "user": user, "name": USERS[user]}]
     return [{"key": f"{user}-{device}", "user": user, "name": f"{USERS[user]}’s {device}"} for device in ("laptop", "phone")]
-
-
-def _stall_s(asked: str | None) -> float:
-    """Return the duration of a stall or cut in seconds: STALL_S, or the value in the page's URL, within limits."""
-    try:
-        seconds = float(asked or STALL_S)
-    except ValueError:
-        return STALL_S
-    return seconds if MIN_STALL_S <= seconds <= MAX_OVER_S else STALL_S
 
 
 def _body() -> dict[str, object]:

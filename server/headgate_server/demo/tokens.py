@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from headgate.auth.identity import Authenticator, Handshake, Identity
+from headgate.auth.identity import Authenticator
 from headgate.auth.keys import SECRET_ALGORITHM, Key
 from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import InvalidRequest
@@ -54,8 +54,4 @@ class DemoTokens:
 
     def authenticator(self, settings: Settings) -> Authenticator:
         """Return the gateway's authenticator. A client without a token is anonymous where the settings allow it."""
-
-        def authenticate(handshake: Handshake) -> Identity | None:
-            return token_authenticator(self._tokens, settings)(handshake)
-
-        return authenticate
+        return lambda handshake: token_authenticator(self._tokens, settings)(handshake)

@@ -62,7 +62,7 @@ def test_a_wrong_move_is_refused(demo: FlaskClient, gate: RecordingGate, as_ana:
 def test_an_unknown_order_is_not_found(demo: FlaskClient, as_ana: dict[str, str]) -> None:
     """The error names it."""
     answer = demo.put("/demo/orders/4711", json={"status": "new"}, headers=as_ana)
-    assert (answer.status_code, answer.get_json()["detail"]) == (404, "there is no order 4711")
+    assert (answer.status_code, answer.get_json()["detail"]) == (404, "there is no order '4711' (any more)")
 
 
 def test_a_burst_is_that_many_true_changes(demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str]) -> None:

@@ -12,15 +12,7 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError
 from headgate.events.event import Event
 from headgate.redis.inbox import InboxPage
-from headgate.services.publisher import NonePublished, PresencePage, PresentUser
-
-
-@dataclass
-class Receipt:
-    epoch: str
-    offset: int
-    duplicate: bool
-    id: str
+from headgate.services.publisher import NonePublished, PresencePage, PresentUser, Receipt
 
 
 @dataclass

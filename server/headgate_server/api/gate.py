@@ -6,7 +6,7 @@ The extension implements it. Tests that need a bus that is down, refuses, or ans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import HeadgateError
@@ -14,48 +14,7 @@ from headgate.events.event import Event
 
 if TYPE_CHECKING:
     from headgate.redis.inbox import InboxPage
-
-
-class Receipt(Protocol):
-    """An event is in its namespace's log at `offset` of `epoch`; `duplicate` if its id was there already."""
-
-    @property
-    def epoch(self) -> str: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def duplicate(self) -> bool: ...
-    @property
-    def id(self) -> str: ...
-
-
-class PresentUser(Protocol):
-    """A user who is in a topic."""
-
-    @property
-    def user(self) -> str: ...
-    @property
-    def connections(self) -> int: ...
-    @property
-    def since_ms(self) -> int: ...
-    @property
-    def meta(self) -> Any: ...
-
-
-class PresencePage(Protocol):
-    """A page of the users in a topic (headgate.services.publisher)."""
-
-    @property
-    def count(self) -> int:
-        """The total number of users."""
-
-    @property
-    def members(self) -> Sequence[PresentUser]:
-        """The users on this page."""
-
-    @property
-    def after(self) -> str | None:
-        """The user after whom the next page begins; None: this was the last."""
+    from headgate.services.publisher import PresencePage, Receipt
 
 
 class Gate(Protocol):

@@ -22,11 +22,11 @@ from headgate.events.event import ID_RULE, MAX_ID_LENGTH, JsonText, check_event_
 from headgate.events.topic import check_topic
 from headgate.runtime.logging import told
 from headgate.runtime.shared_rates import SharedRates
-from headgate.services.publisher import MAX_ID_FOR_S, NonePublished
+from headgate.services.publisher import MAX_ID_FOR_S, NonePublished, Receipt
 from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import account_of, caller, first_known
-from headgate_server.api.gate import Gate, Receipt
+from headgate_server.api.gate import Gate
 from headgate_server.api.json_answers import encoded_answer, json_bytes
 from headgate_server.api.publish_requests import Asked, traceparent_of
 from headgate_server.api.waiting_bodies import AT_ONCE_BYTES, WaitingBodies

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, thread_time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import gevent
 import gevent.socket
@@ -119,6 +119,22 @@ def Lock() -> LockLike:
 def deadline(seconds: float) -> Scope:
     """Return a context manager. A wait inside it raises TimeoutError once the block has taken `seconds` in all."""
     return gevent.Timeout(seconds, TimeoutError(f"not within {seconds:g} s"))  # type: ignore[no-any-return]
+
+
+T = TypeVar("T")
+
+
+def called(function: Callable[..., T], *args: Any) -> T:
+    """Call code of the application; return its result. Whatever it raises is an Exception here.
+
+    gevent's Timeout, asyncio's CancelledError and SystemExit are none, and would end the greenlet of a client, or the process.
+    """
+    try:
+        return function(*args)
+    except (Exception, gevent.GreenletExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__) from error
 
 
 class Share:

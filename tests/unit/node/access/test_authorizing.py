@@ -26,7 +26,7 @@ class Application:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []
         self.refuses: set[str] = set()
-        self.fault: Exception | None = None
+        self.fault: BaseException | None = None
         self.answer: Any = True
 
     def __call__(self, identity: Identity, pattern: str, action: str) -> bool:
@@ -170,9 +170,14 @@ def test_only_true_allows(gateway: GatewayOnModel, application: Application, ans
     assert outcomes(join(gateway, "a.1")) == [False]
 
 
-def test_one_that_raises_has_refused_and_its_text_stays_out_of_the_log(gateway: GatewayOnModel, application: Application) -> None:
-    """It may hold what the application knows of the user; the place in the code is there."""
-    application.fault = RuntimeError("ana's secret")
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("ana's secret"), gevent.Timeout(1), SystemExit("ana's secret")], ids=lambda fault: type(fault).__name__
+)
+def test_one_that_raises_has_refused_and_its_text_stays_out_of_the_log(
+    gateway: GatewayOnModel, application: Application, fault: BaseException
+) -> None:
+    """It may hold what the application knows of the user; the place in the code is there. The client goes on."""
+    application.fault = fault
     with capture_logs() as lines:
         assert outcomes(join(gateway, "a.1")) == [False]
     (line,) = [line for line in lines if line["event"] == "authorize failed"]

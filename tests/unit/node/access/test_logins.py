@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from asyncio import CancelledError
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -86,17 +87,20 @@ def test_a_revoked_identity_is_refused_after_the_authenticator_took_it() -> None
     assert refusal(logins(lambda _: Identity("ana"), check_revoked=check), shown()).parts["reason"] == "revoked"
 
 
-def test_an_authenticator_that_fails_is_logged_without_the_token_and_is_no_failed_login() -> None:
+@pytest.mark.parametrize("fault", [RuntimeError, SystemExit, CancelledError])
+def test_an_authenticator_that_fails_is_logged_without_the_token_and_is_no_failed_login(fault: type[BaseException]) -> None:
     """It is a fault of the gateway's side: the address is not closed for it."""
 
     def broken(handshake: Handshake) -> Identity:
-        raise RuntimeError(f"cannot read {handshake.token}")
+        raise fault(f"cannot read {handshake.token}")
 
     tried = logins(broken)
     with capture_logs() as lines:
         errors = [refusal(tried, shown()) for _ in range(5)]
     assert [error.parts["reason"] for error in errors] == ["authenticator_failed"] * 5
-    assert any(line["event"] == "authenticator failed" for line in lines)
+    found = [line for line in lines if line["event"] == "authenticator failed"]
+    assert all(fault.__name__ in line["error"] and "test_logins.py" in line["where"] for line in found)
+    assert len(found) == 5
     assert "secret-token" not in str(lines)
 
 

@@ -131,8 +131,10 @@ def test_a_function_refuses_with_a_code_of_its_own(error: HeadgateError, code: s
     assert count("refused") == before + 1
 
 
-@pytest.mark.parametrize("error", [KeyError("secret-table"), TypeError("secret-table")])
-def test_of_an_exception_the_page_learns_nothing(error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [KeyError("secret-table"), gevent.Timeout(1), SystemExit("secret-table")], ids=lambda error: type(error).__name__
+)
+def test_of_an_exception_the_page_learns_nothing(error: BaseException) -> None:
     """The log has all of it."""
     with capture_logs() as lines:
         answer = Desk().answer(raising(error))

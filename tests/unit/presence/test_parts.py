@@ -516,6 +516,22 @@ def test_many_watchers_are_told_in_turns() -> None:
     assert list(rooms.tell()) == [0, 0, 0]
 
 
+def test_a_room_that_is_closed_while_others_are_told_keeps_nobody_from_being_told() -> None:
+    """The loop runs between two rooms, and the only client of the second leaves then."""
+    rooms = rooms_of()
+    pages = {topic: Page(topic, topic) for topic in ("first", "left", "last")}
+    for topic, page in pages.items():
+        rooms.prepare(topic, topic)
+        page.begin(rooms.watch(topic, topic, page))
+        rooms.enter(topic, topic, page, "ana", None)
+    telling = rooms.tell()
+    next(telling)
+    rooms.gone("left", in_order=True)
+    assert sum(telling) == 0
+    assert pages["last"].members is not None
+    assert set(pages["last"].members) == {"ana"}
+
+
 # Closing -----------------------------------------------------------------------------------------------------------------
 
 

@@ -255,7 +255,7 @@ class Rooms:
         Yields how many pages were told to read anew.
         """
         for topic in list(self._untold):
-            del self._untold[topic]
+            self._untold.pop(topic, None)  # not there, if the room was closed while the loop ran
             found = self._open.get(topic)
             if found is None:
                 continue

@@ -32,6 +32,7 @@ READ_BYTES = 65536
 # A throttled client reads this much at a time, so that the kernel holds the rest.
 SLOW_READ_BYTES = 2048
 RETRY_S = (0.02, 0.5)
+TICK_S = 0.1
 # As web/src/base/backoff.js: full jitter between the first and a ceiling that doubles up to the second.
 ROAMING_RETRY_S = (0.5, 20.0)
 _decode = msgspec.json.decode
@@ -347,7 +348,11 @@ class BrowserClient(asyncio.BufferedProtocol):
 
 
 class Swarm:
-    """Clients, spread over gateways in turn; client number i wants the topics or patterns `patterns_of(i)`."""
+    """Clients, spread over gateways in turn; client number i wants the topics or patterns `patterns_of(i)`.
+
+    Attributes:
+        longest_pause_s: for how long at most nobody of them read, because this process had no processor.
+    """
 
     def __init__(
         self,
@@ -373,6 +378,8 @@ class Swarm:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+        self.longest_pause_s = 0.0
+        self._loop.call_soon_threadsafe(self._tick, time.monotonic())
 
     @property
     def records(self) -> list[Record]:
@@ -435,6 +442,11 @@ class Swarm:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    def _tick(self, due_s: float) -> None:
+        now_s = time.monotonic()
+        self.longest_pause_s = max(self.longest_pause_s, now_s - due_s)
+        self._loop.call_later(TICK_S, self._tick, now_s + TICK_S)
 
 
 def wait_for(condition: Any, what: str, deadline_s: float = DEADLINE_S) -> float:

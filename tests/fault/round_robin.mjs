@@ -29,7 +29,10 @@ const server = http.createServer((request, answer) => {
   request.pipe(forwarded);
 });
 
-server.on("upgrade", (_request, socket) => socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
+server.on("upgrade", (_request, socket) => {
+  socket.on("error", () => {}); // a page that has gone meanwhile
+  socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+});
 server.listen(0, "127.0.0.1", () => console.log(server.address().port));
 createInterface({ input: process.stdin })
   .on("line", (share) => {

@@ -10,7 +10,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
-import { EVENT, INBOX, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { EVENT, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { covers } from "../language/since.js";
 import { matches } from "../language/topic.js";
 import { reasonOf, unanswered } from "./reason.js";
@@ -136,7 +136,7 @@ export function createHttp(address, { path = "" }, owner) {
         const body = { ...auth, subscriptions, resume: place, requests: sent.map((each) => [PRESENCE, each]) };
         listen(polls ? (first ? 0 : POLL_S * 1000) + SLACK_MS : HELD_BACK_MS, polls ? silent : heldBack);
         const kind = polls ? "application/json" : "text/event-stream";
-        const answer = await ask(streamOf(address, path, polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind), signal);
+        const answer = await ask(streamOf(address, path, "stream", polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind), signal);
         if (signal.aborted) return;
         known ||= polls;
         if (!answer.ok) {
@@ -350,8 +350,7 @@ export function createHttp(address, { path = "" }, owner) {
     lone.add(control);
     try {
       // Any gateway answers, also one that has had less than this page.
-      const full = name === INBOX ? { ...place, ...body } : body;
-      const answer = await fetch(streamOf(address, path, undefined, "request"), init({ ...auth, name, body: full }, control.signal, "application/json"));
+      const answer = await fetch(streamOf(address, path, "request"), init({ ...auth, name, body: { ...(name === "inbox" && place), ...body } }, control.signal, "application/json"));
       const text = await answer.text();
       if (answer.ok) return JSON.parse(text);
       const { error, reason } = reasonOf(answer.status, text, answer.headers.get("Retry-After"));
@@ -414,10 +413,10 @@ function placeOf(cursor) {
  * Return the URL of a stream, or of a lone request: below the Socket.IO endpoint, as a proxy may lead nothing else to the gateway.
  * @param {string} address origin and namespace
  * @param {string} path of the endpoint
+ * @param {"stream" | "request"} name
  * @param {number} [waitS] how long a long-poll waits
- * @param {"stream" | "request"} [name]
  */
-function streamOf(address, path, waitS, name = "stream") {
+function streamOf(address, path, name, waitS) {
   const url = new URL(address);
   url.search = `namespace=${url.pathname.slice(1)}${waitS === undefined ? "" : `&wait=${waitS}`}`;
   url.pathname = `${path.replace(/\/?$/, "/")}${name}`;

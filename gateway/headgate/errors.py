@@ -240,56 +240,37 @@ class BusRefused(HeadgateError):
 
 
 class UnauthorizedReason(StrEnum):
-    """Why an identity is not accepted: a word of the wire. docs/protocol.md has the remedy for each."""
+    """Why an identity is not accepted: a word of the wire, with its meaning. docs/protocol.md has the remedy for each."""
 
-    NO_TOKEN = "no_token"
-    NOT_ACCEPTED = "not_accepted"
-    TOO_LARGE = "too_large"
-    MALFORMED = "malformed"
-    UNSUPPORTED_HEADER = "unsupported_header"
-    UNKNOWN_KEY = "unknown_key"
-    ALGORITHM_MISMATCH = "algorithm_mismatch"
-    BAD_SIGNATURE = "bad_signature"
-    KEYS_PENDING = "keys_pending"
-    MISSING_CLAIM = "missing_claim"
-    INVALID_CLAIM = "invalid_claim"
-    INVALID_GRANT = "invalid_grant"
-    WRONG_AUDIENCE = "wrong_audience"
-    WRONG_ISSUER = "wrong_issuer"
-    WRONG_NAMESPACE = "wrong_namespace"
-    EXPIRED = "expired"
-    NOT_YET_VALID = "not_yet_valid"
-    REVOKED = "revoked"
-    ANOTHER_USER = "another_user"
-    NO_AUTHENTICATOR = "no_authenticator"
-    AUTHENTICATOR_FAILED = "authenticator_failed"
-    LEFT = "left"
+    NO_TOKEN = "no_token", "no token was shown"
+    NOT_ACCEPTED = "not_accepted", "the token was missing or not accepted"
+    TOO_LARGE = "too_large", "the token is too large"
+    MALFORMED = "malformed", "that is not a signed JWT"
+    UNSUPPORTED_HEADER = "unsupported_header", "the token's header asks for something that is not accepted"
+    UNKNOWN_KEY = "unknown_key", "the token names no key that is configured here"
+    ALGORITHM_MISMATCH = "algorithm_mismatch", "the token's algorithm is not that of its key"
+    BAD_SIGNATURE = "bad_signature", "the signature does not match"
+    KEYS_PENDING = "keys_pending", "the token's key is not known yet; the issuer's keys are being fetched"
+    MISSING_CLAIM = "missing_claim", "a required claim is missing"
+    INVALID_CLAIM = "invalid_claim", "a claim has a value that it cannot have"
+    INVALID_GRANT = "invalid_grant", "a granted pattern is not a pattern"
+    WRONG_AUDIENCE = "wrong_audience", "the token is meant for somebody else"
+    WRONG_ISSUER = "wrong_issuer", "the token is from another issuer"
+    WRONG_NAMESPACE = "wrong_namespace", "this identity is not for this namespace"
+    EXPIRED = "expired", "the token has expired"
+    NOT_YET_VALID = "not_yet_valid", "the token is not valid yet"
+    REVOKED = "revoked", "this user or token has been revoked"
+    ANOTHER_USER = "another_user", "the token is another user's"
+    NO_AUTHENTICATOR = "no_authenticator", "this gateway has no authenticator"
+    AUTHENTICATOR_FAILED = "authenticator_failed", "the authenticator failed"
+    LEFT = "left", "this session has left"
 
+    meaning: str
 
-_MEANING_OF_REASONS: Mapping[UnauthorizedReason, str] = {
-    UnauthorizedReason.NO_TOKEN: "no token was shown",
-    UnauthorizedReason.NOT_ACCEPTED: "the token was missing or not accepted",
-    UnauthorizedReason.TOO_LARGE: "the token is too large",
-    UnauthorizedReason.MALFORMED: "that is not a signed JWT",
-    UnauthorizedReason.UNSUPPORTED_HEADER: "the token's header asks for something that is not accepted",
-    UnauthorizedReason.UNKNOWN_KEY: "the token names no key that is configured here",
-    UnauthorizedReason.ALGORITHM_MISMATCH: "the token's algorithm is not that of its key",
-    UnauthorizedReason.BAD_SIGNATURE: "the signature does not match",
-    UnauthorizedReason.KEYS_PENDING: "the token's key is not known yet; the issuer's keys are being fetched",
-    UnauthorizedReason.MISSING_CLAIM: "a required claim is missing",
-    UnauthorizedReason.INVALID_CLAIM: "a claim has a value that it cannot have",
-    UnauthorizedReason.INVALID_GRANT: "a granted pattern is not a pattern",
-    UnauthorizedReason.WRONG_AUDIENCE: "the token is meant for somebody else",
-    UnauthorizedReason.WRONG_ISSUER: "the token is from another issuer",
-    UnauthorizedReason.WRONG_NAMESPACE: "this identity is not for this namespace",
-    UnauthorizedReason.EXPIRED: "the token has expired",
-    UnauthorizedReason.NOT_YET_VALID: "the token is not valid yet",
-    UnauthorizedReason.REVOKED: "this user or token has been revoked",
-    UnauthorizedReason.ANOTHER_USER: "the token is another user's",
-    UnauthorizedReason.NO_AUTHENTICATOR: "this gateway has no authenticator",
-    UnauthorizedReason.AUTHENTICATOR_FAILED: "the authenticator failed",
-    UnauthorizedReason.LEFT: "this session has left",
-}
+    def __new__(cls, word: str, meaning: str = "") -> UnauthorizedReason:
+        member = str.__new__(cls, word)
+        member._value_, member.meaning = word, meaning
+        return member
 
 
 class Unauthorized(HeadgateError):
@@ -307,7 +288,7 @@ class Unauthorized(HeadgateError):
             self.reason = UnauthorizedReason(reason)
         except ValueError:
             self.reason, detail = UnauthorizedReason.NOT_ACCEPTED, detail or str(reason)
-        self.detail = detail or _MEANING_OF_REASONS[self.reason] + (f": {claim}" if claim else "")
+        self.detail = detail or self.reason.meaning + (f": {claim}" if claim else "")
         self.retry = self.reason is UnauthorizedReason.KEYS_PENDING
         parts = {} if claim is None else {"claim": claim}
         super().__init__(f"not authorized: {self.detail}", reason=self.reason.value, **parts)

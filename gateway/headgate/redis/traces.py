@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headgate.errors import HeadgateError
-
-from .client import Client, call, call_many
+from .client import Client, call, call_all
 from .connections import Command
 from .keys import trace_key
 
@@ -42,9 +40,8 @@ def write(
     for number, words in fields.items():
         key = trace_key(namespace, number)
         commands += [("HSET", key, *words), ("EXPIRE", key, for_s)]
-    for reply in call_many(client, commands) if commands else ():
-        if isinstance(reply, HeadgateError):
-            raise reply
+    if commands:
+        call_all(client, commands)
 
 
 def read(client: Client, namespace: str, epoch: str, offset: int) -> dict[str, list[int]]:

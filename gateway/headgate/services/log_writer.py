@@ -18,7 +18,6 @@ from headgate.auth.revocation import revoke
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, NamespaceNotServed
 from headgate.redis.budget import Budget, left_s
 from headgate.redis.client import (
-    Client,
     at,
     call,
     call_at,
@@ -79,23 +78,42 @@ _NEXT_ENTRY = {_Entry.BATCH: _Entry.EACH, _Entry.EACH: _Entry.CHECKED}
 _COST = {_Entry.EACH: "so each event is a call of its own", _Entry.CHECKED: "so Redis checks every payload again"}
 
 
-class Appending:
-    """Appends to the log with the cheapest function that this Redis user may call, and retries where safe.
+class LogWriter:
+    """See the module. `attempts` share the `timeout_s` of a call; see `Publisher` for the rest.
 
-    A call without an answer is sent once more. If the first one arrived, Redis recognises the id and does not append it twice.
-    Several calls go in calls of `headgate_append_batch`, bounded in events and bytes; log.lua defines batches and their replies.
-    The caller holds a Budget (budget.py).
+    It appends with the cheapest function that this Redis user may call. A call without an answer is sent once more: if the first
+    one arrived, Redis recognises the id and does not append it twice. Several calls go in calls of `headgate_append_batch`,
+    bounded in events and bytes; log.lua defines batches and their replies.
+
+    Attributes:
+        newest: receipts that each new connection reports first.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, redis_url: str, timeout_s: float, attempts: int, *, strict_namespace: bool) -> None:
+        self._timeout_s = timeout_s
+        self.newest = NewestReceipts()
+        self._client = open_client(redis_url, timeout_s=timeout_s / attempts, newest=self.newest)
         self._checked: WeakSet[object] = WeakSet()  # servers with a checked function library; several in a Cluster
         self._checked_last: object = None
         self._declared: set[str] = set()  # keys of logs
         self._entry = _Entry.BATCH
+        self._strict_namespace = strict_namespace
+        self._remembered = remembered(self._client)
+        self._online = OnlineReplicas()
+        # The server of each namespace, as `place_of` names it; it never changes.
+        self._places: dict[str, str] = {}
+
+    def budget(self, namespace: str, *, is_patient: bool = False) -> Budget:
+        """Return the time for one call to a namespace's Redis, in total."""
+        place = self._places.get(namespace)
+        if place is None:
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            place = self._places[namespace] = place_of(self._client, log_key(namespace))
+        return Budget(place, self._timeout_s, is_patient=is_patient)
 
     def append(self, command: Command) -> Any:
-        """Append one event and return the reply. Waits for Redis.
+        """Append one event and return the reply, within a budget of the caller. Waits for Redis.
 
         Raises:
             BusRefused: Redis refuses it.
@@ -110,10 +128,6 @@ class Appending:
             BusUnavailable: as `append`. The caller cannot know which events were appended.
         """
         return self._retried(self._fcall_many, commands)
-
-    def load_library(self, key: str) -> None:
-        """Load the function library before the first call. `append` does so too. Raises as `append`."""
-        self._retried(self.check_library, key)
 
     def _retried(self, send: Callable[[C], R], commands: C) -> R:
         """Send, and send once more if Redis did not answer. Redis recognises a command that arrived by its id.
@@ -214,97 +228,6 @@ class Appending:
                 call(self._client, "HSETNX", head_key(namespace_of(key)), "database", database_number(self._client))
             self._declared.add(key)
 
-
-def _strict(command: Command) -> Command:
-    """Return the strict form of a call of the trusted function."""
-    return (command[0], STRICT, *command[2:])
-
-
-def _is_no_right(reply: Any) -> bool:
-    return isinstance(reply, BusRefused) and is_forbidden(reply)
-
-
-def _waits(batch: Sequence[Command]) -> int:
-    """Return how many commands at the end of a batch wait for the others (0 or 1)."""
-    return int(batch[-1][0] != "FCALL")
-
-
-class Batch(NamedTuple):
-    """One call, and the number of events in it."""
-
-    command: Command
-    events: int
-
-    def replies(self, reply: Any) -> list[Any]:
-        """Return (epoch, offset, whether it is a duplicate) or an error for each event.
-
-        Raises:
-            BusRefused: the reply does not belong to this call.
-        """
-        if isinstance(reply, HeadgateError):
-            return [reply] * self.events
-        try:
-            replies = [each for line in reply.split(b"\n") for each in _read_line(line, self.events)]
-        except ValueError:
-            replies = []
-        if len(replies) != self.events:
-            raise refused(f"the function library did not answer for {self.events} events")
-        return replies
-
-
-def _read_line(line: bytes, at_most: int) -> list[Any]:
-    if line.startswith(b"-"):
-        return [reply_error(line[1:])]
-    epoch, first, events = line.split(b" ")
-    offset, count = int(first), int(events)
-    if not count:
-        return [(epoch, offset, 1)]
-    return [(epoch, offset + index, 0) for index in range(min(count, at_most + 1))]
-
-
-def in_batches(calls: Sequence[Command]) -> list[Batch]:
-    """Return the batches for a list of calls on one log, in order."""
-    batches: list[Batch] = []
-    words: list[str | bytes | int] = []
-    events = size = 0
-    for each in calls:
-        payload = each[_PAYLOAD]
-        size += len(payload)  # type: ignore[arg-type]
-        if events and (events >= MAX_BATCH_EVENTS or size > MAX_BATCH_BYTES):
-            batches.append(Batch(("FCALL", BATCH, 1, each[_KEY], *words), events))
-            words, events, size = [], 0, len(payload)  # type: ignore[arg-type]
-        words += (each[_TOPIC], payload, each[_ID], each[_BY] if len(each) > _BY else "")
-        events += 1
-    batches.append(Batch(("FCALL", BATCH, 1, calls[0][_KEY], *words), events))
-    return batches
-
-
-class LogWriter(Appending):
-    """See the module. `attempts` share the `timeout_s` of a call; see `Publisher` for the rest.
-
-    Attributes:
-        newest: receipts that each new connection reports first.
-    """
-
-    def __init__(self, redis_url: str, timeout_s: float, attempts: int, *, strict_namespace: bool) -> None:
-        self._timeout_s = timeout_s
-        self.newest = NewestReceipts()
-        super().__init__(open_client(redis_url, timeout_s=timeout_s / attempts, newest=self.newest))
-        self._strict_namespace = strict_namespace
-        self._remembered = remembered(self._client)
-        self._online = OnlineReplicas()
-        # The server of each namespace, as `place_of` names it; it never changes.
-        self._places: dict[str, str] = {}
-
-    def budget(self, namespace: str, *, is_patient: bool = False) -> Budget:
-        """Return the time for one call to a namespace's Redis, in total."""
-        place = self._places.get(namespace)
-        if place is None:
-            if len(self._places) >= MAX_PLACES:
-                self._places.clear()
-            place = self._places[namespace] = place_of(self._client, log_key(namespace))
-        return Budget(place, self._timeout_s, is_patient=is_patient)
-
     def open_check(
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None
     ) -> SchemaCheck | None:
@@ -313,7 +236,7 @@ class LogWriter(Appending):
 
     def wait_ms(self, namespace: str) -> int:
         """Return how long Redis may wait for replicas or the disk within the rest of the call. Loads the library first."""
-        self.load_library(log_key(namespace))
+        self._retried(self.check_library, log_key(namespace))
         return max(1, round(1000 * (left_s() or 0.0) * _SHARE_OF_WAITING))
 
     def counted(self, wish: Durability, namespace: str) -> Durability:
@@ -414,3 +337,67 @@ class LogWriter(Appending):
     def close(self) -> None:
         """Close the connections. Idempotent. A later call opens new ones."""
         self._client.close()
+
+
+def _strict(command: Command) -> Command:
+    """Return the strict form of a call of the trusted function."""
+    return (command[0], STRICT, *command[2:])
+
+
+def _is_no_right(reply: Any) -> bool:
+    return isinstance(reply, BusRefused) and is_forbidden(reply)
+
+
+def _waits(batch: Sequence[Command]) -> int:
+    """Return how many commands at the end of a batch wait for the others (0 or 1)."""
+    return int(batch[-1][0] != "FCALL")
+
+
+class Batch(NamedTuple):
+    """One call, and the number of events in it."""
+
+    command: Command
+    events: int
+
+    def replies(self, reply: Any) -> list[Any]:
+        """Return (epoch, offset, whether it is a duplicate) or an error for each event.
+
+        Raises:
+            BusRefused: the reply does not belong to this call.
+        """
+        if isinstance(reply, HeadgateError):
+            return [reply] * self.events
+        try:
+            replies = [each for line in reply.split(b"\n") for each in _read_line(line, self.events)]
+        except ValueError:
+            replies = []
+        if len(replies) != self.events:
+            raise refused(f"the function library did not answer for {self.events} events")
+        return replies
+
+
+def _read_line(line: bytes, at_most: int) -> list[Any]:
+    if line.startswith(b"-"):
+        return [reply_error(line[1:])]
+    epoch, first, events = line.split(b" ")
+    offset, count = int(first), int(events)
+    if not count:
+        return [(epoch, offset, 1)]
+    return [(epoch, offset + index, 0) for index in range(min(count, at_most + 1))]
+
+
+def in_batches(calls: Sequence[Command]) -> list[Batch]:
+    """Return the batches for a list of calls on one log, in order."""
+    batches: list[Batch] = []
+    words: list[str | bytes | int] = []
+    events = size = 0
+    for each in calls:
+        payload = each[_PAYLOAD]
+        size += len(payload)  # type: ignore[arg-type]
+        if events and (events >= MAX_BATCH_EVENTS or size > MAX_BATCH_BYTES):
+            batches.append(Batch(("FCALL", BATCH, 1, each[_KEY], *words), events))
+            words, events, size = [], 0, len(payload)  # type: ignore[arg-type]
+        words += (each[_TOPIC], payload, each[_ID], each[_BY] if len(each) > _BY else "")
+        events += 1
+    batches.append(Batch(("FCALL", BATCH, 1, calls[0][_KEY], *words), events))
+    return batches

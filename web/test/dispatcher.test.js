@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it, mock } from "node:test";
 import Backbone from "backbone";
 import { Dispatcher } from "#headgate";
+import { randomFrom } from "./chance.js";
 
 /** Run one script on both and compare the calls: [label, this, arguments]. */
 function sideBySide(script) {
@@ -268,14 +269,3 @@ describe("Dispatcher with real Backbone objects", () => {
     assert.deepEqual(called, [1, 2]);
   });
 });
-
-/** A small seeded generator (mulberry32), so that a failure can be repeated. */
-function randomFrom(seed) {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
-  };
-}

@@ -1,12 +1,14 @@
 import { mock } from "node:test";
+import { Listened, wired } from "./listened.js";
 
 /**
  * A gateway in the place of socket.io-client: records the client's messages, and sends, refuses or cuts on command.
  * It keeps to the contract of docs/protocol.md and to socket.io-client's (`auth` asked at each connect, acknowledgements
  * with a timeout error first), but not to timing: nothing happens unless a test says so.
  */
-export class FakeGateway {
+export class FakeGateway extends Listened {
   constructor() {
+    super();
     // The client's monotonic clock stands still, so that dispatching never runs out of its slice on a busy machine.
     mock.method(performance, "now", () => 0);
   }
@@ -19,8 +21,6 @@ export class FakeGateway {
   attempts = 0;
   connected = false;
   sendBuffer = [];
-  #listeners = new Map();
-  #any = [];
   #waiters = [];
 
   /** Pass this as the `io` option. */
@@ -32,25 +32,8 @@ export class FakeGateway {
 
   // Called by the client.
 
-  on(name, listener) {
-    this.#listeners.set(name, listener);
-  }
-
-  onAny(listener) {
-    this.#any.push(listener);
-  }
-
-  off() {
-    this.#listeners.clear();
-    return this;
-  }
-
-  offAny() {
-    this.#any = [];
-  }
-
   get listenerCount() {
-    return this.#listeners.size + this.#any.length;
+    return this._listeners.size + this._any.length;
   }
 
   connect() {
@@ -104,7 +87,7 @@ export class FakeGateway {
   }
 
   emit(name, ...args) {
-    for (const listener of this.#any) listener(name, ...args);
+    for (const listener of this._any) listener(name, ...args);
   }
 
   event(topic, data, offset, more = {}) {
@@ -113,12 +96,12 @@ export class FakeGateway {
 
   /** Refuse the attempt. */
   refuse(data, message = "refused") {
-    this.#listeners.get("connect_error")?.(Object.assign(new Error(message), { data }));
+    this._listeners.get("connect_error")?.(Object.assign(new Error(message), { data }));
   }
 
   /** The network fails the attempt, or a server in the gateway's place answers it. @param context the XMLHttpRequest */
   fail(context) {
-    this.#listeners.get("connect_error")?.(Object.assign(new Error("xhr poll error"), { description: context?.status ?? 0, context }));
+    this._listeners.get("connect_error")?.(Object.assign(new Error("xhr poll error"), { description: context?.status ?? 0, context }));
   }
 
   /** Cut the connection. */
@@ -139,18 +122,13 @@ export class FakeGateway {
     const was = this.connected;
     this.connected = false;
     const lost = this.requests.splice(0);
-    if (was) this.#listeners.get("disconnect")?.(reason);
+    if (was) this._listeners.get("disconnect")?.(reason);
     for (const { acknowledge } of lost) acknowledge(new Error("socket has been disconnected"));
   }
 
   #wake() {
     for (const resolve of this.#waiters.splice(0)) resolve();
   }
-}
-
-/** Return a message as it is after its way over the wire. */
-function wired(message) {
-  return JSON.parse(JSON.stringify(message));
 }
 
 /** Let queued microtasks run, and one turn of the event loop. */

@@ -3,21 +3,13 @@
  * and faults can fall is one history. Nothing here knows how the client works: it keeps a log with its lineage, answers as
  * docs/protocol.md says, and compares its log with the events that handlers saw and the gaps that the application was told.
  */
+import { randomFrom } from "./chance.js";
+import { Listened, wired } from "./listened.js";
+
 const realImmediate = setImmediate;
 
 /** Let every promise that can settle do so. */
 const settle = () => new Promise((resolve) => realImmediate(resolve));
-
-/** A small generator with a seed (mulberry32). @param {number} seed */
-function randomFrom(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 export class World {
   nowMs = 0;
@@ -141,7 +133,7 @@ export class Lines {
   }
 }
 
-class ModelGateway {
+class ModelGateway extends Listened {
   lines = new Lines();
   epoch = this.lines.begin(null);
   /** The log: entries by offset - 1. */
@@ -162,8 +154,6 @@ class ModelGateway {
   handled = () => {};
   #asks = new Map();
   #welcomed = false;
-  #listeners = new Map();
-  #any = [];
   /** Messages under way: events and notices in order, acknowledgements that may overtake them, requests. */
   #lane = [];
   #acks = [];
@@ -182,6 +172,7 @@ class ModelGateway {
   #sent = 0;
 
   constructor(world) {
+    super();
     this.world = world;
   }
 
@@ -195,23 +186,6 @@ class ModelGateway {
     this.options = options;
     return this;
   };
-
-  on(name, listener) {
-    this.#listeners.set(name, listener);
-  }
-
-  onAny(listener) {
-    this.#any.push(listener);
-  }
-
-  off() {
-    this.#listeners.clear();
-    return this;
-  }
-
-  offAny() {
-    this.#any = [];
-  }
 
   connect() {
     const nth = ++this.#nth;
@@ -501,11 +475,11 @@ class ModelGateway {
   }
 
   #receive(name, ...args) {
-    for (const listener of this.#any) listener(name, ...args);
+    for (const listener of this._any) listener(name, ...args);
   }
 
   #tell(name, ...args) {
-    this.#listeners.get(name)?.(...args);
+    this._listeners.get(name)?.(...args);
   }
 
   #gone(reason) {
@@ -518,7 +492,6 @@ class ModelGateway {
   }
 }
 
-const wired = (message) => JSON.parse(JSON.stringify(message));
 const idOf = ({ epoch, offset }) => `${epoch}-${offset}`;
 const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.offset, ...(replayed && { replayed }) });
 const matches = (pattern, topic) => pattern === "*" || pattern === `${topic}.#`;

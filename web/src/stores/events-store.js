@@ -25,7 +25,6 @@ import { LOG_LOST, ROLLED_BACK } from "../language/protocol.js";
 import { checkPattern, Dispatcher } from "../index.js";
 import { EventList } from "./event-list.js";
 import { createStore } from "./snapshot-store.js";
-import { SubscriptionWatch } from "./subscription-watch.js";
 
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = { ...SUBSCRIBE, limit: [COUNT, 100], enabled: ["boolean", true] };
@@ -49,9 +48,10 @@ export function eventsStore(gate, pattern, given = {}) {
 
 /** @implements {Source<EventsSnapshot>} */
 class EventsSource {
+  #gate;
+  #pattern;
   #list;
   #subscription;
-  #watch;
   #listener = new Dispatcher();
   #changed;
   #snapshot = NOTHING;
@@ -59,18 +59,19 @@ class EventsSource {
 
   /** @param {Gate} gate @param {string} pattern @param {number} limit @param {SubscribeOptions} options @param {() => void} changed */
   constructor(gate, pattern, limit, options, changed) {
+    this.#gate = gate;
+    this.#pattern = pattern;
     this.#changed = changed;
     this.#list = new EventList(limit);
-    this.#listener.listenTo(gate, "delivery:gap", (gap) => this.#takeGap(gap, pattern));
+    this.#listener.listenTo(gate, { "delivery:gap": (gap) => this.#takeGap(gap), "status:change": () => changed(), [`subscription:${pattern}`]: () => changed() });
     this.#subscription = gate.subscribe(pattern, options, (_data, event) => {
       this.#list.put(event);
       this.#news();
     });
-    this.#watch = new SubscriptionWatch(gate, pattern, changed);
   }
 
   read() {
-    const { status, error } = this.#watch;
+    const { status, error } = this.#gate._standing(this.#pattern);
     const { events, ...before } = this.#snapshot;
     if (this.#hasNews) this.#snapshot = { ...before, events: this.#list.list(), status, error };
     else if (status !== before.status || error !== before.error) this.#snapshot = { ...before, events, status, error };
@@ -80,7 +81,6 @@ class EventsSource {
 
   end() {
     this.#subscription.close();
-    this.#watch.stop();
     this.#listener.stopListening();
   }
 
@@ -89,11 +89,11 @@ class EventsSource {
     this.#changed();
   }
 
-  /** @param {Gap & Partial<Fate> & { where?: string }} gap @param {string} pattern */
-  #takeGap(gap, pattern) {
+  /** @param {Gap & Partial<Fate> & { where?: string }} gap */
+  #takeGap(gap) {
     const { patterns, reason, count, from, to, lost = false, repairing = false, where } = gap;
     // Events that a loop has left out, or of other patterns, are not missing here.
-    if (where || (patterns.length && !patterns.includes(pattern))) return;
+    if (where || (patterns.length && !patterns.includes(this.#pattern))) return;
     if (reason === ROLLED_BACK) this.#list.rollBack(/** @type {number} */ (from));
     else if (reason === LOG_LOST) this.#list.restart();
     if (repairing) return;

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { badgeTitle, createInbox } from "#headgate/inbox";
 import { checkOptions } from "../../src/language/options.js";
 import { Dispatcher, HeadgateError } from "#headgate";
+import { randomFrom } from "../chance.js";
 import { settle } from "../fake-gateway.js";
 
 const PATTERN = "users.me.inbox.#";
@@ -177,16 +178,6 @@ class ModelGate extends Dispatcher {
     this.isRolledBack = false;
     for (const go of this.waiting.splice(0)) go();
   }
-}
-
-/** Numbers from a seed (mulberry32). @param {number} seed */
-function numbers(seed) {
-  return (/** @type {number} */ below) => {
-    seed = (seed + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(seed ^ (seed >>> 15), 1 | seed);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
-  };
 }
 
 /** @param {Oracle} oracle @param {{ outbox?: any, pageSize?: number }} [options] */
@@ -543,7 +534,8 @@ describe("the inbox of a page", () => {
 
 /** @param {number} seed */
 async function history(seed) {
-  const any = numbers(seed);
+  const random = randomFrom(seed);
+  const any = (/** @type {number} */ below) => Math.floor(random() * below);
   const oracle = new Oracle();
   for (let count = any(6); count > 0; count--) oracle.add(`n${any(12)}`);
   const { gate, inbox, leave } = begin(oracle, { pageSize: 1 + any(4) });

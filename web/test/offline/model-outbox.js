@@ -4,6 +4,7 @@
  */
 import { HeadgateError } from "../../src/index.js";
 import { checkRoom, heldAfter } from "../../src/offline/memory-store.js";
+import { randomFrom } from "../chance.js";
 
 /** As gateway/headgate/redis/log.lua has them. */
 const IDEMPOTENCY_MS = 300_000;
@@ -17,17 +18,6 @@ const CURSOR_EVENTS = 8_000;
 const realImmediate = setImmediate;
 /** Let every promise that can settle do so. */
 export const settle = () => new Promise((resolve) => realImmediate(resolve));
-
-/** A small generator with a seed (mulberry32). @param {number} seed */
-function randomFrom(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 export class OutboxWorld {
   nowMs = 1e9;

@@ -5,9 +5,9 @@
  * sender; locks are granted in order of the requests, end with their tab, and can be stolen. A tab may be killed, frozen (what comes for it
  * waits) or put into the back/forward cache. The gateway keeps a log with its lineage and answers as docs/protocol.md says.
  */
+import { Listened, wired } from "../listened.js";
 import { Lines } from "../model-gateway.js";
 
-const wired = (message) => JSON.parse(JSON.stringify(message));
 const idOf = ({ epoch, offset }) => `${epoch}-${offset}`;
 const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.offset, ...(replayed && { replayed }) });
 export const matches = (pattern, topic) => pattern === "*" || pattern === `${topic}.#`;
@@ -273,9 +273,7 @@ export class Gateway {
 }
 
 /** One client's connections: socket.io-client's interface, and the gateway's end of it. */
-class Client {
-  #listeners = new Map();
-  #any = [];
+class Client extends Listened {
   #lane = [];
   #acks = [];
   #requests = [];
@@ -287,6 +285,7 @@ class Client {
   #nth = 0;
 
   constructor(gateway, tab, options) {
+    super();
     Object.assign(this, { gateway, tab, options });
   }
 
@@ -296,23 +295,6 @@ class Client {
   /** What the client has subscribed. */
   get patterns() {
     return this.#subscribed;
-  }
-
-  on(name, listener) {
-    this.#listeners.set(name, listener);
-  }
-
-  onAny(listener) {
-    this.#any.push(listener);
-  }
-
-  off() {
-    this.#listeners.clear();
-    return this;
-  }
-
-  offAny() {
-    this.#any = [];
   }
 
   connect() {
@@ -364,7 +346,7 @@ class Client {
     this.#reading = false;
     this.#nth++;
     const lost = [this.#lane, this.#acks, this.#requests].flatMap((way) => way.splice(0));
-    if (was && this.tab.alive) this.#listeners.get("disconnect")?.(reason);
+    if (was && this.tab.alive) this._listeners.get("disconnect")?.(reason);
     for (const each of lost) each.lost?.();
   }
 
@@ -506,6 +488,6 @@ class Client {
   }
 
   #receive(name, ...args) {
-    for (const listener of this.#any) listener(name, ...args);
+    for (const listener of this._any) listener(name, ...args);
   }
 }

@@ -20,7 +20,7 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.client import Client, database_number, is_forbidden
 from headgate.redis.keys import REVOKED, revoked_channel
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.runtime.loop import Greenlet, sleep, spawn
+from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 
 from .audit import audit
 from .identity import Identity
@@ -52,7 +52,7 @@ class Listening(NamedTuple):
 
 
 class RevocationWatch:
-    """See the module. `revocations` is the copy, `known` once it has been read. `last_error` explains why it is outdated.
+    """See the module. `revocations` is the copy; `known` and `was_known` once it has been read. `last_error`: why it is outdated.
 
     Args:
         on_revoked: receives members that are refused from now on.
@@ -75,7 +75,7 @@ class RevocationWatch:
         also: Listening | None = None,
     ) -> None:
         self.revocations = Revocations()
-        self.known = False
+        self.known, self.was_known = False, Signal()
         self.last_error: HeadgateError | None = None
         self._read, self._open_link, self._wait = read, open_link, wait
         self._url = redis_url
@@ -163,6 +163,7 @@ class RevocationWatch:
             elif reply[0] == b"subscribe" and reply[1] == self._channel.encode():
                 self.revocations.replace(self._read(self._client))
                 self.known, self.last_error = True, None
+                self.was_known.set()
                 hit = self.revocations.members()
             elif reply[0] == b"message":
                 _note(reply[2])

@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from headgate.runtime.standard_streams import never_block
 from headgate.settings.settings import Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
-from headgate.workers.application import load_application
+from headgate.workers.application import clients_of, load_application, start_gateway
 from headgate.workers.settings_file import SettingsFile
 
 from .consumers_process import ConsumersProcess
@@ -126,13 +127,9 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
                 reload(app, gate.gateway, file)
 
         on_signal(signal.SIGHUP, hang_up)
-    gate.start()
-    for namespace in gate.gateway.namespaces.values():
-        namespace.bus.was_up.wait(timeout=10)
-    for line in gate.gateway.not_ready():
+    for line in start_gateway(gate):
         complain(line)
-    gate.gateway.cluster.table.tried.wait(timeout=10)  # so that a gateway that stops later finds us
-    heap = Heap(lambda: sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values()))
+    heap = Heap(partial(clients_of, gate))
     heap.start()
     server.start()
     operator: DemoOperator | None = app.extensions.get("headgate.operator")
@@ -177,7 +174,7 @@ def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
 def _drain(gate: Headgate, within_s: float, done: Signal) -> None:
     try:
         alone = gate.gateway.retire()
-        clients = sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values())
+        clients = clients_of(gate)
         if clients and within_s and alone:
             say(f"disconnecting {clients} client(s) at once: no other gateway serves them")
         elif clients and within_s:

@@ -15,6 +15,7 @@ from headgate.transport.http_limits import MAX_BODY_BYTES
 
 # The application that is served when none is named.
 READY_MADE = "headgate_server.app:create_app"
+READY_S = 10.0
 
 
 def load_application(target: str | None, settings: Settings) -> Flask:
@@ -58,6 +59,27 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
         # Its own configuration may have other settings.
         add_console(app, app.extensions["headgate"], app.extensions["headgate"].settings)
     return app
+
+
+def start_gateway(gate: Headgate) -> list[str]:
+    """Start a gateway and wait, READY_S at most for each part, until Redis has told it what it needs to admit clients.
+
+    Returns lines for the operator, as `Gateway.not_ready`.
+    """
+    gate.start()
+    gateway = gate.gateway
+    for namespace in gateway.namespaces.values():
+        namespace.bus.was_up.wait(timeout=READY_S)
+    lines = gateway.not_ready()
+    gateway.cluster.table.tried.wait(timeout=READY_S)  # so that a gateway that stops later finds us
+    if not lines:  # until then every login is refused
+        gateway.access.revocations.was_known.wait(timeout=READY_S)
+    return lines
+
+
+def clients_of(gate: Headgate) -> int:
+    """Return the number of clients of all namespaces."""
+    return sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values())
 
 
 def _made_by(factory: Callable[..., object], target: str) -> object:

@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -224,6 +225,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from headgate.runtime.loop import repeat
         from headgate.runtime.metrics import HTTP_CONNECTIONS
 
+        from .application import clients_of, start_gateway
         from .peer_workers import PeerWorkers, letters_of
 
         heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
@@ -241,17 +243,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
         app.extensions["headgate.workers"] = peer_workers
         self._servers = [self._server(sock, app, gate) for sock in self.sockets]
         HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
-        gate.start()
-        for namespace in gateway.namespaces.values():
-            namespace.bus.was_up.wait(timeout=BUS_S)
-        lines = gateway.not_ready()
+        lines = start_gateway(gate)
         if lines and self._premises.is_first("not-ready"):
             for line in lines:
                 complain(line)
         if gate.lets_nobody_in and self._premises.is_first("nobody"):
             complain(f"nobody may connect: {LET_IN}")
-        gateway.cluster.table.tried.wait(timeout=BUS_S)
-        heap = Heap(lambda: sum(len(namespace.clients) for namespace in gateway.namespaces.values()))
+        heap = Heap(partial(clients_of, gate))
         heap.start()
         for server in self._servers:
             server.start()

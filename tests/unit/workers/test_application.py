@@ -11,8 +11,9 @@ from flask import Flask
 from headgate import Headgate
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import InvalidRequest
+from headgate.runtime.loop import Signal, sleep, spawn
 from headgate.settings.settings import Settings
-from headgate.workers.application import made_ready
+from headgate.workers.application import made_ready, start_gateway
 
 KEY = "the-admin-key-of-this-test-0123456789"
 
@@ -74,3 +75,24 @@ def test_flask_socketio_at_the_gateways_path_is_refused() -> None:
 
     with pytest.raises(InvalidRequest, match=r"has Flask-SocketIO at /socket.io/, where the gateway's clients come"):
         made_ready(app, Settings(), "'shop:app'")
+
+
+@pytest.mark.parametrize("missing", ["was_up", "tried", "was_known"])
+def test_a_gateway_takes_connections_once_it_can_admit_clients(missing: str) -> None:
+    """It follows its namespaces, is registered, and has read the revocations, without which it refuses every login."""
+    signals = {name: Signal() for name in ("was_up", "tried", "was_known")}
+    gate: Any = SimpleNamespace(start=lambda: None, gateway=SimpleNamespace(not_ready=list))
+    gate.gateway.namespaces = {"n": SimpleNamespace(bus=SimpleNamespace(was_up=signals["was_up"]))}
+    gate.gateway.cluster = SimpleNamespace(table=SimpleNamespace(tried=signals["tried"]))
+    gate.gateway.access = SimpleNamespace(revocations=SimpleNamespace(was_known=signals["was_known"]))
+    returned: list[list[str]] = []
+    starting = spawn(lambda: returned.append(start_gateway(gate)))
+    for name, signal in signals.items():
+        if name != missing:
+            signal.set()
+    for _ in range(5):
+        sleep(0)
+    assert returned == []
+    signals[missing].set()
+    starting.join()
+    assert returned == [[]]

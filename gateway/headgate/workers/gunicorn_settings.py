@@ -38,11 +38,6 @@ WITHOUT_MEANING = {
 }
 
 
-def refused(changed: Mapping[str, object]) -> list[str]:
-    """Return one line for each setting that cannot be honoured."""
-    return [f"{name}: {advice}" for name, advice in REFUSED.items() if name in changed]
-
-
-def without_meaning(changed: Mapping[str, object]) -> list[str]:
-    """Return one line for each setting that has no meaning here."""
-    return [f"{name}: {reason}" for name, reason in WITHOUT_MEANING.items() if name in changed]
+def named(changed: Mapping[str, object], reasons: Mapping[str, str]) -> list[str]:
+    """Return one line for each changed setting that has a reason in REFUSED, or in WITHOUT_MEANING."""
+    return [f"{name}: {reason}" for name, reason in reasons.items() if name in changed]

@@ -46,7 +46,7 @@ from headgate.runtime.patching import plugins_found_once
 from headgate.settings.settings import LET_IN, Settings, environment
 
 from .board import Board, State, Turn
-from .gunicorn_settings import refused, without_meaning
+from .gunicorn_settings import REFUSED, WITHOUT_MEANING, named
 from .settings_file import SettingsFile
 
 if TYPE_CHECKING:
@@ -158,9 +158,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
             RuntimeError: gunicorn prints it, and ends.
         """
         changed = {name: cfg.settings[name].get() for name in cfg.settings if _is_set(cfg, name)}
-        if faults := refused(changed):
+        if faults := named(changed, REFUSED):
             raise RuntimeError("the worker class headgate.gunicorn.Worker refuses " + "; ".join(faults))
-        for line in without_meaning(changed):
+        for line in named(changed, WITHOUT_MEANING):
             log.warning("this setting has no meaning for headgate.gunicorn.Worker: %s", line)
         for name in _IMPORTED_BEFORE:
             importlib.import_module(name)

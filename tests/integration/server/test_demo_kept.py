@@ -34,16 +34,6 @@ def test_a_token_outlives_the_server_that_issued_it(redis_url: str) -> None:
     assert len(kept(redis_url).secret()) >= SECRET_BYTES
 
 
-def test_orders_outlive_the_server(redis_url: str) -> None:
-    """As people left them: one is new, and one has moved."""
-    before = book(redis_url)
-    made, moved = before.create("ana"), before.move("42", "failed", "ben")
-    after = book(redis_url).all()
-    assert after == before.all()
-    assert made in after
-    assert moved in after
-
-
 def test_orders_of_processes_beside_each_other_are_all_there(redis_url: str) -> None:
     """They create them at the same time."""
     with ThreadPoolExecutor(4) as pool:

@@ -46,7 +46,7 @@ class Oracle:
         if name == "message":
             self._event(body["offset"], body["data"])
         elif name == "welcome":
-            self._next = body["offset"] if body["resumed"] is False else None
+            self._next = body["offset"] if body["resumed"] is False and body["from"] is None else None
         elif name == "gap":
             self._gap(body["reason"], body["from"], body["to"])
         elif name == "cursor":

@@ -108,12 +108,8 @@ class LogReaders:
         page = self._pages.page_after(after, feed.epoch(), feed.quarantine)
         if client.state.phase is not Phase.READING or client.connection.closed or client.position != position:
             return  # it changed while Redis answered
-        # A log that ends before the position of the feed was cut by hand, so continue at the feed.
-        oldest = page.oldest if page is not None else reached + 1
-        if oldest > position + 1:
-            # One range, as the position may be many pages back.
-            client.miss(position + 1, oldest - 1, GapReason.TRIMMED)
-            client.position = oldest - 1
+        if page is None:  # a log that ends before the position of the feed was cut by hand, so continue at the feed
+            _miss_up_to(client, reached)
         while page is not None:
             if not _deliver(client, page):
                 client.wait_for_room()
@@ -147,8 +143,18 @@ def _cross(client: Client, feed: LiveFeed) -> bool:
     return frames is not None and client.take_chunk(frames, position)
 
 
+def _miss_up_to(client: Client, last: int) -> None:
+    """Report the offsets up to `last` as trimmed. One range, as the position may be many pages back."""
+    if last > client.position:
+        client.miss(client.position + 1, last, GapReason.TRIMMED)
+        client.position = last
+
+
 def _deliver(client: Client, page: Page) -> bool:
-    """Send a client what its socket and queue take of a page; return whether that was all."""
+    """Send a client what its socket and queue take of a page, after the gap before it; return whether that was all."""
+    if page.oldest > client.position + 1 and client.state.full:
+        return False
+    _miss_up_to(client, page.oldest - 1)
     if client.position < client.even_from:
         chunks = page.chunks_of(client.wants)
     else:

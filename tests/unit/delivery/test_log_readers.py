@@ -119,6 +119,21 @@ def test_a_client_goes_past_pages_without_anything_for_it_in_one_turn() -> None:
     wired.close()
 
 
+def test_a_range_that_was_lost_behind_a_page_without_anything_for_a_client_is_a_gap() -> None:
+    """Another reader has met it, so the page after it is known. The client went past it without a word."""
+    wired = WiredClient({"users.ana.inbox.#": Overflow.CATCH_UP})
+    wired.client.ask_past("users.ana.inbox.#", 3, 3)
+    wired.client.pasts_complete()
+    pages, feed = Pages(4), Feed(50, 1)
+    pages.known_after = lambda position: (  # type: ignore[method-assign]
+        Page(50, 50, {50: event_frame(NAMESPACE.encode(), event(50))}) if position == 4 else None
+    )
+    serve(wired, pages, feed, 1)
+    assert [(gap["from"], gap["to"], gap["reason"]) for gap in wired.notices("gap")] == [(5, 49, "trimmed")]
+    assert wired.client.position == 50
+    wired.close()
+
+
 def test_a_client_gets_to_a_feed_that_is_always_ahead_of_the_log_that_was_read(wired: WiredClient) -> None:
     """Two events come during each read: its second one has a bridge, and the client is where the feed is."""
     pages: Any = Pages(4, 5)

@@ -9,13 +9,14 @@ faults and actions, not their timing; `HEADGATE_PIECES` says how often all fault
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
@@ -200,7 +201,7 @@ class World:
         """Wait until every tab is current, every action has its outcome, and the tabs of each user show one count."""
 
         try:
-            wait_for(lambda: not any(self._count()), "every tab to be as the others", REST_S)
+            self._wait(lambda counts: not any(counts), "every tab to be as the others")
         except AssertionError:
             print("pages:", *self.pages.read()[-3:], sep="\n")
             apart = {user: tabs for user, tabs in read_report(self).tabs.items() if len({count for count, _ in tabs}) > 1}
@@ -220,9 +221,27 @@ class World:
             self._kill_gateway()
         else:
             self._fail_over(*FAILOVERS[fault])
-        wait_for(lambda: self._count()[0] == 0 and not any(map(_catching_up, self.site.urls)), "every tab to be back", REST_S)
+        self._wait(lambda counts: counts[0] == 0 and not any(map(_catching_up, self.site.urls)), "every tab to be back")
         time.sleep(SETTLE_S)  # the pause of the outboxes
         self.say("fault", False)
+
+    def _wait(self, is_over: Callable[[list[int]], bool], what: str) -> None:
+        """Wait for the counts of the pages, for longer than REST_S if they were less at some time in it than ever before."""
+        least = [math.inf]
+
+        def look() -> bool:
+            counts = self._count()
+            least[-1] = min(least[-1], sum(counts))
+            return is_over(counts)
+
+        while True:
+            try:
+                wait_for(look, what, REST_S)
+                return
+            except AssertionError:
+                if least[-1] >= min(least[:-1], default=math.inf):
+                    raise
+            least.append(math.inf)
 
     def _count(self) -> list[int]:
         """Return how many tabs are not current, actions have no outcome yet, and people have tabs with different counts."""

@@ -67,8 +67,8 @@ class RunnerOptions:
     channel: str | None = option(
         None,
         one_of("mail", "push", "none"),
-        "The channel that it is for its users, who may mute it. Not set: `mail` (email) or `push` (apprise) where each user has"
-        " an own address, else `none`.",
+        "The channel that it is for its users, who may mute it. Not set: `mail` (email) or `push` (apprise, webpush) where each "
+        "user has an own address, else `none`.",
     )
     wants: str | None = option(
         None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -83,3 +84,12 @@ def open_board(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]
     for context in contexts:
         context.close()
     assert faults == []
+
+
+def wait_until(page: Page, condition: str) -> None:
+    """Ask until it is true. (Playwright's own wait evaluates text in the page, which a strict policy forbids.)"""
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while not page.evaluate(condition):
+        told = "window.page && ['told', 'refusals', 'seen'].map(name => page[name]?.slice(-100)).concat(page.gate?.state)"
+        assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate(told)}"
+        page.wait_for_timeout(20)

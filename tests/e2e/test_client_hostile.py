@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from headgate.redis.data_folder import find_private_redis
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS, OpenBoard
+from tests.e2e.conftest import OpenBoard, wait_until
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 ROOT = str(Path(__file__).parents[2])
@@ -85,7 +84,7 @@ def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site:
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.goto(f"{site.url}/client")
-    _until(page, "page.gate.state.connection === 'up'")
+    wait_until(page, "page.gate.state.connection === 'up'")
     publisher = Publisher(find_private_redis(site.folder / "data"))
     for number, text in enumerate(TEXTS):
         publisher.publish(f"orders.{number}.created", {"id": number, "note": text, text[:100]: text})
@@ -94,7 +93,7 @@ def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site:
         publisher.publish("orders.__proto__.created", msgspec.Raw(shape.encode()))
     publisher.publish("numbers.last", 1)
     publisher.close()
-    _until(page, "page.seen.includes(1)")
+    wait_until(page, "page.seen.includes(1)")
     shown = page.locator("#list li").all_text_contents()
     assert shown[: len(TEXTS)] == TEXTS
     assert _harm(page) == [None, None, 0, 1]
@@ -118,19 +117,6 @@ def test_no_payload_runs_in_the_demo(open_board: OpenBoard, gateway: GatewayProc
     assert ana.page.evaluate("[window.pwned, ({}).pwned]") == [None, None]
     assert ana.view.locator(".card :is(img, iframe, style, script, math, object, embed, form form)").count() == 0
     assert len(ana.page.frames) == 1
-
-
-def _until(page: Page, condition: str) -> None:
-    """Ask until it is true. (Playwright's own wait evaluates text in the page, which its policy forbids.)"""
-    for _ in range(DEADLINE_MS // 20):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError(f"not in time: {condition}; {json.dumps(_state(page))}")
-
-
-def _state(page: Page) -> Any:
-    return page.evaluate("[page.gate.state, page.told, page.seen]")
 
 
 def _harm(page: Page) -> list[Any]:

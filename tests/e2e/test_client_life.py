@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from headgate.redis.data_folder import find_private_redis
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.conftest import DEADLINE_MS, wait_until
 from tests.e2e.hidden_page import HiddenPage
 from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess, StartGateway
@@ -57,16 +57,6 @@ def open_page(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenPag
 
     yield open_one
     assert faults == []
-
-
-def wait_until(page: Page, condition: str) -> None:
-    """Ask until it is true. (Playwright's own wait evaluates text in the page, which its policy forbids.)"""
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while not page.evaluate(condition):
-        assert time.monotonic() < give_up, (
-            f"not in time: {condition}; {page.evaluate('[window.page?.told, window.page?.seen.length]')}"
-        )
-        page.wait_for_timeout(POLL_MS)
 
 
 def wait_until_up(page: Page) -> None:

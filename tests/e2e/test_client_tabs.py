@@ -17,7 +17,7 @@ from headgate.redis.client import open_client
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.handled_events import AtBrowsers
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.conftest import DEADLINE_MS, wait_until
 from tests.e2e.hidden_page import HiddenPage
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
@@ -51,14 +51,6 @@ def open_tab(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenTab]
 
     yield open_one
     assert faults == []
-
-
-def wait_until(page: Page, condition: str) -> None:
-    """Ask until it is true. (Playwright's own wait evaluates text in the page, which its policy forbids.)"""
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while not page.evaluate(condition):
-        assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate('[page.told, page.seen]')}"
-        page.wait_for_timeout(POLL_MS)
 
 
 def clients(site: GatewayProcess) -> float:

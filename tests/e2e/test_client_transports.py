@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, WebSocketRoute
 
 from headgate.services.publisher import Publisher
-from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.conftest import DEADLINE_MS, wait_until
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 SETTINGS = {
@@ -42,14 +42,6 @@ def requests_of(page: Page) -> list[str]:
     page.on("request", lambda request: asked.append(request.url))
     page.on("websocket", lambda socket: asked.append(socket.url))
     return asked
-
-
-def wait_until(page: Page, condition: str) -> None:
-    for _ in range(DEADLINE_MS // 20):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError(f"not in time: {condition}; {page.evaluate('[page.told, page.seen, page.refusals, page.gate.state]')}")
 
 
 def see_events(page: Page, site: GatewayProcess, publisher: Publisher, query: str = "", path: str = "client") -> None:

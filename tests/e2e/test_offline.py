@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from playwright.sync_api import BrowserContext, Page
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.keys import log_key
-from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.conftest import wait_until
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.redis_server import COPY_EVERY_KEY, PUT_BACK
 
@@ -71,14 +70,6 @@ def logged(redis: Client) -> Callable[[], list[int]]:
         return [json.loads(fields[b"data"]) for _, fields in entries]
 
     return read
-
-
-def wait_until(page: Page, condition: str) -> None:
-    give_up = time.monotonic() + DEADLINE_MS / 1000
-    while not page.evaluate(condition):
-        told = page.evaluate("[window.page?.gate.status, window.page?.receipts.length, window.page?.fates.length]")
-        assert time.monotonic() < give_up, f"not in time: {condition}; {told}"
-        page.wait_for_timeout(POLL_MS)
 
 
 def wait_until_up(page: Page) -> None:

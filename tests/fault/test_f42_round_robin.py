@@ -27,6 +27,8 @@ KILLS = {"short": 3, "full": 12}
 # Of ten pages one is behind a proxy that holds streams back, and one tries a WebSocket first.
 EVERY = 10
 ROOM_MEMBERS = 20
+# One process plays 900 pages. Where it has little of a processor, so many at once would all give up before any is connected.
+OPENED_AT_ONCE = 100
 CHANGED_SHARE, CUT_SHARE = 0.3, 0.3
 BACK_S = 150.0
 
@@ -66,6 +68,8 @@ class World:
             token = jwt.encode(claims, SECRET, algorithm="HS256")
             way = {} if number % EVERY == 1 else {"transport": "stream"}
             self.group_of(number).open(user, topics_of(number), room, token=token, **way)
+            if number % OPENED_AT_ONCE == OPENED_AT_ONCE - 1:
+                self.wait_until_present()
 
     def group_of(self, number: int) -> Pages:
         """Return the pages among which one is: those behind the proxy that holds streams back, or the others."""

@@ -3,7 +3,8 @@
 The order of the packages is a contract of import-linter in pyproject.toml. Three rules are here: a module whose docstring says
 "No I/O" imports nothing that does any, directly or through others; a library is imported only where `MET_IN` says; modules do
 not import each other in a circle. A constructor of the gateway process takes at most MAX_COLLABORATORS. Imports of types alone
-do not count for these, as they are not there at run time. The demo has a budget of MAX_DEMO_LINES.
+do not count for these, as they are not there at run time. A name has no word that says nothing (VAGUE). The demo has a budget of
+MAX_DEMO_LINES.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ MAX_COLLABORATORS = 6
 _BUILT_BY_PARTS = "headgate.node."
 _NO_COLLABORATORS = frozenset(("Settings", "str", "int", "float", "bool", "Callable[[], float]"))
 _NO_IO = re.compile(r"\bNo\s+I/O\b")
+# `match`, `entries` or `trace` says what a value is; `found` does not. "Not found" and "look up" are terms.
+VAGUE = frozenset(("told", "tell", "found", "look", "said", "heard", "hear", "anew"))
+_TERMS = re.compile(r"not_found|look_up")
+_WORD = re.compile(r"[A-Z]*[a-z0-9]+|[A-Z]+")
 
 
 class Row(NamedTuple):
@@ -68,7 +73,7 @@ class Row(NamedTuple):
 
 
 def faults() -> Iterator[str]:
-    """Yield a line for each import that breaks a rule, and for a demo beyond its budget."""
+    """Yield a line for each import or name that breaks a rule, and for a demo beyond its budget."""
     if (lines := _demo_lines()) > MAX_DEMO_LINES:
         yield f"the demo has {lines:,} lines, and its budget is {MAX_DEMO_LINES:,}: {', '.join(DEMO)}"
     graph = grimp.build_graph(*SOURCES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None)
@@ -77,6 +82,9 @@ def faults() -> Iterator[str]:
         for library in sorted(WITH_IO):
             if library in graph.modules and (chain := graph.find_shortest_chain(module, library)):
                 yield f"{module} says that it does no I/O, and imports some: {' > '.join(chain)}"
+    for module, tree in trees.items():
+        for name in vague_names(tree):
+            yield f"{module} has the name {name}: say what it is"
     for library, places in MET_IN.items():
         if library in graph.modules:
             yield from (
@@ -91,6 +99,20 @@ def faults() -> Iterator[str]:
                 yield f"{module}.{name} takes more than {MAX_COLLABORATORS} collaborators: {', '.join(parts)}"
     imports = {module: graph.find_modules_directly_imported_by(module) & trees.keys() for module in trees}
     yield from (f"these modules import each other: {', '.join(circle)}" for circle in circles(imports))
+
+
+def vague_names(tree: ast.Module) -> list[str]:
+    """Return the names of a module's variables, arguments, attributes, functions and classes that have a word of VAGUE."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.id if isinstance(node, ast.Name) else node.attr)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+    words = {name: [word.lower() for word in _WORD.findall(name)] for name in names}
+    return sorted(name for name, of_it in words.items() if VAGUE & {*of_it} and not _TERMS.search("_".join(of_it)))
 
 
 def collaborators(init: ast.FunctionDef) -> list[str]:

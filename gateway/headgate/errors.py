@@ -180,7 +180,7 @@ class NamespaceNotServed(HeadgateError):
 class BusUnavailable(HeadgateError):
     """Redis did not answer, refused the write, or cannot be reached. Nothing is claimed to have been published.
 
-    `reason` may name the address of Redis, for the log and for publishers in Python; clients receive `told` instead.
+    `reason` may name the address of Redis, for the log and for publishers in Python; clients receive `shown` instead.
     `redis_code` is the first word of Redis' reply, such as LOADING; "" without a reply. It does not travel.
     """
 
@@ -188,10 +188,10 @@ class BusUnavailable(HeadgateError):
     retry = True
     retry_after_s = 1
 
-    def __init__(self, reason: str, *, told: str | None = None, redis_code: str = "") -> None:
+    def __init__(self, reason: str, *, shown: str | None = None, redis_code: str = "") -> None:
         super().__init__(f"the bus is unavailable: {reason}", reason=reason)
         self.redis_code = redis_code
-        self.public = None if told is None else BusUnavailable(told)
+        self.public = None if shown is None else BusUnavailable(shown)
 
 
 class NotDurable(HeadgateError):
@@ -228,15 +228,15 @@ class PublisherClosed(HeadgateError):
 class BusRefused(HeadgateError):
     """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica.
 
-    `told` and `redis_code`: as with BusUnavailable.
+    `shown` and `redis_code`: as with BusUnavailable.
     """
 
     code = "bus_refused"
 
-    def __init__(self, reason: str, *, told: str | None = None, redis_code: str = "") -> None:
+    def __init__(self, reason: str, *, shown: str | None = None, redis_code: str = "") -> None:
         super().__init__(f"the bus refused: {reason}", reason=reason)
         self.redis_code = redis_code
-        self.public = None if told is None else BusRefused(told)
+        self.public = None if shown is None else BusRefused(shown)
 
 
 class UnauthorizedReason(StrEnum):

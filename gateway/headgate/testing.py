@@ -219,8 +219,8 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Published:
 
 def record(monkeypatch: pytest.MonkeyPatch) -> Published:
     """Return the events published from now on, until `monkeypatch` is undone."""
-    found = Published()
-    writer = _Writer(found)
+    published = Published()
+    writer = _Writer(published)
 
     def keep(publisher: Publisher, real: object) -> None:
         publisher.__dict__["_writer"] = real  # for use after the test; it has not connected
@@ -228,4 +228,4 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Published:
     # A property of the class takes precedence over an attribute of an instance.
     monkeypatch.setattr(Publisher, "_writer", property(lambda publisher: writer, keep), raising=False)
     monkeypatch.setattr(data_folder, "wait_for_private_redis", lambda folder, within_s: _NO_REDIS)
-    return found
+    return published

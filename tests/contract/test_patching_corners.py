@@ -8,12 +8,12 @@ import sys
 PROGRAM = """
 from importlib import metadata
 from gevent import monkey
-from headgate.runtime.patching import plugins_found_once
+from headgate.runtime.patching import plugins_loaded_once
 
 searched = []
 asked, search = metadata.entry_points, metadata.Distribution.discover
 metadata.Distribution.discover = classmethod(lambda cls, **wanted: searched.append(wanted) or search(**wanted))
-with plugins_found_once():
+with plugins_loaded_once():
     monkey.patch_all()
 print(len(searched), monkey.is_module_patched("socket"), metadata.entry_points is asked)
 """
@@ -29,9 +29,9 @@ def test_who_asks_for_a_group_gets_the_plugins_of_this_group() -> None:
     """As without it."""
     from importlib import metadata
 
-    from headgate.runtime.patching import plugins_found_once
+    from headgate.runtime.patching import plugins_loaded_once
 
     expected = metadata.entry_points(group="console_scripts")
-    with plugins_found_once():
+    with plugins_loaded_once():
         assert set(metadata.entry_points(group="console_scripts")) == set(expected)
         assert not metadata.entry_points(group="gevent.plugins.monkey.nothing")

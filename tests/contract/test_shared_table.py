@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from headgate.redis.client import Client, call
 from headgate.redis.keys import LOADS, table_key
-from headgate.redis.loads import LEASE_S, Load, Look, read
+from headgate.redis.loads import LEASE_S, Load, LoadTable, read
 from headgate.redis.shared_table import RENEW_EVERY_S, TIDY_EVERY, Fields, SharedTable
 from tests.support.small_redis import SmallRedis
 
@@ -140,14 +140,14 @@ class Facts:
         else:
             self.values[name] = value
 
-    def fields(self, *, anew: bool) -> Mapping[str, str | None]:
-        names, self._changed = set(self.values) if anew else self._changed, set()
+    def fields(self, *, whole_row: bool) -> Mapping[str, str | None]:
+        names, self._changed = set(self.values) if whole_row else self._changed, set()
         return {name: self.values.get(name) for name in names}
 
     def asked(self) -> Sequence[str] | None:
         return self.names
 
-    def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
+    def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
         self.lost.append(lost)
         self.others = {
             process: {name: value.decode() for name, value in fields.items() if value is not None}
@@ -164,7 +164,7 @@ class Process:
         self.whole, self.some = Facts("whole"), Facts("some", ["ana"])
         for use in (self.whole, self.some):
             self.table.add(use)
-        self.rows: list[Look] = []
+        self.rows: list[LoadTable] = []
         self.table.own, self.table.on_rows = lambda: Load(len(self.whole.values), 0, ""), self.rows.append
         self.table._rounds.begun = True  # turned by the test
 

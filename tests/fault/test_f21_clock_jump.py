@@ -110,11 +110,11 @@ def test_a_wall_clock_that_is_set_ages_nothing_in_redis(clock: WallClock, tmp_pa
 
         assert take() == [(1, 1), (2, 1)]
         store.settle([("ack", receipt.epoch, "2-0"), defer_for(Task(receipt.epoch, 2, "a", None, 1, b"2"), 600_000)])
-        watch.hear(store.tick())
+        watch.observe(store.tick())
 
         clock.set(shift_s)
         in_hand = take()
-        watch.hear(store.tick(*watch.words()))
+        watch.observe(store.tick(*watch.words()))
         again = publisher.publish("a", 1, "an-id")
         publisher.publish_many([("a", number) for number in range(3, 33)])
         kept = redis.call("XLEN", log_key("notifications"))

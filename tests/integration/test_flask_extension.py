@@ -254,7 +254,7 @@ looked = presence.store.any_process
 def counted(*given):
     looks.append(given)
     return looked(*given)
-presence.store.any_process, presence.IDLE_LOOK_S, presence.LAST_RETRY_S = counted, 0.1, 0.01
+presence.store.any_process, presence.IDLE_CHECK_S, presence.LAST_RETRY_S = counted, 0.1, 0.01
 gate = Headgate(Flask(__name__))
 gate.start()
 with gevent.Timeout(60):

@@ -512,7 +512,7 @@ class World:
             self.bus.first = self.log.first
             self.feed.end_handovers()
             if self.teller is None:
-                self.teller = self.feed.tell_cursor()
+                self.teller = self.feed.send_cursors()
 
     def tell_on(self) -> None:
         """The greenlet goes on that tells idle clients their position, beside that of the bus."""
@@ -796,7 +796,7 @@ class World:
             self.feed.end_handovers()
         else:
             raise AssertionError("does not settle")
-        for teller in (self.teller or iter(()), self.feed.tell_cursor(), self.feed.tell_cursor()):
+        for teller in (self.teller or iter(()), self.feed.send_cursors(), self.feed.send_cursors()):
             for _ in teller:  # the last one leaves nobody out, as no event has come since the one before
                 pass
         for slot in self.slots:

@@ -52,7 +52,7 @@ class PeopleHere:
             )
         self.redis.asked.clear()
         if hears:
-            hear = gateway.cluster.answers.hear if answers else lambda message: None
+            hear = gateway.cluster.answers.receive if answers else lambda message: None
             self.redis.hearers.setdefault(questions_channel(0), []).append(hear)
         return here
 

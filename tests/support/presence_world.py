@@ -208,7 +208,7 @@ class Process:
         self.leases.missed()
         for topic in self.rooms.topics:
             self.rooms.room(topic).missed()  # type: ignore[union-attr]
-        self.rooms.telling.all_anew()
+        self.rooms.writes.write_all()
 
     def mend_link(self) -> None:
         """The link is there again, and listens to all topics."""
@@ -273,16 +273,16 @@ class Process:
         rooms.expire(self.listens_since_s if self.link_up else None)
         if not self.in_touch:
             self.leases.missed()
-            writes = rooms.telling.next_write()
-            rooms.telling.failed(writes)
+            writes = rooms.writes.next_write()
+            rooms.writes.failed(writes)
             return
         if world.now_s >= self.beat_s or not self.has_lease:
             self.beat_s = world.now_s + BEAT_S
             known = world.store.beat(self.name, world.redis_ms())
             self.has_lease = True
             if not known:
-                rooms.telling.all_anew()
-            for dead in self.leases.heard(world.store.beats, world.redis_ms(), world.now_s):
+                rooms.writes.write_all()
+            for dead in self.leases.received(world.store.beats, world.redis_ms(), world.now_s):
                 if dead in world.store.beats and dead != self.name:
                     world.store.forget(dead, world.store.beats[dead])
                 elif dead != self.name:
@@ -294,18 +294,18 @@ class Process:
                 if room is not None and room.holds:
                     room.doubt()
                     self.unread.add(topic)
-        while rooms.telling.waits and self.has_lease and not dies_before_the_write:
-            writes = rooms.telling.next_write()
+        while rooms.writes.waits and self.has_lease and not dies_before_the_write:
+            writes = rooms.writes.next_write()
             if world.store.write(self.name, writes) is None:
-                rooms.telling.failed(writes)
+                rooms.writes.failed(writes)
                 self.has_lease = False
             elif loses_answer:
-                rooms.telling.failed(writes)
+                rooms.writes.failed(writes)
                 loses_answer = False
 
     def tell(self) -> None:
         """Tell pages, and let those that must read anew do so."""
-        for _ in self.rooms.tell():
+        for _ in self.rooms.notify():
             pass
         for page in self.pages.values():
             if page.members is None:

@@ -61,7 +61,7 @@ def supervised(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supe
     """Run supervisors that look around often, and give the process's signals back."""
     end = threading.Event()
     for module in (supervisors, health_page):
-        monkeypatch.setattr(module, "LOOK_S", 0.01)
+        monkeypatch.setattr(module, "POLL_S", 0.01)
     monkeypatch.setattr(supervisors, "os", SimpleNamespace(getppid=lambda: 0 if end.is_set() else PARENT))
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Supervised(redis_url, end)

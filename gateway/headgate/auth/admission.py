@@ -67,7 +67,7 @@ class Admission(Generic[C]):
         self._at: dict[str, int] = {}
         self._address_of: dict[C, str] = {}
 
-    def use(self, per_user: int, per_address: int) -> None:
+    def apply(self, per_user: int, per_address: int) -> None:
         """Apply other limits. Clients above them stay."""
         self.places.max_clients, self.addresses.max_clients = per_user, per_address
 
@@ -125,18 +125,18 @@ class Admission(Generic[C]):
 
     def _index(self, client: C, identity: Identity) -> None:
         self._of_user.setdefault(identity.user, set()).add(client)
-        self._tell(identity.user)
+        self._report(identity.user)
         if identity.token_id is not None:
             self._of_token.setdefault(identity.token_id, set()).add(client)
 
     def _forget(self, client: C) -> None:
         identity = client.identity
         _discard(self._of_user, identity.user, client)
-        self._tell(identity.user)
+        self._report(identity.user)
         if identity.token_id is not None:
             _discard(self._of_token, identity.token_id, client)
 
-    def _tell(self, user: str) -> None:
+    def _report(self, user: str) -> None:
         if user != ANONYMOUS:
             self.places.changed(user, self._count_of(user))
 
@@ -159,7 +159,7 @@ class PendingSessions:
         self._at: dict[str, int] = {}
         self._address_of: dict[str, str] = {}
 
-    def use(self, per_address: int) -> None:
+    def apply(self, per_address: int) -> None:
         """Apply another limit. Sessions opened while there was none are not counted."""
         self._per_address = per_address
 
@@ -204,10 +204,10 @@ class FailedLogins:
         self._burst = burst
         self.rates = SharedRates("login", per_s, burst, now_s, owes=False)
 
-    def use(self, per_s: float, burst: int) -> None:
+    def apply(self, per_s: float, burst: int) -> None:
         """Apply other limits. A change of limits forgets past failures."""
         self._burst = burst
-        self.rates.use(per_s, burst)
+        self.rates.apply(per_s, burst)
 
     def check(self, address: str | None, now_s: float) -> None:
         """Refuse a login from an address with too many failures. An `address` of None is not counted.

@@ -196,10 +196,10 @@ class ApiKeys:
         return self._admin
 
     def _of_key(self, handshake: Handshake, token: str) -> Identity:
-        found = _KEY.fullmatch(token)
-        if found is None or _checksum(token[:-_SUM_DIGITS]) != token[-_SUM_DIGITS:]:
+        match = _KEY.fullmatch(token)
+        if match is None or _checksum(token[:-_SUM_DIGITS]) != token[-_SUM_DIGITS:]:
             raise Unauthorized(UnauthorizedReason.MALFORMED, "that begins like an API key and is none: is all of it there?")
-        stored = self._stored(found["id"])
+        stored = self._stored(match["id"])
         # An unknown id takes the same steps as a wrong secret and gets the same answer.
         expected = stored.sha256 if stored is not None else _NO_DIGEST
         identity = handshake.kept(stored) if stored is not None else None
@@ -253,11 +253,11 @@ def _digest(text: str) -> bytes:
 
 def _in_digits(data: bytes, digits: int) -> str:
     """Encode bytes in a fixed number of letters and digits."""
-    number, found = int.from_bytes(data), []
+    number, letters = int.from_bytes(data), []
     for _ in range(digits):
         number, digit = divmod(number, len(_DIGITS))
-        found.append(_DIGITS[digit])
-    return "".join(reversed(found))
+        letters.append(_DIGITS[digit])
+    return "".join(reversed(letters))
 
 
 def _checksum(text: str) -> str:

@@ -32,27 +32,27 @@ SETTLE_S = 15.0
 # Nobody can predict when a client leaves, so a refused client retries at this interval.
 PLACE_RETRY_S = 10
 # A refusal starts the next exchange, which may find room.
-LOOK_RETRY_S = 2
+ASK_RETRY_S = 2
 # Users per exchange; the rest wait for the next one.
 MAX_ASKED = 1000
 QUIET_CLIENTS = 16
 
 
-class StillLooking(LimitReached):
+class StillAsking(LimitReached):
     """There may be room for this client. The next exchange decides."""
 
     def __init__(self, name: str, limit: int) -> None:
-        super().__init__(name, limit, LOOK_RETRY_S)
+        super().__init__(name, limit, ASK_RETRY_S)
 
 
 class Question(NamedTuple):
     """One exchange: `told` holds the counts of this process that changed or matter, `asked` the users to ask about."""
 
-    told: dict[str, int]
+    sent: dict[str, int]
     asked: list[str]
 
 
-class _Look(NamedTuple):
+class _Answer(NamedTuple):
     at_s: float
     may_have: int
     full: bool
@@ -73,21 +73,21 @@ class ClientCounts:
     ) -> None:
         self.max_clients = max_clients
         self._name, self._most_quiet = name, quiet
-        self._told: set[str] = set()  # with `quiet`: users whose last sent count was above it
+        self._shared: set[str] = set()  # with `quiet`: users whose last sent count was above it
         self.wanted: Callable[[], None] = lambda: None
         self.own_of: Callable[[str], int] = lambda user: 0
         self.processes = 1
         self._now_s = now_s
         self._changed: dict[str, int] = {}
         self._asked: dict[str, int] = {}
-        self._looks: dict[str, _Look] = {}
-        self._heard_s = self._swept_s = self._settled_s = -math.inf
+        self._answers: dict[str, _Answer] = {}
+        self._received_s = self._swept_s = self._settled_s = -math.inf
 
     def check(self, user: str, own: int) -> None:
         """Refuse another client of a user with `own` clients here if that may exceed the limit.
 
         Raises:
-            StillLooking: only the next exchange can decide.
+            StillAsking: only the next exchange can decide.
             LimitReached: with the name of the limit.
         """
         if not self.max_clients:
@@ -99,33 +99,33 @@ class ClientCounts:
         if own < self._quiet():
             return
         now_s = self._now_s()
-        in_touch = now_s - self._heard_s <= OUT_OF_TOUCH_S and now_s >= self._settled_s
-        look = self._looks.get(user) if in_touch else None
+        in_touch = now_s - self._received_s <= OUT_OF_TOUCH_S and now_s >= self._settled_s
+        answer = self._answers.get(user) if in_touch else None
         self._ask(user, own)
-        if own >= (self._share() if look is None else look.may_have):
-            if look is None or not look.full:
-                raise StillLooking(self._name, self.max_clients)
+        if own >= (self._share() if answer is None else answer.may_have):
+            if answer is None or not answer.full:
+                raise StillAsking(self._name, self.max_clients)
             raise LimitReached(self._name, self.max_clients, PLACE_RETRY_S)
 
     def changed(self, user: str, own: int) -> None:
         """Record the number of clients that a user now has in this process."""
-        if self.max_clients and self._is_told(user, own):
-            told = own if own >= self._quiet() else 0
-            self._changed[user] = told
-            look = self._looks.get(user)
-            if look is not None and look.may_have > own + self._share():
+        if self.max_clients and self._is_shared(user, own):
+            shown = own if own >= self._quiet() else 0
+            self._changed[user] = shown
+            answer = self._answers.get(user)
+            if answer is not None and answer.may_have > own + self._share():
                 # Every process may use the places of clients that have left.
-                self._looks[user] = look._replace(may_have=own + self._share())
+                self._answers[user] = answer._replace(may_have=own + self._share())
             self.wanted()  # also when alone: a starting process must find these counts
             if user in self._asked:
-                self._asked[user] = told
+                self._asked[user] = shown
 
-    def all_told(self, counts: Mapping[str, int]) -> dict[str, int]:
+    def all_sent(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return the counts to send again to a Redis that has lost them."""
-        found = {user: own for user, own in counts.items() if own >= self._quiet()} if self.max_clients else {}
+        counted = {user: own for user, own in counts.items() if own >= self._quiet()} if self.max_clients else {}
         if self._most_quiet:
-            self._told = set(found)
-        return found
+            self._shared = set(counted)
+        return counted
 
     def next_question(self) -> Question:
         """Return what the next exchange sends and asks. If it fails, the following one must send every count."""
@@ -136,26 +136,28 @@ class ClientCounts:
             del self._asked[user]
         return question
 
-    def heard(self, question: Question, processes: int, others: Mapping[str, int], *, lost: bool = False) -> None:
+    def received(self, question: Question, processes: int, others: Mapping[str, int], *, lost: bool = False) -> None:
         """Apply an exchange: the number of processes, and how many clients the asked users have at the others.
 
         `lost`: Redis had lost the counts of this process, so those of the others may be incomplete.
         """
-        now_s = self._heard_s = self._now_s()
+        now_s = self._received_s = self._now_s()
         if lost:
             self._settled_s = now_s + SETTLE_S
-            self._looks.clear()
+            self._answers.clear()
         self.processes = max(1, processes, self.processes if now_s < self._settled_s else 0)
         if now_s - self._swept_s > FRESH_S:
             self._swept_s = now_s
-            self._looks = {user: look for user, look in self._looks.items() if now_s - look.at_s <= FRESH_S or self.own_of(user)}
+            self._answers = {
+                user: answer for user, answer in self._answers.items() if now_s - answer.at_s <= FRESH_S or self.own_of(user)
+            }
         if now_s < self._settled_s:
             return
         for user in question.asked:
-            own = question.told[user]
+            own = question.sent[user]
             room = self.max_clients - own - others.get(user, 0)
             more = max(1, room // self.processes) if room > 0 else 0
-            self._looks[user] = _Look(now_s, own + more, room <= 0)
+            self._answers[user] = _Answer(now_s, own + more, room <= 0)
         if self._asked:
             self.wanted()
 
@@ -165,16 +167,16 @@ class ClientCounts:
     def _quiet(self) -> int:
         return min(self._most_quiet, self._share() // 2)
 
-    def _is_told(self, user: str, own: int) -> bool:
+    def _is_shared(self, user: str, own: int) -> bool:
         """Return whether to send a count: it is large enough, or the last one sent was."""
         if not self._most_quiet:
             return True
-        was_told = user in self._told
+        was_shared = user in self._shared
         if own >= self._quiet():
-            self._told.add(user)
+            self._shared.add(user)
             return True
-        self._told.discard(user)
-        return was_told
+        self._shared.discard(user)
+        return was_shared
 
     def _ask(self, user: str, own: int) -> None:
         self._asked[user] = own

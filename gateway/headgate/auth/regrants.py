@@ -91,9 +91,9 @@ def read_regrants(client: Client) -> dict[str, tuple[Explicit, int]]:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    found: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
-    now_s = int(call_at(client, REGRANTED, "TIME")[0]) if found else 0
-    grants = {name.decode("utf-8", "replace"): _readable(value) for name, value in found.items()}
+    fields: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
+    now_s = int(call_at(client, REGRANTED, "TIME")[0]) if fields else 0
+    grants = {name.decode("utf-8", "replace"): _readable(value) for name, value in fields.items()}
     return {user: (each, each.until_s - now_s) for user, each in grants.items() if each is not None and each.until_s > now_s}
 
 
@@ -104,9 +104,9 @@ def read_regrant(client: Client, user: str) -> tuple[Explicit, int] | None:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
     value: bytes | None = call(client, "HGET", REGRANTED, user)
-    found = None if value is None else _readable(value)
-    left_s = 0 if found is None else found.until_s - int(call_at(client, REGRANTED, "TIME")[0])
-    return (found, left_s) if found is not None and left_s > 0 else None
+    regrant = None if value is None else _readable(value)
+    left_s = 0 if regrant is None else regrant.until_s - int(call_at(client, REGRANTED, "TIME")[0])
+    return (regrant, left_s) if regrant is not None and left_s > 0 else None
 
 
 class Regrants:
@@ -132,8 +132,8 @@ class Regrants:
 
     def of(self, user: str) -> Explicit | None:
         """Return a user's explicit grants, if any."""
-        found = self._of.get(user)
-        return found[0] if found is not None and found[1] > self._now_s() else None
+        regrant = self._of.get(user)
+        return regrant[0] if regrant is not None and regrant[1] > self._now_s() else None
 
     def take_ended(self) -> list[str]:
         """Remove ended grants and return their users."""
@@ -162,9 +162,9 @@ def _sweep(client: Client, now_s: int, user: str) -> None:
     Raises:
         LimitReached: none has ended, and `user` has none to replace.
     """
-    found: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
-    ended = [name for name, value in found.items() if (each := _readable(value)) is None or each.until_s <= now_s]
+    fields: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
+    ended = [name for name, value in fields.items() if (each := _readable(value)) is None or each.until_s <= now_s]
     if ended:
         call(client, "HDEL", REGRANTED, *ended)
-    elif user.encode() not in found:
+    elif user.encode() not in fields:
         raise LimitReached("regrants", MAX_REGRANTS)

@@ -64,8 +64,8 @@ def read_revoked(client: Client) -> list[tuple[str, int]]:
     """
     now_s = int(call_at(client, REVOKED, "TIME")[0])
     # Concurrent calls at the limit may exceed it by a few.
-    found = call(client, "ZRANGE", REVOKED, "+inf", f"({now_s}", "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES")
-    pairs = found if not found or isinstance(found[0], list | tuple) else list(zip(found[::2], found[1::2], strict=True))
+    rows = call(client, "ZRANGE", REVOKED, "+inf", f"({now_s}", "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES")
+    pairs = rows if not rows or isinstance(rows[0], list | tuple) else list(zip(rows[::2], rows[1::2], strict=True))
     return [(member.decode("utf-8", "replace"), int(float(until)) - now_s) for member, until in pairs]
 
 

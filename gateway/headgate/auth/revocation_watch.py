@@ -43,12 +43,12 @@ class Listening(NamedTuple):
     """Another channel on the same link.
 
     `begin` is called once the subscription is confirmed, after each (re)connect and before anyone is admitted; it may wait for
-    Redis with the given client. `hear` takes each message and must not wait.
+    Redis with the given client. `receive` takes each message and must not wait.
     """
 
     channel: str
     begin: Callable[[Client], object]
-    hear: Callable[[bytes], object]
+    receive: Callable[[bytes], object]
 
 
 class RevocationWatch:
@@ -157,7 +157,7 @@ class RevocationWatch:
         for reply in replies:
             if self._also is not None and reply[1] == self._also.channel.encode():
                 if reply[0] == b"message":
-                    self._also.hear(reply[2])
+                    self._also.receive(reply[2])
                 else:
                     self._also.begin(self._client)
             elif reply[0] == b"subscribe" and reply[1] == self._channel.encode():
@@ -176,6 +176,6 @@ class RevocationWatch:
 def _note(message: bytes) -> None:
     """Record a revocation in the audit log of this gateway."""
     left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
-    found = kind_of(member)
-    if found is not None and left.isascii() and left.isdecimal() and len(left) <= 9:
-        audit.revoked(kind=found[0], name=found[1], for_s=int(left), by="heard from Redis")
+    revoked = kind_of(member)
+    if revoked is not None and left.isascii() and left.isdecimal() and len(left) <= 9:
+        audit.revoked(kind=revoked[0], name=revoked[1], for_s=int(left), by="heard from Redis")

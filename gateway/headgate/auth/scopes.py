@@ -66,10 +66,10 @@ def check_scopes(texts: Iterable[object]) -> tuple[str, ...]:
     Raises:
         InvalidRequest, InvalidPattern: one is invalid, or there are none or more than MAX_SCOPES.
     """
-    found = tuple(dict.fromkeys(map(check_scope, texts)))
-    if not 1 <= len(found) <= MAX_SCOPES:
-        raise InvalidRequest(f"{len(found)} scopes; expected 1 to {MAX_SCOPES}")
-    return found
+    scopes = tuple(dict.fromkeys(map(check_scope, texts)))
+    if not 1 <= len(scopes) <= MAX_SCOPES:
+        raise InvalidRequest(f"{len(scopes)} scopes; expected 1 to {MAX_SCOPES}")
+    return scopes
 
 
 class Scopes:
@@ -89,7 +89,7 @@ class Scopes:
         self.is_admin = ADMIN in self._plain
         if self.is_admin:
             patterns = {kind: ["#"] for kind in WITH_PATTERN}
-        self._with_pattern = {kind: Grants(found) for kind, found in patterns.items() if found}
+        self._with_pattern = {kind: Grants(listed) for kind, listed in patterns.items() if listed}
 
     def cover(self, scope: str) -> bool:
         """Return whether one of them covers a scope, such as `clients` or `read:orders.#`."""
@@ -111,7 +111,7 @@ def compiled(scopes: tuple[str, ...]) -> Scopes:
 
 def patterns_of(scopes: Iterable[str], kind: str) -> tuple[str, ...]:
     """Return the patterns of a kind that scopes grant; `admin` grants every topic."""
-    found = tuple(scopes)
-    if ADMIN in found:
+    listed = tuple(scopes)
+    if ADMIN in listed:
         return ("#",)
-    return tuple(pattern for scope in found if scope not in PLAIN for name, _, pattern in [scope.partition(":")] if name == kind)
+    return tuple(pattern for scope in listed if scope not in PLAIN for name, _, pattern in [scope.partition(":")] if name == kind)

@@ -25,7 +25,7 @@ from .receipts import Batch, Digest, Receipts
 MAX_BATCH_EVENTS = 500
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 # Faults that are listed; the others are only counted.
-MAX_TOLD = 100
+MAX_LISTED = 100
 _TOPIC = 4  # of a prepared command
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
 
@@ -74,9 +74,9 @@ class Outcome(msgspec.Struct):
     faults: list[Fault] = []
 
     def fault(self, line: int, reason: str) -> None:
-        """Count an unpublished line; keep the first MAX_TOLD."""
+        """Count an unpublished line; keep the first MAX_LISTED."""
         self.refused += 1
-        if len(self.faults) < MAX_TOLD:
+        if len(self.faults) < MAX_LISTED:
             self.faults.append(Fault(line, reason))
 
     def known(self) -> None:

@@ -41,8 +41,8 @@ def namespace_limit(client: Client, namespace: str) -> int:
     from headgate.redis.keys import head_key
     from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
-    found = call(client, "HGET", head_key(namespace), "max_payload_bytes")
-    return int(found) if found and found.isdigit() else HARD_MAX_PAYLOAD_BYTES
+    limit = call(client, "HGET", head_key(namespace), "max_payload_bytes")
+    return int(limit) if limit and limit.isdigit() else HARD_MAX_PAYLOAD_BYTES
 
 
 def publish_file(
@@ -78,7 +78,7 @@ def publish_file(
             if not skip_bad:
                 outcome = bulk.check(lines())
                 if outcome.refused:
-                    _tell(outcome, as_json)
+                    _print_outcome(outcome, as_json)
                     if as_json:
                         print_json(outcome)
                     fail("nothing was published: a line is bad (--skip-bad publishes the others)")
@@ -103,7 +103,7 @@ def publish_file(
             if kept is not None:
                 echo(f"headgate: interrupted; {again}", err=True)
             raise
-    _tell(outcome, as_json)
+    _print_outcome(outcome, as_json)
     if bulk.elsewhere:
         echo(f"{bulk.elsewhere} lines had receipts of events that this log does not have, and were published to it", err=True)
     known = f", {outcome.duplicates} of them were there already" if outcome.duplicates else ""
@@ -127,7 +127,7 @@ def _receipts(path: str, receipts: str | None, new_ids: bool) -> Iterator[Receip
         yield kept
 
 
-def _tell(outcome: Outcome, as_json: bool) -> None:
+def _print_outcome(outcome: Outcome, as_json: bool) -> None:
     """Report the faults on standard error; a program finds them in its JSON."""
     if as_json:
         return

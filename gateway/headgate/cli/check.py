@@ -11,7 +11,7 @@ from .options import effective_settings, json_object_option, open_redis, redis_o
 from .output import echo, print_json
 
 if TYPE_CHECKING:
-    from headgate.runtime.check_result import Finding
+    from headgate.runtime.check_result import CheckResult
 
 
 @click.command()
@@ -25,7 +25,7 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from headgate.diagnosis.redis_state import look_at_redis
+    from headgate.diagnosis.redis_state import check_redis
     from headgate.installation import __version__, build_in_use
     from headgate.runtime.check_result import Verdict, count
     from headgate.services.publisher import find_redis_url
@@ -35,23 +35,23 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
         echo(f"headgate: {__version__}, {build}")
     url = redis_url or find_redis_url()
     client = open_redis(url)
-    found = []
-    for finding in look_at_redis(client, url, load=load):
-        found.append(finding)
+    results = []
+    for result in check_redis(client, url, load=load):
+        results.append(result)
         if not as_json:
-            echo(finding.line)
+            echo(result.line)
     clients = _clients()
     if clients is not None:
-        found.append(clients)
+        results.append(clients)
         if not as_json:
             echo(clients.line)
-    is_good = not count(found, Verdict.FAULT)
+    is_good = not count(results, Verdict.FAULT)
     if as_json:
-        print_json({"ok": is_good, "headgate": __version__, "build": build, "findings": [asdict(each) for each in found]})
+        print_json({"ok": is_good, "headgate": __version__, "build": build, "findings": [asdict(each) for each in results]})
     sys.exit(0 if is_good else 1)
 
 
-def _clients() -> Finding | None:
+def _clients() -> CheckResult | None:
     """Judge whether the settings of a gateway here let any client in. Its application is unknown."""
     from headgate.errors import SettingsError
     from headgate.runtime.check_result import unknown, warning

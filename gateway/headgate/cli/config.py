@@ -78,8 +78,8 @@ def _configuration_of(target: str) -> dict[str, object]:
     from headgate.errors import InvalidRequest
     from headgate.runtime.importing import import_string
 
-    found = import_string(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
-    app = found if isinstance(found, Flask) or not callable(found) else found()
+    application = import_string(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
+    app = application if isinstance(application, Flask) or not callable(application) else application()
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")
     return {name: value for name, value in app.config.items() if name.startswith("HEADGATE_")}

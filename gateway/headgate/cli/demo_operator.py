@@ -27,7 +27,7 @@ from headgate.settings.settings import Settings
 from .systemd import FIRST_DESCRIPTOR
 
 # How often the size of the file is recorded, and how long records are kept.
-LOOK_S = 0.05
+POLL_S = 0.05
 REMEMBERED_S = 3.0
 TIMEOUT_S = 5.0
 # Environment variable of a process that was restarted; not a setting.
@@ -44,7 +44,7 @@ class DemoOperator:
     def __init__(self, private: EmbeddedRedis, namespace: str, environ: Mapping[str, str]) -> None:
         self.restarting = False
         self._private, self._namespace, self._environ = private, namespace, environ
-        self._moments: deque[tuple[float, Moment]] = deque(maxlen=round(REMEMBERED_S / LOOK_S))
+        self._moments: deque[tuple[float, Moment]] = deque(maxlen=round(REMEMBERED_S / POLL_S))
         self._while_away: Callable[[], object] = lambda: None
         self._stop: Callable[[], None] = lambda: None
         self._listener: int | None = None
@@ -104,7 +104,7 @@ class DemoOperator:
         while True:
             with suppress(OSError):  # just rewritten
                 self._moments.append((monotonic(), self._private.moment()))
-            sleep(LOOK_S)
+            sleep(POLL_S)
 
 
 class Start:

@@ -20,7 +20,7 @@ from .options import (
     redis_option,
     with_options,
 )
-from .output import print_finding, print_json, print_title
+from .output import print_json, print_result, print_title
 
 if TYPE_CHECKING:
     from headgate.settings.settings import Settings
@@ -72,7 +72,7 @@ def doctor(
     from headgate.diagnosis.doctor import Doctor
     from headgate.errors import HeadgateError
     from headgate.events.topic import check_namespace
-    from headgate.runtime.check_result import Finding, Verdict, count
+    from headgate.runtime.check_result import CheckResult, Verdict, count
     from headgate.services.publisher import find_redis_url
 
     settings = effective_settings(config, {"HEADGATE_REDIS_URL": redis_url})
@@ -84,17 +84,17 @@ def doctor(
         no_redis = error
     url, token = url or _own_url(settings), token or _own_token(settings, namespace)
     examination = Doctor(url, redis_url, namespace, token, origin, idle_s, timeout_s, no_redis)
-    found, section = [], ""
-    for name, finding in examination.examine():
-        found.append((name, finding))
+    results, section = [], ""
+    for name, result in examination.examine():
+        results.append((name, result))
         if as_json:
             continue
         if name != section:
             section = name
             print_title(name if name != "public URL" else f"{name} {url}")
-        print_finding(finding)
-    findings: list[Finding] = [finding for _, finding in found]
-    faults, warnings = count(findings, Verdict.FAULT), count(findings, Verdict.WARNING)
+        print_result(result)
+    all_results: list[CheckResult] = [result for _, result in results]
+    faults, warnings = count(all_results, Verdict.FAULT), count(all_results, Verdict.WARNING)
     is_good = not faults and not (strict and warnings)
     if as_json:
         print_json(
@@ -102,7 +102,7 @@ def doctor(
                 "ok": is_good,
                 "url": url,
                 "namespace": namespace,
-                "findings": [{"section": name, **asdict(finding)} for name, finding in found],
+                "findings": [{"section": name, **asdict(result)} for name, result in results],
                 "hops": [asdict(hop) for hop in examination.hops],
             }
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headgate.runtime.patching import plugins_found_once
+from headgate.runtime.patching import plugins_loaded_once
 
 from .options import config_option, redis_option, with_options, worker_count
 from .output import one_line_errors
@@ -60,7 +60,7 @@ def serve(
     gc.set_threshold(*STARTING_THRESHOLDS)  # until the gateway is ready and runtime/heap.py takes over
     from gevent import monkey
 
-    with plugins_found_once():
+    with plugins_loaded_once():
         monkey.patch_all()
     from .serve import run
 
@@ -75,10 +75,10 @@ def demo(host: str | None, port: int | None, redis_url: str | None) -> None:
     """Start the demo and print its address: two people at one board, and faults to cause. Without --redis, it starts a Redis."""
     from headgate.settings.settings import environment
 
-    found = find_spec("headgate_server.demo")
-    assert found is not None
-    assert found.origin is not None
-    config = environment().get("HEADGATE_CONFIG") or str(Path(found.origin).with_name("demo.toml"))
+    spec = find_spec("headgate_server.demo")
+    assert spec is not None
+    assert spec.origin is not None
+    config = environment().get("HEADGATE_CONFIG") or str(Path(spec.origin).with_name("demo.toml"))
     # Not context.invoke, which would name this command "demo serve" in errors.
     assert serve.callback is not None
     serve.callback(None, host, port, redis_url, dev=False, demo=True, config=config, workers=None, with_consumers=True)

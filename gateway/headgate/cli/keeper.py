@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from gevent import monkey
 
-from headgate.runtime.patching import plugins_found_once
+from headgate.runtime.patching import plugins_loaded_once
 
-with plugins_found_once():
+with plugins_loaded_once():
     monkey.patch_all()
 
 import os
@@ -30,7 +30,7 @@ from .consumers_process import ConsumersProcess
 from .redis_keeper import private_redis
 
 
-def main(telling: int, config: str | None = None) -> int:
+def main(ready_fd: int, config: str | None = None) -> int:
     """Run Redis and the consumers until standard input ends; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # these signals are for the process manager
@@ -54,8 +54,8 @@ def main(telling: int, config: str | None = None) -> int:
             for line in error.lines():
                 complain(line)
             return 1
-        os.write(telling, f"{url}\n".encode())
-        os.close(telling)
+        os.write(ready_fd, f"{url}\n".encode())
+        os.close(ready_fd)
         if not keeps:
             return 0
         watcher = io_watcher(0, READ)

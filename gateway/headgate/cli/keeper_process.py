@@ -23,7 +23,7 @@ _PASSED_ON = "_HEADGATE_KEEPER"
 _REDIS_URL = f"{PREFIX}REDIS_URL"
 # How long Redis may take to end after the workers, and the consumers before it.
 END_DEADLINE_S = 30.0
-LOOK_S = 0.05
+POLL_S = 0.05
 PAUSE_S = 1.0
 
 
@@ -64,7 +64,7 @@ class Keeper:
     def keeps(self) -> bool:
         return self._redis_is_private or bool(self._arguments)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Start the keeper again if it has died, at most once a second."""
         if not self.keeps or self._is_alive() or time.monotonic() - self._started_s < PAUSE_S:
             return

@@ -76,10 +76,10 @@ def list_keys(as_json: bool, redis_url: str | None) -> None:
     from headgate.auth.api_keys import Key
     from headgate.redis import api_keys
 
-    found = api_keys.find_all(open_redis(redis_url))
-    for each in found:
+    keys = api_keys.find_all(open_redis(redis_url))
+    for each in keys:
         print_one(f"{each.id} {_line(each)}", Key.of(each), as_json=as_json)
-    if not found and not as_json:
+    if not keys and not as_json:
         echo("there are no keys", err=True)
 
 

@@ -130,7 +130,7 @@ def replay(pattern: str, since: str, until: str | None, namespace: str, redis_ur
         last = log.end()[1]
     else:
         last = end.offset if end.offset is not None else end.first(log) - 1
-    for event in log.events(pattern, begin.first(log), last, _tell_aside):
+    for event in log.events(pattern, begin.first(log), last, _warn_aside):
         echo(_event_line(event))
 
 
@@ -158,7 +158,7 @@ class _Past:
     def show_all(self) -> None:
         """Show the logged events after the shown ones."""
         upto = self._log.end()[1]
-        for event in self._log.events(self._pattern, self._upto + 1, upto, _tell_aside):
+        for event in self._log.events(self._pattern, self._upto + 1, upto, _warn_aside):
             self._show(event)
         self._upto = max(self._upto, upto)
 
@@ -167,7 +167,7 @@ class _Past:
         return event.offset is None or event.epoch != self._epoch or event.offset > self._upto
 
 
-def _tell_aside(entry: Entry) -> None:
+def _warn_aside(entry: Entry) -> None:
     """Report a log entry that cannot be delivered."""
     assert entry.error is not None
     echo(f"set aside the event at offset {entry.offset}: {entry.error.message}", err=True)

@@ -155,7 +155,7 @@ def processors() -> int:
 
 def seconds(text: str) -> int:
     """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d."""
-    found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if match is None:
         raise click.BadParameter(f"{text!r} is not a time such as 90, 90s, 15m, 1h or 7d")
-    return int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+    return int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]

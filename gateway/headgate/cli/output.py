@@ -19,7 +19,7 @@ import click
 from headgate.runtime.terminal_text import for_terminal, wants_no_colour
 
 if TYPE_CHECKING:
-    from headgate.runtime.check_result import Finding
+    from headgate.runtime.check_result import CheckResult
 
 P = ParamSpec("P")
 
@@ -104,12 +104,12 @@ def print_title(text: str) -> None:
     echo(paint(text, bold=True))
 
 
-def print_finding(finding: Finding) -> None:
+def print_result(result: CheckResult) -> None:
     """Print one finding for a person: its verdict, the observation, and the remedy on its own line."""
-    word = paint(f"{finding.verdict:8}", _COLOURS[finding.verdict])
-    echo("  ", word, f" {finding.name}: {finding.text}")
-    if finding.fix:
-        echo(f"{'':11}-> {finding.fix}")
+    word = paint(f"{result.verdict:8}", _COLOURS[result.verdict])
+    echo("  ", word, f" {result.name}: {result.text}")
+    if result.fix:
+        echo(f"{'':11}-> {result.fix}")
 
 
 def print_json(value: Any) -> None:

@@ -31,9 +31,9 @@ def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) ->
     client = open_redis(redis_url)
     if not show:
         loads.request(client, per_s)
-    found = loads.read(client)
+    table = loads.read(client)
     groups: dict[str, list[int]] = {}
-    for load in found.loads.values():
+    for load in table.loads.values():
         groups.setdefault(load.serves, []).append(load.sessions)
     asked_per_s = None if show else per_s
     ordered = [(serves, sorted(sessions, reverse=True)) for serves, sessions in sorted(groups.items())]

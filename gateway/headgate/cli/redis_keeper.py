@@ -20,7 +20,7 @@ from headgate.runtime.operator_lines import say
 from headgate.settings.settings import PREFIX, Settings, environment
 
 # How long to wait after its end, because `EmbeddedRedis.crash` restarts the server itself.
-LOOK_S = 0.2
+POLL_S = 0.2
 # The pauses grow while a server dies at its start, such as with a full disk, until one has run for a while.
 FIRST_PAUSE_S, LAST_PAUSE_S, STEADY_S = 0.1, 10.0, 60.0
 
@@ -55,10 +55,10 @@ class RedisKeeper:
         """Watch the server until the greenlet is killed."""
         while True:
             self._server.wait()  # no polling, which would wake an idle process
-            self._wait(LOOK_S)
-            self.look()
+            self._wait(POLL_S)
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Start the server again if it has died. Waits until it answers or has died again."""
         if self._server.is_running:
             return

@@ -31,10 +31,10 @@ def push(folder: str | None, namespace: str, redis_url: str | None, as_json: boo
     from headgate.services.schemas.documents import read_folder
     from headgate.services.schemas.registry import change_registry
 
-    found = read_folder(_folder_of(folder))
-    topics = read_catalogue(found).topics
+    documents = read_folder(_folder_of(folder))
+    topics = read_catalogue(documents).topics
     client, namespace = _open(namespace, redis_url)
-    before, after = change_registry(client, namespace, lambda _: found, anew=True)
+    before, after = change_registry(client, namespace, lambda _: documents, replaces_invalid=True)
     added, removed = after.texts.keys() - before.texts.keys(), before.texts.keys() - after.texts.keys()
     changed = {name for name in after.texts.keys() & before.texts.keys() if after.texts[name] != before.texts[name]}
     names_of = {"added": sorted(added), "removed": sorted(removed), "changed": sorted(changed)}
@@ -164,10 +164,10 @@ def _from_folder(given: str | None) -> Catalogue:
     from headgate.services.schemas.documents import read_folder
 
     folder = _folder_of(given)
-    found = read_catalogue(read_folder(folder))
-    if not found.topics:
+    catalogue = read_catalogue(read_folder(folder))
+    if not catalogue.topics:
         raise InvalidSchema(f"{folder}/", "has no schema of a topic; expected files such as orders.*.shipped.json")
-    return found
+    return catalogue
 
 
 def _from_registry(namespace: str, redis_url: str | None) -> Catalogue:

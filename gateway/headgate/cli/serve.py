@@ -37,7 +37,7 @@ from .consumers_process import ConsumersProcess
 from .demo_operator import DemoOperator, Start
 from .redis_keeper import private_redis
 from .starting import check_target, complain_of_address, may_listen, read_file, say_mode, say_ready
-from .systemd import passed_socket, tell_ready
+from .systemd import notify_ready, passed_socket
 
 if TYPE_CHECKING:
     from headgate.node.gateway import Gateway
@@ -136,7 +136,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
     if operator is not None:
         operator.start(asked_to_stop.set)
     say_ready(settings, server.address, nobody=gate.lets_nobody_in)
-    tell_ready(environment())
+    notify_ready(environment())
     asked_to_stop.wait()
     say("restarting" if operator is not None and operator.restarting else "stopping")
     spawn(_drain, gate, settings.drain_s, at_once)
@@ -160,13 +160,13 @@ def has_terminal() -> bool:
 def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
     """Read the file again, and apply what can change while the gateway runs. A fault changes nothing and writes one log line."""
     try:
-        found = file.read(environment(), app.config)
-        wanted = Settings.read(app.config, found)
+        values = file.read(environment(), app.config)
+        wanted = Settings.read(app.config, values)
         changed = gateway.reload(wanted)
     except HeadgateError as error:
         log.error("settings not reloaded", faults=list(getattr(error, "faults", error.lines())))
         return
-    file.put(found, environment())
+    file.put(values, environment())
     logs.set_level(wanted.log_level)
     log.info("settings reloaded", changed=changed.applied, needs_restart=changed.needs_restart)
 

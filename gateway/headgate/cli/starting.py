@@ -26,7 +26,7 @@ def read_file(environ: MutableMapping[str, str], config: str | None, *, is_neede
     """
     if is_needed:
         need_file(config)
-    file = SettingsFile.found(config)
+    file = SettingsFile.of_config(config)
     file.put(file.read(environ), environ)
     if file.path is not None:
         say(f"settings from {file.path}")

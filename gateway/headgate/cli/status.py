@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import open_redis, redis_option
-from .output import echo, local_time, one_line_errors, paint, print_finding, print_json, print_title
+from .output import echo, local_time, one_line_errors, paint, print_json, print_result, print_title
 
 if TYPE_CHECKING:
     from headgate.consumers.work.groups import GroupStatus
@@ -35,7 +35,7 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_
     import time
     from dataclasses import asdict
 
-    from headgate.diagnosis.overview import look
+    from headgate.diagnosis.overview import read_overview
     from headgate.errors import HeadgateError
     from headgate.runtime.check_result import Verdict, count
     from headgate.services.publisher import find_redis_url
@@ -48,7 +48,7 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_
         if watch and not as_json:
             _begin_screen()
         try:
-            now = look(client, url)
+            now = read_overview(client, url)
         except HeadgateError as error:
             if not (watch or as_json):
                 raise
@@ -96,8 +96,8 @@ def _show(now: Overview, before: Overview | None) -> None:
     echo()
     if now.wrong:
         print_title("wrong")
-        for finding in now.wrong:
-            print_finding(finding)
+        for result in now.wrong:
+            print_result(result)
     else:
         echo(paint("nothing is wrong", "green"))
 

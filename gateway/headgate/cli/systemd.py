@@ -43,7 +43,7 @@ def passed_socket(environ: Mapping[str, str]) -> socket.socket | None:
     return passed[0] if passed else None
 
 
-def tell_ready(environ: Mapping[str, str]) -> None:
+def notify_ready(environ: Mapping[str, str]) -> None:
     """Notify systemd that the service is ready (`Type=notify`); do nothing without systemd. systemd itself notices a failure."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:

@@ -23,7 +23,7 @@ _WORDS = {
     "gone": "whose connection was gone",
 }
 
-_SAID = {
+_PHRASES = {
     "handled": "handled it",
     "unhandled": "passed it without a handler (a gap, or no handler then)",
     "behind": "not there yet",
@@ -40,30 +40,30 @@ def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> N
     """Print what happened to the event with this ID, or at this offset of the log."""
     from headgate.diagnosis.tracing import trace as find
 
-    found = find(need_namespace(redis_url, namespace), namespace, event)
+    result = find(need_namespace(redis_url, namespace), namespace, event)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    for line in lines(found):
+    for line in lines(result):
         echo(line)
 
 
-def lines(found: Trace) -> list[str]:
+def lines(trace: Trace) -> list[str]:
     from datetime import UTC, datetime
 
     from headgate.events.topic import user_of
 
-    at = datetime.fromtimestamp(found.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    at = datetime.fromtimestamp(trace.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return [
-        f"event {found.id}, topic {found.topic}, {found.bytes} bytes",
-        f"published {at} by {_publisher(found.by)}, offset {found.offset} of {found.head} in {found.namespace},"
-        f" epoch {found.epoch}",
-        *([] if found.traceparent is None else [f"trace {found.traceparent.split('-')[1]} (traceparent {found.traceparent})"]),
-        *(_gateway(each) for each in found.gateways),
-        *([] if found.browsers is None or not found.browsers.clients else [_browsers(found.browsers)]),
-        *([] if found.state is None else [f"user {user_of(found.topic)}: {found.state}"]),
-        *(_consumer(each) for each in found.consumers),
-        *(f"note: {note}" for note in found.notes),
+        f"event {trace.id}, topic {trace.topic}, {trace.bytes} bytes",
+        f"published {at} by {_publisher(trace.by)}, offset {trace.offset} of {trace.head} in {trace.namespace},"
+        f" epoch {trace.epoch}",
+        *([] if trace.traceparent is None else [f"trace {trace.traceparent.split('-')[1]} (traceparent {trace.traceparent})"]),
+        *(_gateway(each) for each in trace.gateways),
+        *([] if trace.browsers is None or not trace.browsers.clients else [_browsers(trace.browsers)]),
+        *([] if trace.state is None else [f"user {user_of(trace.topic)}: {trace.state}"]),
+        *(_consumer(each) for each in trace.consumers),
+        *(f"note: {note}" for note in trace.notes),
     ]
 
 
@@ -82,7 +82,7 @@ def _gateway(at: AtGateway) -> str:
 
 
 def _browsers(at: AtBrowsers) -> str:
-    parts = [f"{count} {words}" for name, words in _SAID.items() if (count := getattr(at, name))]
+    parts = [f"{count} {words}" for name, words in _PHRASES.items() if (count := getattr(at, name))]
     return f"browsers: of {at.clients} connected now, {', '.join(parts)}"
 
 

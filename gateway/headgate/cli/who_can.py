@@ -55,13 +55,13 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
     settings, consumers = _configured(config)
     served = settings.served(namespace)
     client = open_redis(redis_url, settings)
-    found = [
+    rows = [
         *_by_settings(settings, served, pattern),
         *_by_regrant(client, pattern),
         *_by_key(client, settings, served, pattern),
         *_by_consumer(consumers, served, pattern),
     ]
-    for seer in found:
+    for seer in rows:
         how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[seer.sees]
         through = f" through {', '.join(seer.patterns)}" if seer.patterns else ""
         print_one(f"{seer.kind}: {seer.name}: {how}{through}", seer._asdict(), as_json=as_json)
@@ -76,8 +76,8 @@ def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]
     path = find_file(config)
     if path is None or not read_names(path, environment()):
         return effective_settings(config, {}), ()
-    found = read_consumers(path, environment())
-    return found.settings, found.consumers
+    consumers = read_consumers(path, environment())
+    return consumers.settings, consumers.consumers
 
 
 def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:

@@ -53,7 +53,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
 
         def ready(listener: Any) -> None:
             # Only the workers know whether an application has an authenticator.
-            nobody = Premises.here().was_told("nobody")
+            nobody = Premises.here().has_reported("nobody")
             say_ready(settings, listener.getsockname(), f"{workers} workers", nobody=nobody)
 
         options = {
@@ -65,7 +65,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             "control_socket_disable": True,
             "proc_name": "headgate",
         }
-        return 1 if run_arbiter(options, lambda: _load(target), ready, keeper.look, file) else 0
+        return 1 if run_arbiter(options, lambda: _load(target), ready, keeper.check, file) else 0
     except NotKept:
         return 1
     except MissingExtra as error:

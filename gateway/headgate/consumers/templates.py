@@ -122,7 +122,7 @@ class Template:
                 number = trace.tb_lineno
             trace = trace.tb_next
         line = self._lines[number - 1].strip()[:SHOWN_CHARACTERS] if 0 < number <= len(self._lines) else ""
-        what = next((said for kind, said in _SAID.items() if isinstance(error, kind)), type(error).__name__)
+        what = next((text for kind, text in _PHRASES.items() if isinstance(error, kind)), type(error).__name__)
         raise TemplateFault(f"{self.name}, line {number} ({line}): {what}") from error
 
 
@@ -182,7 +182,7 @@ class _Anything(jinja2.ChainableUndefined):
 
 # A generic event for `check`.
 SAMPLE = EventView("users.42.sample", "sample-1", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), _Anything(), "sample", 1, "42")
-_SAID: dict[type[Exception], str] = {
+_PHRASES: dict[type[Exception], str] = {
     jinja2.UndefinedError: "a name that is not there",
     jinja2.TemplateNotFound: "one template cannot include another",
     SecurityError: "not allowed in a template",

@@ -368,7 +368,7 @@ class Client:
     # -- the end of a log, and of a client ------------------------------------------------------------------------
 
     def lose_log(self) -> None:
-        """Forget positions in the lost log. `tell_log_lost` must follow, unless it is arriving."""
+        """Forget positions in the lost log. `notify_log_lost` must follow, unless it is arriving."""
         eased = self.state.pressure is Pressure.EASED
         self.subscriptions.forget_map()
         self.starts = NO_STARTS
@@ -378,7 +378,7 @@ class Client:
         if eased:
             self._report_pressure("off")
 
-    def tell_log_lost(self, cursor: Frame) -> None:
+    def notify_log_lost(self, cursor: Frame) -> None:
         """Report the loss of the log and the position of the new one, both in their place and never left out.
 
         Gaps and kept events of the old log go first, also when the queue is full, as offsets begin again. Gaps are one notice
@@ -399,7 +399,7 @@ class Client:
             feed_offset: that of the feed, exact between two passes of the fan-out.
 
         Returns:
-            The offset up to which the client has received events; `tell_line` or `tell_rolled_back` must follow. None for an
+            The offset up to which the client has received events; `notify_line` or `notify_rolled_back` must follow. None for an
             arriving client, which has received none.
         """
         had = self.had(feed_offset)
@@ -409,14 +409,14 @@ class Client:
         self.starts = {pattern: min(start, end) for pattern, start in self.starts.items()} or NO_STARTS
         return None if self.state.arriving else had
 
-    def tell_line(self, cursor: Frame, epoch: str) -> None:
+    def notify_line(self, cursor: Frame, epoch: str) -> None:
         """Report the new epoch of the log, of which the client has lost nothing; in its place, and never left out.
 
-        Gaps and kept events of the epoch before go first, as in `tell_log_lost`.
+        Gaps and kept events of the epoch before go first, as in `notify_log_lost`.
         """
         self._notify_line(_LineNotice(cursor), epoch)
 
-    def tell_rolled_back(self, end: int, had: int, epoch: str) -> None:
+    def notify_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """Report the new epoch, and that events `end` + 1 … `had` are no longer in the log."""
         self.gaps += 1
         self._notify_line(_LineNotice(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)

@@ -3,7 +3,7 @@
 In: from the bus, events in log order, missing ranges, another epoch or a lost log; from the log readers, clients that have read
 up to here. Out: passes of the fan-out, and gaps and cursors to each client by its phase (state.py).
 
-No I/O. `route`, `missing`, `change_line`, `lose_log` and `tell_cursor` are generators, and yield where their caller may let the
+No I/O. `route`, `missing`, `change_line`, `lose_log` and `send_cursors` are generators, and yield where their caller may let the
 loop run. Between two steps clients join, leave, subscribe, overflow, and turn to and from the log.
 """
 
@@ -349,14 +349,14 @@ class LiveFeed:
                 if last is None or client.connection.closed:
                     continue
                 if last > end:
-                    client.tell_rolled_back(end, last, epoch)
+                    client.notify_rolled_back(end, last, epoch)
                 else:
                     # It may have asked for a past below the events that it has received.
                     place = last if client.state.phase is Phase.LIVE else min(last, client.position)
                     cursor = cursors.get(place)
                     if cursor is None:
                         cursor = cursors[place] = self._cursor(epoch, place)
-                    client.tell_line(cursor, epoch)
+                    client.notify_line(cursor, epoch)
                 if not count % _NOTICE_STRIDE:
                     yield
 
@@ -375,7 +375,7 @@ class LiveFeed:
         with self._at_work():
             for count, client in enumerate(welcomed, 1):
                 if not client.connection.closed:
-                    client.tell_log_lost(cursor)
+                    client.notify_log_lost(cursor)
                 if not count % _NOTICE_STRIDE:
                     yield
 
@@ -387,7 +387,7 @@ class LiveFeed:
             if not count % _NOTICE_STRIDE:
                 yield None
 
-    def tell_cursor(self, slots: Iterable[int] = range(CURSOR_SLOTS)) -> Iterator[None]:
+    def send_cursors(self, slots: Iterable[int] = range(CURSOR_SLOTS)) -> Iterator[None]:
         """Send a cursor to the idle clients of some slots, a few at a time, so that events do not wait.
 
         If a client got an event since the last time, it knows a newer position, unless plain events came, which have

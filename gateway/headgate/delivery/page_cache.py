@@ -133,13 +133,13 @@ class Page:
         """
         if self.lacks(patterns):
             return [Chunk(self.first, self.last)]
-        found = self.selections.get(patterns)
-        if found is None:
-            found = self.selections[patterns] = self.chunks_of(_once_for_a_topic(wanted))
-            self.size += _size_of_selection(found)
+        selection = self.selections.get(patterns)
+        if selection is None:
+            selection = self.selections[patterns] = self.chunks_of(_once_for_a_topic(wanted))
+            self.size += _size_of_selection(selection)
             if len(self.selections) > MAX_SELECTIONS:
                 self.size -= _size_of_selection(self.selections.popitem(last=False)[1])
-        return found
+        return selection
 
     def chunks_of(self, wanted: Callable[[Frame], bool]) -> list[Chunk]:
         """Return the wanted frames and the missing offsets in order, in chunks that together cover the page."""
@@ -189,10 +189,10 @@ def _once_for_a_topic(wanted: Callable[[Frame], bool]) -> Callable[[Frame], bool
     known: dict[str | None, bool] = {}
 
     def of_its_topic(frame: Frame) -> bool:
-        found = known.get(frame.topic)
-        if found is None:
-            found = known[frame.topic] = wanted(frame)
-        return found
+        chosen = known.get(frame.topic)
+        if chosen is None:
+            chosen = known[frame.topic] = wanted(frame)
+        return chosen
 
     return of_its_topic
 

@@ -97,16 +97,16 @@ class PatternMap(Generic[V]):
         """Return the values of the patterns that match a valid topic, each once. The order depends only on the patterns."""
         get, join = self._values.get, ".".join
         value = get(topic)
-        found = [] if value is None else [value]
+        values = [] if value is None else [value]
         words = topic.split(".")
         recipes = self._recipes.get(len(words))
         if recipes is not None:
             supply = (*words, *_WILDCARDS)
             candidates = map(join, [recipe(supply) for recipe in recipes.values()])
-            found += [value for value in map(get, candidates) if value is not None]
+            values += [value for value in map(get, candidates) if value is not None]
         for automaton in self._automata:
-            automaton.reached(words, found)
-        return found
+            automaton.reached(words, values)
+        return values
 
     def _add_to_automaton(self, pattern: str, value: V) -> None:
         automaton = next((each for each in self._automata if len(each.patterns) < _AUTOMATON_PATTERNS), None)
@@ -183,7 +183,7 @@ class _Automaton(Generic[V]):
                 del self._takes[token]
         del self._values[begin + len(tokens)]
 
-    def reached(self, words: Iterable[str], found: list[V]) -> None:
+    def reached(self, words: Iterable[str], values: list[V]) -> None:
         """Append the values of the patterns that match a topic of these words."""
         takes, stars, hashes = self._takes, self._stars, self._hashes
         places = self._start
@@ -195,5 +195,5 @@ class _Automaton(Generic[V]):
         ends = places & self._ends
         while ends:
             lowest = ends & -ends
-            found.append(self._values[lowest.bit_length() - 1])
+            values.append(self._values[lowest.bit_length() - 1])
             ends ^= lowest

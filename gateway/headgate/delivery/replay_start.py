@@ -175,13 +175,13 @@ def _go_back(
             topic = page.topics[offset - page.first]
             if topic is None:
                 continue
-            found = reached.get(topic)
-            if found is None:
+            known = reached.get(topic)
+            if known is None:
                 if len(reached) >= _KEPT_TOPICS:
                     reached.clear()
-                found = reached[topic] = tuple(index for indexes in asking.reached(topic) for index in indexes if index in left)
+                known = reached[topic] = tuple(index for indexes in asking.reached(topic) for index in indexes if index in left)
             done = False
-            for index in found:
+            for index in known:
                 starts[index] = offset - 1
                 left[index] -= 1
                 if not left[index]:

@@ -126,7 +126,7 @@ class Tallies:
                     fresh.append(tally)
             yield fresh
 
-    def not_told(self, tallies: Iterable[Tally]) -> None:
+    def not_written(self, tallies: Iterable[Tally]) -> None:
         """Return these again from `changed`, as they could not be reported."""
         for tally in tallies:
             self._reported.pop(tally, None)
@@ -211,10 +211,10 @@ class Traced:
             return
         now_ms = self._now_s() * 1000
         for frame in frames:
-            found = self._open.pop(frame, None)
-            if found is None:
+            tally = self._open.pop(frame, None)
+            if tally is None:
                 continue
-            event, routed_ms = found
+            event, routed_ms = tally
             counts = dict(zip(NAMES, values(frame.tally), strict=True))
             self._delivered.append(
                 Delivered(

@@ -132,12 +132,12 @@ class Browser(ABC):
     def _next(self, inbox: queue.Queue[Any], what: str) -> Any:
         """Return the next item of an inbox, or raise it if it is an error."""
         try:
-            found = inbox.get(timeout=self.timeout_s)
+            message = inbox.get(timeout=self.timeout_s)
         except queue.Empty:
             raise NotConnected(f"no {what} within {self.timeout_s:g} s") from None
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(message, Exception):
+            raise message
+        return message
 
     @property
     def _path(self) -> str:
@@ -167,10 +167,10 @@ class Browser(ABC):
         elif packet[:1] == _MESSAGE:
             kind, body = packet[1:2], packet[2:].partition(",")[2]
             if kind == _REFUSED:
-                said = json.loads(body)
-                parts = said.get("data", said)
+                answer = json.loads(body)
+                parts = answer.get("data", answer)
                 code, reason = str(parts.get("code", "refused")), str(parts.get("reason", ""))
-                self._welcome.put(Refused(code, str(said.get("message", said)), reason))
+                self._welcome.put(Refused(code, str(answer.get("message", answer)), reason))
             elif kind == _EVENT:
                 self._receive_event(*json.loads(body))
             elif kind == _ANSWER:
@@ -244,9 +244,9 @@ class PollingBrowser(Browser):
         try:
             if opening[:1] != _OPEN:
                 raise ValueError
-            said = json.loads(opening[1:])
-            self._session = f"&sid={said['sid']}"
-            self._hold_s = said["pingInterval"] / 1000 + self.timeout_s  # with a ping it answers any poll
+            packet = json.loads(opening[1:])
+            self._session = f"&sid={packet['sid']}"
+            self._hold_s = packet["pingInterval"] / 1000 + self.timeout_s  # with a ping it answers any poll
         except (ValueError, KeyError, TypeError) as error:
             raise NotConnected("what answers is no gateway of Engine.IO 4") from error
 

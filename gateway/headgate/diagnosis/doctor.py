@@ -17,12 +17,12 @@ from headgate.events.topic import probe_topic
 from headgate.redis import loads
 from headgate.redis.client import Client, open_client
 from headgate.redis.loads import Load
-from headgate.runtime.check_result import Finding, fault, unknown
+from headgate.runtime.check_result import CheckResult, fault, unknown
 
 from .hops import Hop, Probe
-from .machine import look_at_clocks, look_at_machine
+from .machine import check_clocks, check_machine
 from .public_url import PublicUrl
-from .redis_state import look_at_redis, look_at_rights
+from .redis_state import check_redis, check_rights
 
 REDIS, CLOCKS, MACHINE, URL, HOPS = "Redis", "clocks", "machine", "public URL", "one event through every hop"
 
@@ -44,7 +44,7 @@ class Doctor:
     no_redis: HeadgateError | None = None
     hops: list[Hop] = field(default_factory=list)
 
-    def examine(self) -> Iterator[tuple[str, Finding]]:
+    def examine(self) -> Iterator[tuple[str, CheckResult]]:
         """Yield (section, finding). Takes `idle_s` plus a few `timeout_s`."""
         if self.redis_url is None:
             assert self.no_redis is not None
@@ -59,41 +59,41 @@ class Doctor:
 
     # -- private ------------------------------------------------------------------------------------------------------
 
-    def _with_redis(self, client: Client, redis_url: str) -> Iterator[tuple[str, Finding]]:
-        found: Mapping[str, Load] = {}
+    def _with_redis(self, client: Client, redis_url: str) -> Iterator[tuple[str, CheckResult]]:
+        rows: Mapping[str, Load] = {}
         try:
-            for finding in look_at_redis(client, redis_url):
-                yield REDIS, finding
-            for finding in look_at_rights(client, redis_url):
-                yield REDIS, finding
-            found = loads.read(client).loads
-            for finding in look_at_clocks(loads.clock(client)[1], found):
-                yield CLOCKS, finding
+            for result in check_redis(client, redis_url):
+                yield REDIS, result
+            for result in check_rights(client, redis_url):
+                yield REDIS, result
+            rows = loads.read(client).loads
+            for result in check_clocks(loads.clock(client)[1], rows):
+                yield CLOCKS, result
         except HeadgateError as error:
             yield REDIS, _of_error(error)
             yield from self._outside(None)
             return
-        for finding in look_at_machine(found):
-            yield MACHINE, finding
+        for result in check_machine(rows):
+            yield MACHINE, result
         yield from self._outside(client)
 
-    def _outside(self, client: Client | None) -> Iterator[tuple[str, Finding]]:
+    def _outside(self, client: Client | None) -> Iterator[tuple[str, CheckResult]]:
         """Check from a page's side; with Redis, send the probe too."""
         auth = {} if self.token is None else {"token": self.token}
         outside = PublicUrl(self.url, self.namespace, auth, origin=self.origin, idle_s=self.idle_s, timeout_s=self.timeout_s)
         try:
-            for finding in outside.look():
-                yield URL, finding
+            for result in outside.check():
+                yield URL, result
             if client is None or self.redis_url is None:
                 yield HOPS, unknown("probe", "no event was sent, for want of Redis")
                 return
             user = outside.welcome.get("user")
             topic = probe_topic(user if isinstance(user, str) and user != ANONYMOUS else None)
-            for finding in outside.subscribe(topic):
-                yield HOPS, finding
+            for result in outside.subscribe(topic):
+                yield HOPS, result
             probe = Probe(self.redis_url, client, self.namespace, topic, self.timeout_s)
-            for finding in probe.send(outside.browsers):
-                yield HOPS, finding
+            for result in probe.send(outside.browsers):
+                yield HOPS, result
             self.hops = probe.hops
         except HeadgateError as error:
             yield HOPS, _of_error(error)
@@ -101,6 +101,6 @@ class Doctor:
             outside.close()
 
 
-def _of_error(error: HeadgateError) -> Finding:
+def _of_error(error: HeadgateError) -> CheckResult:
     message, *fix = error.lines()
     return fault("Redis", message, fix[0] if fix else None)

@@ -15,24 +15,24 @@ from headgate.redis import loads
 from headgate.redis.client import Client
 from headgate.redis.functions import server_token
 from headgate.redis.keys import LOADS
-from headgate.runtime.check_result import Finding, fault, warning
+from headgate.runtime.check_result import CheckResult, fault, warning
 
 _FIX = "if it runs, look at its log and its Redis URL, allow its user +fcall_ro|headgate_version, and restart it"
 
 
-def look_at_gateways(client: Client) -> Iterator[Finding]:
+def check_gateways(client: Client) -> Iterator[CheckResult]:
     """Yield a finding for each gateway whose events come from another server. Raises as `redis.client.call`."""
     server = server_token(client, LOADS)
-    found = loads.read(client, server)
-    for load in found.loads.values():
+    rows = loads.read(client, server)
+    for load in rows.loads.values():
         if not load.is_at(server):
             yield fault(f"gateway {load.name}", "its events come from another Redis server than this one", _FIX)
-    for load in found.left.values():
-        text = f"on another Redis server than this one {found.now_s - load.at_s} s ago, and still there unless it has ended"
+    for load in rows.left.values():
+        text = f"on another Redis server than this one {rows.now_s - load.at_s} s ago, and still there unless it has ended"
         yield warning(f"gateway {load.name}", text, _FIX)
 
 
-def look_at_consumers(statuses: Iterable[GroupStatus]) -> Iterator[Finding]:
+def check_consumers(statuses: Iterable[GroupStatus]) -> Iterator[CheckResult]:
     """Yield a finding for each consumer with instances on another server."""
     for status in statuses:
         if status.elsewhere:

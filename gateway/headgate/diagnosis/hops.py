@@ -23,7 +23,7 @@ from headgate.errors import HeadgateError
 from headgate.events.event import decode_message
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_key
-from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
+from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
@@ -32,7 +32,7 @@ from .live_events import LiveEvents
 
 # Slower hops are reported; a page shows events this late.
 SLOW_S = 1.0
-_LOOK_S = 0.02
+_POLL_S = 0.02
 DATA = {"probe": True, "by": "headgate doctor"}
 
 
@@ -51,11 +51,11 @@ class Probe:
         self._redis_url, self._client, self._namespace, self._topic = redis_url, client, namespace, topic
         self._within_s = within_s
         self._id = f"headgate-doctor-{secrets.token_hex(8)}"
-        self._heard_s: float | None = None
-        self._heard = threading.Event()
+        self._arrived_s: float | None = None
+        self._arrived = threading.Event()
         self.hops: list[Hop] = []
 
-    def send(self, browsers: Mapping[str, Browser]) -> Iterator[Finding]:
+    def send(self, browsers: Mapping[str, Browser]) -> Iterator[CheckResult]:
         """Publish, and yield the results. Takes at most `within_s` per hop."""
         try:
             listener = LiveEvents(self._redis_url, self._namespace, self._topic)
@@ -63,15 +63,15 @@ class Probe:
         except HeadgateError as error:
             yield fault("bus", f"this Redis user cannot listen: {error.message}", "allow it the channels &hg:* and +psubscribe")
             return
-        thread = threading.Thread(target=self._hear, args=(listener,), daemon=True)
+        thread = threading.Thread(target=self._receive, args=(listener,), daemon=True)
         thread.start()
         try:
             with Publisher(self._redis_url, namespace=self._namespace, timeout_s=self._within_s) as publisher:
                 began_s = time.monotonic()
                 receipt = publisher.publish(self._topic, DATA, id=self._id)
                 yield self._hop("publish", time.monotonic(), began_s, "in the log of Redis")
-            self._heard.wait(self._within_s)
-            yield self._hop("bus", self._heard_s, began_s, "heard on its channel in Redis")
+            self._arrived.wait(self._within_s)
+            yield self._hop("bus", self._arrived_s, began_s, "heard on its channel in Redis")
             for name, browser in browsers.items():
                 arrived = browser.wait_for(self._id, self._within_s)
                 at_s = None if arrived is None else arrived.at_s
@@ -85,15 +85,15 @@ class Probe:
 
     # -- private ------------------------------------------------------------------------------------------------------
 
-    def _hear(self, listener: LiveEvents) -> None:
+    def _receive(self, listener: LiveEvents) -> None:
         with suppress(HeadgateError):  # closed or broken; the event has arrived by then, or not
             for topic, message in listener.read():
                 if decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, 0).id == self._id:
-                    self._heard_s = time.monotonic()
-                    self._heard.set()
+                    self._arrived_s = time.monotonic()
+                    self._arrived.set()
                     return
 
-    def _hop(self, name: str, at_s: float | None, began_s: float, where: str) -> Finding:
+    def _hop(self, name: str, at_s: float | None, began_s: float, where: str) -> CheckResult:
         if at_s is None:
             self.hops.append(Hop(name, None))
             return fault(name, f"the event did not come within {self._within_s:g} s")
@@ -105,7 +105,7 @@ class Probe:
         fix = "set proxy_buffering off (nginx): an answer may wait in the proxy" if name.endswith("long poll") else None
         return warning(name, text, fix)
 
-    def _consumers(self, offset: int, began_s: float) -> Iterator[Finding]:
+    def _consumers(self, offset: int, began_s: float) -> Iterator[CheckResult]:
         if GROUP_LIBRARY.loaded_version(self._client) is None:
             return  # no consumer has ever run here
         for status in Groups(self._client, self._namespace).statuses():
@@ -118,7 +118,7 @@ class Probe:
                 continue
             key, give_up_s = group_key(self._namespace, status.name), time.monotonic() + self._within_s
             while (position := self._position(key)) < offset and time.monotonic() < give_up_s:
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
             if position < offset:
                 self.hops.append(Hop(name, None))
                 yield warning(

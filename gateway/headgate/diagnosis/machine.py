@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headgate.redis.loads import Load
-from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
+from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 
 # A gateway for a thousand clients needs twice as many descriptors.
 FEW_FILES = 4096
@@ -26,7 +26,7 @@ NOTICED_S, REFUSED_S = 0.25, 4.0
 _CLOCK_FIX = "run chrony or systemd-timesyncd on both machines"
 
 
-def look_at_clocks(skew_s: float, loads: Mapping[str, Load]) -> Iterator[Finding]:
+def check_clocks(skew_s: float, loads: Mapping[str, Load]) -> Iterator[CheckResult]:
     """Yield a finding for this machine, whose clock is `skew_s` ahead of Redis', and for each gateway that reports its own."""
     yield _clock("clock of this machine", skew_s)
     for load in sorted(loads.values(), key=lambda load: load.name):
@@ -34,7 +34,7 @@ def look_at_clocks(skew_s: float, loads: Mapping[str, Load]) -> Iterator[Finding
             yield _clock(f"clock of gateway {load.name}", load.skew_ms / 1000)
 
 
-def look_at_machine(loads: Mapping[str, Load], proc: Path = _PROC) -> Iterator[Finding]:
+def check_machine(loads: Mapping[str, Load], proc: Path = _PROC) -> Iterator[CheckResult]:
     """Yield findings about this machine, and about the descriptors of each gateway."""
     yield _somaxconn(proc)
     gateways = sorted(loads.values(), key=lambda load: load.name)
@@ -49,7 +49,7 @@ def look_at_machine(loads: Mapping[str, Load], proc: Path = _PROC) -> Iterator[F
             yield _files("open files of a gateway that is started from this shell", limit, 0)
 
 
-def _clock(name: str, skew_s: float) -> Finding:
+def _clock(name: str, skew_s: float) -> CheckResult:
     text = f"{abs(skew_s) * 1000:.0f} ms {'ahead of' if skew_s > 0 else 'behind'} Redis"
     if abs(skew_s) > REFUSED_S:
         return fault(name, f"{text}; tokens are refused as expired, or as not valid yet", _CLOCK_FIX)
@@ -58,14 +58,14 @@ def _clock(name: str, skew_s: float) -> Finding:
     return ok(name, text)
 
 
-def _files(name: str, limit: int, sessions: int) -> Finding:
+def _files(name: str, limit: int, sessions: int) -> CheckResult:
     text = f"{limit:,} at most" + (f", {sessions:,} of them for clients now" if sessions else "")
     if sessions * 4 > limit * 3:
         return fault(name, text, _FILES_FIX)
     return ok(name, text) if limit >= FEW_FILES else warning(name, text, _FILES_FIX)
 
 
-def _somaxconn(proc: Path) -> Finding:
+def _somaxconn(proc: Path) -> CheckResult:
     name = "net.core.somaxconn"
     try:
         waiting = int((proc / "sys/net/core/somaxconn").read_text())

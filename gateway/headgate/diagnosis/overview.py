@@ -19,10 +19,10 @@ from headgate.redis.keys import LOADS, head_key, log_key
 from headgate.redis.loads import Load
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import advise
-from headgate.runtime.check_result import Finding, Verdict, fault, unknown, warning
+from headgate.runtime.check_result import CheckResult, Verdict, fault, unknown, warning
 
-from .elsewhere import look_at_consumers, look_at_gateways
-from .redis_state import look_at_writes, retention_s, short_log
+from .elsewhere import check_consumers, check_gateways
+from .redis_state import check_writes, retention_s, short_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ class Overview:
     namespaces: list[NamespaceState]
     consumers: list[GroupStatus]
     paused: dict[str, float | None]
-    wrong: list[Finding]
+    wrong: list[CheckResult]
 
 
-def look(client: Client, url: str) -> Overview:
+def read_overview(client: Client, url: str) -> Overview:
     """Return the overview. About ten round trips; finding the consumers scans the names of all keys.
 
     Raises:
@@ -91,50 +91,50 @@ def look(client: Client, url: str) -> Overview:
     name, version = check_server(client)
     infos = [call(server, "INFO") for server in primaries(client)]
     at_s = loads.clock(client)[0]
-    found = loads.read(client).loads
+    rows = loads.read(client).loads
     namespaces = [_namespace(client, each, served, at_s) for each, served in sorted(read_served(client).items())]
     consumers: list[GroupStatus] = []
     if GROUP_LIBRARY.loaded_version(client) is not None:  # else no consumer has ever run here
         consumers = [status for each in namespaces for status in Groups(client, each.name).statuses()]
-    writes = look_at_writes(client, [each.name for each in namespaces])
+    writes = check_writes(client, [each.name for each in namespaces])
     paused = {each: None if left_s == float("inf") else left_s for each, left_s in sorted(pauses.read_paused(client).items())}
     return Overview(
         at_s,
         _redis(f"{name} {version} at {redacted_address(url)}", infos),
-        [_gateway(load, at_s) for load in sorted(found.values(), key=lambda load: (load.name, load.since_s))],
+        [_gateway(load, at_s) for load in sorted(rows.values(), key=lambda load: (load.name, load.since_s))],
         namespaces,
         consumers,
         paused,
         [
             *_wrong_in_redis(infos, writes),
-            *look_at_gateways(client),
-            *look_at_consumers(consumers),
-            *wrong(found, namespaces, consumers, paused, takes_writes=writes.verdict is Verdict.OK),
+            *check_gateways(client),
+            *check_consumers(consumers),
+            *wrong(rows, namespaces, consumers, paused, takes_writes=writes.verdict is Verdict.OK),
         ],
     )
 
 
 def wrong(
-    found: Mapping[str, Load],
+    rows: Mapping[str, Load],
     namespaces: list[NamespaceState],
     consumers: list[GroupStatus],
     paused: Mapping[str, object],
     *,
     takes_writes: bool = True,
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Yield problems to look at. A process that cannot write to Redis cannot report itself."""
     registered = sum(namespace.gateways for namespace in namespaces)
-    if not found and not takes_writes:
+    if not rows and not takes_writes:
         yield unknown("gateways", "none has told of itself, which it cannot while Redis refuses writes: some may be at work")
-    elif not found and registered:
+    elif not rows and registered:
         text = (
             f"{registered} registered, and none has told its state yet; if that stays so, their Redis user may not write {LOADS}"
         )
         yield warning("gateways", text, f"ACL SETUSER <name> ~{LOADS} +hset +hdel +hgetall +expire")
-    elif not found:
+    elif not rows:
         yield fault("gateways", "none is at work", "start one: headgate serve")
     for namespace in namespaces:
-        if found and not namespace.gateways:
+        if rows and not namespace.gateways:
             seen = "" if namespace.seen_s_ago is None else f"; the last one was seen {namespace.seen_s_ago} s ago"
             yield warning(f"namespace {namespace.name}", f"no gateway serves it{seen}")
         if namespace.retention_s is not None and (short := short_log(namespace.retention_s)) is not None:
@@ -154,9 +154,9 @@ def wrong(
         yield warning("paused", name.replace(":", " ", 1), f"headgate resume {name.replace(':', ' ', 1)}")
 
 
-def _wrong_in_redis(infos: list[Mapping[str, Any]], writes: Finding) -> Iterator[Finding]:
+def _wrong_in_redis(infos: list[Mapping[str, Any]], writes: CheckResult) -> Iterator[CheckResult]:
     for info in infos:
-        yield from (finding for finding in advise(info) if finding.verdict is Verdict.FAULT)
+        yield from (result for result in advise(info) if result.verdict is Verdict.FAULT)
     if writes.verdict is not Verdict.OK:
         yield writes
 
@@ -177,7 +177,7 @@ def _gateway(load: Load, at_s: float) -> GatewayState:
 
 def _namespace(client: Client, name: str, served: Served, at_s: float) -> NamespaceState:
     key, head = log_key(name), head_key(name)
-    said, events, oldest = call_all(
+    fields, events, oldest = call_all(
         client,
         [
             ("HMGET", head, "epoch", "offset", "sum", "first_sum"),
@@ -185,7 +185,7 @@ def _namespace(client: Client, name: str, served: Served, at_s: float) -> Namesp
             ("XRANGE", key, "-", "+", "COUNT", 1),
         ],
     )
-    epoch, offset, total, below = said
+    epoch, offset, total, below = fields
     oldest_s = None
     if oldest and (time_ms := oldest[0][1].get(b"time", b"")).isdigit():
         oldest_s = max(0.0, at_s - int(time_ms) / 1000)

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from headgate.errors import UnauthorizedReason
-from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
+from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 from headgate.settings.addresses.http_target import read_target
 from headgate.settings.addresses.origins import parse_origin
 from headgate.settings.settings import LET_IN
@@ -24,7 +24,7 @@ from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBr
 SOON_DAYS = 14
 # An answer's Date has whole seconds, and the answer took time to arrive.
 DATE_OFF_S = 3.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _UPGRADE_FIX = 'let the proxy pass the upgrade on (nginx: proxy_http_version 1.1, Upgrade and Connection "upgrade")'
 _IDLE_FIX = (
     "raise the proxy's idle timeout above HEADGATE_PING_INTERVAL_S "
@@ -77,7 +77,7 @@ class PublicUrl:
         self.browsers: dict[str, Browser] = {}
         self.welcome: Mapping[str, Any] = {}
 
-    def look(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[CheckResult]:
         """Yield the findings. Takes `idle_s` plus at most a few `timeout_s`."""
         if self._target.scheme == "https":
             yield from self._tls()
@@ -88,7 +88,7 @@ class PublicUrl:
         if self.browsers and self._idle_s:
             yield from self._idle()
 
-    def subscribe(self, pattern: str) -> Iterator[Finding]:
+    def subscribe(self, pattern: str) -> Iterator[CheckResult]:
         """Subscribe each connected client; yield a finding for each failure and go on."""
         for name, browser in list(self.browsers.items()):
             try:
@@ -104,7 +104,7 @@ class PublicUrl:
 
     # -- private ------------------------------------------------------------------------------------------------------
 
-    def _tls(self) -> Iterator[Finding]:
+    def _tls(self) -> Iterator[CheckResult]:
         host, port = self._target.host, self._target.port
         try:
             with (
@@ -119,12 +119,12 @@ class PublicUrl:
             return
         yield self._expiry(str(certificate.get("notAfter", "")), version or "TLS")
 
-    def _expiry(self, not_after: str, version: str) -> Finding:
+    def _expiry(self, not_after: str, version: str) -> CheckResult:
         days = (ssl.cert_time_to_seconds(not_after) - self._now_s()) / 86400
         text = f"{version}, certificate valid for {days:.0f} days more"
         return ok("TLS", text) if days > SOON_DAYS else warning("TLS", text, "renew it")
 
-    def _join(self, name: str, browser: Browser) -> Finding:
+    def _join(self, name: str, browser: Browser) -> CheckResult:
         try:
             welcome = browser.join(self._auth)
         except Refused as error:
@@ -142,7 +142,7 @@ class PublicUrl:
         self.welcome = self.welcome or welcome
         return ok(name, f"open in {browser.answered_s * 1000:.0f} ms")
 
-    def _date(self, date: str) -> Finding:
+    def _date(self, date: str) -> CheckResult:
         try:
             off_s = self._now_s() - parsedate_to_datetime(date).timestamp()
         except ValueError:
@@ -152,10 +152,10 @@ class PublicUrl:
             ok("date of answers", text) if abs(off_s) < DATE_OFF_S else warning("date of answers", text, "set the clocks (NTP)")
         )
 
-    def _idle(self) -> Iterator[Finding]:
+    def _idle(self) -> Iterator[CheckResult]:
         began_s = time.monotonic()
         while time.monotonic() - began_s < self._idle_s and any(each.ended is None for each in self.browsers.values()):
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         for name, browser in list(self.browsers.items()):
             if browser.ended is None:
                 yield ok(f"quiet {name}", f"held for {self._idle_s:g} s")
@@ -167,8 +167,8 @@ class PublicUrl:
 
 def _fix(name: str, error: NotConnected) -> str | None:
     """Return what to do about a failed connection."""
-    said = str(error)
-    if error.code == "unknown_session" or "Session ID unknown" in said:
+    text = str(error)
+    if error.code == "unknown_session" or "Session ID unknown" in text:
         return _STICKY_FIX
     if error.code == "origin_not_allowed" or error.status == 403:
         return _ORIGIN_FIX
@@ -180,8 +180,8 @@ def _fix(name: str, error: NotConnected) -> str | None:
         return "start a gateway behind the proxy, and see its /healthz"
     if error.status == 404:
         return "let the proxy pass /socket.io/ on to the gateway"
-    if name == "WebSocket" and (error.status is not None or "did not receive a valid HTTP response" in said):
+    if name == "WebSocket" and (error.status is not None or "did not receive a valid HTTP response" in text):
         return _UPGRADE_FIX
-    if said.startswith(_NOBODY):
+    if text.startswith(_NOBODY):
         return _NOBODY_FIX
     return None

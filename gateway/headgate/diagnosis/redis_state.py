@@ -26,9 +26,9 @@ from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, REVOKED, STRICT, log_
 from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
-from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
+from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 
-from .elsewhere import look_at_consumers, look_at_gateways
+from .elsewhere import check_consumers, check_gateways
 
 # What a gateway reads in addition to logs and channels. Without the right to one of them, it runs without that feature.
 _READS = (
@@ -36,7 +36,7 @@ _READS = (
 )  # fmt: skip
 
 
-def look_at_writes(client: Client, namespaces: Collection[str]) -> Finding:
+def check_writes(client: Client, namespaces: Collection[str]) -> CheckResult:
     """Return whether Redis accepts events of these namespaces (none: of the default one) from this user, and why not.
 
     One round trip each, with two writes that change nothing: an entry for a stream that does not exist and is not created, and
@@ -57,11 +57,11 @@ def look_at_writes(client: Client, namespaces: Collection[str]) -> Finding:
                 break
     if not refused:
         return ok("writes", "it takes events from this user")
-    told = "; ".join(f"{reason}, of {', '.join(of)}" for reason, of in refused.items())
-    return fault("writes", f"it refuses events: {told}", "; ".join(sorted(cures - {""})) or None)
+    reasons = "; ".join(f"{reason}, of {', '.join(of)}" for reason, of in refused.items())
+    return fault("writes", f"it refuses events: {reasons}", "; ".join(sorted(cures - {""})) or None)
 
 
-def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Finding]:
+def check_redis(client: Client, url: str, *, load: bool = False) -> Iterator[CheckResult]:
     """Yield findings about Redis itself, its persistence, its function libraries, and the served namespaces.
 
     Args:
@@ -84,7 +84,7 @@ def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[F
         served = read_served(client)
     except HeadgateError as error:
         unread = error
-    yield look_at_writes(client, served)
+    yield check_writes(client, served)
     if (differ := mixed(versions(client))) is not None:
         yield warning("warning", differ)
     if isinstance(client, ClusterClient) and (without := client.slots_without_owner()):
@@ -111,7 +111,7 @@ def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[F
     yield from _elsewhere(client, served)
 
 
-def judge_ids(namespace: str, extent: Extent) -> Finding:
+def judge_ids(namespace: str, extent: Extent) -> CheckResult:
     """Return a finding about how long the ids of a log count, and the memory that they may take."""
     name, most = f"ids of {namespace}", f"{extent.most_id_bytes / 2**20:,.0f} MiB"
     if extent.id_hold_s >= ID_COUNTS_S:
@@ -150,8 +150,8 @@ def short_log(seconds: float) -> tuple[str, str] | None:
     return text, "raise HEADGATE_LOG_MAX_BYTES or HEADGATE_LOG_MAX_EVENTS, or publish less"
 
 
-def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
-    """Yield findings about rights in Redis. Reads only. Raises as `look_at_redis`."""
+def check_rights(client: Client, url: str) -> Iterator[CheckResult]:
+    """Yield findings about rights in Redis. Reads only. Raises as `check_redis`."""
     if is_open(url):
         yield fault(
             "password",
@@ -171,17 +171,17 @@ def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
         yield ok("rights", "this user may read what a gateway reads beside logs and channels")
 
 
-def _elsewhere(client: Client, namespaces: Collection[str]) -> Iterator[Finding]:
+def _elsewhere(client: Client, namespaces: Collection[str]) -> Iterator[CheckResult]:
     try:
-        yield from look_at_gateways(client)
+        yield from check_gateways(client)
         for namespace in namespaces:
             groups, names = Groups(client, namespace), sorted(read_groups(client, namespace))
-            yield from look_at_consumers(status for name in names if (status := groups.look(name)) is not None)
+            yield from check_consumers(status for name in names if (status := groups.status_of(name)) is not None)
     except BusRefused as error:
         yield unknown("other servers", f"which processes are on another Redis server cannot be told: {error.message}")
 
 
-def _namespace(name: str, served: Served, *, is_fault: bool) -> Finding:
+def _namespace(name: str, served: Served, *, is_fault: bool) -> CheckResult:
     """Judge how a namespace is served. If its gateways stopped in an orderly way, that may be intended."""
     seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"
     text = f"{served.live} gateway(s) at work, {seen}"
@@ -193,19 +193,19 @@ def _namespace(name: str, served: Served, *, is_fault: bool) -> Finding:
     return (fault if is_fault else warning)(f"namespace {name}", text, "start it again: headgate serve")
 
 
-def _library(client: Client, library: Library, name: str, loaded_by: str, load: bool) -> Finding:
+def _library(client: Client, library: Library, name: str, loaded_by: str, load: bool) -> CheckResult:
     loaded = library.ensure_loaded(client) if load else library.loaded_version(client)
     state = f"not loaded; the first {loaded_by} loads it" if loaded is None else f"version {loaded}"
     return ok(name, f"{state} (ours: {library.version})")
 
 
-def _servers(client: Client) -> Iterator[Finding]:
+def _servers(client: Client) -> Iterator[CheckResult]:
     servers = primaries(client)
     for server in servers:
-        found = [*advise(call(server, "INFO")), *advise_settings(_settings(server))]
-        for finding in found:
+        results = [*advise(call(server, "INFO")), *advise_settings(_settings(server))]
+        for result in results:
             where = "" if len(servers) == 1 else f"{address_of(server)}: "
-            yield Finding(where + finding.name, finding.verdict, finding.text, finding.fix)
+            yield CheckResult(where + result.name, result.verdict, result.text, result.fix)
 
 
 def _settings(server: Client) -> dict[str, str] | None:

@@ -158,13 +158,13 @@ class _Search:
         self._answered = False
         self._step = "the head of the log"
         self._error: Exception | None = None
-        self._found: Trace | None = None
+        self._trace: Trace | None = None
         self.ended = Flag()
 
     def run(self) -> None:
         """Search until the end or the deadline."""
         try:
-            self._look()
+            self._read_event()
         except Exception as error:  # noqa: BLE001 - the one who asks raises it
             self._error = error
         self.ended.set()
@@ -174,12 +174,12 @@ class _Search:
         self._answered = True
         if self._error is not None:
             raise self._error
-        if self._found is None:
+        if self._trace is None:
             raise BusUnavailable(f"Redis has not returned {self._step} within {DEADLINE_S} s")
-        found = self._found
-        if found.unknown:
-            found.notes.append(f"Redis was too slow, or refused: not known is {', '.join(found.unknown)}.")
-        return found
+        trace = self._trace
+        if trace.unknown:
+            trace.notes.append(f"Redis was too slow, or refused: not known is {', '.join(trace.unknown)}.")
+        return trace
 
     def _late(self) -> bool:
         return self._answered or self._now_s() > self._until_s
@@ -189,7 +189,7 @@ class _Search:
         self._charge(STEP_EVENTS)
         return self._late()
 
-    def _look(self) -> None:
+    def _read_event(self) -> None:
         head = EventLog(self._namespace, self._client, 0).head("")
         lineage = head.lineage or Lineage(head.epoch, {}, {})
         self._step = "the event"
@@ -198,84 +198,84 @@ class _Search:
         time_ms = time_or_zero(fields.get(b"time", b""))
         event_id = fields.get(b"id", b"").decode("utf-8", "replace")
         epoch, size = epoch_of(lineage, offset), len(fields.get(b"data", b""))
-        found = Trace(
+        trace = Trace(
             self._namespace, epoch, offset, topic, event_id, time_ms, size, head.offset, _by(fields), _traceparent(fields)
         )
         steps: dict[str, Callable[[Trace], None]] = {
-            GATEWAYS: lambda found: self._ask_gateways(found, lineage),
+            GATEWAYS: lambda trace: self._ask_gateways(trace, lineage),
             BROWSERS: self._ask_browsers,
             CONSUMERS: self._ask_consumers,
-            HANDLED: lambda found: self._ask_pages(found, lineage.epoch),
+            HANDLED: lambda trace: self._ask_pages(trace, lineage.epoch),
         }
-        found.unknown = list(steps)
-        self._show(found)
+        trace.unknown = list(steps)
+        self._show(trace)
         for part, step in steps.items():
             if self._late():
                 return
             try:
-                step(found)
+                step(trace)
             except _NotKnown:
                 continue
             except HeadgateError as error:
-                found.notes.append(f"{part}: {error}")
+                trace.notes.append(f"{part}: {error}")
                 continue
-            found.unknown = [each for each in found.unknown if each != part]
-            self._show(found)
+            trace.unknown = [each for each in trace.unknown if each != part]
+            self._show(trace)
 
-    def _show(self, found: Trace) -> None:
+    def _show(self, trace: Trace) -> None:
         """Publish a copy of the current results for `answer`, as the search goes on."""
-        if found.shown is not None:
-            found.state = state_of(_facts(found)).value
-        self._found = deepcopy(found)
+        if trace.shown is not None:
+            trace.state = state_of(_facts(trace)).value
+        self._trace = deepcopy(trace)
 
-    def _ask_gateways(self, found: Trace, lineage: Lineage) -> None:
-        found.gateways = _gateways(self._client, found, lineage, self._late)
-        if not found.gateways:
-            found.notes.append(_not_sampled(found) if self._was_busy(found) else _UNCOUNTED)
+    def _ask_gateways(self, trace: Trace, lineage: Lineage) -> None:
+        trace.gateways = _gateways(self._client, trace, lineage, self._late)
+        if not trace.gateways:
+            trace.notes.append(_not_sampled(trace) if self._was_busy(trace) else _UNCOUNTED)
 
-    def _was_busy(self, found: Trace) -> bool:
+    def _was_busy(self, trace: Trace) -> bool:
         """Return whether the log took more events just before this one than a gateway counts individually."""
-        if found.offset <= QUIET_EVENTS:
+        if trace.offset <= QUIET_EVENTS:
             return False
-        before = _fields(self._client, self._namespace, found.offset - QUIET_EVENTS)
-        return before is not None and found.time_ms - time_or_zero(before.get(b"time", b"")) < BUSY_MS
+        before = _fields(self._client, self._namespace, trace.offset - QUIET_EVENTS)
+        return before is not None and trace.time_ms - time_or_zero(before.get(b"time", b"")) < BUSY_MS
 
-    def _ask_browsers(self, found: Trace) -> None:
-        user = user_of(found.topic)
+    def _ask_browsers(self, trace: Trace) -> None:
+        user = user_of(trace.topic)
         if user is None:
-            found.notes.append("The event is for more than one user: who has shown it is not known.")
+            trace.notes.append("The event is for more than one user: who has shown it is not known.")
         else:
-            facts = read_user_facts(self._client, found.namespace, user, found.topic, found.id)
-            found.read, found.shown = facts.is_read, facts.is_shown
+            facts = read_user_facts(self._client, trace.namespace, user, trace.topic, trace.id)
+            trace.read, trace.shown = facts.is_read, facts.is_shown
 
-    def _ask_pages(self, found: Trace, epoch: str) -> None:
+    def _ask_pages(self, trace: Trace, epoch: str) -> None:
         """Ask the pages, as the last step, in the remaining time, up to HANDLED_S."""
         within_s = min(HANDLED_S, self._until_s - self._now_s())
-        found.browsers, silent = ask_browsers(self._client, found.namespace, epoch, found.offset, found.topic, within_s)
-        self._charge(found.browsers.clients - found.browsers.not_asked)
+        trace.browsers, silent = ask_browsers(self._client, trace.namespace, epoch, trace.offset, trace.topic, within_s)
+        self._charge(trace.browsers.clients - trace.browsers.not_asked)
         if silent:
-            found.notes.append(f"handled: no word from the pages of {', '.join(silent[:5])}.")
+            trace.notes.append(f"handled: no word from the pages of {', '.join(silent[:5])}.")
 
-    def _ask_consumers(self, found: Trace) -> None:
+    def _ask_consumers(self, trace: Trace) -> None:
         """Add each consumer. Once their names are known, each is a separate part of the trace."""
-        names = Groups(self._client, found.namespace).names(self._late_after_step)
+        names = Groups(self._client, trace.namespace).names(self._late_after_step)
         if names is None:
             raise _NotKnown
         parts = {name: f"consumer {name}" for name in names}
-        found.unknown = [each for each in found.unknown if each != CONSUMERS] + list(parts.values())
-        self._show(found)
+        trace.unknown = [each for each in trace.unknown if each != CONSUMERS] + list(parts.values())
+        self._show(trace)
         for name, part in parts.items():
             if self._late():
                 return
             try:
-                consumer = _consumer(self._client, found, name, self._late_after_step)
+                consumer = _consumer(self._client, trace, name, self._late_after_step)
             except _NotKnown:
                 continue
-            if (user := user_of(found.topic)) is not None:
-                consumer.outcomes = read_outcomes(self._client, found.namespace, name, user, found.id)
-            found.consumers.append(consumer)
-            found.unknown.remove(part)
-            self._show(found)
+            if (user := user_of(trace.topic)) is not None:
+                consumer.outcomes = read_outcomes(self._client, trace.namespace, name, user, trace.id)
+            trace.consumers.append(consumer)
+            trace.unknown.remove(part)
+            self._show(trace)
 
 
 _UNCOUNTED = (
@@ -284,10 +284,10 @@ _UNCOUNTED = (
 )
 
 
-def _not_sampled(found: Trace) -> str:
+def _not_sampled(trace: Trace) -> str:
     """Return why no gateway has counts of an event during a busy time, and how to get some."""
     every = Settings().trace_every
-    nearest = found.offset - found.offset % every or every
+    nearest = trace.offset - trace.offset % every or every
     return (
         f"Not sampled: of more than about {QUIET_EVENTS} events a second a gateway counts every {every}th (HEADGATE_TRACE_EVERY),"
         f" and this one came among more. Offset {nearest} beside it is counted: `headgate trace {nearest}`. To follow this one,"
@@ -295,17 +295,17 @@ def _not_sampled(found: Trace) -> str:
     )
 
 
-def _facts(found: Trace) -> Iterator[NotificationState]:
+def _facts(trace: Trace) -> Iterator[NotificationState]:
     """Yield the known facts about the event for its user."""
-    if any(at.counts.get(name) for at in found.gateways for name in ("written", "queued", "from_log")):
+    if any(at.counts.get(name) for at in trace.gateways for name in ("written", "queued", "from_log")):
         yield NotificationState.DELIVERED
-    if found.browsers is not None and found.browsers.handled:
+    if trace.browsers is not None and trace.browsers.handled:
         yield NotificationState.HANDLED
-    for consumer in found.consumers:
+    for consumer in trace.consumers:
         yield from (OUTCOMES[outcome] for outcome in consumer.outcomes)
-    if found.shown:
+    if trace.shown:
         yield NotificationState.SHOWN
-    if found.read:
+    if trace.read:
         yield NotificationState.READ
 
 
@@ -355,8 +355,8 @@ def _find(
 
 def _fields(client: Client, namespace: str, offset: int) -> Mapping[bytes, bytes] | None:
     """Return the fields of the entry at an offset, or None if it is not there (any more)."""
-    found = call(client, "XRANGE", log_key(namespace), f"{offset}-0", f"{offset}-0")
-    return found[0][1] if found else None
+    entries = call(client, "XRANGE", log_key(namespace), f"{offset}-0", f"{offset}-0")
+    return entries[0][1] if entries else None
 
 
 def _gateways(client: Client, event: Trace, lineage: Lineage, late: Callable[[], bool]) -> list[AtGateway]:
@@ -409,8 +409,8 @@ def _waiting(client: Client, event: Trace, key: str, name: str, late: Callable[[
 def _scan(client: Client, command: str, key: str, pattern: str, late: Callable[[], bool]) -> Iterator[Any]:
     cursor: Any = 0
     for _ in range(MAX_SCANS):
-        cursor, found = call(client, command, key, cursor, "MATCH", pattern, "COUNT", 1000)
-        yield from found
+        cursor, keys = call(client, command, key, cursor, "MATCH", pattern, "COUNT", 1000)
+        yield from keys
         if not int(cursor):
             return
         if late():

@@ -33,9 +33,9 @@ def spare_id() -> str:
     try:
         return _spare_ids.pop()
     except IndexError:
-        found, *others = new_ids(NEW_IDS)
+        new_id, *others = new_ids(NEW_IDS)
         _spare_ids.extend(others)
-        return found
+        return new_id
 
 
 def endless_ids() -> Iterator[str]:

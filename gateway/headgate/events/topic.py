@@ -123,14 +123,14 @@ def user_word(name: object) -> str:
     return word
 
 
-def _escape(found: re.Match[bytes]) -> bytes:
-    return b"__%02x" % found[0][0]
+def _escape(match: re.Match[bytes]) -> bytes:
+    return b"__%02x" % match[0][0]
 
 
 def user_name(word: str) -> str | None:
     """Return the user of a word, or None if `user_word` never returns it."""
     try:
-        name = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), word.encode()).decode()
+        name = _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), word.encode()).decode()
         return name if user_word(name) == word else None
     except (UnicodeError, InvalidRequest):
         return None
@@ -212,7 +212,7 @@ def pattern(template: str, **words: object) -> str:
         text = str(value) if type(value) is int else value
         if not isinstance(text, str) or not _ONE_WORD.fullmatch(text):
             raise InvalidPattern(template, f"{name}={repr(value)[:80]}: expected one word of letters, digits, _ and -")
-    return check_pattern(_PLACE.sub(lambda found: str(words[found[1]]), template))
+    return check_pattern(_PLACE.sub(lambda match: str(words[match[1]]), template))
 
 
 def is_wildcard(pattern: str) -> bool:

@@ -28,17 +28,17 @@ def read_traceparent(text: object, where: str) -> str | None:
     """
     if text is None:
         return None
-    found = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_LENGTH else None
+    match = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_LENGTH else None
     if (
-        found is None
-        or found[1] == "ff"
-        or (found[1] == "00" and found[5] is not None)
-        or found[2] == _ZEROS
-        or found[3] == _ZEROS[:16]
+        match is None
+        or match[1] == "ff"
+        or (match[1] == "00" and match[5] is not None)
+        or match[2] == _ZEROS
+        or match[3] == _ZEROS[:16]
     ):
         DROPPED[where] += 1
         return None
-    return f"00-{found[2]}-{found[3]}-{int(found[4], 16) & (SAMPLED | RANDOM):02x}"
+    return f"00-{match[2]}-{match[3]}-{int(match[4], 16) & (SAMPLED | RANDOM):02x}"
 
 
 def is_sampled(traceparent: str) -> bool:

@@ -349,7 +349,7 @@ class Namespace:
 
     def _go_round(self, slots: set[int]) -> None:
         try:
-            for _ in self._live.tell_cursor(slots):
+            for _ in self._live.send_cursors(slots):
                 one_round()
         finally:
             self._round = None

@@ -55,8 +55,8 @@ def find(client: Client, key_id: str) -> StoredKey | None:
 
 def find_all(client: Client) -> list[StoredKey]:
     """Return all keys, oldest first. One round trip."""
-    found = (_read(each) for each in call(client, "HVALS", API_KEYS))
-    return sorted((key for key in found if key is not None), key=lambda key: (key.created_s, key.id))
+    keys = (_read(each) for each in call(client, "HVALS", API_KEYS))
+    return sorted((key for key in keys if key is not None), key=lambda key: (key.created_s, key.id))
 
 
 def remove(client: Client, key_id: str) -> StoredKey | None:

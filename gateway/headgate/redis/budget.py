@@ -119,7 +119,7 @@ class Budget:
                 raise BusUnavailable(
                     f"{self._address} did not answer in time a moment ago, so nothing was sent; "
                     f"the next call after {OPEN_S:g} s tries again",
-                    told="it does not answer",
+                    shown="it does not answer",
                 )
         self._began_s = now_s
         self.end_s = now_s + self.limit_s * _SHARE

@@ -105,8 +105,8 @@ def deliveries(client: Client, key: str, group: str, entry_id: str) -> int:
 
     Raises as `call`; BusRefused also where there is no such group.
     """
-    found = run(at(client, key), "XPENDING", key, group, entry_id, entry_id, 1, parse_detail=True)
-    return int(found[0]["times_delivered"]) if found else 0
+    pending = run(at(client, key), "XPENDING", key, group, entry_id, entry_id, 1, parse_detail=True)
+    return int(pending[0]["times_delivered"]) if pending else 0
 
 
 def at(client: Client, key: str | bytes) -> redis.Redis:
@@ -183,8 +183,8 @@ def check_server(client: Client) -> tuple[str, str]:
             replica, or a Cluster's node behind a plain URL.
         BusUnavailable: nothing answers there.
     """
-    found = [_checked(server, in_cluster=isinstance(client, ClusterClient)) for server in primaries(client)]
-    return min(found, key=lambda each: [int(part) for part in re.findall(r"\d+", each[1])])
+    servers = [_checked(server, in_cluster=isinstance(client, ClusterClient)) for server in primaries(client)]
+    return min(servers, key=lambda each: [int(part) for part in re.findall(r"\d+", each[1])])
 
 
 def versions(client: Client) -> dict[str, str]:
@@ -192,22 +192,22 @@ def versions(client: Client) -> dict[str, str]:
 
     Raises BusUnavailable, BusRefused: a primary does not say.
     """
-    found: dict[str, str] = {}
+    versions_by_server: dict[str, str] = {}
     for primary in primaries(client):
         info = run(primary, "INFO")
-        found[address_of(primary)] = _version(info)
+        versions_by_server[address_of(primary)] = _version(info)
         replicas = [value for name, value in info.items() if re.fullmatch(r"slave\d+", name) and isinstance(value, dict)]
         for replica in replicas[:MAX_REPLICAS]:
             beside = connections.open_beside(primary, str(replica.get("ip")), int(replica.get("port", 0)))
             with suppress(HeadgateError), closing(beside):
-                found[address_of(beside)] = _version(run(beside, "INFO", "server"))
-    return found
+                versions_by_server[address_of(beside)] = _version(run(beside, "INFO", "server"))
+    return versions_by_server
 
 
-def mixed(found: Mapping[str, str]) -> str | None:
+def mixed(by_server: Mapping[str, str]) -> str | None:
     """Return a line about servers of several versions; None where they have one."""
     by_version: dict[str, list[str]] = {}
-    for where, version in found.items():
+    for where, version in by_server.items():
         by_version.setdefault(version, []).append(where)
     if len(by_version) < 2:
         return None

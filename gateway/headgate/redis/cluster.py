@@ -131,15 +131,15 @@ class Topology:
             BusRefused: the nodes refuse to say, or are of no Cluster.
         """
         asked = self._settle_doubts()
-        found = self._slots.owner(slot)
-        if found is None and not asked:
+        node = self._slots.owner(slot)
+        if node is None and not asked:
             self.doubt()
             self._settle_doubts()
-            found = self._slots.owner(slot)
-        if found is None:
+            node = self._slots.owner(slot)
+        if node is None:
             self.doubt()
             raise unavailable(f"{self._address}: it is down for slot {slot}, which no node owns", "CLUSTERDOWN")
-        return found
+        return node
 
     def primaries(self) -> tuple[Node, ...]:
         """Return every node that owns a slot, in the order of their slots. Asks the Cluster if there is a doubt.
@@ -147,11 +147,11 @@ class Topology:
         Raises as `owner`; BusUnavailable also when no node owns any.
         """
         self._settle_doubts()
-        found = self.known()
-        if not found:
+        nodes = self.known()
+        if not nodes:
             self.doubt()
             raise unavailable(f"{self._address}: it is down, as no node owns a slot", "CLUSTERDOWN")
-        return found
+        return nodes
 
     def without_owner(self) -> int:
         """Return how many slots no node owns. Asks as `owner`, and raises as it does."""

@@ -129,7 +129,7 @@ class ClusterClient:
 
     def _by_node(self, batch: list[Command], indexes: list[int]) -> dict[Node, list[int]]:
         """Group commands by node, in order. A command without a key stays with the one before it."""
-        found: dict[Node, list[int]] = {}
+        by_node: dict[Node, list[int]] = {}
         node: Node | None = None
         for index in indexes:
             key = key_of(batch[index])
@@ -137,8 +137,8 @@ class ClusterClient:
                 node = self._topology.owner(slot_of(key))
             elif node is None:
                 node = self._topology.primaries()[0]
-            found.setdefault(node, []).append(index)
-        return found
+            by_node.setdefault(node, []).append(index)
+        return by_node
 
     def _client(self, node: Node) -> redis.Redis:
         client = self._nodes.get(node)
@@ -163,10 +163,10 @@ class ClusterClient:
         Reads the code of the reply, because older versions of redis-py know the class only in their own Cluster client.
         """
         code, text = reply_of(error)
-        found = _MOVED.match(text) if code == "MOVED" else None
-        if found is not None:
-            self._topology.moved(int(found[1]), (found[2] or asked[0], int(found[3])))
-        return found is not None
+        match = _MOVED.match(text) if code == "MOVED" else None
+        if match is not None:
+            self._topology.moved(int(match[1]), (match[2] or asked[0], int(match[3])))
+        return match is not None
 
     def _doubted(self, error: HeadgateError) -> HeadgateError:
         if isinstance(error, BusUnavailable) and error.redis_code not in _MOVING:

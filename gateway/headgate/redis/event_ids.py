@@ -52,8 +52,8 @@ _RECEIPT = re.compile(rb"([0-9a-f]+)-(\d+)-\d+")
 
 def read_receipt(text: bytes) -> tuple[str, int] | None:
     """Return the epoch and offset in an index value; None if it has none."""
-    found = _RECEIPT.fullmatch(text)
-    return (found[1].decode(), int(found[2])) if found else None
+    match = _RECEIPT.fullmatch(text)
+    return (match[1].decode(), int(match[2])) if match else None
 
 
 def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by: str) -> list[int]:
@@ -65,7 +65,7 @@ def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by
     newest = int(call(client, "HGET", head_key(namespace), "ids") or 0)
     # Redis saves the head every few seconds, so the newest hash may be the next one.
     hashes = [ids_key(namespace, number) for number in (newest + 1, newest, newest - 1)]
-    receipts = [each for found in call_all(client, [("HMGET", key, *fields) for key in hashes]) for each in found if each]
+    receipts = [each for values in call_all(client, [("HMGET", key, *fields) for key in hashes]) for each in values if each]
     return sorted({position[1] for each in receipts if (position := read_receipt(each))}, reverse=True)
 
 
@@ -137,7 +137,7 @@ class SentEvents:
 
     def _in_log(self, events: Sequence[SentEvent], after: int, line: Lineage, newest: int) -> list[Position | None] | None:
         """Search the log itself, if it still has everything since `before`."""
-        found: dict[SentEvent, Position] = {}
+        positions: dict[SentEvent, Position] = {}
         reached = after
         while reached < newest:
             page = self._log.page(reached, newest)
@@ -145,9 +145,9 @@ class SentEvents:
                 return None
             for entry in page:
                 if entry.event is not None:
-                    found.setdefault(SentEvent(entry.event.topic, entry.event.id or ""), (line.epoch, entry.offset))
+                    positions.setdefault(SentEvent(entry.event.topic, entry.event.id or ""), (line.epoch, entry.offset))
             reached = page[-1].offset
-        return [found.get(event) for event in events]
+        return [positions.get(event) for event in events]
 
 
 def _is_on(line: Lineage, newest: int, position: Position) -> bool:
@@ -178,12 +178,12 @@ class IdSearch:
         last, size = "+", 0
         while self.looked < most_events and size < most_bytes:
             part = min(PART_EVENTS, most_events - self.looked)
-            looked, read, at, is_found = call(
+            looked, read, at, is_complete = call(
                 self._client, "EVAL_RO", _SCRIPT, 1, self._key, self._wanted, last, part, PART_BYTES
             )  # fmt: skip
             self.looked, size, last = self.looked + int(looked), size + int(read), at.decode()
             self._charge(int(looked))
-            if is_found:
+            if is_complete:
                 yield int(last[1:].partition("-")[0])
             elif not last:
                 self.at_end = True

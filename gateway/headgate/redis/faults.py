@@ -112,12 +112,12 @@ _CODES_OF_CLASSES: dict[type[BaseException], str] = {
 
 def unavailable(reason: str, redis_code: str = "") -> BusUnavailable:
     """Return the error of a Redis that does not answer. The text for clients does not name its address."""
-    return BusUnavailable(reason, told="it does not answer", redis_code=redis_code)
+    return BusUnavailable(reason, shown="it does not answer", redis_code=redis_code)
 
 
 def refused(reason: str, redis_code: str = "") -> BusRefused:
     """Return the error of a Redis that refuses. The text for clients does not give the reason."""
-    return BusRefused(reason, told="the gateway's log says why", redis_code=redis_code)
+    return BusRefused(reason, shown="the gateway's log says why", redis_code=redis_code)
 
 
 def translate(error: BaseException, where: str = "Redis") -> HeadgateError:

@@ -77,10 +77,10 @@ def read_inbox(
     if before is not None and not 0 <= before < 2**53:
         raise InvalidRequest("before: expected the offset of an event, the `before` of the previous page")
     arguments = (user_word(user), "" if before is None else before, limit, "archived" if archived else "")
-    epoch, offset, unread, total, next_, muted, *found = call_function(
+    epoch, offset, unread, total, next_, muted, *entries = call_function(
         client, "FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments
     )
-    items = [_item(*each) for each in zip(found[::2], found[1::2], strict=True)]
+    items = [_item(*each) for each in zip(entries[::2], entries[1::2], strict=True)]
     mutes = {
         pattern.decode(): channels.decode().split() for pattern, channels in sorted(zip(muted[::2], muted[1::2], strict=True))
     }

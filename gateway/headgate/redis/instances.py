@@ -64,10 +64,10 @@ def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
 def read_groups(client: Client, namespace: str) -> set[str]:
     """Return the names of the consumers with a group on the log (named by consumer and epoch). One round trip."""
     try:
-        found = call(client, "XINFO", "GROUPS", log_key(namespace))
+        groups = call(client, "XINFO", "GROUPS", log_key(namespace))
     except BusRefused:
         return set()  # there is no log yet
-    pairs = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found)
+    pairs = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in groups)
     return {each[b"name"].decode("utf-8", "replace").partition("@")[0] for each in pairs}
 
 
@@ -79,12 +79,12 @@ def count_elsewhere(client: Client, namespace: str) -> int:
 def _words(client: Client, group: str) -> list[tuple[str, str, int]]:
     """Return the name, the server and the time of each instance. Skips unreadable fields. One or two round trips."""
     fields = [field for field in call(client, "HKEYS", group) if field.startswith(_FIELD.encode())]
-    found: list[tuple[str, str, int]] = []
+    instances: list[tuple[str, str, int]] = []
     for field, value in zip(fields, call(client, "HMGET", group, *fields) if fields else (), strict=True):
         server, _, at_s = (value or b"").decode("ascii", "replace").partition(" ")
         if at_s.isdecimal():
-            found.append((field.decode("utf-8", "replace").removeprefix(_FIELD), server, int(at_s)))
-    return found
+            instances.append((field.decode("utf-8", "replace").removeprefix(_FIELD), server, int(at_s)))
+    return instances
 
 
 def _now_s(client: Client, group: str) -> int:

@@ -66,7 +66,7 @@ class Request(NamedTuple):
     per_s: float
 
 
-class Look(NamedTuple):
+class LoadTable(NamedTuple):
     """What was found at a time by Redis' clock.
 
     The loads that are valid, by process id; the request, if there is one; `left`: last words of processes that were given to
@@ -102,7 +102,7 @@ def clock(client: Client, wall_s: Callable[[], float] = time.time) -> tuple[floa
     return redis_s, (began_s + ended_s) / 2 - redis_s
 
 
-def read(client: Client, server: str = "") -> Look:
+def read(client: Client, server: str = "") -> LoadTable:
     """Return the loads. Two round trips.
 
     `server` is the token of the Redis process that has them; without it, none are `left`.
@@ -123,25 +123,25 @@ def request(client: Client, per_s: float) -> None:
     call_all(client, [("HSET", LOADS, _REQUEST, value), ("EXPIRE", LOADS, LEFT_S)])
 
 
-def read_rows(now: int, fields: Mapping[bytes, bytes], server: str) -> Look:
+def read_rows(now: int, fields: Mapping[bytes, bytes], server: str) -> LoadTable:
     """Return the rows in the hash of a server at a time by its clock. An unreadable field counts as gone."""
-    look = Look(now, {}, None, {}, {}, [], {field.decode("utf-8", "replace"): value for field, value in fields.items()})
+    rows = LoadTable(now, {}, None, {}, {}, [], {field.decode("utf-8", "replace"): value for field, value in fields.items()})
     request = None
-    for name, value in look.fields.items():
+    for name, value in rows.fields.items():
         try:
             if name == _REQUEST:
                 request = Request(*msgspec.json.decode(value, type=tuple[int, float]))
                 continue
             load = msgspec.json.decode(value, type=Load)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            look.gone.append(name)
+            rows.gone.append(name)
             continue
         if now - LEASE_S < load.at_s < now + LEASE_S:
-            look.living[name] = load
+            rows.living[name] = load
             if load.serves:
-                look.loads[name] = load
+                rows.loads[name] = load
         elif now - LEFT_S < load.at_s <= now and not load.is_at(server):
-            look.left[name] = load
+            rows.left[name] = load
         else:
-            look.gone.append(name)
-    return look._replace(request=request if request is not None and request.at_s > now - REQUEST_S else None)
+            rows.gone.append(name)
+    return rows._replace(request=request if request is not None and request.at_s > now - REQUEST_S else None)

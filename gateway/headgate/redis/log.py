@@ -213,14 +213,14 @@ class EventLog:
 
         Includes entries that cannot be delivered. An invalid time is 0.
         """
-        found = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0")
+        entries = call(self._client, "XRANGE", self._key, f"{after + 1}-0", f"{upto}-0")
         return [
             (
                 int(entry_id.partition(b"-")[0]),
                 fields.get(b"topic", b"").decode("ascii", "replace"),
                 time_or_zero(fields.get(b"time", b"")),
             )
-            for entry_id, fields in found
+            for entry_id, fields in entries
         ]
 
     # -- for people and their programs ----------------------------------------------------------------------------
@@ -239,9 +239,9 @@ class EventLog:
         high = max(low, self._edge("XREVRANGE", "+", "-") + 1) if low <= self.end()[1] else low
         while low < high:
             middle = (low + high) // 2
-            found = call(self._client, "XRANGE", self._key, f"{middle}-0", "+", "COUNT", 1)
-            if found and time_or_zero(found[0][1].get(b"time", b"")) < time_ms:
-                low = int(found[0][0].partition(b"-")[0]) + 1
+            entries = call(self._client, "XRANGE", self._key, f"{middle}-0", "+", "COUNT", 1)
+            if entries and time_or_zero(entries[0][1].get(b"time", b"")) < time_ms:
+                low = int(entries[0][0].partition(b"-")[0]) + 1
             else:
                 high = middle
         return low
@@ -254,11 +254,11 @@ class EventLog:
         """
         begin_ms = now_ms - int(RATE_WINDOW_S * 1000)
         first = self.first_since(begin_ms)
-        found = call(self._client, "XRANGE", self._key, f"{first}-0", "+", "COUNT", 1)
-        if not found:
+        entries = call(self._client, "XRANGE", self._key, f"{first}-0", "+", "COUNT", 1)
+        if not entries:
             return 0.0
         is_cut = first > 1 and first == self._edge("XRANGE", "-", "+")
-        since_ms = time_or_zero(found[0][1].get(b"time", b"")) if is_cut else begin_ms
+        since_ms = time_or_zero(entries[0][1].get(b"time", b"")) if is_cut else begin_ms
         return (self.end()[1] - first + 1) / max((now_ms - since_ms) / 1000, 0.001)
 
     def events(
@@ -281,8 +281,8 @@ class EventLog:
             after = page[-1].offset
 
     def _edge(self, command: str, begin: str, end: str) -> int:
-        found = call(self._client, command, self._key, begin, end, "COUNT", 1)
-        return int(found[0][0].partition(b"-")[0]) if found else self.end()[1] + 1
+        entries = call(self._client, command, self._key, begin, end, "COUNT", 1)
+        return int(entries[0][0].partition(b"-")[0]) if entries else self.end()[1] + 1
 
 
 def _mean_bytes(ends: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> float:
@@ -342,9 +342,9 @@ def read_head(reply: list[Any]) -> Head:
 
 
 def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:
-    found = []
+    epochs = []
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         first, _, number = value.partition(b" ")
         if first.isdigit() and number.isdigit():  # ignores values written by hand
-            found.append((name.decode("ascii", "replace"), int(first), int(number)))
-    return read_lineage(epoch, found)
+            epochs.append((name.decode("ascii", "replace"), int(first), int(number)))
+    return read_lineage(epoch, epochs)

@@ -112,16 +112,16 @@ def read_page(
     processes = [name for raw in call(client, "SMEMBERS", presence_topic_key(namespace, topic)) if (name := raw.decode()) in live]
     keys = [presence_members_key(namespace, topic, each) for each in processes]
     names = [
-        {name.decode("utf-8", "replace") for name in found}
-        for found in (call_all(client, [("HKEYS", key) for key in keys]) if keys else [])
+        {name.decode("utf-8", "replace") for name in users}
+        for users in (call_all(client, [("HKEYS", key) for key in keys]) if keys else [])
     ]
     # A process without a valid number has no members.
-    there = [(key, {*map(_user, found - {_NUMBER})}) for key, found in zip(keys, names, strict=True) if _NUMBER in found]
-    everyone = sorted(set[str]().union(*(found for _, found in there)))
+    there = [(key, {*map(_user, users - {_NUMBER})}) for key, users in zip(keys, names, strict=True) if _NUMBER in users]
+    everyone = sorted(set[str]().union(*(users for _, users in there)))
     begin = 0 if after is None else bisect_right(everyone, after)
     end = len(everyone) if limit is None else begin + limit
     part = everyone[begin:end]
-    asked = [(key, [user for user in part if user in found]) for key, found in there]
+    asked = [(key, [user for user in part if user in users]) for key, users in there]
     asked = [(key, wanted) for key, wanted in asked if wanted]
     replies = call_all(client, [("HMGET", key, *map(_field, wanted)) for key, wanted in asked]) if asked else []
     tables = [
@@ -134,11 +134,11 @@ def read_page(
 
 def read_news(client: Client, namespace: str) -> list[News]:
     """Return the events to publish, oldest first. `published` takes them off the list."""
-    found = []
+    news = []
     for raw in call(client, "LRANGE", presence_news_key(namespace), 0, _NEWS - 1):
         kind, topic, event_id = _decode(raw)
-        found.append(News(kind, topic, event_id, raw))
-    return found
+        news.append(News(kind, topic, event_id, raw))
+    return news
 
 
 def published(client: Client, namespace: str, news: Iterable[News]) -> None:

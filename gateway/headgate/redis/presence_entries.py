@@ -101,22 +101,22 @@ def read_entry(value: bytes) -> Entry:
 
 def read_entries(values: Mapping[str, bytes]) -> dict[str, Entry]:
     """Decode the entries of a process by user. Skips values of other programs."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for user, value in values.items():
         try:
-            found[user] = read_entry(value)
+            entries[user] = read_entry(value)
         except InvalidRequest:
             continue
-    return found
+    return entries
 
 
 def merge(user: str, entries: Iterable[Entry]) -> Member | None:
     """Merge a user's entries of all processes into a member: earliest `since`, newest `meta`. None without entries."""
-    found = list(entries)
-    if not found:
+    known = list(entries)
+    if not known:
         return None
-    newest = max(found, key=lambda entry: (entry.changed_ms, entry.meta or ""))
-    return Member(user, sum(entry.connections for entry in found), min(entry.since_ms for entry in found), newest.meta)
+    newest = max(known, key=lambda entry: (entry.changed_ms, entry.meta or ""))
+    return Member(user, sum(entry.connections for entry in known), min(entry.since_ms for entry in known), newest.meta)
 
 
 def merge_all(tables: Iterable[dict[str, Entry]]) -> list[Member]:

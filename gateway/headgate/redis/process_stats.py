@@ -21,7 +21,7 @@ KIND = "vitals"
 LEASE_S = 10
 
 
-def tell(client: Client, process: str, report: bytes, *, read: bool) -> dict[str, bytes]:
+def exchange(client: Client, process: str, report: bytes, *, read: bool) -> dict[str, bytes]:
     """Report the vitals of this process. With `read`, return the reports of all, by process. One round trip.
 
     Raises as `redis.client.call`.
@@ -36,6 +36,6 @@ def tell(client: Client, process: str, report: bytes, *, read: bool) -> dict[str
 
 
 def forget(client: Client, processes: Iterable[str]) -> None:
-    """Remove processes. One round trip, or none without processes. Raises as `tell`."""
+    """Remove processes. One round trip, or none without processes. Raises as `exchange`."""
     if gone := list(processes):
         call(client, "HDEL", VITALS, *gone)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
+from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 
 # Redis disconnects a gateway that lags further. It then reads the missed events from the log.
 ENOUGH_BUFFER_BYTES = 32 * 2**20
@@ -21,12 +21,12 @@ SETTINGS = ("client-output-buffer-limit", "timeout", "maxclients")
 LEAST_CLIENTS = 100
 
 
-def advise(info: Mapping[str, Any]) -> list[Finding]:
+def advise(info: Mapping[str, Any]) -> list[CheckResult]:
     """Return one finding each about its role, its disk and its memory, or `unknown` if the server does not report it."""
     return [_role(info), _disk(info), _memory(info)]
 
 
-def advise_settings(settings: Mapping[str, str] | None) -> list[Finding]:
+def advise_settings(settings: Mapping[str, str] | None) -> list[CheckResult]:
     """Return findings about the settings of a server (None: this user may not read them)."""
     if settings is None:
         return [
@@ -35,7 +35,7 @@ def advise_settings(settings: Mapping[str, str] | None) -> list[Finding]:
     return [_buffers(settings.get("client-output-buffer-limit", "")), *_connections(settings)]
 
 
-def _role(info: Mapping[str, Any]) -> Finding:
+def _role(info: Mapping[str, Any]) -> CheckResult:
     if info.get("role") == "slave":
         primary = f"{info.get('master_host')}:{info.get('master_port')}"
         return fault("role", f"replica of {primary}; gateways and publishers need the primary")
@@ -59,7 +59,7 @@ def _role(info: Mapping[str, Any]) -> Finding:
     )
 
 
-def _disk(info: Mapping[str, Any]) -> Finding:
+def _disk(info: Mapping[str, Any]) -> CheckResult:
     has_file = _count(info, "aof_enabled")
     if _count(info, "loading"):
         return fault("disk", "it is loading its data", "wait until it has loaded; INFO persistence shows the progress")
@@ -78,7 +78,7 @@ def _disk(info: Mapping[str, Any]) -> Finding:
     return ok("disk", "append-only file")
 
 
-def _memory(info: Mapping[str, Any]) -> Finding:
+def _memory(info: Mapping[str, Any]) -> CheckResult:
     maxmemory, used, policy = _count(info, "maxmemory"), _count(info, "used_memory"), info.get("maxmemory_policy")
     if maxmemory is None or used is None or policy is None:
         return unknown("memory", "it does not report its memory limit and eviction policy")
@@ -92,7 +92,7 @@ def _memory(info: Mapping[str, Any]) -> Finding:
     return ok("memory", f"maxmemory {maxmemory / 2**20:,.0f} MiB, noeviction; {used / 2**20:,.0f} MiB in use")
 
 
-def _buffers(limits: str) -> Finding:
+def _buffers(limits: str) -> CheckResult:
     """Judge the limits of one line such as `normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60`."""
     words = limits.split()
     of_pubsub = dict(zip(words[::4], zip(words[1::4], words[2::4], words[3::4], strict=False), strict=False)).get("pubsub")
@@ -107,14 +107,14 @@ def _buffers(limits: str) -> Finding:
     return ok("buffers", shown)
 
 
-def _connections(settings: Mapping[str, str]) -> list[Finding]:
-    found = []
+def _connections(settings: Mapping[str, str]) -> list[CheckResult]:
+    results = []
     if (idle_s := _number(settings.get("timeout"))) not in (None, 0):
-        found.append(warning("connections", f"Redis closes connections that are idle for {idle_s} s", "set timeout 0"))
+        results.append(warning("connections", f"Redis closes connections that are idle for {idle_s} s", "set timeout 0"))
     most = _number(settings.get("maxclients"))
     if most is not None and most < LEAST_CLIENTS:
-        found.append(warning("connections", f"maxclients {most}", f"set maxclients {LEAST_CLIENTS} or more"))
-    return found or [ok("connections", f"maxclients {most}, no timeout")]
+        results.append(warning("connections", f"maxclients {most}", f"set maxclients {LEAST_CLIENTS} or more"))
+    return results or [ok("connections", f"maxclients {most}, no timeout")]
 
 
 def _count(info: Mapping[str, Any], name: str) -> int | None:

@@ -34,7 +34,7 @@ from headgate.runtime.periodic import Rounds
 from .client import Client, call_all
 from .connections import Command
 from .keys import LOADS, table_key
-from .loads import LEASE_S, LEFT_S, Load, Look, clock, process_name, read_rows
+from .loads import LEASE_S, LEFT_S, Load, LoadTable, clock, process_name, read_rows
 from .registry import leave, registering
 
 log = structlog.get_logger("headgate.shared_table")
@@ -55,13 +55,13 @@ class Use(Protocol):
 
     kind: str
 
-    def fields(self, *, anew: bool) -> Mapping[str, str | int | None]:
-        """Return the changed fields (None: removed), or all fields if `anew`."""
+    def fields(self, *, whole_row: bool) -> Mapping[str, str | int | None]:
+        """Return the changed fields (None: removed), or all fields if `whole_row`."""
 
     def asked(self) -> Sequence[str] | None:
         """Return the names of the fields to read from the others; None for all."""
 
-    def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
+    def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
         """Take the fields of each other live process. `lost`: Redis had lost writes of this process."""
 
 
@@ -89,7 +89,7 @@ class SharedTable:
         self._name, self._now_s, self._wall_s = name, now_s, wall_s
         self.id = _new_id(name())
         self.own: Callable[[], Load] = lambda: Load(0, 0, "")
-        self.on_rows: Callable[[Look], object] = lambda rows: None
+        self.on_rows: Callable[[LoadTable], object] = lambda rows: None
         self.tried = Signal()
         self._uses: list[Use] = []
         self._hurried: list[Use] = []
@@ -99,7 +99,7 @@ class SharedTable:
         self._row: bytes | None = None  # as last written; None: unknown
         self._written_s: int | None = None  # by Redis' clock
         self._since_s = 0
-        self._anew, self._retired = True, False
+        self._whole_row, self._retired = True, False
         self._full_turns, self._full_turn_at_s = 0, 0.0
         self._lost_at_s = -math.inf
         self._logged = ""
@@ -157,12 +157,12 @@ class SharedTable:
         """Write and read some uses, or everything. Logs a fault once. Waits for Redis."""
         with self._lock:
             try:
-                self._turn(self._uses if uses is None or self._anew else uses, is_full=uses is None)
+                self._turn(self._uses if uses is None or self._whole_row else uses, is_full=uses is None)
             except HeadgateError as error:
                 self._log_once(error)
-                self._row, self._anew = None, True  # the write may have succeeded
+                self._row, self._whole_row = None, True  # the write may have succeeded
             except Exception:
-                self._row, self._anew = None, True
+                self._row, self._whole_row = None, True
                 raise
             else:
                 self._logged = ""
@@ -194,52 +194,52 @@ class SharedTable:
         redis_s, skew_s = clock(self._client, self._wall_s)
         now_s, before_s = int(redis_s), self._written_s
         has_ended = before_s is not None and now_s - before_s >= LEASE_S
-        anew = self._anew = self._anew or has_ended
+        whole_row = self._whole_row = self._whole_row or has_ended
         whole = is_full and self._full_turns % TIDY_EVERY == 0
         commands: list[Command] = [("HGETALL", LOADS)]
-        for use in self._uses if anew else uses:
-            commands += self._writing(use, anew=anew)
+        for use in self._uses if whole_row else uses:
+            commands += self._writing(use, whole_row=whole_row)
         own, row = self._own(now_s, skew_s)
         commands.append(("HSET", LOADS, self.id, row))
-        if whole or anew:
+        if whole or whole_row:
             commands.append(("EXPIRE", LOADS, LEFT_S))
         if is_full and not self._retired:
-            commands += registering(now_s, self.id, self._namespaces, tidy=whole or anew)
+            commands += registering(now_s, self.id, self._namespaces, tidy=whole or whole_row)
         rows = read_rows(now_s, call_all(self._client, commands)[0], own.server)
         lost = before_s is not None and (has_ended or self.id not in rows.fields or self._row not in (None, rows.fields[self.id]))
         self._row, self._written_s, self._since_s = row, now_s, own.since_s
         living = {each: other for each, other in rows.living.items() if each != self.id}
         others = dict(sorted(living.items())[: MAX_PROCESSES - 1])
-        heard = self._uses if lost or anew else uses
-        copies = self._read(heard, others, rows.gone, whole=whole or lost)
-        for use in heard:
-            use.hear(copies[use.kind], lost=lost)
+        receiving = self._uses if lost or whole_row else uses
+        copies = self._read(receiving, others, rows.gone, whole=whole or lost)
+        for use in receiving:
+            use.receive(copies[use.kind], lost=lost)
         if is_full:
             self._full_turns += 1
             self.on_rows(rows._replace(loads={**rows.loads, **({} if self._retired else {self.id: own})}))
         if lost:
             self._lost_at_s, self._full_turns = self._now_s(), 0
             log.info("shared table written again", namespaces=",".join(self._namespaces))
-        self._anew = lost and not anew
-        if self._anew or (lost and not is_full):
+        self._whole_row = lost and not whole_row
+        if self._whole_row or (lost and not is_full):
             self.renew()
 
-    def _writing(self, use: Use, *, anew: bool) -> list[Command]:
+    def _writing(self, use: Use, *, whole_row: bool) -> list[Command]:
         """Return the commands that write a use and renew its lease."""
-        key, fields = table_key(use.kind, self.id), use.fields(anew=anew)
-        if fields or anew:
+        key, fields = table_key(use.kind, self.id), use.fields(whole_row=whole_row)
+        if fields or whole_row:
             self._versions[use.kind] = self._versions.get(use.kind, 0) + 1
         there = [(name, value) for name, value in fields.items() if value is not None]
         gone = [name for name, value in fields.items() if value is None]
-        commands: list[Command] = [("UNLINK", key)] if anew else []
+        commands: list[Command] = [("UNLINK", key)] if whole_row else []
         for first in range(0, len(there), _STRIDE):
             commands.append(("HSET", key, *(part for pair in there[first : first + _STRIDE] for part in pair)))
         for first in range(0, len(gone), _STRIDE):
             commands.append(("HDEL", key, *gone[first : first + _STRIDE]))
-        if there or (not anew and use.kind in self._filled):
+        if there or (not whole_row and use.kind in self._filled):
             self._filled.add(use.kind)
             commands.append(("EXPIRE", key, LEASE_S))
-        elif anew:
+        elif whole_row:
             self._filled.discard(use.kind)
         return commands
 

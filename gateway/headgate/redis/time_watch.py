@@ -31,6 +31,6 @@ class TimeWatch:
         """Return (the last time, its age in ms), or nothing without one."""
         return (self._redis_ms, int((self._now_s() - self._received_s) * 1000)) if self._redis_ms else ()
 
-    def hear(self, told_ms: int) -> None:
+    def observe(self, reported_ms: int) -> None:
         """Take a time that has just come; 0 means that there is no clock, and voids the last time."""
-        self._redis_ms, self._received_s = told_ms, self._now_s()
+        self._redis_ms, self._received_s = reported_ms, self._now_s()

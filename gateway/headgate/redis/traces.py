@@ -46,10 +46,10 @@ def write(
 
 def read(client: Client, namespace: str, epoch: str, offset: int) -> dict[str, list[int]]:
     """Return the counts of one event by gateway; empty if none were written or they have ended."""
-    found = call(client, "HGETALL", trace_key(namespace, offset // PART))
+    fields = call(client, "HGETALL", trace_key(namespace, offset // PART))
     prefix = f"{epoch}:{offset}:".encode()
     return {
         name.removeprefix(prefix).decode("utf-8", "replace"): [int(number) for number in numbers.split()]
-        for name, numbers in found.items()
+        for name, numbers in fields.items()
         if name.startswith(prefix)
     }

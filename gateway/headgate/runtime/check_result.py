@@ -1,4 +1,4 @@
-"""Finding: one result of checking a running system, and its remedy. No I/O.
+"""CheckResult: one result of checking a running system, and its remedy. No I/O.
 
 In: the observations of `headgate check`, `headgate doctor` and `headgate status`. Out: a line for a person, and fields for a
 program.
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """`text` describes what was seen of `name`; `fix` names the setting to change or the step to take, if any."""
 
     name: str
@@ -35,26 +35,26 @@ class Finding:
         return f"{self.name}: {self.text}" + (f": {self.fix}" if self.fix else "")
 
 
-def ok(name: str, text: str) -> Finding:
+def ok(name: str, text: str) -> CheckResult:
     """Return a finding that needs no action."""
-    return Finding(name, Verdict.OK, text)
+    return CheckResult(name, Verdict.OK, text)
 
 
-def unknown(name: str, text: str, fix: str | None = None) -> Finding:
+def unknown(name: str, text: str, fix: str | None = None) -> CheckResult:
     """Return a finding about something that could not be checked."""
-    return Finding(name, Verdict.UNKNOWN, text, fix)
+    return CheckResult(name, Verdict.UNKNOWN, text, fix)
 
 
-def warning(name: str, text: str, fix: str | None = None) -> Finding:
+def warning(name: str, text: str, fix: str | None = None) -> CheckResult:
     """Return a finding that will cause harm later."""
-    return Finding(name, Verdict.WARNING, text, fix)
+    return CheckResult(name, Verdict.WARNING, text, fix)
 
 
-def fault(name: str, text: str, fix: str | None = None) -> Finding:
+def fault(name: str, text: str, fix: str | None = None) -> CheckResult:
     """Return a finding that causes harm now."""
-    return Finding(name, Verdict.FAULT, text, fix)
+    return CheckResult(name, Verdict.FAULT, text, fix)
 
 
-def count(findings: Iterable[Finding], verdict: Verdict) -> int:
+def count(results: Iterable[CheckResult], verdict: Verdict) -> int:
     """Return the number of findings with a verdict."""
-    return sum(finding.verdict is verdict for finding in findings)
+    return sum(result.verdict is verdict for result in results)

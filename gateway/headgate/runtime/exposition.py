@@ -28,13 +28,13 @@ def classic(families: Iterable[Family]) -> Iterator[Family]:
         if kind != HDR:
             yield name, kind, documentation, samples
             continue
-        told: list[tuple[str, dict[str, str], float]] = []
+        converted: list[tuple[str, dict[str, str], float]] = []
         for labels, counts, sum_s in _apart(name, samples):
             total = sum(counts.values())
             buckets = [(str(limit_s), count) for limit_s, count in up_to(counts, CLASSIC_EXPONENTS)]
-            told += [(f"{name}_bucket", {**labels, "le": limit}, count) for limit, count in [*buckets, ("+Inf", total)]]
-            told += [(f"{name}_count", labels, total), (f"{name}_sum", labels, sum_s)]
-        yield name, "histogram", documentation, told
+            converted += [(f"{name}_bucket", {**labels, "le": limit}, count) for limit, count in [*buckets, ("+Inf", total)]]
+            converted += [(f"{name}_count", labels, total), (f"{name}_sum", labels, sum_s)]
+        yield name, "histogram", documentation, converted
 
 
 def _apart(
@@ -45,10 +45,10 @@ def _apart(
     sums: dict[tuple[tuple[str, str], ...], float] = {}
     for sample, labels, value in samples:
         rest = tuple(sorted((label, each) for label, each in labels.items() if label != BUCKET))
-        found = counts.setdefault(rest, {})
+        count = counts.setdefault(rest, {})
         if sample == f"{name}_sum":
             sums[rest] = value
         else:
-            found[int(labels[BUCKET])] = value
-    for rest, found in counts.items():
-        yield dict(rest), found, sums.get(rest, 0.0)
+            count[int(labels[BUCKET])] = value
+    for rest, count in counts.items():
+        yield dict(rest), count, sums.get(rest, 0.0)

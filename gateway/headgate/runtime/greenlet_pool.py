@@ -56,7 +56,7 @@ class GreenletPool:
             rest = Idle()
             self._idle.append(rest)
             if self._timer is None:
-                self._timer, self._spare = repeat(REST_S, self.look), 0
+                self._timer, self._spare = repeat(REST_S, self.trim), 0
             try:
                 rest.wait()
             except BaseException:
@@ -72,7 +72,7 @@ class GreenletPool:
         self._idle.remove(rest)
         self._spare = min(self._spare, len(self._idle))
 
-    def look(self) -> None:
+    def trim(self) -> None:
         """End the greenlets that were not needed since the last call. The timer calls it."""
         for _ in range(self._spare):
             self._idle.pop(0).wake()  # to nothing

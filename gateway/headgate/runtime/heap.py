@@ -20,7 +20,7 @@ from headgate.runtime.metrics import GC_PAUSES
 
 from .loop import Watcher, repeat
 
-LOOK_S = 1.0
+POLL_S = 1.0
 # New objects before Python scans them (0.5 ms for any number of clients), and such scans before it scans their survivors (2.5 ms,
 # at most 4.5 while 7,000 clients join). Python never starts a full collection itself, as that takes 157 ms.
 THRESHOLDS = (2_500, 4, 1_000_000)
@@ -52,7 +52,7 @@ class Heap:
             self._collect_all()
             gc.set_threshold(*THRESHOLDS)
             gc.callbacks.append(self._collecting)
-            self._timer = repeat(LOOK_S, self.look)
+            self._timer = repeat(POLL_S, self.check)
 
     def close(self) -> None:
         """Restore the earlier settings of the garbage collector. Idempotent."""
@@ -64,7 +64,7 @@ class Heap:
             gc.set_threshold(*self._thresholds)
             gc.unfreeze()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Collect and freeze as the policy requires now. Runs in the hub."""
         if self.is_swollen(time.monotonic(), time.process_time(), sys.getallocatedblocks(), self._clients()):
             self._collect_all()

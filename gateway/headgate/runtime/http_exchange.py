@@ -154,9 +154,9 @@ class HttpConnection:
                 else:
                     raise ConnectionResetError
         except (OSError, h11.ProtocolError) as error:
-            if found := _STATUS_LINE.match(head):
+            if match := _STATUS_LINE.match(head):
                 self._broke_off = True
-                return Head(int(found[1]))
+                return Head(int(match[1]))
             if isinstance(error, h11.ProtocolError) or (
                 bytes(head[:5]) not in (b"", b"HTTP/") and isinstance(error, ConnectionResetError)
             ):

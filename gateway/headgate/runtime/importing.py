@@ -60,10 +60,10 @@ def import_string(name: str, expected: str, default: str | None = None) -> Any:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise _no_module(error.name) from error
-    found = getattr(module, attribute, None)
-    if found is None:
+    value = getattr(module, attribute, None)
+    if value is None:
         raise InvalidRequest(f"module {module_name!r} has no {attribute!r}; expected {expected}")
-    return found
+    return value
 
 
 def _split(name: str, expected: str, default: str | None) -> tuple[str, str]:

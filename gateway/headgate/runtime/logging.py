@@ -33,7 +33,7 @@ _log = structlog.get_logger("headgate.refusals")
 _log_throttle = LogThrottle()
 
 
-def told(error: HeadgateError) -> dict[str, Any]:
+def wire_form(error: HeadgateError) -> dict[str, Any]:
     """Return the wire form of an error for clients. Private details go to the log, throttled."""
     wire = error.to_wire()
     if error.public is not None and (left_out := _log_throttle.due(error.code)) is not None:

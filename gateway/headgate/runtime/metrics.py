@@ -109,8 +109,8 @@ class Asked:
     def collect(self) -> Iterator[Metric]:
         """Collect the values of all `tellers`, letting the loop run in between."""
         samples: dict[str, list[tuple[str, dict[str, str], float]]] = {name: [] for name in self._known}
-        for namespace, tell in list(self.tellers.items()):
-            for (name, label, value), number in tell().items():
+        for namespace, measure in list(self.tellers.items()):
+            for (name, label, value), number in measure().items():
                 samples[name].append((name, {"namespace": namespace, **({label: value} if label else {})}, number))
         for name, (kind, text) in self._known.items():
             yield _metric((name.removesuffix("_total") if kind == "counter" else name, kind, text, samples[name]))
@@ -182,10 +182,10 @@ class _DroppedTraceparents:
     def collect(self) -> Iterator[Metric]:
         """Return the counter, by source."""
         text = "Malformed traceparents that were left out; their events went on."
-        found = CounterMetricFamily("headgate_traceparents_dropped", text, labels=["source"])
+        family = CounterMetricFamily("headgate_traceparents_dropped", text, labels=["source"])
         for source, count in tuple(DROPPED.items()):
-            found.add_metric([source], count)
-        yield found
+            family.add_metric([source], count)
+        yield family
 
 
 _DroppedTraceparents()
@@ -368,13 +368,13 @@ Totalled: TypeAlias = Counter | Gauge | Counts
 
 def totals(metric: Totalled) -> dict[str, float]:
     """Return the values of a counter or gauge, added up by its first label; by "" without labels."""
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for each in metric.collect():
         for sample in each.samples:
             if not sample.name.endswith("_created"):
                 label = next(iter(sample.labels.values()), "")
-                found[label] = found.get(label, 0.0) + sample.value
-    return found
+                sums[label] = sums.get(label, 0.0) + sample.value
+    return sums
 
 
 def families() -> list[Family]:

@@ -22,7 +22,7 @@ def is_patched() -> bool:
 
 
 @contextmanager
-def plugins_found_once() -> Iterator[None]:
+def plugins_loaded_once() -> Iterator[None]:
     """While open, the packages of this environment are searched for plugins only once.
 
     `patch_all` searches 25 times for plugins of gevent and reads the metadata of every package each time. That takes a tenth of a

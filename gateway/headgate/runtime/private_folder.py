@@ -58,10 +58,10 @@ def open_file(folder: int, path: Path, flags: int, mode: int = 0o600) -> int:
             raise BusRefused(f"{path} {_NOT_A_PLACE[error.errno]}: {_INSTEAD}") from error
         raise
     try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
             raise BusRefused(f"{path} is not a regular file: {_INSTEAD}")
-        _check(found, path)
+        _check(status, path)
     except BaseException:
         os.close(file)
         raise
@@ -83,17 +83,17 @@ def is_private(path: Path) -> bool:
 def _refuse_foreign(path: Path) -> None:
     """Raise if an unreadable folder has another owner; a missing one has none."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return
-    _check(found, path)
+    _check(status, path)
 
 
-def _check(found: os.stat_result, path: Path) -> None:
-    if found.st_uid != os.geteuid():
-        raise BusRefused(f"{path} belongs to user id {found.st_uid}, and we are {os.geteuid()}: {_INSTEAD}")
-    if found.st_mode & _WRITABLE_BY_OTHERS:
+def _check(status: os.stat_result, path: Path) -> None:
+    if status.st_uid != os.geteuid():
+        raise BusRefused(f"{path} belongs to user id {status.st_uid}, and we are {os.geteuid()}: {_INSTEAD}")
+    if status.st_mode & _WRITABLE_BY_OTHERS:
         raise BusRefused(
-            f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o}): look who has changed it, then "
+            f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o}): look who has changed it, then "
             f"`chmod go-w`; or {_INSTEAD}"
         )

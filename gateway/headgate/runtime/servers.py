@@ -34,5 +34,5 @@ def instead_for_sockets(environ: Mapping[str, object]) -> str:
 def instead(environ: Mapping[str, object]) -> str:
     """Return one sentence: the server carries no WebSocket, and the alternative."""
     server = server_of(environ)
-    use = _GUNICORN if server.startswith("gunicorn") else f"{_SERVE} or {_GUNICORN}"
-    return f"{server} cannot serve Headgate's clients: use {use}"
+    command = _GUNICORN if server.startswith("gunicorn") else f"{_SERVE} or {_GUNICORN}"
+    return f"{server} cannot serve Headgate's clients: use {command}"

@@ -49,13 +49,13 @@ class SharedRates(Rates):
         self._whole_per_s = per_s
         self._now_s, self._owes = now_s, owes
         self._spent: dict[str, int] = {}
-        self._untold: set[str] = set()
-        self._heard: dict[str, dict[str, int]] = {}  # process → its spending of each caller
+        self._unsent: set[str] = set()
+        self._received: dict[str, dict[str, int]] = {}  # process → its spending of each caller
         self._processes = 1
-        self._heard_s = now_s()
+        self._received_s = now_s()
         self._settled_s = -math.inf
 
-    def use(self, per_s: float, burst: int) -> None:
+    def apply(self, per_s: float, burst: int) -> None:
         """Change the rate; every caller starts with a full bucket."""
         if (per_s, burst) != (self._whole_per_s, self._burst):
             self._per_s, self._burst, self._whole_per_s = per_s, burst, per_s
@@ -83,39 +83,39 @@ class SharedRates(Rates):
         bucket = self._buckets.get(name)
         return 0.0 if bucket is None else bucket.wait_s(now_s)
 
-    def told(self, *, anew: bool = False) -> dict[str, Spending | None]:
+    def changes(self, *, whole_row: bool = False) -> dict[str, Spending | None]:
         """Return what the next exchange sends; None for a caller with nothing to send any more.
 
-        `anew`: return all, as the last exchange failed or Redis has lost the data.
+        `whole_row`: return all, as the last exchange failed or Redis has lost the data.
         """
         now_s = self._now_s()
         self._pace(now_s)
-        untold = set(self._spent) if anew else self._untold
-        self._untold = set()
-        found: dict[str, Spending | None] = {}
+        unsent = set(self._spent) if whole_row else self._unsent
+        self._unsent = set()
+        changed: dict[str, Spending | None] = {}
         for name in list(self._spent):
             missing = self._bucket(name, now_s).missing(now_s)
             if missing <= 0:
                 del self._spent[name]
-                found[name] = None
-            elif name in untold:
-                found[name] = Spending(self._spent[name], math.ceil(missing))
-        return found
+                changed[name] = None
+            elif name in unsent:
+                changed[name] = Spending(self._spent[name], math.ceil(missing))
+        return changed
 
-    def heard(self, processes: int, others: Mapping[str, Mapping[str, Spending]], *, lost: bool = False) -> None:
+    def received(self, processes: int, others: Mapping[str, Mapping[str, Spending]], *, lost: bool = False) -> None:
         """Apply an exchange: the number of processes, and what the others have sent.
 
         `lost`: Redis had lost the data of this process, so that of the others may be incomplete.
         """
         now_s = self._now_s()
-        self._heard_s = now_s
+        self._received_s = now_s
         if lost:
             self._settled_s = now_s + SETTLE_S
         settled = now_s >= self._settled_s
         self._processes = max(1, processes, 1 if settled else self._processes)
         strangers: dict[str, int] = {}
         for process, callers in others.items():
-            known = self._heard.get(process)
+            known = self._received.get(process)
             for name, (spent, missing) in callers.items():
                 if known is None:
                     # The lack of a bucket covers all processes, so the largest value counts once.
@@ -128,7 +128,7 @@ class SharedRates(Rates):
             for name, missing in strangers.items():
                 bucket = self._bucket(name, now_s)
                 bucket.charge(now_s, max(0, min(missing, most) - math.ceil(bucket.missing(now_s))), owes=self._owes)
-        self._heard = {process: {name: each.spent for name, each in callers.items()} for process, callers in others.items()}
+        self._received = {process: {name: each.spent for name, each in callers.items()} for process, callers in others.items()}
         self._pace(now_s)
 
     # -- private ------------------------------------------------------------------------------------------------------
@@ -138,13 +138,13 @@ class SharedRates(Rates):
         if known is None and len(self._spent) >= MAX_SHARED:
             return
         self._spent[name] = (known or 0) + count
-        if not self._untold:
+        if not self._unsent:
             self.wanted()
-        self._untold.add(name)
+        self._unsent.add(name)
 
     def _pace(self, now_s: float) -> None:
         """Refill at this process's rate, or at its share while the rates of the others are unknown."""
-        in_touch = now_s - self._heard_s <= OUT_OF_TOUCH_S and now_s >= self._settled_s
+        in_touch = now_s - self._received_s <= OUT_OF_TOUCH_S and now_s >= self._settled_s
         per_s = self._whole_per_s if in_touch else self._whole_per_s / self._processes
         if per_s != self._per_s:
             self._per_s = per_s

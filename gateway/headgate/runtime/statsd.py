@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 # Fits into one Ethernet frame with IPv6 and the usual tunnels. StatsD recommends this size for a local network.
 MAX_DATAGRAM_BYTES = 1432
-LOOK_UP_S = 60.0
+RESOLVE_EVERY_S = 60.0
 
 # Name, duration in seconds, and number of occurrences.
 Timing = tuple[str, float, int]
@@ -47,7 +47,7 @@ class Statsd:
 
     def send(self, counts: Mapping[str, int], gauges: Mapping[str, float], timings: Iterable[Timing] = ()) -> None:
         """Send everything that is not empty. Never waits."""
-        if time.monotonic() - self._looked_up_s >= LOOK_UP_S and not self._looking_up.is_alive():
+        if time.monotonic() - self._looked_up_s >= RESOLVE_EVERY_S and not self._looking_up.is_alive():
             self._looked_up_s = time.monotonic()
             self._looking_up = threading.Thread(target=self._look_up, name="statsd look-up", daemon=True)
             self._looking_up.start()

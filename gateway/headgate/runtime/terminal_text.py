@@ -16,7 +16,7 @@ _CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e
 def for_terminal(line: str | bytes) -> bytes:
     """Return a line that is safe for a terminal. White space, which may spread JSON over several lines, becomes spaces."""
     text = line.encode(errors="backslashreplace") if isinstance(line, str) else line
-    return _CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), re.sub(rb"\s", b" ", text))
+    return _CONTROLS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), re.sub(rb"\s", b" ", text))
 
 
 def wants_no_colour() -> bool:

@@ -74,7 +74,7 @@ class Watchdog:
 
     def _watch(self, timer: Watcher) -> None:
         # Measured from the last beat, as the process may have been stopped before this thread began.
-        told_s, seen_s, stood_s, looked_s, used_s = 0.0, 0.0, 0.0, self._beat_s, self._used_s
+        reported_s, seen_s, stood_s, looked_s, used_s = 0.0, 0.0, 0.0, self._beat_s, self._used_s
         while self._timer is timer:
             native_sleep(BEAT_S)
             before_s, looked_s = looked_s, time.monotonic()
@@ -86,8 +86,8 @@ class Watchdog:
             # interpreter uses the processor.)
             stood_s += max(0.0, looked_s - before_s - BEAT_S - (used_s - was_used_s))
             # (If it was closed while this thread slept or waited for the interpreter, the thread no longer sees its own loop.)
-            if self._timer is timer and looked_s - beat_s - stood_s > _unanswered_s() and beat_s != told_s:
-                told_s = beat_s
+            if self._timer is timer and looked_s - beat_s - stood_s > _unanswered_s() and beat_s != reported_s:
+                reported_s = beat_s
                 frame = sys._current_frames().get(self._loop_thread)
                 # CPU time: close to none means code that waits, a part means an overloaded machine.
                 cpu_s = round(used_s - self._used_s, 2)

@@ -275,10 +275,10 @@ class Clients:
         """
         question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS), _within(within))
         answers = self._ask(Kind.ONE, question, _read_one, lambda part: part.client is not None)
-        found: list[ConnectedClient] = [part.client for part in answers.parts if part.client is not None]
-        if not found:
+        clients: list[ConnectedClient] = [part.client for part in answers.parts if part.client is not None]
+        if not clients:
             _check_silence(answers)
-        return found[0] if found else None
+        return clients[0] if clients else None
 
     def disconnect(
         self,

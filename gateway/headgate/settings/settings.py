@@ -512,8 +512,8 @@ class Settings:
             if name not in REMOVED
         ]
         left_out = {*quoted, *REMOVED}
-        settings, found = read_options(cls, {name: raw for name, raw in given.items() if name not in left_out}, "a setting")
-        faults += [fault.line(_variable) for fault in found]
+        settings, faults_read = read_options(cls, {name: raw for name, raw in given.items() if name not in left_out}, "a setting")
+        faults += [fault.line(_variable) for fault in faults_read]
         if settings is not None:
             faults += _cross_faults(settings)
         if faults:

@@ -139,7 +139,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         if pkt.packet_type != MESSAGE:
             session.offer_control(frame)
         elif not session.offer(frame):
-            session.end("slow consumer", abort=True, code=POLICY, told="slow consumer: the client queue is full")
+            session.end("slow consumer", abort=True, code=POLICY, shown="slow consumer: the client queue is full")
 
     def disconnect(self, sid: str | None = None) -> None:
         """End one session, or all. The disconnect handlers run in another greenlet, and find the session still there."""

@@ -47,10 +47,10 @@ def destination_of(message: object) -> Destination | None:
     if not isinstance(message, bytes) or not message.startswith(_BEGINS):
         return None
     tail = message[-TAIL_BYTES:]
-    found = _ENDS.fullmatch(tail, max(0, tail.rfind(b'"namespace": ')))
-    if found is None:
+    match = _ENDS.fullmatch(tail, max(0, tail.rfind(b'"namespace": ')))
+    if match is None:
         return None
-    namespace, room, host_id = found.groups()
+    namespace, room, host_id = match.groups()
     try:
         return Destination(_decoded(namespace), None if room == b"null" else _decoded(room), _decoded(host_id))
     except ValueError:

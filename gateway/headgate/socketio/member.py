@@ -184,7 +184,7 @@ class Member:
                 sent, progress_s = self.sent, now_s  # a WebSocket has its own write deadline
             stall_s = progress_s + session.server.limits.write_deadline_s
             if now_s >= stall_s:
-                session.end(WRITE_DEADLINE, abort=True, code=POLICY, told="write deadline: nothing was read for too long")
+                session.end(WRITE_DEADLINE, abort=True, code=POLICY, shown="write deadline: nothing was read for too long")
             elif now_s >= give_up_s:
                 if corked:
                     return
@@ -200,4 +200,4 @@ class Member:
 
     def cut(self) -> None:
         """Disconnect a client that is too slow."""
-        self.connection.end(SLOW_CONSUMER, abort=True, code=POLICY, told="slow consumer: the client queue is full")
+        self.connection.end(SLOW_CONSUMER, abort=True, code=POLICY, shown="slow consumer: the client queue is full")

@@ -277,7 +277,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             except Exception as error:  # noqa: BLE001 - whatever a packet class raises: the client is told, it is counted
                 fault = f"malformed packet ({type(error).__name__})"
         if fault is not None:
-            session.end("parse error", code=PROTOCOL_ERROR, told=fault)
+            session.end("parse error", code=PROTOCOL_ERROR, shown=fault)
             return
         try:
             if packet is None:

@@ -301,7 +301,7 @@ class Engine:
         try:
             body = eio.join_packets(session.long_poll.poll(wait_s, PollWatch(environ, start_response)))
         except SessionClosed as error:
-            raise eio.Refused(eio.BAD_REQUEST, detail=session.told or str(error)) from error
+            raise eio.Refused(eio.BAD_REQUEST, detail=session.shown or str(error)) from error
         body, headers = self.encoded(body, environ)
         return _PollAnswer(session, start_response, body, headers + cors)
 
@@ -321,7 +321,7 @@ class Engine:
                 long_poll.posted(eio.split_packets(body.decode(), limits.inbound_burst if limits.inbound_per_s else None))
         except (ValueError, OSError, SessionClosed) as error:
             session.end(TRANSPORT_ERROR)
-            raise eio.Refused(eio.BAD_REQUEST, detail=session.told or str(error)) from error
+            raise eio.Refused(eio.BAD_REQUEST, detail=session.shown or str(error)) from error
         return _ok(b"ok", cors, content_type="text/html")
 
 

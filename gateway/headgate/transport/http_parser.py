@@ -312,11 +312,11 @@ def read_head(block: bytes) -> Request | Bad:
         return Bad(BAD_REQUEST, "not a valid HTTP request")
     if not _FIELDS.fullmatch(block, line.end()):
         return Bad(BAD_REQUEST, "malformed header")
-    found = _FIELD.findall(block[line.end() :].decode("latin-1"))
-    if len(found) > MAX_HEADER_LINES:
+    lines = _FIELD.findall(block[line.end() :].decode("latin-1"))
+    if len(lines) > MAX_HEADER_LINES:
         return Bad("431 Request Header Fields Too Large", f"more than {MAX_HEADER_LINES} headers")
     fields: dict[str, str] = {}
-    for name, value in found:
+    for name, value in lines:
         key = _environ_name(name)
         if key not in fields:
             fields[key] = value.rstrip("\t ")

@@ -68,7 +68,7 @@ class Inbox:
         elif kind == "2":
             session.offer_control(Frame(b"3" + packet[1:].encode()))
         elif kind != "6":
-            session.end(TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, told="invalid packet")
+            session.end(TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, shown="invalid packet")
 
     def admit(self) -> bool:
         """Count a packet. Returns False when the session is over, as it is after one too many."""
@@ -82,7 +82,7 @@ class Inbox:
             "inbound flood",
             abort=True,
             code=POLICY,
-            told=f"limit_reached: rate (at most {limits.inbound_per_s:g}/s, burst {limits.inbound_burst})",
+            shown=f"limit_reached: rate (at most {limits.inbound_per_s:g}/s, burst {limits.inbound_burst})",
         )
         return False
 

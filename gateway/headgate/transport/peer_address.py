@@ -54,8 +54,8 @@ def address_key(address: str) -> str:
     proxies add, do not count.
     """
     text = address.strip()[:MAX_ADDRESS_CHARACTERS].lower()
-    if found := _WITH_PORT.fullmatch(text):
-        text = found["bracketed"] or found["plain"]
+    if match := _WITH_PORT.fullmatch(text):
+        text = match["bracketed"] or match["plain"]
     try:
         parsed = ip_address(text.partition("%")[0])
     except ValueError:
@@ -118,15 +118,15 @@ def _elements(header: str) -> tuple[Mapping[str, str], ...]:
     """Return the elements of a Forwarded header, one for each proxy; none of a malformed one (RFC 7239 section 4)."""
     elements: list[dict[str, str]] = [{}]
     at = 0
-    while found := _PAIR.match(header, at):
-        if found["name"] is not None:
-            name, quoted = found["name"].lower(), found["quoted"]
+    while match := _PAIR.match(header, at):
+        if match["name"] is not None:
+            name, quoted = match["name"].lower(), match["quoted"]
             if name in elements[-1]:
                 return ()
-            elements[-1][name] = found["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-        if not found["end"]:
+            elements[-1][name] = match["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        if not match["end"]:
             return tuple(element for element in elements if element)
-        if found["end"] == ",":
+        if match["end"] == ",":
             elements.append({})
-        at = found.end()
+        at = match.end()
     return ()

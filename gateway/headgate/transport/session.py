@@ -61,14 +61,14 @@ class Session(Outbox):
 
     Attributes:
         sid: the Engine.IO session id.
-        reason, told: why it ended, and the words for the browser, if any.
+        reason, shown: why it ended, and the words for the browser, if any.
         joined: whether one of its clients is, or was, in a namespace. A session that never joins ends at the handshake deadline.
         upgraded: whether it is, or was when it ended, on WebSocket. python-engineio reads it, and `closed`.
         inbox: None while the browser has sent nothing but pongs.
         probe: the WebSocket that is being tried, if any.
     """
 
-    __slots__ = ("heartbeat", "inbox", "joined", "probe", "reason", "server", "sid", "state", "told", "transport", "upgraded")
+    __slots__ = ("heartbeat", "inbox", "joined", "probe", "reason", "server", "shown", "sid", "state", "transport", "upgraded")
 
     def __init__(self, server: SessionServer, sid: str) -> None:
         super().__init__(ClientQueue(server.limits.queue_frames, server.limits.queue_bytes))
@@ -77,7 +77,7 @@ class Session(Outbox):
         self.joined = self.upgraded = False
         self.transport = "polling"
         self.reason: str | None = None
-        self.told = ""
+        self.shown = ""
         self.heartbeat = Heartbeat(server)
         self.inbox: Inbox | None = None
         self.probe: UpgradeProbe | None = None
@@ -129,7 +129,7 @@ class Session(Outbox):
             # Its CONNECT waits for us, as after a restart. Ending it would repeat all the work of its handshake.
             self.server.deadlines.after(limit_s, self._check_joined)
         else:
-            self.end("handshake deadline", code=POLICY, told=f"no CONNECT within {limit_s:g} s")
+            self.end("handshake deadline", code=POLICY, shown=f"no CONNECT within {limit_s:g} s")
 
     # -- what the WebSocket and the polls bring -----------------------------------------------------------------------
 
@@ -173,19 +173,19 @@ class Session(Outbox):
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "", hard: bool = False) -> None:
+    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, shown: str = "", hard: bool = False) -> None:
         """End the session: what is queued, CLOSE packet, close frame; then `ended`, once. Idempotent, never waits.
 
         Args:
             reason: for the application, the log and the metrics.
             abort: send no CLOSE packet (the browser left, or asked for it).
-            code, told: WebSocket close code, and the reason for the browser.
+            code, shown: WebSocket close code, and the reason for the browser.
             hard: the socket accepts nothing: drop it now, with what the kernel still holds.
         """
         if self.closed:
             return
         self.advance(SessionStep.END)
-        self.reason, self.told = reason, told
+        self.reason, self.shown = reason, shown
         self.ready = False
         self.heartbeat.stop()
         wire, self.wire = self.wire, None
@@ -196,7 +196,7 @@ class Session(Outbox):
         elif hard:
             wire.lose(reason, hard=True)
         else:
-            wire.close(code, told, b"".join([frame.wire for frame in final_frames]))
+            wire.close(code, shown, b"".join([frame.wire for frame in final_frames]))
         if self.polls is not None:
             self.polls.resume()  # also a POST from before the upgrade, which waited for room
         if probe is not None:
@@ -225,5 +225,5 @@ def _end_polling(session: Session, final_frames: list[Frame]) -> None:
         return
     if session.reason in (CLIENT_DISCONNECT, SERVER_DISCONNECT):
         session.server.final_frames.store(session.sid, final_frames)
-    elif session.told:
-        session.server.final_frames.store(session.sid, session.told)
+    elif session.shown:
+        session.server.final_frames.store(session.sid, session.shown)

@@ -200,7 +200,7 @@ class SocketIOFace:
             return
         session = client.session
         if not session.offer(message_frame(b"1%b," % served.path)):
-            session.end("slow consumer", abort=True, code=POLICY, told="slow consumer: the client queue is full")
+            session.end("slow consumer", abort=True, code=POLICY, shown="slow consumer: the client queue is full")
         self._leave(served, client, SERVER_DISCONNECT)
 
     # -- what the engine asks (engine.Application) --------------------------------------------------------------------
@@ -230,7 +230,7 @@ class SocketIOFace:
                         log.exception("event handler failed", sid=session.sid)
                     return
                 fault = "packet before CONNECT"
-        session.end("parse error", code=PROTOCOL_ERROR, told=fault)
+        session.end("parse error", code=PROTOCOL_ERROR, shown=fault)
 
     def over(self, sid: str, reason: str) -> None:
         """Have the clients of a session that is over leave, and wait for all their disconnect handlers."""

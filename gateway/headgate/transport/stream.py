@@ -57,13 +57,13 @@ class Stream(Outbox):
         self.queue.clear()
         return final or None
 
-    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "", hard: bool = False) -> None:
+    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, shown: str = "", hard: bool = False) -> None:
         """End the stream, after the waiting notices; waiting events come with the next request. Idempotent, never waits.
 
         Args:
             reason: for the log and the metrics.
             abort, hard: write no more, as the client is gone or reads nothing.
-            code, told: unused, as HTTP has no close frame.
+            code, shown: unused, as HTTP has no close frame.
         """
         if self.closed:
             return

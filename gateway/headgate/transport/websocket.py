@@ -129,7 +129,7 @@ class WebSocket:
             self.await_room()
             return
         except OSError as error:
-            self.lose(_told(error))
+            self.lose(_reason_of(error))
             return
         finally:
             self._flushing = False
@@ -203,7 +203,7 @@ class WebSocket:
         except BlockingIOError:
             return
         except OSError as error:
-            self.lose(_told(error))
+            self.lose(_reason_of(error))
             return
         if not data:
             self.lose("transport close")
@@ -281,10 +281,10 @@ class WebSocket:
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:
-            self.lose(_told(error))
+            self.lose(_reason_of(error))
         else:
             self._deadlines.after(LINGER_S, self.lose, "closed")
 
 
-def _told(error: OSError) -> str:
+def _reason_of(error: OSError) -> str:
     return f"transport error: {error.strerror or type(error).__name__}"

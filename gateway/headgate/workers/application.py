@@ -27,8 +27,8 @@ def load_application(target: str | None, settings: Settings) -> Flask:
     if target is None:
         made: Flask = import_string(READY_MADE, APPLICATION)(settings)
         return made
-    found = import_string(target, APPLICATION, default="app")
-    app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
+    application = import_string(target, APPLICATION, default="app")
+    app = _made_by(application, target) if not isinstance(application, Flask) and callable(application) else application
     return made_ready(app, settings, repr(target))
 
 

@@ -131,7 +131,7 @@ def exposed(answers: Mapping[int, Sequence[Family]], numbers: Mapping[int, int],
     counted = [counts_of(families) for families in answers.values()]
     silent = [families for age, families in totals.seen.items() if age not in answers]
     gauges = [
-        [_told_apart(family, numbers[age]) for family in answer if family.kind not in _COUNTED] for age, answer in answers.items()
+        [_numbered(family, numbers[age]) for family in answer if family.kind not in _COUNTED] for age, answer in answers.items()
     ]
     return _joined([*counted, *silent, totals.ended], sum) + _joined(gauges)
 
@@ -173,7 +173,7 @@ def _read(path: Path) -> Totals:
         return Totals()
 
 
-def _told_apart(gauge: Family, number: int) -> Family:
+def _numbered(gauge: Family, number: int) -> Family:
     """Return a gauge of a worker, with the worker's number if the meaning of the gauge is unknown here."""
     if gauge.name in GAUGES:
         return gauge

@@ -42,7 +42,7 @@ with needing("gunicorn", "several workers"):
 
 from headgate.errors import HeadgateError
 from headgate.runtime.operator_lines import complain, say
-from headgate.runtime.patching import plugins_found_once
+from headgate.runtime.patching import plugins_loaded_once
 from headgate.settings.settings import LET_IN, Settings, environment
 
 from .board import Board, State, Turn
@@ -67,7 +67,7 @@ _IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "crypt
 # How long an ending worker waits for a younger one that boots.
 SUCCESSOR_S = 10.0
 BUS_S = 10.0
-LOOK_S = 0.05
+POLL_S = 0.05
 HEARTBEAT_S = 1.0
 # Signals that make an earlier SIGHUP pointless.
 _OUTDATES_RELOAD = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
@@ -99,7 +99,7 @@ class Premises:
             return  # a worker that replaces an ended one
         is_first, self._cfg = self._file is None, cfg
         if self._file is None:
-            self._file = file or SettingsFile.found(None)
+            self._file = file or SettingsFile.of_config(None)
         try:
             self._file.put(self._file.read(environment()), environment())
             self.fault = None
@@ -123,14 +123,14 @@ class Premises:
     def is_first(self, what: str) -> bool:
         """Return whether this is the first call of any worker. That worker reports to the operator what all have met."""
         try:
-            (self.folder / f"told-{what}").touch(exist_ok=False)
+            (self.folder / f"reported-{what}").touch(exist_ok=False)
         except FileExistsError:
             return False
         return True
 
-    def was_told(self, what: str) -> bool:
+    def has_reported(self, what: str) -> bool:
         """Return whether a worker has called `is_first` for this."""
-        return (self.folder / f"told-{what}").exists()
+        return (self.folder / f"reported-{what}").exists()
 
     def _remove(self, process_id: int) -> None:
         if os.getpid() == process_id:
@@ -174,7 +174,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._premises.board.begin(self._row.slot, os.getpid())
         if self.cfg.preload_app:  # set by a reload, as the arbiter has checked only the first configuration
             raise RuntimeError("preload_app: the application is loaded after the fork")
-        with plugins_found_once():
+        with plugins_loaded_once():
             monkey.patch_all()
         super().init_process()
 
@@ -214,7 +214,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             loaded: object = self.app.wsgi()
             config: Mapping[str, Any] = getattr(loaded, "config", {})
             self.wsgi = made_ready(loaded, Settings.read(config, environment()), "gunicorn's application")
-            if not self._premises.was_told("served"):
+            if not self._premises.has_reported("served"):
                 describe_server(self.wsgi.extensions["headgate"].settings.redis_url)
         except HeadgateError as error:
             self._end_arbiter(error)
@@ -356,7 +356,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             and not self._at_once.is_set()
             and time.monotonic() - began_s < self._graceful_s(SUCCESSOR_S)
         ):
-            sleep(LOOK_S)
+            sleep(POLL_S)
         self._move(State.DRAINING)
         for server in self._servers:
             server.stop_listening()
@@ -370,7 +370,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             # The other workers of this machine may be leaving too. The last of them knows whether there is another gateway.
             until_s = time.monotonic() + END_S
             while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
-                sleep(LOOK_S)
+                sleep(POLL_S)
         within_s = self._graceful_s(gateway.settings.drain_s, since_s=began_s)
         if within_s:
             over = Signal()
@@ -382,7 +382,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
                     over.set()
 
             spawn(drain)
-            while not self._at_once.is_set() and not over.wait(LOOK_S):
+            while not self._at_once.is_set() and not over.wait(POLL_S):
                 pass
 
     def _graceful_s(self, wanted_s: float, since_s: float | None = None) -> float:
@@ -414,7 +414,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     """gunicorn's process manager for `headgate serve`: the first Ctrl-C drains, and it reports when all workers serve."""
 
     on_ready: Callable[[Any], None] | None = None
-    look: Callable[[], None] | None = None
+    on_tick: Callable[[], None] | None = None
 
     def handle_term(self) -> None:
         """Drain the workers, then end."""
@@ -431,15 +431,15 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         gunicorn waits for the old workers in each reload, so later signals wait, too. Of several reloads the last one is enough,
         and none is needed before a stop, which would otherwise come after all of them.
         """
-        found: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else LOOK_S)
+        caught: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else POLL_S)
         if self.on_ready is not None:
             rows = Premises.here().board.rows()
             if len(rows) >= self.num_workers and all(row.state is State.SERVING for row in rows):
                 self.on_ready(self.LISTENERS[0])
                 self.on_ready = None
-        if self.look is not None and not self.master_pid:
-            self.look()
-        return [each for at, each in enumerate(found) if each != signal.SIGHUP or _OUTDATES_RELOAD.isdisjoint(found[at + 1 :])]
+        if self.on_tick is not None and not self.master_pid:
+            self.on_tick()
+        return [each for at, each in enumerate(caught) if each != signal.SIGHUP or _OUTDATES_RELOAD.isdisjoint(caught[at + 1 :])]
 
 
 class _Application(BaseApplication):  # type: ignore[misc]
@@ -462,7 +462,7 @@ def run_arbiter(
     options: Mapping[str, object],
     load: Callable[[], Flask],
     on_ready: Callable[[Any], None],
-    look: Callable[[], None] | None = None,
+    on_tick: Callable[[], None] | None = None,
     settings_file: SettingsFile | None = None,
 ) -> int:
     """Run gunicorn's process manager with these settings until it is stopped; return its exit status.
@@ -477,7 +477,7 @@ def run_arbiter(
         settings_file: read again on SIGHUP; None: the file in HEADGATE_CONFIG, otherwise ./headgate.toml.
     """
     arbiter = Arbiter(_Application({**options, "worker_class": Worker}, load, settings_file))
-    arbiter.on_ready, arbiter.look = on_ready, look
+    arbiter.on_ready, arbiter.on_tick = on_ready, on_tick
     me = os.getpid()
     try:
         arbiter.run()

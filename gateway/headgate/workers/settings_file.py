@@ -23,7 +23,7 @@ class SettingsFile:
         self.path = path
 
     @classmethod
-    def found(cls, config: str | None) -> SettingsFile:
+    def of_config(cls, config: str | None) -> SettingsFile:
         """Return the named file, else that of HEADGATE_CONFIG, else headgate.toml of this folder.
 
         A process calls it once, at its start: it also reports which variables are no settings.
@@ -39,17 +39,17 @@ class SettingsFile:
             SettingsError: with every fault.
         """
         own = _own(environ)
-        found = own if self.path is None else read_settings(self.path, own)
-        Settings.read(beside or {}, found)
-        return found
+        values = own if self.path is None else read_settings(self.path, own)
+        Settings.read(beside or {}, values)
+        return values
 
-    def put(self, found: Mapping[str, str], environ: MutableMapping[str, str]) -> None:
+    def put(self, values: Mapping[str, str], environ: MutableMapping[str, str]) -> None:
         """Put the result of `read` into an environment, in place of that of an earlier file."""
         own = _own(environ)
         for name in environ.get(_OF_FILE, "").split(","):
             environ.pop(name, None)
-        environ.update(found)
-        environ[_OF_FILE] = ",".join(name for name in found if own.get(name) != found[name])
+        environ.update(values)
+        environ[_OF_FILE] = ",".join(name for name in values if own.get(name) != values[name])
 
 
 def _own(environ: Mapping[str, str]) -> dict[str, str]:

@@ -37,5 +37,5 @@ class Consumers:
             names = {status.name for status in groups.statuses()}
             self._known[namespace] = (self._now_s(), names)
         wanted = sorted(names | read_groups(client, namespace))[:MAX_CONSUMERS]
-        found = [groups.look(name) for name in wanted]
-        return [status for status in found if status is not None]
+        shown = [groups.status_of(name) for name in wanted]
+        return [status for status in shown if status is not None]

@@ -101,8 +101,8 @@ def missing(state: Mapping[str, object]) -> list[str]:
 
 def _peer_workers() -> PeerWorkers | None:
     """Return the workers that answer together with this process, or None without any."""
-    found: PeerWorkers | None = current_app.extensions.get("headgate.workers")
-    return found
+    workers: PeerWorkers | None = current_app.extensions.get("headgate.workers")
+    return workers
 
 
 def _came_through_a_proxy() -> bool:

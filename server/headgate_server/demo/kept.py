@@ -20,7 +20,7 @@ from headgate.redis.keys import DEMO_BOOK, DEMO_LOCK, DEMO_SECRET
 
 TIMEOUT_S = 2.0
 # A process that dies with the book holds it for so long.
-HELD_S, LOOK_S = 5.0, 0.02
+HELD_S, POLL_S = 5.0, 0.02
 # The length of the hash of the signature (RFC 2104, section 3).
 SECRET_BYTES = 32
 
@@ -48,7 +48,7 @@ class Kept:
         while not self._call("SET", DEMO_LOCK, mine, "NX", "PX", str(int(HELD_S * 1000))):
             if time.monotonic() >= until_s:
                 raise BusUnavailable("other processes have the orders of the demo")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         try:
             yield
         finally:

@@ -35,9 +35,9 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
         return tokens.verify(token.strip() if scheme.lower() == "bearer" else "")
 
     def operator() -> Operator:
-        if (found := current_app.extensions.get("headgate.operator")) is None:
+        if (operator_ := current_app.extensions.get("headgate.operator")) is None:
             raise NoOperator
-        return cast(Operator, found)
+        return cast(Operator, operator_)
 
     @routes.get("/")
     def board() -> str:

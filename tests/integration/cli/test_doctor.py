@@ -48,7 +48,7 @@ def client(gateway: GatewayProcess) -> Iterator[Client]:
     client = open_client(f"unix://{gateway.folder}/data/redis.sock")
 
     def look() -> GroupStatus | None:
-        return Groups(client, "notifications").look("hook")
+        return Groups(client, "notifications").status_of("hook")
 
     wait_until(lambda: (status := look()) is not None and status.idle_s is not None, "the consumer is at work")
     yield client
@@ -99,7 +99,7 @@ def test_one_event_goes_through_every_hop_and_nothing_else_is_left_behind(doctor
     [(_, fields)] = call(client, "XREVRANGE", log_key("notifications"), "+", "-", "COUNT", 1)
     assert call(client, "XLEN", log_key("notifications")) == last + 1
     assert fields[b"topic"] == b"users.headgate-doctor.headgate-probe"
-    status = Groups(client, "notifications").look("hook")
+    status = Groups(client, "notifications").status_of("hook")
     assert status is not None
     assert (status.lag, status.leased, status.waiting, status.dead) == (0, 0, 0, 0)
 

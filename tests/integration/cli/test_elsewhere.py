@@ -16,7 +16,7 @@ import pytest
 
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import Store
-from headgate.diagnosis.elsewhere import look_at_gateways
+from headgate.diagnosis.elsewhere import check_gateways
 from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import start_private_redis
@@ -97,7 +97,7 @@ def test_a_gateway_whose_feed_is_elsewhere_is_named_though_its_word_is_here(run:
     ended = run("check", "--redis", url)
     assert ended.returncode == 1
     assert GATEWAY + "its events come from another Redis server" in ended.stdout
-    [found] = look_at_gateways(client)
+    [found] = check_gateways(client)
     assert found.fix is not None
 
 

@@ -207,21 +207,21 @@ def test_limits_can_be_changed_while_clients_are_in() -> None:
     """Whoever is above a new limit stays; failed logins count anew under another one."""
     admission: Admission[Guest] = Admission(1, 2, Expiry(lambda clients: None))
     admission.join(guest(), "192.0.2.7")
-    admission.use(5, 1)
+    admission.apply(5, 1)
     admission.check("ana", None)
     with pytest.raises(LimitReached) as caught:
         admission.check("ben", "192.0.2.7")
     assert caught.value.parts["name"] == "clients_per_address"
     failed = FailedLogins(0.5, 1)
     failed.failed("a", 0.0)
-    failed.use(0.5, 1)
+    failed.apply(0.5, 1)
     assert looked_at(failed, "a", 0.0) == 2
-    failed.use(0.5, 2)
+    failed.apply(0.5, 2)
     assert looked_at(failed, "a", 0.0) is None
     failed.failed("a", 0.0)
     failed.failed("a", 0.0)
     assert looked_at(failed, "a", 0.0) == 2
-    failed.use(0.5, 0)
+    failed.apply(0.5, 0)
     assert looked_at(failed, "a", 0.0) is None
 
 
@@ -230,17 +230,17 @@ def test_failed_logins_count_at_every_process_that_hears_of_them() -> None:
     now_s = 0.0
     here, there = (FailedLogins(0.5, 3, lambda: now_s) for _ in range(2))
     for failed in (here, there):
-        failed.rates.heard(2, {"other": {}})
+        failed.rates.received(2, {"other": {}})
     for failed in (here, there):
         for _ in range(3):
             failed.failed("a", now_s)
-    told = {name: spending for name, spending in there.rates.told().items() if spending is not None}
-    here.rates.heard(2, {"other": told})
+    told = {name: spending for name, spending in there.rates.changes().items() if spending is not None}
+    here.rates.received(2, {"other": told})
     assert (looked_at(here, "a", now_s), looked_at(here, "b", now_s)) == (2, None)
     there.failed("b", now_s)
     there.failed("b", now_s)
-    told |= {name: spending for name, spending in there.rates.told().items() if spending is not None}
-    here.rates.heard(2, {"other": told})
+    told |= {name: spending for name, spending in there.rates.changes().items() if spending is not None}
+    here.rates.received(2, {"other": told})
     assert looked_at(here, "b", now_s) is None
     here.failed("b", now_s)
     assert looked_at(here, "b", now_s) == 2

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from headgate.auth.client_counts import LOOK_RETRY_S, OUT_OF_TOUCH_S, PLACE_RETRY_S, SETTLE_S, ClientCounts
+from headgate.auth.client_counts import ASK_RETRY_S, OUT_OF_TOUCH_S, PLACE_RETRY_S, SETTLE_S, ClientCounts
 from headgate.errors import LimitReached
 
 LEASE_S = 15.0
@@ -36,11 +36,11 @@ class World:
             return
         known = number in self.told and self.now_s - self.told[number][0] < LEASE_S
         lost, self.known[number] = self.known[number] and not known, True
-        before = self.told[number][1] if known else self.places[number].all_told(self.own[number])
-        self.told[number] = (self.now_s, {**before, **question.told})
+        before = self.told[number][1] if known else self.places[number].all_sent(self.own[number])
+        self.told[number] = (self.now_s, {**before, **question.sent})
         live = {each: counts for each, (at_s, counts) in self.told.items() if self.now_s - at_s < LEASE_S}
         others = {user: sum(live[each].get(user, 0) for each in live if each != number) for user in question.asked}
-        self.places[number].heard(question, len(live), others, lost=lost)
+        self.places[number].received(question, len(live), others, lost=lost)
 
     def join(self, number: int, user: str = "ana") -> LimitReached | None:
         own = self.own[number].get(user, 0)
@@ -98,7 +98,7 @@ def test_a_process_lets_in_its_part_at_once_and_more_after_a_look() -> None:
     assert [world.join(0) is None for _ in range(6)] == [True] * 5 + [False]
     refused = world.join(0)
     assert refused is not None
-    assert refused.retry_after_s == LOOK_RETRY_S
+    assert refused.retry_after_s == ASK_RETRY_S
     world.look(0)
     assert world.join(0) is None
 
@@ -233,7 +233,7 @@ def test_few_clients_of_an_address_are_neither_told_nor_asked_about() -> None:
     assert world.places[0].next_question() == ({"ana": 0}, [])
     world.leave(0)
     assert world.places[0].next_question() == ({}, [])
-    assert world.places[0].all_told({"ana": 14, "ben": 16}) == {"ben": 16}
+    assert world.places[0].all_sent({"ana": 14, "ben": 16}) == {"ben": 16}
 
 
 def test_without_a_limit_nothing_is_told_or_asked() -> None:

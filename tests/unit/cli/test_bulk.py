@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from headgate.cli import bulk_file
-from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_TOLD, Bulk, Fault, Interrupted
+from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_LISTED, Bulk, Fault, Interrupted
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.services.publisher import Durable, Prepared, Publisher, Receipt
 
@@ -95,7 +95,7 @@ def test_a_bad_line_is_named_by_its_number(publisher: Recording, line: bytes, sa
 def test_faults_are_bounded_and_counted(publisher: Recording) -> None:
     """A file of another kind does not fill the memory."""
     outcome = Bulk(publisher).check([b"nope\n"] * 1000)
-    assert (outcome.refused, len(outcome.faults)) == (1000, MAX_TOLD)
+    assert (outcome.refused, len(outcome.faults)) == (1000, MAX_LISTED)
 
 
 def test_what_redis_refuses_is_named_by_its_line_and_the_others_are_published(publisher: Recording) -> None:

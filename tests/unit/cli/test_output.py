@@ -24,8 +24,8 @@ from headgate.cli.output import (
     one_line_errors,
     paint,
     print_done,
-    print_finding,
     print_json,
+    print_result,
     print_title,
 )
 from headgate.errors import BusUnavailable
@@ -175,7 +175,7 @@ def test_a_hostile_text_is_safe_in_every_form_of_output(as_json: bool, capsys: p
     hostile = f"a\x1b[2J\x9b{BIDI}{SEPARATORS}\r\nb"
     echo(hostile, " ", paint(hostile, "red"))
     print_title(hostile)
-    print_finding(fault(hostile, hostile, hostile))
+    print_result(fault(hostile, hostile, hostile))
     print_json({hostile: hostile})
     print_done("done", {"name": hostile}, as_json=as_json)
     with pytest.raises(SystemExit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from headgate.cli.redis_keeper import FIRST_PAUSE_S, LAST_PAUSE_S, LOOK_S, STEADY_S, RedisKeeper
+from headgate.cli.redis_keeper import FIRST_PAUSE_S, LAST_PAUSE_S, POLL_S, STEADY_S, RedisKeeper
 from headgate.errors import BusUnavailable
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.runtime.loop import Signal, sleep, spawn
@@ -58,7 +58,7 @@ def kept() -> tuple[DyingServer, Clock, RedisKeeper]:
 def test_a_server_that_runs_is_left_alone() -> None:
     """No wait, no start."""
     server, clock, keeper = kept()
-    keeper.look()
+    keeper.check()
     assert (server.starts, clock.waits) == (0, [])
 
 
@@ -66,8 +66,8 @@ def test_a_server_that_has_died_is_started_again() -> None:
     """Once, after a moment."""
     server, clock, keeper = kept()
     server.is_running = False
-    keeper.look()
-    keeper.look()
+    keeper.check()
+    keeper.check()
     assert (server.is_running, server.starts, clock.waits) == (True, 1, [FIRST_PAUSE_S])
 
 
@@ -76,11 +76,11 @@ def test_a_server_that_cannot_start_is_tried_ever_more_seldom() -> None:
     server, clock, keeper = kept()
     server.is_running = server.may_start = False
     for _ in range(12):
-        keeper.look()
+        keeper.check()
     assert clock.waits[:3] == [FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 4 * FIRST_PAUSE_S]
     assert clock.waits[-1] == LAST_PAUSE_S
     server.may_start = True
-    keeper.look()
+    keeper.check()
     assert server.is_running
 
 
@@ -89,11 +89,11 @@ def test_a_server_that_has_run_for_a_while_is_started_at_once_again() -> None:
     server, clock, keeper = kept()
     for _ in range(4):
         server.is_running = False
-        keeper.look()
+        keeper.check()
     assert clock.waits[-1] == 8 * FIRST_PAUSE_S
     clock.now_s += STEADY_S
     server.is_running = False
-    keeper.look()
+    keeper.check()
     assert clock.waits[-1] == FIRST_PAUSE_S
 
 
@@ -108,4 +108,4 @@ def test_an_idle_keeper_sleeps_until_the_server_ends() -> None:
     while not server.starts:
         sleep()
     keeping.kill()
-    assert (server.is_running, clock.waits) == (True, [LOOK_S, FIRST_PAUSE_S])
+    assert (server.is_running, clock.waits) == (True, [POLL_S, FIRST_PAUSE_S])

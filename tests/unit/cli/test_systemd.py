@@ -70,14 +70,14 @@ def test_one_process_takes_one_socket(listener: socket.socket, monkeypatch: pyte
 
 def test_systemd_is_told_that_the_service_is_ready(tmp_path: Path) -> None:
     """At its socket; without one, or where it is gone, nothing happens."""
-    systemd.tell_ready({})
-    systemd.tell_ready({"NOTIFY_SOCKET": str(tmp_path / "gone")})
+    systemd.notify_ready({})
+    systemd.notify_ready({"NOTIFY_SOCKET": str(tmp_path / "gone")})
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(str(tmp_path / "notify"))
-        systemd.tell_ready({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        systemd.notify_ready({"NOTIFY_SOCKET": str(tmp_path / "notify")})
         assert notified.recv(100) == b"READY=1"
     name = f"headgate-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(f"\0{name}")
-        systemd.tell_ready({"NOTIFY_SOCKET": f"@{name}"})
+        systemd.notify_ready({"NOTIFY_SOCKET": f"@{name}"})
         assert notified.recv(100) == b"READY=1"

@@ -245,7 +245,7 @@ def test_a_lost_log_is_told_to_a_client_whose_queue_is_full_between_the_old_log_
     cursor = message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": "f" * 16, "offset": 0}))
     last = fill(wired, beyond=5)
     wired.client.lose_log()
-    wired.client.tell_log_lost(cursor)
+    wired.client.notify_log_lost(cursor)
     publish(wired.matcher, [event(1, "b"), event(2, "b")])
     wired.drain()
     publish(wired.matcher, [event(3, "b")])

@@ -70,9 +70,9 @@ def change(client: Client, feed_offset: int, end: int = END, epoch: str = OTHER)
     """Do what the live feed does; return the offset up to which the client has had events."""
     had = client.change_line(end, feed_offset)
     if had is not None and had > end:
-        client.tell_rolled_back(end, had, epoch)
+        client.notify_rolled_back(end, had, epoch)
     elif had is not None:
-        client.tell_line(message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": epoch, "offset": had})), epoch)
+        client.notify_line(message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": epoch, "offset": had})), epoch)
     return had
 
 

@@ -66,7 +66,7 @@ def test_the_newest_are_kept() -> None:
     told = changed(tallies)
     assert [tally.offset for tally in told] == list(range(11, MAX_TALLIES + 11))
     assert changed(tallies) == []
-    tallies.not_told(told[:2])
+    tallies.not_written(told[:2])
     assert changed(tallies) == told[:2]
 
 

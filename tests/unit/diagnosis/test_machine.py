@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from headgate.diagnosis.machine import look_at_clocks, look_at_machine
+from headgate.diagnosis.machine import check_clocks, check_machine
 from headgate.redis.loads import Load
-from headgate.runtime.check_result import Finding, Verdict
+from headgate.runtime.check_result import CheckResult, Verdict
 
 HERE = f"{socket.gethostname()}/7"
 
 
-def look(proc: Path, *loads: Load) -> dict[str, Finding]:
+def look(proc: Path, *loads: Load) -> dict[str, CheckResult]:
     """Return the findings by name."""
-    return {finding.name: finding for finding in look_at_machine({str(place): load for place, load in enumerate(loads)}, proc)}
+    return {finding.name: finding for finding in check_machine({str(place): load for place, load in enumerate(loads)}, proc)}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_shell_counts_only_where_no_gateway_runs_here(tmp_path: Path) -> Non
 )
 def test_a_clock_that_is_off_is_named_with_what_it_spoils(skew_s: float, verdict: Verdict, says: str) -> None:
     """Each with what to run."""
-    [found] = look_at_clocks(skew_s, {})
+    [found] = check_clocks(skew_s, {})
     assert (found.name, found.verdict) == ("clock of this machine", verdict)
     assert found.text.startswith(says)
     assert (found.fix is None) == (verdict is Verdict.OK)
@@ -73,7 +73,7 @@ def test_each_gateway_that_tells_its_clock_is_looked_at() -> None:
         "b": Load(1, 0, "n", name="web-1/9", skew_ms=1),
         "c": Load(1, 0, "n"),
     }
-    found = list(look_at_clocks(0, loads))[1:]
+    found = list(check_clocks(0, loads))[1:]
     assert [(each.name, each.verdict) for each in found] == [
         ("clock of gateway web-1/9", Verdict.OK),
         ("clock of gateway web-2/9", Verdict.FAULT),

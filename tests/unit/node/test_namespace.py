@@ -174,7 +174,7 @@ def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monk
         arrivals.wait()
         read_at.append(steps[-1])
 
-    monkeypatch.setattr(namespace._live, "tell_cursor", tell)
+    monkeypatch.setattr(namespace._live, "send_cursors", tell)
     reader = spawn(read)
     namespace._go_round({0})
     reader.join()

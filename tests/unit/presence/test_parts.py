@@ -17,7 +17,7 @@ from headgate.node.presence.own_members import GRACE_S, OwnMembers
 from headgate.node.presence.presence import Presence
 from headgate.node.presence.room import MERGED_AT_ONCE, Room
 from headgate.node.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
-from headgate.node.presence.write_batches import MAX_CHANGES, Telling
+from headgate.node.presence.write_batches import MAX_CHANGES, WriteBatches
 from headgate.redis.presence_entries import LEASE_S, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
 from tests.support.presence_world import Page
@@ -109,24 +109,24 @@ def test_what_is_no_entry_is_nobody() -> None:
 def test_a_process_whose_beat_redis_has_lost_is_dead_after_a_lease_too() -> None:
     """Unless it beats again."""
     leases = Leases()
-    leases.heard({"p1": 5, "p2": 5}, 5, 0.0)
+    leases.received({"p1": 5, "p2": 5}, 5, 0.0)
     for second in range(1, 7):
-        assert leases.heard({"p2": second}, 5, float(second)) == []
-    assert leases.heard({"p2": 7}, 5, LEASE_S + 0.5) == ["p1"]
-    assert leases.heard({"p2": 8}, 5, LEASE_S + 1) == []
+        assert leases.received({"p2": second}, 5, float(second)) == []
+    assert leases.received({"p2": 7}, 5, LEASE_S + 0.5) == ["p1"]
+    assert leases.received({"p2": 8}, 5, LEASE_S + 1) == []
 
 
 def test_nobody_is_dead_for_what_we_have_not_seen() -> None:
     """After a time without Redis each lease begins anew."""
     leases = Leases()
-    leases.heard({"p1": 5}, 5, 0.0)
-    assert leases.heard({"p1": 5}, 99_000, 60.0) == []
+    leases.received({"p1": 5}, 5, 0.0)
+    assert leases.received({"p1": 5}, 99_000, 60.0) == []
     for second in range(61, 64):
-        assert leases.heard({"p1": 5}, 99_000, float(second)) == []
+        assert leases.received({"p1": 5}, 99_000, float(second)) == []
     leases.missed()
     for second in range(64, 71):
-        assert leases.heard({"p1": 5}, 99_000, float(second)) == []
-    assert leases.heard({"p1": 5}, 99_000, 64.1 + LEASE_S) == ["p1"]
+        assert leases.received({"p1": 5}, 99_000, float(second)) == []
+    assert leases.received({"p1": 5}, 99_000, 64.1 + LEASE_S) == ["p1"]
 
 
 def test_one_that_died_before_we_came_is_not_known_to_be_dead_until_it_could_have_beaten_again() -> None:
@@ -134,23 +134,23 @@ def test_one_that_died_before_we_came_is_not_known_to_be_dead_until_it_could_hav
     leases = Leases("p0")
     assert leases.is_unsure("p1")
     beats = {"p0": 61_000, "p1": 1000, "p2": 60_000, "~p3": 0}  # p2 is quiet for a second, which says nothing
-    assert leases.heard(beats, 61_000, 5.0) == ["~p3"]
+    assert leases.received(beats, 61_000, 5.0) == ["~p3"]
     assert [leases.is_unsure(each) for each in ("p1", "p2", "p9")] == [True, False, False]
     for second in range(1, int(BACK_S)):
-        assert leases.heard({**beats, "p0": second}, 61_000, 5.0 + second) == ["~p3"]
-    assert sorted(leases.heard({**beats, "p0": 9}, 61_000, 5.0 + BACK_S)) == ["p1", "~p3"]
+        assert leases.received({**beats, "p0": second}, 61_000, 5.0 + second) == ["~p3"]
+    assert sorted(leases.received({**beats, "p0": 9}, 61_000, 5.0 + BACK_S)) == ["p1", "~p3"]
     assert not leases.is_unsure("p1")
 
 
 def test_one_that_beats_again_after_our_first_look_is_not_dead_whatever_its_age_was() -> None:
     """Nor is one whose age says nothing, since another process has looked for longer than we have."""
     leases = Leases("p0")
-    leases.heard({"p1": 1000, "p2": 1000}, 61_000, 5.0)
-    assert leases.heard({"p1": 62_000, "p2": 1000}, 62_000, 6.0) == []
+    leases.received({"p1": 1000, "p2": 1000}, 61_000, 5.0)
+    assert leases.received({"p1": 62_000, "p2": 1000}, 62_000, 6.0) == []
     assert [leases.is_unsure(each) for each in ("p1", "p2")] == [False, True]
     for second in range(7, 12):
-        assert leases.heard({"p1": 1000 * second, "p2": 1000}, 99_000, float(second)) == []
-    assert leases.heard({"p1": 5, "p2": 1000}, 99_000, 5.1 + LEASE_S) == ["p2"]
+        assert leases.received({"p1": 1000 * second, "p2": 1000}, 99_000, float(second)) == []
+    assert leases.received({"p1": 5, "p2": 1000}, 99_000, 5.1 + LEASE_S) == ["p2"]
 
 
 # Writes ------------------------------------------------------------------------------------------------------------------
@@ -159,8 +159,8 @@ def test_one_that_beats_again_after_our_first_look_is_not_dead_whatever_its_age_
 class Members(dict[str, Entry]):
     """This process's members of each topic, and what is told of them."""
 
-    def telling(self) -> Telling:
-        return Telling("p1", lambda _, user: self.get(user), lambda _: list(self))
+    def writes(self) -> WriteBatches:
+        return WriteBatches("p1", lambda _, user: self.get(user), lambda _: list(self))
 
 
 def message(write: Any) -> list[Any]:
@@ -171,49 +171,48 @@ def message(write: Any) -> list[Any]:
 def test_what_comes_to_nothing_is_not_written() -> None:
     """A user who came and left meanwhile, or has the same entry as before."""
     members = Members(ana=entry())
-    telling = members.telling()
-    telling.changed("t", ["ana", "ben"])
-    (write,) = telling.next_write()
+    writes = members.writes()
+    writes.changed("t", ["ana", "ben"])
+    (write,) = writes.next_write()
     assert (write.before, write.members, [user for user, _ in write.puts]) == (0, 1, ["ana"])
     assert message(write)[:4] == ["p1", 0, 1, 1]
-    telling.changed("t", ["ana", "ben"])
-    assert telling.next_write() == []
-    assert not telling.waits
+    writes.changed("t", ["ana", "ben"])
+    assert writes.next_write() == []
+    assert not writes.waits
 
 
 def test_each_write_names_the_one_before_it_and_the_last_one_says_that_nobody_is_left() -> None:
     """So a hole is noticed, and a topic that is empty needs no reading."""
     members = Members(ana=entry())
-    telling = members.telling()
-    telling.changed("t", ["ana"])
-    telling.next_write()
+    writes = members.writes()
+    writes.changed("t", ["ana"])
+    writes.next_write()
     members["ben"] = entry()
-    telling.changed("t", ["ben"])
-    (write,) = telling.next_write()
+    writes.changed("t", ["ben"])
+    (write,) = writes.next_write()
     assert (message(write)[:4], write.before) == (["p1", 1, 2, 2], 1)
     members.clear()
-    telling.changed("t", ["ana", "ben"])
-    (write,) = telling.next_write()
+    writes.changed("t", ["ana", "ben"])
+    (write,) = writes.next_write()
     assert (message(write)[:4], list(write.takes)) == (["p1", 2, 3, 0], ["ana", "ben"])
 
 
 def test_many_changes_are_several_writes() -> None:
     """None of them holds Redis up for long."""
     members = Members({f"u{number}": entry() for number in range(MAX_CHANGES + 5)})
-    telling = members.telling()
-    telling.changed("t", list(members))
+    writes = members.writes()
+    writes.changed("t", list(members))
     sizes = []
-    while telling.waits:
-        sizes += [len(write.puts) for write in telling.next_write()]
+    while writes.waits:
+        sizes += [len(write.puts) for write in writes.next_write()]
     assert sizes == [MAX_CHANGES, 5]
     for topic in ("a", "b"):
-        telling.changed(topic, list(members)[:3])
-    telling.next_write()
-    telling.all_anew()
+        writes.changed(topic, list(members)[:3])
+    writes.next_write()
+    writes.write_all()
     total = 0
-    while telling.waits:
-        writes = telling.next_write()
-        total += len(writes)
+    while writes.waits:
+        total += len(writes.next_write())
     assert total == 3
 
 
@@ -423,7 +422,7 @@ def test_a_page_that_is_slow_gets_a_reset_and_nothing_else() -> None:
     pages[0].slow = pages[2].slow = True
     rooms.prepare("s", "t")
     rooms.enter("s", "t", Page("late", "s"), "late", None)
-    assert sum(rooms.tell()) == 0
+    assert sum(rooms.notify()) == 0
     assert rooms.any_behind
     assert pages[0].members is not None
     assert "late" not in pages[0].members
@@ -431,7 +430,7 @@ def test_a_page_that_is_slow_gets_a_reset_and_nothing_else() -> None:
     assert "late" in pages[1].members
     rooms.gone("gone", in_order=False)
     pages[0].slow = False
-    assert sum(rooms.tell()) == 1
+    assert sum(rooms.notify()) == 1
     assert pages[0].members is None
     assert not rooms.any_behind
 
@@ -472,7 +471,7 @@ def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
     assert rooms.loaded("t", 1, {})
     assert not rooms.merge("t")
     assert rooms.room("t") is None
-    assert rooms.telling.next_write() == []  # it came and went: Redis has heard of neither
+    assert rooms.writes.next_write() == []  # it came and went: Redis has heard of neither
     with pytest.raises(InvalidRequest, match="does not watch"):
         rooms.page("s1", "t", "")
 
@@ -513,7 +512,7 @@ def test_many_watchers_are_told_in_turns() -> None:
         rooms.watch(f"s{number}", "t", Page("ana", f"s{number}"))
     rooms.prepare("s", "t")
     rooms.enter("s", "t", Page("ana", "s"), "ana", None)
-    assert list(rooms.tell()) == [0, 0, 0]
+    assert list(rooms.notify()) == [0, 0, 0]
 
 
 def test_a_room_that_is_closed_while_others_are_told_keeps_nobody_from_being_told() -> None:
@@ -524,10 +523,10 @@ def test_a_room_that_is_closed_while_others_are_told_keeps_nobody_from_being_tol
         rooms.prepare(topic, topic)
         page.begin(rooms.watch(topic, topic, page))
         rooms.enter(topic, topic, page, "ana", None)
-    telling = rooms.tell()
-    next(telling)
+    writes = rooms.notify()
+    next(writes)
     rooms.gone("left", in_order=True)
-    assert sum(telling) == 0
+    assert sum(writes) == 0
     assert pages["last"].members is not None
     assert set(pages["last"].members) == {"ana"}
 

@@ -19,7 +19,7 @@ def pool() -> Iterator[GreenletPool]:
     pool = GreenletPool()
     yield pool
     while pool.idle:
-        pool.look()
+        pool.trim()
         turn()
 
 
@@ -68,11 +68,11 @@ def test_greenlets_that_are_not_needed_end(pool: GreenletPool) -> None:
     for _ in range(3):
         pool.start(gevent.sleep)
     turn()
-    pool.look()
+    pool.trim()
     assert pool.idle == 3
     pool.start(lambda: None)
     turn()
-    pool.look()
+    pool.trim()
     turn()
     assert pool.idle == 1
 

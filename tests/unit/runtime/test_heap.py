@@ -62,7 +62,7 @@ def test_garbage_among_the_newest_goes_with_the_next_look(heap: Heap) -> None:
     kept, lost = Cycle(), Cycle()
     gone, before = weakref.ref(lost), gc.get_freeze_count()
     del lost
-    heap.look()
+    heap.check()
     assert gone() is None
     assert gc.get_freeze_count() > before
     assert not any(thing is kept for thing in gc.get_objects())  # of those that are not frozen
@@ -73,7 +73,7 @@ def test_a_frozen_object_is_freed_by_its_reference_count(heap: Heap) -> None:
     thing = Cycle()
     gone = weakref.ref(thing)
     promote()
-    heap.look()
+    heap.check()
     thing.__dict__.clear()
     del thing
     assert gone() is None
@@ -100,14 +100,14 @@ def test_frozen_garbage_goes_when_there_is_too_much(heap: Heap, monkeypatch: pyt
     lost = Cycle()
     gone = weakref.ref(lost)
     promote()
-    heap.look()
+    heap.check()
     del lost
     promote()
-    heap.look()
+    heap.check()
     assert gone() is not None
     in_use = sys.getallocatedblocks()
     monkeypatch.setattr(sys, "getallocatedblocks", lambda: in_use + 2 * MAX_BLOCKS)
-    heap.look()
+    heap.check()
     assert gone() is None
     assert gc.get_freeze_count() > 10_000
 
@@ -116,7 +116,7 @@ def test_each_pause_is_counted_by_its_generation(heap: Heap) -> None:
     """Python's own and ours; the longest is a metric too."""
     before = {generation: counted(generation) for generation in "012"}
     promote()
-    heap.look()
+    heap.check()
     assert {generation: counted(generation) - before[generation] for generation in "012"} == {"0": 1, "1": 2, "2": 0}
     greatest = {"generation": "1", "window": "all"}
     assert (REGISTRY.get_sample_value("headgate_gc_pause_greatest_seconds", greatest) or 0) > 0

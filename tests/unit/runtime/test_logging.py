@@ -18,7 +18,7 @@ from headgate.errors import BusUnavailable
 from headgate.runtime import logging as logs
 from headgate.runtime import operator_lines
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
-from headgate.runtime.logging import CONSUMER_EVERY_S, ThrottledLog, Tracebacks, told
+from headgate.runtime.logging import CONSUMER_EVERY_S, ThrottledLog, Tracebacks, wire_form
 
 
 def test_tracebacks_of_one_event_pass_once_in_a_while() -> None:
@@ -57,9 +57,9 @@ def test_the_log_of_a_consumer_says_how_many_lines_of_an_event_it_left_out() -> 
 def test_the_log_holds_the_reason_of_the_bus_that_strangers_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the message nor a part names the address."""
     monkeypatch.setattr("headgate.runtime.logging._log_throttle", LogThrottle())
-    error = BusUnavailable("redis.internal:6379 did not answer in time", told="it does not answer")
+    error = BusUnavailable("redis.internal:6379 did not answer in time", shown="it does not answer")
     with structlog.testing.capture_logs() as lines:
-        wire = told(error)
+        wire = wire_form(error)
     assert wire == {
         "code": "bus_unavailable",
         "message": "the bus is unavailable: it does not answer",

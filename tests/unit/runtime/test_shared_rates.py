@@ -34,13 +34,13 @@ class World:
         return spent
 
     def look_of(self, process: int) -> None:
-        for name, spending in self.rates[process].told().items():
+        for name, spending in self.rates[process].changes().items():
             if spending is None:
                 self.told[process].pop(name, None)
             else:
                 self.told[process][name] = spending
         others = {str(other): dict(told) for other, told in enumerate(self.told) if other != process}
-        self.rates[process].heard(len(self.rates), others)
+        self.rates[process].received(len(self.rates), others)
 
     def look(self) -> None:
         """Let each process look, and each once more, so that all have heard of all."""
@@ -125,7 +125,7 @@ def test_a_process_that_starts_learns_what_callers_lack() -> None:
 def test_a_process_with_another_setting_locks_nobody_out() -> None:
     """As while gateways are replaced: its bucket may lack more than one here can hold."""
     world = World(2)
-    world.rates[0].heard(2, {"old": {"ana": Spending(9000, 9000)}})
+    world.rates[0].received(2, {"old": {"ana": Spending(9000, 9000)}})
     world.now_s = 2 * world.burst / world.per_s
     assert world.spend_all(0) == 10
 
@@ -137,10 +137,10 @@ def test_what_has_happened_is_charged_and_a_bucket_that_may_not_owe_is_empty_at_
     assert rates.wait_s("ana", now_s) == 0
     for _ in range(25):
         rates.charge("ana", now_s)
-    rates.heard(2, {"other": {}})
-    rates.heard(2, {"other": {"ana": Spending(100, 10)}})
+    rates.received(2, {"other": {}})
+    rates.received(2, {"other": {"ana": Spending(100, 10)}})
     assert rates.wait_s("ana", now_s) == 0.5
-    assert rates.told() == {"ana": Spending(25, 10)}
+    assert rates.changes() == {"ana": Spending(25, 10)}
 
 
 def test_without_redis_each_process_keeps_its_share() -> None:
@@ -151,7 +151,7 @@ def test_without_redis_each_process_keeps_its_share() -> None:
     world.look()
     world.now_s = OUT_OF_TOUCH_S + 1
     for rates in world.rates:
-        rates.told(anew=True)  # and the look fails
+        rates.changes(whole_row=True)  # and the look fails
     world.spend_all(0)
     world.spend_all(1)
     world.now_s += 4
@@ -169,9 +169,11 @@ def test_after_a_flush_nothing_is_counted_twice() -> None:
     world.look()
     world.told = [{}, {}]
     for process in range(2):
-        world.told[process] = {name: each for name, each in world.rates[process].told(anew=True).items() if each is not None}
+        world.told[process] = {
+            name: each for name, each in world.rates[process].changes(whole_row=True).items() if each is not None
+        }
     for process in range(2):
-        world.rates[process].heard(2, {str(1 - process): world.told[1 - process]}, lost=True)
+        world.rates[process].received(2, {str(1 - process): world.told[1 - process]}, lost=True)
     assert world.spend_all(1) == 6
     assert world.rates[1]._per_s == 1
     world.now_s = SETTLE_S
@@ -201,10 +203,10 @@ def test_a_look_is_wanted_once_for_many_spendings() -> None:
     rates.wanted = lambda: wanted.append(None)
     for _ in range(5):
         rates.spend("ana", 0.0)
-    assert (len(wanted), rates.told()) == (1, {"ana": Spending(3, 3)})
+    assert (len(wanted), rates.changes()) == (1, {"ana": Spending(3, 3)})
     assert rates.borrow("ben", 0.0, 0.0) == 0
     assert rates.borrow("ana", 0.0, 0.5) is None
-    assert (len(wanted), rates.told()) == (2, {"ben": Spending(1, 1)})
+    assert (len(wanted), rates.changes()) == (2, {"ben": Spending(1, 1)})
 
 
 def test_a_caller_that_was_forgotten_is_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

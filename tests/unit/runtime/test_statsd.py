@@ -120,7 +120,7 @@ def test_a_name_that_is_not_found_is_told_and_looked_up_again(
     sending.send({"a": 1}, {})
     assert [type(fault) for fault in faults] == [socket.gaierror, OSError]
 
-    monkeypatch.setattr(statsd, "LOOK_UP_S", 0)
+    monkeypatch.setattr(statsd, "RESOLVE_EVERY_S", 0)
     address = [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", listener.getsockname())]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *place, **how: address)
     listener.settimeout(0)

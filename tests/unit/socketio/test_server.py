@@ -125,8 +125,8 @@ class TestPackets:
         browser.send(*['42["record",1]'] * 6)
 
         assert application.ends == ["inbound flood"]
-        assert browser.session.told == "limit_reached: rate (at most 1/s, burst 5)"
-        assert application.sio.eio.final_frames.take(browser.session.sid) == browser.session.told
+        assert browser.session.shown == "limit_reached: rate (at most 1/s, burst 5)"
+        assert application.sio.eio.final_frames.take(browser.session.sid) == browser.session.shown
 
 
 WRONG_NUMBERS = [float("nan"), float("inf"), -float("inf"), {"price": [1, float("nan")]}, [b"x", float("inf")], (1, float("nan"))]

@@ -50,6 +50,17 @@ def test_a_broken_rule_is_named_with_the_way_to_it(small_house: Path, line: str,
     assert list(house.faults()) == [fault]
 
 
+def test_a_name_that_says_nothing_is_named(small_house: Path) -> None:
+    """Variables, arguments, attributes, functions and classes; terms such as "not found" are fine."""
+    lines = (
+        *("class NotFound(Exception): ...", "found = 1", "def _tell(told, wanted): ...", "NotFound.heard_s = found"),
+        *("def look_up(): ...", "background = profound = 1"),
+    )
+    (small_house / "helper.py").write_text("\n".join(['"""Words."""', *lines, ""]))
+    names = ("_tell", "found", "heard_s", "told")
+    assert list(house.faults()) == [f"smallhouse.helper has the name {name}: say what it is" for name in names]
+
+
 def test_a_demo_beyond_its_budget_is_named(small_house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every text file below its folders counts, and no other."""
     (small_house / "page.css").write_text("a\n" * 6)

@@ -65,7 +65,7 @@ def test_a_file_that_is_wrong_changes_nothing(path: Path) -> None:
 def test_without_a_file_the_environment_is_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An application's own settings are checked beside it."""
     monkeypatch.chdir(tmp_path)
-    file = SettingsFile.found(None)
+    file = SettingsFile.of_config(None)
     assert file.path is None
     assert file.read({"HEADGATE_PORT": "1", "PATH": "/bin"}) == {"HEADGATE_PORT": "1"}
     with pytest.raises(SettingsError, match="HEADGATE_MAX_CLIENTS"):

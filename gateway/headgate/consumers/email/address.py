@@ -54,13 +54,13 @@ def read_mailbox(raw: object) -> Mailbox:
     """Parse `name <address>` or a bare address. Raises ValueError: it is neither."""
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
-    found = _MAILBOX.fullmatch(raw.strip(" "))
-    if found is None:
+    match = _MAILBOX.fullmatch(raw.strip(" "))
+    if match is None:
         return Mailbox("", check_address(raw))
-    name = found["name"].strip(" ").strip('"')
+    name = match["name"].strip(" ").strip('"')
     if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or "=?" in name or '"' in name:
         raise ValueError(f"the name before the address must be at most {MAX_NAME_CHARACTERS} printable characters")
-    return Mailbox(name, check_address(found["address"]))
+    return Mailbox(name, check_address(match["address"]))
 
 
 def _check_local(local: str) -> str:

@@ -103,13 +103,13 @@ class Email(Consumer):
         """Return the mail as text, without sending it or contacting any server."""
         try:
             keys = self.keys(delivery)
-            found = [key for key in keys if not key.startswith(_NO_ADDRESS)]
-            if not found:
+            recipients = [key for key in keys if not key.startswith(_NO_ADDRESS)]
+            if not recipients:
                 return "no mail: " + (keys[0].removeprefix(_NO_ADDRESS) if keys else "the event has no recipient")
-            said, _ = self._templates.render([delivery], found[0])
+            message, _ = self._templates.render([delivery], recipients[0])
         except (Reject, TemplateFault) as error:
             return f"no mail: {error}"
-        return f"To: {', '.join(found)}\nSubject: {said.subject}\n\n{said.text}"
+        return f"To: {', '.join(recipients)}\nSubject: {message.subject}\n\n{message.text}"
 
     def close(self) -> None:
         """Close the connection."""
@@ -120,9 +120,9 @@ class Email(Consumer):
             address = render_event(self._to_template, delivery)
             return [address] if address else []
         if self._to_function is not None:
-            found = self._to_function(delivery)
+            wanted = self._to_function(delivery)
             # One more than allowed, so `keys` sees that there are too many.
-            return [found] if isinstance(found, str) else list(islice(found or (), self._options.max_recipients + 1))
+            return [wanted] if isinstance(wanted, str) else list(islice(wanted or (), self._options.max_recipients + 1))
         return self._options.to
 
     def _compose(self, deliveries: Sequence[Delivery], recipient: str) -> Mail:
@@ -130,8 +130,8 @@ class Email(Consumer):
         identity = first.identity if len(deliveries) == 1 else f"{first.identity} to {last.identity}, {len(deliveries)}"
         sender = self._options.mail_from
         try:
-            said, event_ids = self._templates.render(deliveries, recipient)
-            return compose(sender, recipient, said, identity, event_ids)
+            message, event_ids = self._templates.render(deliveries, recipient)
+            return compose(sender, recipient, message, identity, event_ids)
         except (TemplateFault, ValueError) as error:
             raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
 

@@ -169,13 +169,13 @@ def _shown(name: str, text: str) -> str:
 
 def _read(lines: str) -> list[tuple[str, str | tuple[str, str]]]:
     """Parse a head as a mail program does, and return its headers; From and To as (name, address)."""
-    found: list[tuple[str, str | tuple[str, str]]] = []
+    headers: list[tuple[str, str | tuple[str, str]]] = []
     for line in re.sub("\r\n(?=[ \t])", "", lines).removesuffix("\r\n").split("\r\n"):
         name, _, value = line.partition(": ")
         if name in ("From", "To"):
             shown, _, address = value.rpartition(" ")
             shown = re.sub(r"\\(.)", r"\1", shown[1:-1]) if shown.startswith('"') else str(make_header(decode_header(shown)))
-            found.append((name, (shown, address.removeprefix("<").removesuffix(">"))))
+            headers.append((name, (shown, address.removeprefix("<").removesuffix(">"))))
         else:
-            found.append((name, str(make_header(decode_header(value))) if name == "Subject" else value))
-    return found
+            headers.append((name, str(make_header(decode_header(value))) if name == "Subject" else value))
+    return headers

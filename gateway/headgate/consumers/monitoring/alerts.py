@@ -5,7 +5,7 @@ of this process. So a backlog is judged as it happened, and silence is certain t
 
 The record outlives the process. It stores a decision as a `notice` before publication. An instance that dies between publishing
 and recording that finds the notice again, with the same number, and publishes it under the same id. Until its publication
-(`told`) a rule is not judged further, so notices of one rule alternate: firing, resolved, firing.
+(`notified`) a rule is not judged further, so notices of one rule alternate: firing, resolved, firing.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def judge(rule: Rule, before: Record | None, at_ms: int, count: int) -> Record:
     return _noticed(turned, count)
 
 
-def told(record: Record) -> Record:
+def notified(record: Record) -> Record:
     """Return the record after the publication of its notice."""
     return replace(record, notice=None)
 

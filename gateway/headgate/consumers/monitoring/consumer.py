@@ -29,7 +29,7 @@ from headgate.runtime.metrics import MONITOR_FAULTS, MONITORED_EVENTS, MONITORED
 from headgate.runtime.statsd import Statsd
 from headgate.settings.options import STATSD_PREFIX, Kind, host_and_port, matching, option, pattern, required, tables
 
-from .alerts import Record, Rule, bucket, bucket_width_s, judge, notice_data, told, window_buckets
+from .alerts import Record, Rule, bucket, bucket_width_s, judge, notice_data, notified, window_buckets
 
 MAX_METRICS = 256
 MAX_ALERTS = 64
@@ -260,7 +260,7 @@ class Monitoring(Consumer):
             except HeadgateError as error:
                 self._fault("not_published", f"alerts[{rule.name}]: {error.message}")
             else:
-                records[rule.name] = told(record)
+                records[rule.name] = notified(record)
                 log.info("alert told", consumer=self.context.name, alert=rule.name, state=data["state"], value=data["value"])
 
     def _statsd_failed(self, error: Exception) -> None:

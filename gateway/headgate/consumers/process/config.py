@@ -129,8 +129,8 @@ def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str
         tables = {}
     namespaces = settings.namespaces if settings else None
     for name, table in tables.items():
-        spec, found_faults = _read_consumer(name, table, namespaces)
-        faults.extend(f"{path} {line}" for line in found_faults)
+        spec, its_faults = _read_consumer(name, table, namespaces)
+        faults.extend(f"{path} {line}" for line in its_faults)
         if spec is not None:
             specs.append(spec)
     faults.extend(f"--only {show(name)}: expected one of {', '.join(tables)}" for name in only if name not in tables)

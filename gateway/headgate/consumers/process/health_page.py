@@ -26,7 +26,7 @@ from headgate.runtime import metrics
 REQUEST_DEADLINE_S = 5.0
 MAX_CONNECTIONS = 16
 # Interval between checks for expired connections.
-LOOK_S = 0.5
+POLL_S = 0.5
 
 # A request as socketserver types it; a TCP server's is a socket.
 _Request = socket.socket | tuple[bytes, socket.socket]
@@ -52,7 +52,7 @@ class HealthPage:
         except OSError as error:
             raise InvalidRequest(f"cannot listen on {place[0]}:{place[1]}: {error.strerror or error}") from error
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(LOOK_S,), name="health page", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), name="health page", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Called by `serve_forever` at least every LOOK_S."""
+        """Called by `serve_forever` at least every POLL_S."""
         now_s = time.monotonic()
         with self._lock:
             for request in [each for each, end_s in self._ends_s.items() if end_s <= now_s]:

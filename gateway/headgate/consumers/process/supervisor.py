@@ -19,7 +19,7 @@ from .config import TYPES, Configuration
 from .health_page import HealthPage
 
 # Interval between checks of the parent.
-LOOK_S = 0.5
+POLL_S = 0.5
 
 
 class Supervisor:
@@ -76,9 +76,9 @@ class Supervisor:
         return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
 
     def _is_asked_to_stop(self) -> bool:
-        """Return whether a signal has arrived; waits for one for LOOK_S."""
+        """Return whether a signal has arrived; waits for one for POLL_S."""
         try:
-            self._signals.get(timeout=LOOK_S)
+            self._signals.get(timeout=POLL_S)
         except Empty:
             return False
         return True

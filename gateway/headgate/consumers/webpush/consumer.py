@@ -176,10 +176,10 @@ class WebPush(Consumer):
 
     def _stored(self, delivery: Delivery) -> Mapping[str, object]:
         """Return the subscriptions by their names in Redis, where endpoints, which are secrets, must not appear."""
-        found = list(islice(self._subscriptions(delivery) or (), MAX_SUBSCRIPTIONS + 1))
-        if len(found) > MAX_SUBSCRIPTIONS:
+        subscriptions = list(islice(self._subscriptions(delivery) or (), MAX_SUBSCRIPTIONS + 1))
+        if len(subscriptions) > MAX_SUBSCRIPTIONS:
             raise Reject(f"subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more")
-        return {_key(each): each for each in found}
+        return {_key(each): each for each in subscriptions}
 
     def _payload(self, delivery: Delivery) -> bytes:
         """Return the payload for the service worker: title, body, topic, and the id of the item (null: not an item)."""

@@ -72,9 +72,9 @@ class Groups:
 
     def statuses(self) -> list[GroupStatus]:
         """Return the status of all, by name. Scans the names of all keys, a thousand at a time."""
-        return [status for name in self.names() or () if (status := self.look(name)) is not None]
+        return [status for name in self.names() or () if (status := self.status_of(name)) is not None]
 
-    def look(self, name: str) -> GroupStatus | None:
+    def status_of(self, name: str) -> GroupStatus | None:
         """Return the status of one, or None if Redis has nothing of it. Raises InvalidRequest: not a consumer's name."""
         reply = GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)
         if not reply:
@@ -89,7 +89,7 @@ class Groups:
 
         Raises InvalidRequest: no such consumer, or one of its instances has sent a heartbeat within QUIET_S.
         """
-        if self.look(name) is None:
+        if self.status_of(name) is None:
             known = ", ".join(status.name for status in self.statuses()) or "none"
             raise InvalidRequest(f"there is no consumer {name} in {self._namespace}; there are: {known}")
         removed = GROUP_LIBRARY.call(
@@ -110,12 +110,12 @@ class Groups:
         """Return the names of all, in order; None: it was `late` before all were known. Scans as `statuses` does."""
         prefix = group_key(self._namespace, "")
         name_of = re.compile(re.escape(prefix) + r"([A-Za-z0-9_-]{1,64})(?::|$)", re.ASCII)
-        found: set[str] = set()
+        all_names: set[str] = set()
         for keys in self._scan(f"{prefix}*"):
-            found.update(match[1] for key in keys if (match := name_of.match(key.decode())))
+            all_names.update(match[1] for key in keys if (match := name_of.match(key.decode())))
             if late():
                 return None
-        return sorted(found)
+        return sorted(all_names)
 
     def _scan(self, pattern: str) -> Iterator[list[Any]]:
         cursor = 0

@@ -138,11 +138,11 @@ class Asking:
         if (error := answer.exception()) is not None:
             self._fault(RAISED, error)
             return True
-        found: Any = answer.result()
-        if not isinstance(found, bool):
+        result: Any = answer.result()
+        if not isinstance(result, bool):
             self._fault(NO_BOOLEAN, None)
             return True
-        return found
+        return result
 
     def close(self) -> None:
         """End the thread when the function returns."""

@@ -126,7 +126,7 @@ class Runner:
                 check_primary(client)
                 if time.monotonic() >= next_tick_s:
                     group_ms = store.tick(*watch.words())
-                    watch.hear(group_ms)
+                    watch.observe(group_ms)
                     if group_ms:  # 0: the group is not open
                         give_word(client, group, name)
                     next_tick_s = time.monotonic() + WATCH_EVERY_S

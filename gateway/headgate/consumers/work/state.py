@@ -56,12 +56,12 @@ class RedisState:
 
     def sums(self, wanted: Sequence[tuple[str, range]]) -> list[float]:
         keys = [self._sum(name, bucket) for name, buckets in wanted for bucket in buckets]
-        found = iter(call(self._client, "MGET", *keys) if keys else ())
-        return [sum(float(next(found) or 0) for _ in buckets) for _, buckets in wanted]
+        values = iter(call(self._client, "MGET", *keys) if keys else ())
+        return [sum(float(next(values) or 0) for _ in buckets) for _, buckets in wanted]
 
     def get(self, name: str) -> bytes | None:
-        found: bytes | None = call(self._client, "GET", self._value(name))
-        return found
+        value: bytes | None = call(self._client, "GET", self._value(name))
+        return value
 
     def put(self, name: str, value: bytes, ttl_s: float) -> None:
         self._run("put", _suffix("value", name), value, _ms(ttl_s))

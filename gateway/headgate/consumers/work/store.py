@@ -168,12 +168,12 @@ class Store:
         """Renew the leases of tasks."""
         self._call("renew", lease_ms, *names)
 
-    def tick(self, *told: int) -> int:
+    def tick(self, *counts: int) -> int:
         """Report the time from the last call, and its age in ms; return the group's time now (0: the group is not open).
 
         Leases and due times are right while each process does this every few seconds (redis/time_watch.py has the arguments).
         """
-        return int(self._call("tick", *told))
+        return int(self._call("tick", *counts))
 
     def drop(self, letter_ids: Sequence[str]) -> int:
         """Drop these dead letters; return how many existed."""

@@ -74,7 +74,7 @@ class Access:
         """Apply other keys, grants of anonymous clients, and limits."""
         self.logins.apply(settings)
         self.refusals.apply(settings.max_refusals)
-        self.admission.use(settings.max_clients_per_user, settings.max_clients_per_address)
+        self.admission.apply(settings.max_clients_per_user, settings.max_clients_per_address)
 
     def close(self) -> None:
         """Stop. Idempotent."""

@@ -18,7 +18,7 @@ from headgate.redis.shared_table import Fields, SharedTable
 from headgate.runtime.loop import Signal
 
 # A client waits this long for a turn of the shared table if it is not known whether there is room for it.
-LOOK_WAIT_S = 1.0
+TURN_WAIT_S = 1.0
 ADDRESS = "\0@"
 
 
@@ -53,27 +53,27 @@ class ClientCountsWatch:
         for kind in self._kinds:
             kind.places.wanted = hurry
 
-    def next_look(self) -> bool:
-        """Wait for the end of a turn, LOOK_WAIT_S at most; return whether there was one."""
-        return self._table.begun and self._turned.wait(LOOK_WAIT_S)
+    def next_turn(self) -> bool:
+        """Wait for the end of a turn, TURN_WAIT_S at most; return whether there was one."""
+        return self._table.begun and self._turned.wait(TURN_WAIT_S)
 
-    def fields(self, *, anew: bool) -> dict[str, int | None]:
+    def fields(self, *, whole_row: bool) -> dict[str, int | None]:
         """Return the changed counts, or all, and store the question for `asked`."""
         self._questions = [kind.places.next_question() for kind in self._kinds]
         fields: dict[str, int] = {}
         for kind, question in zip(self._kinds, self._questions, strict=True):
-            fields |= kind.fields(kind.places.all_told(kind.counts()) if anew else question.told)
+            fields |= kind.fields(kind.places.all_sent(kind.counts()) if whole_row else question.sent)
         return {field: count or None for field, count in fields.items()}
 
     def asked(self) -> list[str]:
         """Return the fields of the users and addresses in question."""
         return [kind.field(name) for kind, question in self._pairs() for name in question.asked]
 
-    def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
+    def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
         """Take the counts of the others."""
         for kind, question in self._pairs():
             counts = {name: sum(_count(fields.get(kind.field(name))) for fields in others.values()) for name in question.asked}
-            kind.places.heard(question, len(others) + 1, counts, lost=lost)
+            kind.places.received(question, len(others) + 1, counts, lost=lost)
         self._questions = []
         turned, self._turned = self._turned, Signal()
         turned.set()

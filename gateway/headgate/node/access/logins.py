@@ -107,7 +107,7 @@ class Logins:
         self._by_token = token_authenticator(self._tokens, settings)
         if is_in_use:
             self.authenticator = self._by_token
-        self._failed.use(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
+        self._failed.apply(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
         if self._jwks is not None:
             self._jwks.refresh()
         if self._tokens is None:

@@ -12,7 +12,7 @@ from typing import Any
 from headgate.delivery.client import Client
 from headgate.errors import HeadgateError
 from headgate.node.connection import connection_of
-from headgate.runtime.logging import told
+from headgate.runtime.logging import wire_form
 from headgate.runtime.metrics import REFUSED
 from headgate.runtime.rates import Rates
 from headgate.transport.frame_parser import POLICY
@@ -40,8 +40,8 @@ class Refusals:
         if client is not None and not error.retry and not client.connection.closed:
             connection = connection_of(client)
             if self._rates.spend(connection.sid, self._now_s()):
-                connection.end("refused too often", code=POLICY, told=f"limit_reached: refusals (at most {self._limit})")
-        return told(error)
+                connection.end("refused too often", code=POLICY, shown=f"limit_reached: refusals (at most {self._limit})")
+        return wire_form(error)
 
     def forget(self, eio_sid: str) -> None:
         """Forget an ended connection. Idempotent."""

@@ -42,7 +42,7 @@ RENEW_WITHIN_S = 30
 # Time for an authenticator to answer. A slower one has failed.
 ASK_S = 10.0
 # How late a live client may lose ended explicit grants.
-LOOK_EVERY_S = 5.0
+CHECK_EVERY_S = 5.0
 
 
 class Regranting:
@@ -68,7 +68,7 @@ class Regranting:
     def start(self) -> None:
         """Start checking for ended explicit grants. Idempotent."""
         if self._timer is None:
-            self._timer = repeat(LOOK_EVERY_S, self.tick)
+            self._timer = repeat(CHECK_EVERY_S, self.tick)
 
     def close(self) -> None:
         """Stop checking. Idempotent."""
@@ -86,7 +86,7 @@ class Regranting:
     def tick(self) -> None:
         """Check the users of explicit grants that ended, or changed without a `regrant`. Runs in the hub."""
         ended, now_s = self.regrants.take_ended(), self._now_s()
-        late = [user for user, since_s in self._noted.items() if now_s - since_s >= LOOK_EVERY_S]
+        late = [user for user, since_s in self._noted.items() if now_s - since_s >= CHECK_EVERY_S]
         if users := dict.fromkeys([*ended, *late]):
             spawn(self.regrant_all, users)
 

@@ -89,7 +89,7 @@ class Answers:
             if kind.missed is not None:
                 kind.missed(client)
 
-    def hear(self, message: bytes) -> None:
+    def receive(self, message: bytes) -> None:
         """Take a message of the channel. Never waits."""
         question = read_question(message)
         if question is None or question.kind not in self._kinds or self._closed:
@@ -136,14 +136,14 @@ class Answers:
                 answer(self._client, question, self._process.id, part, last=at == len(parts))
             outcome = "answered"
         except (HeadgateError, msgspec.DecodeError) as error:
-            self._tell_fault(question.kind, error)
+            self._log_fault(question.kind, error)
         except Exception:
             # A fault of ours must not end the greenlet while other questions wait.
             if not self._closed and (left_out := self._log_throttle.due(f"{question.kind} failed")) is not None:
                 log.exception("question failed", kind=question.kind, left_out=left_out)
         ASKED.labels(question.kind, outcome).inc()
 
-    def _tell_fault(self, kind: str, error: HeadgateError | msgspec.DecodeError) -> None:
+    def _log_fault(self, kind: str, error: HeadgateError | msgspec.DecodeError) -> None:
         name = f"{kind} {error.code if isinstance(error, HeadgateError) else 'unreadable'}"
         if not self._closed and (left_out := self._log_throttle.due(name)) is not None:
             log.warning("question not answered", kind=kind, error=str(error), left_out=left_out)

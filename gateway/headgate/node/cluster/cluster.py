@@ -51,13 +51,13 @@ class Cluster:
         self.table = SharedTable(self.rounds, namespaces)
         self.pauses = Pauses(self.rounds)
         self.rates = RatesWatch(self.table)
-        self.vitals = ProcessStatsWatch(self.rounds, Measure(namespaces, state))
+        self.process_stats = ProcessStatsWatch(self.rounds, Measure(namespaces, state))
         self.answers = Answers(self.redis, self.table)
         self.answers.add({pauses.KIND: announced(self.pauses.hurry, may_be_missed=False)})
-        self.answers.add({process_stats.KIND: announced(self.vitals.hear, may_be_missed=True)})
+        self.answers.add({process_stats.KIND: announced(self.process_stats.on_notice, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
-        self.questions = Listening(channel, self.answers.begin, self.answers.hear)
-        self._others: list[Running] = [self.table, self.pauses, self.vitals]
+        self.questions = Listening(channel, self.answers.begin, self.answers.receive)
+        self._others: list[Running] = [self.table, self.pauses, self.process_stats]
         self._others += [Maintenance(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
         if settings.statsd is not None:
             self._others.append(StatsdPush(settings.statsd))

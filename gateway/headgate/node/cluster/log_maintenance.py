@@ -48,7 +48,7 @@ class LogMaintenance:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         try:
-            self._hear(*self._log.tick(*self._words()))
+            self._note_time(*self._log.tick(*self._words()))
         except BusRefused as error:
             if not is_full(error):
                 raise
@@ -59,7 +59,7 @@ class LogMaintenance:
         total = 0
         while True:
             epoch, clock, trimmed = self._log.trim(*self._words())
-            self._hear(epoch, clock)
+            self._note_time(epoch, clock)
             total += trimmed
             if not trimmed:
                 return total
@@ -69,9 +69,9 @@ class LogMaintenance:
         words = self._watch.words()
         return (self._epoch, *words) if words else ()
 
-    def _hear(self, epoch: str, clock_ms: int) -> None:
+    def _note_time(self, epoch: str, clock_ms: int) -> None:
         self._epoch, self._clock_ms = epoch, clock_ms
-        self._watch.hear(clock_ms)
+        self._watch.observe(clock_ms)
 
     def measure(self) -> float | None:
         """Set the metrics of the log's size and, now and then, of the consumers on another server.

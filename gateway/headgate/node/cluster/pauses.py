@@ -1,6 +1,6 @@
 """Pauses as one gateway obeys them. It refuses connects, publishes, or all of a namespace until an operator resumes them.
 
-In: the set in Redis (redis/pauses.py), read by one greenlet at each notice of a change, and every LOOK_EVERY_S, because a flush
+In: the set in Redis (redis/pauses.py), read by one greenlet at each notice of a change, and every CHECK_EVERY_S, because a flush
 gives no notice. Out: `Paused`, with a time to come back after; log lines.
 
 Rules. 1. While Redis is unreachable, the known pauses stay in force until their end. 2. A pause disconnects no client, and stops
@@ -24,7 +24,7 @@ from headgate.runtime.periodic import Rounds
 
 log = structlog.get_logger("headgate.pauses")
 
-LOOK_EVERY_S, RETRY_EVERY_S = 5.0, 1.0
+CHECK_EVERY_S, RETRY_EVERY_S = 5.0, 1.0
 # The least time between two reads, however many notices come.
 GAP_S = 0.1
 # The range of the time after which a refused client may come back, counted from the end of the pause if it is known.
@@ -40,7 +40,7 @@ class Pauses:
     ) -> None:
         self._client, self._now_s, self._spread = client, now_s, spread
         self._until_s: dict[str, float] = {}
-        self._rounds = Rounds(self.look, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
+        self._rounds = Rounds(self.read, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
         self._logged = ""
         self.start, self.hurry = self._rounds.start, self._rounds.hurry
 
@@ -100,7 +100,7 @@ class Pauses:
         """Stop. Idempotent. Waits for a read under way."""
         self._rounds.end()
 
-    def look(self) -> float:
+    def read(self) -> float:
         """Read the pauses once; log the first of several failures. Return the seconds until the next read. Waits for Redis."""
         try:
             self.replace(read_paused(self._client))
@@ -110,4 +110,4 @@ class Pauses:
                 log.warning("pauses out of reach", error=error.message)
             return RETRY_EVERY_S
         self._logged = ""
-        return LOOK_EVERY_S
+        return CHECK_EVERY_S

@@ -85,7 +85,7 @@ class _Known:
     """A process as of its last report: the report, the time of its arrival, and the changes since the one before."""
 
     report: ProcessStats
-    heard_s: float
+    received_s: float
     rates: dict[str, Counter[str]] = field(default_factory=dict)
     latency: dict[str, Counts] = field(default_factory=dict)
     lag: Counts = field(default_factory=dict)
@@ -110,11 +110,11 @@ class Together:
     def frame(self, reports: Mapping[str, ProcessStats], now_s: float) -> dict[str, Any]:
         """Return the frame of a console after this turn. `reports`: the last report of each process; `now_s`: monotonic."""
         for process, report in list(reports.items())[:MAX_PROCESSES]:
-            self._hear(process, report, now_s)
-        for process in [each for each, known in self._known.items() if now_s - known.heard_s > FORGOTTEN_S]:
+            self._receive(process, report, now_s)
+        for process in [each for each, known in self._known.items() if now_s - known.received_s > FORGOTTEN_S]:
             del self._known[process]
         known = self._known.values()
-        fresh = [each for each in known if now_s - each.heard_s < STALE_S]
+        fresh = [each for each in known if now_s - each.received_s < STALE_S]
         names = dict.fromkeys(name for each in known for name in each.report.namespaces)
         published = {name: self._published(name, fresh, now_s) for name in names}
         return {
@@ -128,19 +128,19 @@ class Together:
             "processes": [_process(process, each, now_s) for process, each in sorted(self._known.items(), key=_by_name)],
         }
 
-    def _hear(self, process: str, report: ProcessStats, now_s: float) -> None:
+    def _receive(self, process: str, report: ProcessStats, now_s: float) -> None:
         known = self._known.get(process)
         if known is None:
             self._known[process] = _Known(report, now_s)
             return
         took_s = report.at_s - known.report.at_s
         if took_s <= 0:
-            if not took_s and now_s - known.heard_s >= STALE_S:  # the same report again
+            if not took_s and now_s - known.received_s >= STALE_S:  # the same report again
                 known.rates, known.latency, known.lag, known.redis, known.cpu = {}, {}, {}, {}, 0.0
             elif not took_s:
                 known.latency, known.lag, known.redis = {}, {}, {}  # shown in the frame before
             return
-        before, known.report, known.heard_s = known.report, report, now_s
+        before, known.report, known.received_s = known.report, report, now_s
         known.rates, known.latency = {}, {}
         for name, space in report.namespaces.items():
             old = before.namespaces.get(name)
@@ -164,7 +164,7 @@ class Together:
 
 def _newest(name: str, known: Iterable[_Known]) -> NamespaceStats | None:
     """Return the last report of a namespace. A dead process may have been ahead in a log lost since."""
-    newest = [(each.heard_s, space.head, space) for each in known if (space := each.report.namespaces.get(name)) is not None]
+    newest = [(each.received_s, space.head, space) for each in known if (space := each.report.namespaces.get(name)) is not None]
     return max(newest, key=lambda each: each[:2])[2] if newest else None
 
 
@@ -227,7 +227,7 @@ def _namespace(name: str, known: Iterable[_Known], fresh: Iterable[_Known], publ
 
 def _process(process: str, known: _Known, now_s: float) -> dict[str, Any]:
     report, spaces = known.report, known.report.namespaces.values()
-    silent_s = now_s - known.heard_s
+    silent_s = now_s - known.received_s
     return {
         "id": process,
         **{name: getattr(report, name) for name in _SHOWN},

@@ -2,7 +2,7 @@
 processes together for the console pages connected here.
 
 In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S, and the notices of processes with such
-pages (`hear`), which do so too. Out: these notices; this process's statistics to Redis; a frame (process_stats.py) as the answer.
+pages (`on_notice`), which do so too. Out: these notices; this process's statistics to Redis; a frame (process_stats.py).
 
 Rules. 1. Nothing on the event path does more than without a console. Counters are read, and clients are walked as for /metrics.
 2. That walk takes WALK_SHARE of the time at most, so with very many clients its numbers are some seconds old. 3. Without a
@@ -28,7 +28,7 @@ from headgate.node.health import State
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
-from headgate.redis.process_stats import KIND, forget, tell
+from headgate.redis.process_stats import KIND, exchange, forget
 from headgate.redis.questions import announce
 from headgate.runtime.loop import Signal
 from headgate.runtime.metrics import (
@@ -136,12 +136,12 @@ class ProcessStatsWatch:
         self._client = client
         self._measure, self._now_s = measure, now_s
         self._id = ""
-        self._asked_s = self._heard_s = -inf  # time of the last page here, and of the last notice
+        self._asked_s = self._received_s = -inf  # time of the last page here, and of the last notice
         self._seen: dict[str, tuple[bytes, float]] = {}
         self._together = Together()
         self._frame: dict[str, Any] | None = None
         self._framed = Signal()
-        self._rounds = Rounds(self.look, lambda: log.exception("vitals failed"), EVERY_S)
+        self._rounds = Rounds(self.turn, lambda: log.exception("vitals failed"), EVERY_S)
         self._has_written = False
 
     def start(self) -> None:
@@ -177,13 +177,13 @@ class ProcessStatsWatch:
             self._framed.wait(FIRST_FRAME_S)
         return {"frame": self._frame}
 
-    def hear(self) -> None:
+    def on_notice(self) -> None:
         """Take a notice. Never waits."""
         if not self._is_watched:  # otherwise the next turn is scheduled already
             self._rounds.hurry()
-        self._heard_s = self._now_s()
+        self._received_s = self._now_s()
 
-    def look(self) -> float:
+    def turn(self) -> float:
         """Write this process's statistics if a console watches; make a frame if its page is here. Waits for Redis.
 
         Returns the seconds until the next turn.
@@ -195,7 +195,7 @@ class ProcessStatsWatch:
         try:
             if watching:
                 announce(self._client, KIND)
-            written = tell(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
+            written = exchange(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
             if watching:
                 self._put_together(written, own)
         except HeadgateError as error:
@@ -210,7 +210,7 @@ class ProcessStatsWatch:
 
     @property
     def _is_watched(self) -> bool:
-        return self._now_s() - max(self._asked_s, self._heard_s) < WATCHED_S
+        return self._now_s() - max(self._asked_s, self._received_s) < WATCHED_S
 
     def _put_together(self, written: Mapping[str, bytes], own: ProcessStats) -> None:
         now_s = self._now_s()

@@ -27,34 +27,34 @@ class RatesWatch:
         """Apply the settings to all rates."""
         for label, rates in self._rates.items():
             if label == "publish":
-                rates.use(settings.publish_per_s, settings.publish_burst)
+                rates.apply(settings.publish_per_s, settings.publish_burst)
             elif label.partition(":")[0] in ("read", "replay"):
-                rates.use(settings.read_per_s, settings.read_burst)
+                rates.apply(settings.read_per_s, settings.read_burst)
 
     def share(self, rates: SharedRates) -> None:
         """Share a rate with all processes. Each has its own label."""
         self._rates[rates.label] = rates
         rates.wanted = self._hurry
 
-    def fields(self, *, anew: bool) -> dict[str, str | None]:
+    def fields(self, *, whole_row: bool) -> dict[str, str | None]:
         """Return the amounts spent since the last turn, or all."""
         fields: dict[str, str | None] = {}
         for label, rates in self._rates.items():
-            for name, each in rates.told(anew=anew).items():
+            for name, each in rates.changes(whole_row=whole_row).items():
                 fields[f"{label}:{name}"] = None if each is None else f"{each.spent} {each.missing}"
         return fields
 
     def asked(self) -> None:
         """Ask for everything."""
 
-    def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
+    def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
         """Subtract the amounts that the other processes let callers spend."""
         for label, rates in self._rates.items():
-            by_process = {process: _spendings(f"{label}:", fields) for process, fields in others.items()}
-            rates.heard(len(others) + 1, by_process, lost=lost)
+            by_process = {process: _rate_usage(f"{label}:", fields) for process, fields in others.items()}
+            rates.received(len(others) + 1, by_process, lost=lost)
 
 
-def _spendings(start: str, fields: Fields) -> dict[str, Spending]:
+def _rate_usage(start: str, fields: Fields) -> dict[str, Spending]:
     spent_by: dict[str, Spending] = {}
     for name, value in fields.items():
         if name.startswith(start) and value is not None and len(value) <= 40:

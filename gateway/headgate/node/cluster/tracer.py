@@ -56,7 +56,7 @@ class Tracer:
             if self._traced:
                 spans.stop()
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Write what has changed. After a refusal by Redis, the next call writes it again."""
         for name, namespace in self._namespaces.items():
             for changed in namespace.tallies.changed():
@@ -67,7 +67,7 @@ class Tracer:
                 try:
                     write(self._client, name, process_name(), counts, kept_s(namespace.tallies.singles / EVERY_S))
                 except HeadgateError:  # the bus reports it
-                    namespace.tallies.not_told(changed)
+                    namespace.tallies.not_written(changed)
 
     def make_spans(self) -> None:
         """Make the spans of delivered events, from Redis to the router, and from there to the last client."""
@@ -90,6 +90,6 @@ class Tracer:
                     one_round()
 
     def _round(self) -> float:
-        self.tell()
+        self.write()
         self.make_spans()
         return EVERY_S

@@ -86,7 +86,7 @@ class Balance:
         self._per_s = 0.0
         self._owed, self._owed_at_s = 0.0, 0.0
 
-    def look(self, now_s: float, own: int, others: Collection[int], occasion: Occasion | None) -> None:
+    def decide(self, now_s: float, own: int, others: Collection[int], occasion: Occasion | None) -> None:
         """Take the loads of all processes. Nothing begins without an occasion, or before LOOKS; what is under way goes on."""
         if occasion is not None and (self._occasion is None or occasion.at_s > self._occasion.at_s):
             self._occasion, self._budget = occasion, None

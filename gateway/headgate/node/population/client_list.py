@@ -132,7 +132,7 @@ class ClientList:
         """Return the client of a session if it is here and in one of these namespaces (None: any)."""
         asked = self._namespaces.items()
         namespaces = (each for name, each in asked if within is None or name in within)
-        return next((found for each in namespaces if (found := each.clients.get(session)) is not None), None)
+        return next((client for each in namespaces if (client := each.clients.get(session)) is not None), None)
 
     def _matching(self, question: ListQuestion) -> Iterator[Client]:
         namespaces = [
@@ -216,8 +216,8 @@ class ClientList:
         return [CountAnswer(count)]
 
     def _disconnect(self, wish: DisconnectQuestion) -> list[CountAnswer]:
-        found = None if wish.session is None else self.find(wish.session, wish.within)
-        clients = [found] if found is not None else []
+        client = None if wish.session is None else self.find(wish.session, wish.within)
+        clients = [client] if client is not None else []
         if wish.user is not None:
             clients = [
                 each for each in self._admission.of_user(wish.user) if wish.within is None or each.namespace in wish.within

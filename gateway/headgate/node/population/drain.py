@@ -22,7 +22,7 @@ from .moves import LEAVE_WITHIN_S, Moves
 log = structlog.get_logger("headgate.drain")
 
 # The time between two groups of notices.
-_LOOK_S = 0.05
+_POLL_S = 0.05
 # A core admits 2,600 returning clients per second (docs/operations/scale.md), and has other work to do.
 JOINS_PER_S = 1000
 
@@ -71,7 +71,7 @@ class Drain:
         self.begin()
         began_s = self._now_s()
         while alone and self.asking() and self._now_s() - began_s < within_s:
-            self._wait(_LOOK_S)
+            self._wait(_POLL_S)
         within_s = 0 if alone else within_s
         leave_within_s = min(LEAVE_WITHIN_S, within_s / 2)
         moves = Moves(self._namespaces, "restart", leave_within_s, self._now_s)
@@ -86,11 +86,11 @@ class Drain:
             elapsed_s = self._now_s() - began_s
             left = 0 if elapsed_s >= spread_s else max(0, total - 1 - int(total * elapsed_s / spread_s))
             asking = self.asking() if elapsed_s < spread_s else ()
-            moves.tell(each for each in waiting[left:] if each not in asking)
+            moves.notify(each for each in waiting[left:] if each not in asking)
             waiting[left:] = [each for each in waiting[left:] if each in asking and not each.closed]
             while waiting and waiting[-1].closed:
                 waiting.pop()
             moves.end_late(asking)
             if not (waiting or moves.under_way() or asking):
                 return
-            self._wait(_LOOK_S)
+            self._wait(_POLL_S)

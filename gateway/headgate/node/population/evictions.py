@@ -38,7 +38,7 @@ class Evictions:
 
     def apply(self, settings: Settings) -> None:
         """Apply another limit of sessions in no namespace."""
-        self.pending.use(_pending_per_address(settings))
+        self.pending.apply(_pending_per_address(settings))
 
     def expired(self, clients: Iterable[Client]) -> None:
         """Disconnect clients with an expired identity."""
@@ -56,7 +56,7 @@ class Evictions:
             EVICTED.labels(client.namespace, "disconnected").inc()
             connection = connection_of(client)
             connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, status)))
-            connection.end("disconnected", told=f"disconnected: {reason}")
+            connection.end("disconnected", shown=f"disconnected: {reason}")
         return ended
 
     def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
@@ -90,7 +90,7 @@ class Evictions:
 def _end_pending(connection: Session, message: str) -> None:
     """End a connection in no namespace, after all its clients left or were disconnected. Runs in the hub."""
     if not connection.closed and not connection.owners:
-        connection.end("outside every namespace", code=POLICY, told=message)
+        connection.end("outside every namespace", code=POLICY, shown=message)
 
 
 def _pending_per_address(settings: Settings) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.auth.client_counts import StillLooking
+from headgate.auth.client_counts import StillAsking
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
@@ -25,7 +25,7 @@ from headgate.node.cluster.pauses import Pauses
 from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
 from headgate.redis.log import RECONNECT_S
-from headgate.runtime.logging import told
+from headgate.runtime.logging import wire_form
 from headgate.runtime.loop import sleep, spawn
 from headgate.runtime.metrics import REFUSED, SESSIONS_REFUSED
 from headgate.settings.settings import Settings
@@ -76,7 +76,7 @@ class Joining:
     ) -> None:
         self._sockets, self._evictions, self._pending = sockets, evictions, evictions.pending
         self._logins, self._admission, self._refusals = access.logins, access.admission, access.refusals
-        self._next_look = access.client_counts_watch.next_look
+        self._next_turn = access.client_counts_watch.next_turn
         self._drain, self._shedding, self._pauses = drain, shedding, pauses
         self.streams = 0
         self.apply(settings)
@@ -132,7 +132,7 @@ class Joining:
             identity, address = self._let_in(Handshake(namespace.name, shown, environ), len(wanted), point, again=False)
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
-            wire = told(error)
+            wire = wire_form(error)
             raise ConnectRefused(wire["message"], wire) from error
         client = self._take_in(namespace, session, identity, connection, address)
         if self._logins.is_application:
@@ -230,8 +230,8 @@ class Joining:
         for _ in range(MAX_LOOKS):
             try:
                 self._admission.check(user, address)
-            except StillLooking:
-                if not self._next_look():
+            except StillAsking:
+                if not self._next_turn():
                     raise
             else:
                 return

@@ -53,7 +53,7 @@ class Moves:
         self._until_s = {each: until_s for each, until_s in self._until_s.items() if not each.closed}
         return len(self._until_s)
 
-    def tell(self, connections: Iterable[Connection]) -> None:
+    def notify(self, connections: Iterable[Connection]) -> None:
         """Notify the clients of these connections to leave. Never waits."""
         until_s = self._now_s() + self._within_s
         for connection in connections:

@@ -18,7 +18,7 @@ import structlog
 
 from headgate.installation import __version__
 from headgate.node.namespace import Namespace
-from headgate.redis.loads import Load, Look
+from headgate.redis.loads import Load, LoadTable
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.periodic import Rounds
 from headgate.transport.descriptors import descriptor_limit
@@ -28,7 +28,7 @@ from .moves import LEAVE_WITHIN_S, Moves
 
 log = structlog.get_logger("headgate.rebalancing")
 
-TELL_EVERY_S, REST_S = 0.25, 5.0
+NOTICE_EVERY_S, REST_S = 0.25, 5.0
 SETTLED_S = 30
 DEPLOY_S = 900
 
@@ -52,7 +52,7 @@ class Rebalancing:
         now_s: Callable[[], float] = monotonic,
     ) -> None:
         self._table = table
-        table.own, table.on_rows = self._row, self.hear
+        table.own, table.on_rows = self._row, self.receive
         self._namespaces, self._serves = namespaces, ",".join(sorted(namespaces))
         self._count, self._per_s, self._now_s = count, per_s, now_s
         self._moves = Moves(namespaces, "rebalance", LEAVE_WITHIN_S, now_s)
@@ -73,12 +73,12 @@ class Rebalancing:
         before = self._balance.state
         count = self._balance.due(self._now_s(), self._count(), self._moves.under_way())
         if count:
-            self._moves.tell(list(islice(self._moves.connections(), count)))
+            self._moves.notify(list(islice(self._moves.connections(), count)))
         self._moves.end_late()
         self._log_change(before)
-        return TELL_EVERY_S if self._balance.state is State.MOVING or self._moves.under_way() else REST_S
+        return NOTICE_EVERY_S if self._balance.state is State.MOVING or self._moves.under_way() else REST_S
 
-    def hear(self, rows: Look) -> None:
+    def receive(self, rows: LoadTable) -> None:
         """Take the rows of all processes."""
         own = self._count()
         # The others' counts are as old as a turn. In that time as many clients may have joined there as here.
@@ -86,7 +86,7 @@ class Rebalancing:
         alike = {each: load for each, load in rows.loads.items() if load.serves == self._serves}
         before = self._balance.state
         others = [load.sessions for each, load in alike.items() if each != self._table.id]
-        self._balance.look(self._now_s(), settled, others, self._occasion(rows, [load.since_s for load in alike.values()]))
+        self._balance.decide(self._now_s(), settled, others, self._occasion(rows, [load.since_s for load in alike.values()]))
         self._log_change(before)
         self._rounds.hurry()
 
@@ -98,7 +98,7 @@ class Rebalancing:
             self._count(), 0, "", version=__version__, max_files=descriptor_limit() or 0, server=",".join(sorted(servers))
         )
 
-    def _occasion(self, rows: Look, since_s: Sequence[int]) -> Occasion | None:
+    def _occasion(self, rows: LoadTable, since_s: Sequence[int]) -> Occasion | None:
         """Return the newest occasion to balance, or None."""
         deployed_s = max(since_s, default=rows.now_s)
         is_settled = SETTLED_S <= rows.now_s - deployed_s < DEPLOY_S

@@ -35,17 +35,17 @@ class Leases:
     def __init__(self, own: str = "") -> None:
         self.own = own
         self._seen: dict[str, tuple[int, float]] = {}  # process → its beat, and when we first saw that value
-        self._first_look_s: float | None = None
+        self._first_read_s: float | None = None
         self._looked_s = 0.0
         self._missed = False
         self._ages: dict[str, tuple[int, float]] = {}  # process → its beat at our first check, and its age by Redis' clock
         self._alone = True
         self._unsure: set[str] = set()
 
-    def heard(self, beats: Mapping[str, int], redis_now_ms: int, now_s: float) -> list[str]:
+    def received(self, beats: Mapping[str, int], redis_now_ms: int, now_s: float) -> list[str]:
         """Apply the beats that Redis holds; return the dead processes."""
-        if self._first_look_s is None:
-            self._first_look_s = self._looked_s = now_s
+        if self._first_read_s is None:
+            self._first_read_s = self._looked_s = now_s
             self._ages = {process: (at, now_s - max(0.0, (redis_now_ms - at) / 1000)) for process, at in beats.items()}
             self._unsure = {process for process, (_, since_s) in self._ages.items() if now_s - since_s > LEASE_S}
         was_in_touch = not self._missed and now_s - self._looked_s <= IN_TOUCH_S
@@ -61,7 +61,7 @@ class Leases:
                 seen[process] = known if was_in_touch else (known[0], now_s)
         self._seen = seen
         dead = [process for process, (at, since_s) in seen.items() if at <= 0 or now_s - since_s > LEASE_S]
-        if now_s - self._first_look_s >= BACK_S:
+        if now_s - self._first_read_s >= BACK_S:
             if was_in_touch and self._alone:
                 dead += [
                     each for each, (at, since_s) in self._ages.items() if beats.get(each) == at and now_s - since_s > LEASE_S
@@ -77,4 +77,4 @@ class Leases:
 
     def is_unsure(self, process: str) -> bool:
         """Whether it is undecided if a process is dead. Its members are then neither shown nor removed."""
-        return self._first_look_s is None or process in self._unsure
+        return self._first_read_s is None or process in self._unsure

@@ -52,8 +52,8 @@ class OwnMembers:
 
     def entry(self, user: str) -> Entry | None:
         """Return a user's entry, or None without one."""
-        found = self._users.get(user)
-        return None if found is None else Entry(len(found.connections), found.since_ms, found.changed_ms, found.meta)
+        known = self._users.get(user)
+        return None if known is None else Entry(len(known.connections), known.since_ms, known.changed_ms, known.meta)
 
     def enter(self, session: str, user: str, meta: str | None, now_ms: int, since_ms: int | None = None) -> None:
         """Add a connection as a member, or change its user's meta.
@@ -62,19 +62,19 @@ class OwnMembers:
             meta: JSON text; None leaves what another page of the user has set.
             since_ms: when the user came, as other processes know it.
         """
-        found = self._users.get(user)
-        if found is None:
-            found = self._users[user] = _User(now_ms if since_ms is None else min(since_ms, now_ms))
+        known = self._users.get(user)
+        if known is None:
+            known = self._users[user] = _User(now_ms if since_ms is None else min(since_ms, now_ms))
         if session not in self._user_of:
             self._user_of[session] = user
-            if found.broken:  # it takes the place of the oldest one
-                oldest, _ = found.broken.popitem(last=False)
+            if known.broken:  # it takes the place of the oldest one
+                oldest, _ = known.broken.popitem(last=False)
                 del self._broken[oldest]
-                found.connections.remove(oldest)
-            found.connections.add(session)
-        if meta is not None and meta != found.meta:
-            found.meta = meta
-            found.changed_ms = max(now_ms, found.changed_ms + 1)
+                known.connections.remove(oldest)
+            known.connections.add(session)
+        if meta is not None and meta != known.meta:
+            known.meta = meta
+            known.changed_ms = max(now_ms, known.changed_ms + 1)
 
     def leave(self, session: str) -> str | None:
         """Remove a connection that has left; return its user, if it was a member."""
@@ -104,8 +104,8 @@ class OwnMembers:
         return next((end_s for _, end_s in self._broken.values()), None)
 
     def _drop(self, user: str, session: str) -> None:
-        found = self._users[user]
-        found.connections.remove(session)
-        found.broken.pop(session, None)
-        if not found.connections:
+        known = self._users[user]
+        known.connections.remove(session)
+        known.broken.pop(session, None)
+        if not known.connections:
             del self._users[user]

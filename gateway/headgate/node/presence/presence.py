@@ -35,12 +35,12 @@ from .watchers import Connection
 log = structlog.get_logger("headgate.presence")
 
 # Least time between writes, and between notices to one page, so that members who come together share one.
-WRITE_GAP_S, TELL_GAP_S = 0.01, 0.05
+WRITE_GAP_S, NOTIFY_GAP_S = 0.01, 0.05
 # After notifying for a time, pause for this many times as long. A crowded room gets fewer, larger notices.
-TELL_SHARE = 4
+NOTIFY_SHARE = 4
 # A process without rooms checks this often for processes that died with all their members, so that `vacated` is published. It
 # stops when there are no other processes and no events to publish.
-IDLE_LOOK_S = 2.0
+IDLE_CHECK_S = 2.0
 TIMEOUT_S = 2.0
 # Longest wait for the first read of a room. The read itself waits until it is clear which processes are dead.
 READ_WAIT_S = BACK_S + 2.0
@@ -88,11 +88,11 @@ class Presence:
         self._unread: dict[str, None] = {}
         self._put_off: dict[str, None] = {}  # topics to read after the next beat
         self._live: dict[str, Signal] = {}
-        self._pulse_now, self._tell_now, self._read_now = Signal(), Signal(), Signal()
+        self._pulse_now, self._notify_now, self._read_now = Signal(), Signal(), Signal()
         self._greenlets: list[Greenlet] = []
         self._pulse: Greenlet | None = None
         self._closed = False
-        self._beat_at_s = self._look_at_s = 0.0
+        self._beat_at_s = self._check_at_s = 0.0
         self._has_lease = False
         self._in_touch_since_s: float | None = None  # when the link last connected
         self._faults: dict[str, str] = {}
@@ -109,7 +109,7 @@ class Presence:
         if self._closed:
             return
         self._closed = True
-        for each in (self._pulse_now, self._tell_now, self._read_now):
+        for each in (self._pulse_now, self._notify_now, self._read_now):
             each.set()
         if self._link is not None:
             self._link.close()
@@ -144,7 +144,7 @@ class Presence:
         if rooms.room(topic) is room and not (in_time and room.was_live):
             if not had:
                 rooms.leave(session, topic)
-            raise BusUnavailable("the members of the topic could not be read", told="presence cannot be read now")
+            raise BusUnavailable("the members of the topic could not be read", shown="presence cannot be read now")
 
     @property
     def rooms(self) -> Rooms:
@@ -205,7 +205,7 @@ class Presence:
 
     def _wanted(self) -> None:
         self._pulse_now.set()
-        self._tell_now.set()
+        self._notify_now.set()
 
     # -- the pulse ----------------------------------------------------------------------------------------------------
 
@@ -229,45 +229,45 @@ class Presence:
         """Do what is due; return the seconds until the next check, or None to wait for a change."""
         rooms, now_s = self._rooms, self._now_s()
         if rooms is None:
-            return self._look(now_s)
+            return self._check_idle(now_s)
         rooms.expire(self._in_touch_since_s)
-        busy = bool(len(rooms)) or rooms.telling.waits
+        busy = bool(len(rooms)) or rooms.writes.waits
         if now_s >= self._beat_at_s or (busy and not self._has_lease):  # members are written only under a lease
-            self._beat_at_s = now_s + (BEAT_S if busy else IDLE_LOOK_S)
+            self._beat_at_s = now_s + (BEAT_S if busy else IDLE_CHECK_S)
             self._has_lease = False
             self._beat(self.process if busy else "")
             self._has_lease = busy
             self._ping()
             self._read_again(rooms)
-        while rooms.telling.waits and self._has_lease and not self._closed:
+        while rooms.writes.waits and self._has_lease and not self._closed:
             self._write(rooms)
-        if rooms.telling.waits and not self._has_lease:
+        if rooms.writes.waits and not self._has_lease:
             return 0.0  # Redis has lost the lease: beat, then write everything again
         end_s = rooms.next_end_s(self._in_touch_since_s)
         until_s = self._beat_at_s if end_s is None else min(end_s, self._beat_at_s)
         return max(0.0, until_s - self._now_s())
 
     def _write(self, rooms: Rooms) -> None:
-        writes = rooms.telling.next_write()
+        writes = rooms.writes.next_write()
         if not writes:
             return
         PRESENCE_WRITES.labels(self._namespace).inc()
         try:
             waiting = store.write(self._commands, self._namespace, self.process, writes, events=self._events)
         except BaseException:
-            rooms.telling.failed(writes)
+            rooms.writes.failed(writes)
             raise
         self._faults.pop("write", None)
         if waiting is None:
-            rooms.telling.failed(writes)
+            rooms.writes.failed(writes)
             self._has_lease = False
         elif waiting:
             self._announce()
 
-    def _look(self, now_s: float) -> float | None:
+    def _check_idle(self, now_s: float) -> float | None:
         """Without rooms: check for dead processes; return the seconds until the next check, or None until a room opens."""
-        if now_s >= self._look_at_s:
-            self._look_at_s = now_s + IDLE_LOOK_S
+        if now_s >= self._check_at_s:
+            self._check_at_s = now_s + IDLE_CHECK_S
             any_process = store.any_process(self._commands, self._namespace)
             self._faults.pop("write", None)
             if any_process:
@@ -275,7 +275,7 @@ class Presence:
             elif not self._events:
                 drop_idle(self._commands)  # until a room is opened
                 return None
-        return IDLE_LOOK_S
+        return IDLE_CHECK_S
 
     def _read_again(self, rooms: Rooms) -> None:
         """Read the deferred topics, and those with members that Redis did not have."""
@@ -290,22 +290,22 @@ class Presence:
 
     def _beat(self, process: str) -> None:
         try:
-            found = store.beat(self._commands, self._namespace, process)
+            beats = store.beat(self._commands, self._namespace, process)
         except HeadgateError:
             self._leases.missed()
             raise
         self._faults.pop("write", None)
-        if process and not found.known and self._rooms is not None:
-            self._rooms.telling.all_anew()  # the first beat, a flush, or others declared this process dead
-        for dead in self._leases.heard(found.beats, found.now_ms, self._now_s()):
-            if dead in found.beats and dead != self.process:
+        if process and not beats.known and self._rooms is not None:
+            self._rooms.writes.write_all()  # the first beat, a flush, or others declared this process dead
+        for dead in self._leases.received(beats.beats, beats.now_ms, self._now_s()):
+            if dead in beats.beats and dead != self.process:
                 PRESENCE_DEAD.labels(self._namespace).inc()
                 log.info("a process's members are gone", process=dead)
-                store.forget(self._commands, self._namespace, dead, found.beats[dead], events=self._events)
-                found = found._replace(news=int(self._events))
+                store.forget(self._commands, self._namespace, dead, beats.beats[dead], events=self._events)
+                beats = beats._replace(news=int(self._events))
             elif dead != self.process and self._rooms is not None:
                 self._rooms.dead(dead)  # and Redis has no record of it
-        if found.news:
+        if beats.news:
             self._announce()
 
     def _announce(self) -> None:
@@ -399,7 +399,7 @@ class Presence:
             room = rooms.room(topic)
             if room is not None:
                 room.missed()
-        rooms.telling.all_anew()
+        rooms.writes.write_all()
         self._pulse_now.set()
 
     # -- the reader ---------------------------------------------------------------------------------------------------
@@ -432,11 +432,11 @@ class Presence:
         if room is None or rooms is None:
             return True
         nth = room.begin()
-        found = store.read_written(self._reads, self._namespace, topic)
-        if not room.was_live and any(self._leases.is_unsure(process) for process in found):
+        by_process = store.read_written(self._reads, self._namespace, topic)
+        if not room.was_live and any(self._leases.is_unsure(process) for process in by_process):
             self._put_off[topic] = None
             return True
-        for process, written in found.items():
+        for process, written in by_process.items():
             if room.lacks(process, written):
                 for part in store.read_parts(self._reads, self._namespace, topic, process):
                     room.add(process, part)
@@ -460,20 +460,20 @@ class Presence:
     def _run_teller(self) -> None:
         while not self._closed:
             rooms = self._rooms
-            self._tell_now.wait(TELL_GAP_S if rooms is not None and rooms.any_behind else None)
-            self._tell_now.clear()
+            self._notify_now.wait(NOTIFY_GAP_S if rooms is not None and rooms.any_behind else None)
+            self._notify_now.clear()
             if self._closed or rooms is None:
                 continue
             began_s, resets = monotonic(), 0
             try:
-                for count in rooms.tell():
+                for count in rooms.notify():
                     resets += count
                     one_round()
             except Exception:
                 log.exception("presence not told")
             if resets:
                 PRESENCE_RESETS.labels(self._namespace).inc(resets)
-            sleep(max(TELL_GAP_S, TELL_SHARE * (monotonic() - began_s)))
+            sleep(max(NOTIFY_GAP_S, NOTIFY_SHARE * (monotonic() - began_s)))
 
     def _log_once(self, part: str, error: HeadgateError) -> None:
         if self._faults.get(part) != error.message and not self._closed:

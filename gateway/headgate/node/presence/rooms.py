@@ -1,7 +1,7 @@
 """The rooms of one namespace in this process: their members, their watchers, and pending notices. No I/O.
 
 In: clients' requests (`enter`, `watch`, `page`, `leave`), the ends of their connections, the clock, and messages and reads from
-Redis. Out: pending writes (`telling`), the rooms to read, and frames for watching pages.
+Redis. Out: pending writes (`writes`), the rooms to read, and frames for watching pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.auth.identity import ANONYMOUS
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import PRESENCE, notice_packet
-from headgate.node.presence.write_batches import Telling
+from headgate.node.presence.write_batches import WriteBatches
 from headgate.redis.presence_entries import Entry, Member, Written
 
 from .own_members import OwnMembers
@@ -83,7 +83,7 @@ class Rooms:
         self._copies = 0
         self._ending: dict[str, None] = {}  # topics with places of broken connections
         self._untold: dict[str, None] = {}  # topics with unsent differences or pages that are behind
-        self.telling = Telling(process, self._entry, self._users)
+        self.writes = WriteBatches(process, self._entry, self._users)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -100,8 +100,8 @@ class Rooms:
 
     def room(self, topic: str) -> Room | None:
         """Return this process's copy of a topic, if there is one."""
-        found = self._open.get(topic)
-        return None if found is None else found.room
+        open_room = self._open.get(topic)
+        return None if open_room is None else open_room.room
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -127,8 +127,8 @@ class Rooms:
 
     def watch(self, session: str, topic: str, connection: Connection) -> dict[str, Any]:
         """Let a prepared client watch a topic without being a member; return the first part of the members."""
-        found = self._open[topic]
-        user = found.own.leave(session)
+        open_room = self._open[topic]
+        user = open_room.own.leave(session)
         if user is not None:
             self._own_changed(topic, [user])
         return self._watched(session, topic, connection)
@@ -139,11 +139,11 @@ class Rooms:
         Raises:
             LimitReached: `presence_members`.
         """
-        found = self._open[topic]
-        known = found.room.member(user)
-        if known is None and len(found.room) >= self._limits.max_members:
+        open_room = self._open[topic]
+        known = open_room.room.member(user)
+        if known is None and len(open_room.room) >= self._limits.max_members:
             raise LimitReached("presence_members", self._limits.max_members, MEMBERS_RETRY_S)
-        found.own.enter(session, user, meta, self._now_ms(), None if known is None else known.since_ms)
+        open_room.own.enter(session, user, meta, self._now_ms(), None if known is None else known.since_ms)
         self._own_changed(topic, [user])
         return self._watched(session, topic, connection)
 
@@ -153,8 +153,8 @@ class Rooms:
         Raises:
             InvalidRequest: the client does not watch it.
         """
-        found = self._open.get(topic)
-        if found is None or session not in found.watchers:
+        open_room = self._open.get(topic)
+        if open_room is None or session not in open_room.watchers:
             raise InvalidRequest("page: this client does not watch the topic; expected `enter` or `watch` first")
         return self._part(topic, after)
 
@@ -169,8 +169,8 @@ class Rooms:
 
     def leave_unless_in(self, session: str, topic: str) -> None:
         """Undo `prepare` for a client that was neither a member nor a watcher."""
-        found = self._open[topic]
-        if session not in found.watchers and not found.own.has(session):
+        open_room = self._open[topic]
+        if session not in open_room.watchers and not open_room.own.has(session):
             self.leave(session, topic)
 
     def gone(self, session: str, *, in_order: bool) -> None:
@@ -197,9 +197,9 @@ class Rooms:
         if in_touch_since_s is None or now_s < in_touch_since_s + SETTLE_S:
             return
         for topic in list(self._ending):
-            found = self._open[topic]
-            users = found.own.expire(now_s)
-            if found.own.next_end_s() is None:
+            open_room = self._open[topic]
+            users = open_room.own.expire(now_s)
+            if open_room.own.next_end_s() is None:
                 self._ending.pop(topic, None)
             if users:
                 self._own_changed(topic, users)
@@ -214,64 +214,64 @@ class Rooms:
 
     def take(self, topic: str, message: bytes) -> bool:
         """Apply a message of a topic's channel; return whether its room must be read again."""
-        found = self._open.get(topic)
-        if found is None:
+        open_room = self._open.get(topic)
+        if open_room is None:
             return False
-        doubtful = found.room.take(message)
-        if found.room.has_changes or found.room.has_unmerged:
+        doubtful = open_room.room.take(message)
+        if open_room.room.has_changes or open_room.room.has_unmerged:
             self._untold[topic] = None
             self._wanted()
         return doubtful
 
     def loaded(self, topic: str, nth: int, last: Mapping[str, Written]) -> bool:
         """End a read of a topic (`Room.loaded`); return whether its room is live or closed. Then call `merge`."""
-        found = self._open.get(topic)
-        return found is None or found.room.loaded(nth, last, self._now_s())
+        open_room = self._open.get(topic)
+        return open_room is None or open_room.room.loaded(nth, last, self._now_s())
 
     def dead(self, process: str) -> None:
         """Remove a dead process and its members."""
-        for topic, found in self._open.items():
-            found.room.dead(process)
-            if found.room.has_unmerged:
+        for topic, open_room in self._open.items():
+            open_room.room.dead(process)
+            if open_room.room.has_unmerged:
                 self._untold[topic] = None
                 self._wanted()
 
     def merge(self, topic: str) -> bool:
         """Merge part of a read (`Room.merge`); return whether more remains."""
-        found = self._open.get(topic)
-        if found is None:
+        open_room = self._open.get(topic)
+        if open_room is None:
             return False
-        more = found.room.merge()
-        if found.room.has_changes:
+        more = open_room.room.merge()
+        if open_room.room.has_changes:
             self._untold[topic] = None
             self._wanted()
         return more
 
     # -- to pages -----------------------------------------------------------------------------------------------------
 
-    def tell(self) -> Iterator[int]:
-        """Tell pages what has changed, and those that have missed something to read anew. Let the loop run wherever this yields.
+    def notify(self) -> Iterator[int]:
+        """Report changes to pages, and ask pages that have missed one to read again. Let the loop run wherever this yields.
 
-        Yields how many pages were told to read anew.
+        Yields how many pages were asked to read again.
         """
         for topic in list(self._untold):
             self._untold.pop(topic, None)  # not there, if the room was closed while the loop ran
-            found = self._open.get(topic)
-            if found is None:
+            open_room = self._open.get(topic)
+            if open_room is None:
                 continue
-            if found.watchers.any_behind:
-                yield found.watchers.tell_reset(message_frame(self._packet({"topic": topic, "reset": True})))
-            while found.room.merge():
+            if open_room.watchers.any_behind:
+                yield open_room.watchers.send_reset(message_frame(self._packet({"topic": topic, "reset": True})))
+            while open_room.room.merge():
                 yield 0
-            while found.room.has_changes:
-                base = found.room.version
-                came, left = found.room.take_changes(MAX_NOTICE_BYTES)
-                if len(found.watchers):
-                    body = {"topic": topic, "copy": found.copy, "base": base, "version": found.room.version}
-                    for _ in found.watchers.tell(message_frame(self._packet({**body, "members": came, "left": left}))):
+            while open_room.room.has_changes:
+                base = open_room.room.version
+                came, left = open_room.room.take_changes(MAX_NOTICE_BYTES)
+                if len(open_room.watchers):
+                    body = {"topic": topic, "copy": open_room.copy, "base": base, "version": open_room.room.version}
+                    for _ in open_room.watchers.send(message_frame(self._packet({**body, "members": came, "left": left}))):
                         yield 0
                 yield 0
-            if found.watchers.any_behind and self._open.get(topic) is found:
+            if open_room.watchers.any_behind and self._open.get(topic) is open_room:
                 self._untold[topic] = None
 
     @property
@@ -286,11 +286,11 @@ class Rooms:
         return self._part(topic, None)
 
     def _part(self, topic: str, after: str | None) -> dict[str, Any]:
-        found = self._open[topic]
+        open_room = self._open[topic]
         part: list[Member] = []
         size = 0
         more = False
-        for member in found.room.after(after):
+        for member in open_room.room.after(after):
             size += len(member.user) + len(member.meta or "")
             if part and (len(part) >= MAX_PAGE or size > MAX_PAGE_BYTES):
                 more = True
@@ -298,9 +298,9 @@ class Rooms:
             part.append(member)
         return {
             "topic": topic,
-            "copy": found.copy,
-            "version": found.room.version,
-            "count": len(found.room),
+            "copy": open_room.copy,
+            "version": open_room.room.version,
+            "count": len(open_room.room),
             "members": [list(member) for member in part],
             "next": part[-1].user if more else None,
         }
@@ -309,43 +309,43 @@ class Rooms:
         return notice_packet(self._namespace, PRESENCE, body)
 
     def _own_changed(self, topic: str, users: Iterable[str]) -> None:
-        found = self._open[topic]
+        open_room = self._open[topic]
         for user in users:
-            found.room.own_changed(user, found.own.entry(user))
-        self.telling.changed(topic, users)
+            open_room.room.own_changed(user, open_room.own.entry(user))
+        self.writes.changed(topic, users)
         self._untold[topic] = None
         self._wanted()
 
     def _part_with(self, session: str, topic: str, *, in_order: bool) -> None:
-        found = self._open[topic]
-        found.sessions -= 1
-        found.watchers.remove(session)
+        open_room = self._open[topic]
+        open_room.sessions -= 1
+        open_room.watchers.remove(session)
         if in_order:
-            user = found.own.leave(session)
+            user = open_room.own.leave(session)
             if user is not None:
                 self._own_changed(topic, [user])
         else:
-            found.own.break_off(session, self._now_s())
-            if found.own.next_end_s() is not None:
+            open_room.own.break_off(session, self._now_s())
+            if open_room.own.next_end_s() is not None:
                 self._ending[topic] = None
             self._wanted()
         self._close_if_unused(topic)
 
     def _close_if_unused(self, topic: str) -> None:
-        found = self._open[topic]
-        if not found.sessions and not len(found.own):
+        open_room = self._open[topic]
+        if not open_room.sessions and not len(open_room.own):
             del self._open[topic]
             self._ending.pop(topic, None)
             self._untold.pop(topic, None)
             self._closed(topic)
 
     def _entry(self, topic: str, user: str) -> Entry | None:
-        found = self._open.get(topic)
-        return None if found is None else found.own.entry(user)
+        open_room = self._open.get(topic)
+        return None if open_room is None else open_room.own.entry(user)
 
     def _users(self, topic: str) -> list[str]:
-        found = self._open.get(topic)
-        return [] if found is None else found.own.users()
+        open_room = self._open.get(topic)
+        return [] if open_room is None else open_room.own.users()
 
 
 def read_meta(meta: object, user: str, max_bytes: int) -> str | None:

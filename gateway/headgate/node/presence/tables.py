@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from headgate.node.presence.write_batches import ANEW
+from headgate.node.presence.write_batches import WHOLE
 from headgate.redis.presence_entries import LEASE_S, Entry, Written
 
 from .leases import BEAT_S
@@ -58,7 +58,7 @@ class Table:
         """Apply a message; return whether it follows on what is known, and comes to as many members as its process has."""
         if message.number <= self.number:
             return True  # the read already included it
-        if message.before == ANEW or message.before != self.number:
+        if message.before == WHOLE or message.before != self.number:
             return False
         for user, connections, since_ms, changed_ms, meta in message.puts:
             self.entries[user] = Entry(connections, since_ms, changed_ms, meta)

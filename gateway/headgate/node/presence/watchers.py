@@ -59,7 +59,7 @@ class Watchers:
         self._behind.pop(session, None)
         return self._connections.pop(session, None) is not None
 
-    def tell(self, frame: Frame) -> Iterator[None]:
+    def send(self, frame: Frame) -> Iterator[None]:
         """Send a difference to every page that keeps up. The caller yields to the loop at each item."""
         for count, (session, connection) in enumerate(list(self._connections.items()), 1):
             # Skip a page that was added during the iteration; it has read a later version.
@@ -71,13 +71,13 @@ class Watchers:
             if not count % _STRIDE:
                 yield
 
-    def tell_reset(self, frame: Frame) -> int:
+    def send_reset(self, frame: Frame) -> int:
         """Send a reset to pages that are behind and have room again; return their number."""
-        told = [session for session in self._behind if _has_room(self._connections[session])]
-        for session in told:
+        chosen = [session for session in self._behind if _has_room(self._connections[session])]
+        for session in chosen:
             del self._behind[session]
             self._connections[session].offer_control(frame)
-        return len(told)
+        return len(chosen)
 
 
 def _has_room(connection: Connection) -> bool:

@@ -18,12 +18,12 @@ from headgate.redis.presence_entries import Entry, TopicWrite, encode_entry
 
 # Most changes per write, of one topic and in total.
 MAX_CHANGES, MAX_IN_ALL = 1000, 2000
-NOTHING_BEFORE, ANEW = 0, -1
+NOTHING_BEFORE, WHOLE = 0, -1
 
 _encode = msgspec.json.Encoder().encode
 
 
-class Telling:
+class WriteBatches:
     """See the module.
 
     Args:
@@ -35,37 +35,37 @@ class Telling:
     def __init__(self, process: str, entries: Callable[[str, str], Entry | None], users: Callable[[str], Iterable[str]]) -> None:
         self._process, self._entries, self._users = process, entries, users
         self._number = 0
-        self._told: dict[str, tuple[int, dict[str, Entry]]] = {}  # topic → number of the last write, and the entries in Redis
+        self._written: dict[str, tuple[int, dict[str, Entry]]] = {}  # topic → number of the last write, and the entries in Redis
         self._changed: dict[str, dict[str, None]] = {}
-        self._anew: dict[str, None] = {}
+        self._whole: dict[str, None] = {}
 
     @property
     def waits(self) -> bool:
         """Whether there is something to write."""
-        return bool(self._changed or self._anew)
+        return bool(self._changed or self._whole)
 
     def changed(self, topic: str, users: Iterable[str]) -> None:
         """Record users whose entries may have changed."""
         self._changed.setdefault(topic, {}).update(dict.fromkeys(users))
 
-    def all_anew(self) -> None:
+    def write_all(self) -> None:
         """Write everything again, as Redis may have lost it."""
-        self._anew.update(dict.fromkeys([*self._told, *self._changed]))
+        self._whole.update(dict.fromkeys([*self._written, *self._changed]))
 
     def next_write(self) -> list[TopicWrite]:
         """Return the writes to send now; report a failure with `failed`. Empty if nothing has changed in the end."""
         writes: list[TopicWrite] = []
         room = MAX_IN_ALL
-        for topic in [*self._anew]:
+        for topic in [*self._whole]:
             users = list(self._users(topic))
             if writes and len(users) > room:
                 return writes
-            del self._anew[topic]
+            del self._whole[topic]
             self._changed.pop(topic, None)
             puts = {user: entry for user in users if (entry := self._entries(topic, user)) is not None}
-            if puts or topic in self._told:
+            if puts or topic in self._written:
                 room -= len(puts)
-                writes.append(self._write(topic, puts, [], anew=True))
+                writes.append(self._write(topic, puts, [], whole=True))
         for topic, users_changed in [*self._changed.items()]:
             if room <= 0:
                 break
@@ -74,34 +74,34 @@ class Telling:
                 del users_changed[user]
             if not users_changed:
                 del self._changed[topic]
-            had = self._told[topic][1] if topic in self._told else {}
+            had = self._written[topic][1] if topic in self._written else {}
             now = {user: self._entries(topic, user) for user in some}
             puts = {user: entry for user, entry in now.items() if entry is not None and had.get(user) != entry}
             takes = [user for user, entry in now.items() if entry is None and user in had]
             if puts or takes:
                 room -= len(puts) + len(takes)
-                writes.append(self._write(topic, puts, takes, anew=False))
+                writes.append(self._write(topic, puts, takes, whole=False))
         return writes
 
     def failed(self, writes: Iterable[TopicWrite]) -> None:
         """Record writes that failed or whose outcome is unknown."""
         for each in writes:
-            self._anew[each.topic] = None
-            self._told.setdefault(each.topic, (each.number, {}))  # Redis may still have the entries to remove
+            self._whole[each.topic] = None
+            self._written.setdefault(each.topic, (each.number, {}))  # Redis may still have the entries to remove
 
-    def _write(self, topic: str, puts: dict[str, Entry], takes: list[str], *, anew: bool) -> TopicWrite:
-        before, had = self._told.get(topic, (NOTHING_BEFORE, {}))
-        before = ANEW if anew else before
-        has = {} if anew else had
+    def _write(self, topic: str, puts: dict[str, Entry], takes: list[str], *, whole: bool) -> TopicWrite:
+        before, had = self._written.get(topic, (NOTHING_BEFORE, {}))
+        before = WHOLE if whole else before
+        has = {} if whole else had
         has.update(puts)
         for user in takes:
             del has[user]
         self._number += 1
         if has:
-            self._told[topic] = (self._number, has)
+            self._written[topic] = (self._number, has)
         else:
-            self._told.pop(topic, None)
-        shown = [] if anew else [[user, *entry] for user, entry in puts.items()]
+            self._written.pop(topic, None)
+        shown = [] if whole else [[user, *entry] for user, entry in puts.items()]
         message = _encode([self._process, before, self._number, len(has), shown, takes])
         values = [(user, encode_entry(entry)) for user, entry in puts.items()]
         return TopicWrite(topic, before, self._number, len(has), values, takes, message)

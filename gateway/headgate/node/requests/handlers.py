@@ -87,7 +87,12 @@ class Handlers:
         self._ephemeral = Rates(settings.ephemeral_per_s, math.ceil(2 * settings.ephemeral_per_s))
         self._sockets, self._publisher, self._publish_queues = sockets, publisher, publish_queues
         self._logins, self._refusals, self._regranting = access.logins, access.refusals, access.regranting
-        self._redis, self._pauses, self._vitals, self._handling = cluster.redis, cluster.pauses, cluster.vitals, handling
+        self._redis, self._pauses, self._process_stats, self._handling = (
+            cluster.redis,
+            cluster.pauses,
+            cluster.process_stats,
+            handling,
+        )
         self.page_requests = PageRequests(settings)
 
     def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
@@ -112,7 +117,7 @@ class Handlers:
             CANCEL: acknowledged(self._cancel),
             PRESENCE: acknowledged(partial(answer_presence, self._pauses)),
             HANDLED: acknowledged(self._handling.take),
-            VITALS: acknowledged(lambda namespace, client, body: self._vitals.answer(client.identity, body)),
+            VITALS: acknowledged(lambda namespace, client, body: self._process_stats.answer(client.identity, body)),
         }
 
     def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:

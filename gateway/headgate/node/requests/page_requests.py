@@ -32,7 +32,7 @@ from headgate.errors import (
 from headgate.events.json_data import encode_data
 from headgate.events.wire.packets import ok, refused
 from headgate.runtime.log_throttle import LogThrottle
-from headgate.runtime.logging import told
+from headgate.runtime.logging import wire_form
 from headgate.runtime.loop import called, repeat, spawn
 from headgate.runtime.metrics import PAGE_REQUEST, PAGE_REQUESTS, PAGE_REQUESTS_RUNNING
 from headgate.runtime.rates import Rates
@@ -140,12 +140,12 @@ class _Running:
     def _stop(self, outcome: str, error: HeadgateError) -> bool:
         if self._acknowledge is None:
             return False
-        self._answer(outcome, refused(told(error)))
+        self._answer(outcome, refused(wire_form(error)))
         self._greenlet.kill(block=False)
         return True
 
     def _run(self) -> None:
-        outcome, answer = "failed", refused(told(RequestFailed(self._request.name, "its function ended without an answer")))
+        outcome, answer = "failed", refused(wire_form(RequestFailed(self._request.name, "its function ended without an answer")))
         try:
             outcome, answer = self._call()
         finally:
@@ -157,10 +157,10 @@ class _Running:
         try:
             answer = called(self._function)
         except HeadgateError as error:
-            outcome, answer = "refused", told(error)
+            outcome, answer = "refused", wire_form(error)
         except Exception:
             log.exception("a page request failed", request=name)
-            return "failed", refused(told(RequestFailed(name, "its function raised an exception")))
+            return "failed", refused(wire_form(RequestFailed(name, "its function raised an exception")))
         try:
             data = encode_data(answer)
             if len(data) > self._max_bytes:
@@ -168,7 +168,7 @@ class _Running:
         except HeadgateError as error:
             if (left_out := self._log_throttle.due(name)) is not None:
                 log.error("an answer to a page request cannot be sent", request=name, reason=error.message, left_out=left_out)
-            return "failed", refused(told(error))
+            return "failed", refused(wire_form(error))
         part = msgspec.Raw(data)
         return outcome, ok(data=part) if outcome == "answered" else {"ok": False, "error": part}
 

@@ -24,7 +24,7 @@ from headgate.events.wire.stream_text import EVENT_STREAM, HEARTBEAT, JSON, Stre
 from headgate.node.access.origin import origin_check, readable_by_pages
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import KEPT_OF_ENVIRON, Joining
-from headgate.runtime.logging import told
+from headgate.runtime.logging import wire_form
 from headgate.runtime.loop import Signal
 from headgate.settings.addresses.origins import authority_in_header, is_loopback
 from headgate.settings.settings import Settings
@@ -110,7 +110,7 @@ class Streams:
             namespace = self._namespaces[self._settings.served(wanted.namespace)]
             stream, text = self._joined(namespace, wanted, environ)
         except HeadgateError as error:
-            refusal = error_answer(STATUS_LINES[status_of(error)], told(error))
+            refusal = error_answer(STATUS_LINES[status_of(error)], wire_form(error))
             return self._readable(refusal, environ)(environ, start_response)
         watch = PollWatch(environ, start_response)
         kind = EVENT_STREAM if wanted.wait_s is None else JSON

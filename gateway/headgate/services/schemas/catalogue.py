@@ -127,7 +127,7 @@ def _walk(place: Place, schema: Any) -> Iterator[tuple[Place, Any]]:
 
 
 def _topics(schemas: Mapping[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    topics: dict[str, str] = {}
     forms: dict[tuple[str, ...], str] = {}
     for name, schema in schemas.items():
         for pattern in _patterns(name, schema):
@@ -137,8 +137,8 @@ def _topics(schemas: Mapping[str, Any]) -> dict[str, str]:
                     name, f"the pattern {pattern!r} has a schema already, in {forms[form]}; expected one file for it"
                 )
             forms[form] = name
-            found[pattern] = name
-    return dict(sorted(found.items()))
+            topics[pattern] = name
+    return dict(sorted(topics.items()))
 
 
 def _patterns(name: str, schema: Any) -> list[str]:
@@ -185,12 +185,12 @@ def _target(
         )
     fragment = unquote(fragment)
     if fragment and not fragment.startswith("/"):
-        found = anchors.get((name, fragment))
+        target = anchors.get((name, fragment))
     else:
-        found = Place(name, pointer([step.replace("~1", "/").replace("~0", "~") for step in fragment.split("/")[1:]]))
-    if found is None or found not in places:
+        target = Place(name, pointer([step.replace("~1", "/").replace("~0", "~") for step in fragment.split("/")[1:]]))
+    if target is None or target not in places:
         raise InvalidSchema(place.name, f"$ref {reference[:80]!r} leads to no schema in {name}", place.pointer)
-    return found
+    return target
 
 
 def _refuse_circles(places: Mapping[Place, Any], references: Mapping[Place, Place]) -> None:

@@ -69,23 +69,23 @@ class SchemaCheck:
             BusUnavailable, BusRefused: the registry was never read, and `refuse` is set.
         """
         try:
-            found = self._schemas_of(namespace).violation(topic, payload)
+            violation = self._schemas_of(namespace).violation(topic, payload)
         except HeadgateError as error:
-            self._tell("unread", "the schemas could not be read: %s", error)
+            self._warn("unread", "the schemas could not be read: %s", error)
             if not self._refuse:
                 return
             if isinstance(error, InvalidSchema):
-                raise BusRefused(error.message, told="the schemas of topics cannot be read") from error
+                raise BusRefused(error.message, shown="the schemas of topics cannot be read") from error
             raise
-        if found is None:
+        if violation is None:
             return
         if self._on_violation is not None:
-            self._on_violation(namespace, found)
+            self._on_violation(namespace, violation)
         if self._refuse:
-            raise found
-        self._tell("violation", "published although %s", found)
+            raise violation
+        self._warn("violation", "published although %s", violation)
 
-    def _tell(self, name: str, line: str, error: HeadgateError) -> None:
+    def _warn(self, name: str, line: str, error: HeadgateError) -> None:
         if (left_out := self._log_throttle.due(name)) is not None:
             log.warning(line + "%s", error.message, f" ({left_out} more since the last line)" if left_out else "")
 
@@ -123,8 +123,8 @@ def open_check(
 
 def folder_source(path: str) -> Callable[[str], SchemaSet]:
     """Return the source of a folder's schemas, read once for every namespace."""
-    found = _compiled(read_folder(path))
-    return lambda _: found
+    schemas = _compiled(read_folder(path))
+    return lambda _: schemas
 
 
 class RegistrySource:
@@ -135,7 +135,7 @@ class RegistrySource:
         self._client, self._now = client, now
         self.reset()
         reset_in_child(self)
-        self._found: dict[str, tuple[SchemaSet, float]] = {}
+        self._loaded: dict[str, tuple[SchemaSet, float]] = {}
         self._failed: tuple[str, HeadgateError, float] | None = None  # the last failed first read: namespace, error, time
         self._log_throttle = LogThrottle(now)
 
@@ -150,7 +150,7 @@ class RegistrySource:
             MissingExtra: the extra `schemas` is not installed.
             BusUnavailable, BusRefused, InvalidSchema: as `read_registry` and `read_catalogue`.
         """
-        known = self._found.get(namespace)
+        known = self._loaded.get(namespace)
         if known is not None:
             if self._now() - known[1] < REFRESH_S or not self._lock.acquire(blocking=False):
                 return known[0]
@@ -159,11 +159,11 @@ class RegistrySource:
             finally:
                 self._lock.release()
         with self._lock:
-            if namespace not in self._found:
-                if len(self._found) >= MAX_NAMESPACES:
-                    self._found.clear()
-                self._found[namespace] = (self._first(namespace), self._now())
-            return self._found[namespace][0]
+            if namespace not in self._loaded:
+                if len(self._loaded) >= MAX_NAMESPACES:
+                    self._loaded.clear()
+                self._loaded[namespace] = (self._first(namespace), self._now())
+            return self._loaded[namespace][0]
 
     def _first(self, namespace: str) -> SchemaSet:
         """Read schemas for the first time; callers that wait during a failure get the same error without waiting in turn."""
@@ -177,28 +177,28 @@ class RegistrySource:
             raise
 
     def _refreshed(self, namespace: str, known: SchemaSet) -> SchemaSet:
-        found = known
+        schemas = known
         try:
             version = read_version(self._client, namespace)
             if version is None and known.version != _NOTHING.version:
-                self._tell("the registry of namespace %r is empty, its schemas of before go on", namespace)
+                self._warn("the registry of namespace %r is empty, its schemas of before go on", namespace)
             elif version is not None and version != known.version:
-                found = self._read(namespace)
+                schemas = self._read(namespace)
         except HeadgateError as error:
-            self._tell("the schemas of namespace %r could not be read, those of before go on: %s", namespace, error.message)
-        self._found[namespace] = (found, self._now())
-        return found
+            self._warn("the schemas of namespace %r could not be read, those of before go on: %s", namespace, error.message)
+        self._loaded[namespace] = (schemas, self._now())
+        return schemas
 
     def _read(self, namespace: str) -> SchemaSet:
         return _compiled(read_registry(self._client, namespace) or _NOTHING)
 
-    def _tell(self, line: str, *words: str) -> None:
+    def _warn(self, line: str, *words: str) -> None:
         if self._log_throttle.due(line) is not None:
             log.warning(line, *words)
 
 
-def _compiled(found: Documents) -> SchemaSet:
+def _compiled(documents: Documents) -> SchemaSet:
     with needing("schemas", "publishing with schemas"):
         from .schema_set import schema_set  # only here, because a publisher without schemas lacks the library
 
-        return schema_set(found)
+        return schema_set(documents)

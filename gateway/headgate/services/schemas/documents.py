@@ -52,17 +52,17 @@ def documents(texts: Mapping[str, bytes]) -> Documents:
     Raises:
         InvalidSchema: a name is invalid, or there is too much.
     """
-    found = {name: texts[name].strip() for name in sorted(texts)}
-    for name, text in found.items():
+    by_name = {name: texts[name].strip() for name in sorted(texts)}
+    for name, text in by_name.items():
         if not _NAME.fullmatch(name):
             raise InvalidSchema(name, f"expected {_NAMES}")
         if len(text) > MAX_DOCUMENT_BYTES:
             raise InvalidSchema(name, f"{len(text)} bytes, at most {MAX_DOCUMENT_BYTES} are allowed")
-    if len(found) > MAX_DOCUMENTS:
-        raise InvalidSchema(max(found), f"{len(found)} files, at most {MAX_DOCUMENTS} are allowed")
-    if (size := sum(map(len, found.values()))) > MAX_BYTES:
-        raise InvalidSchema(max(found), f"{size} bytes in all files, at most {MAX_BYTES} are allowed")
-    return Documents(found)
+    if len(by_name) > MAX_DOCUMENTS:
+        raise InvalidSchema(max(by_name), f"{len(by_name)} files, at most {MAX_DOCUMENTS} are allowed")
+    if (size := sum(map(len, by_name.values()))) > MAX_BYTES:
+        raise InvalidSchema(max(by_name), f"{size} bytes in all files, at most {MAX_BYTES} are allowed")
+    return Documents(by_name)
 
 
 def read_folder(folder: str) -> Documents:

@@ -22,7 +22,7 @@ _BY_NAME = {"$defs", "definitions", "dependentSchemas", "patternProperties", "pr
 # These constrain the same value, so a circular reference through them is meaningless.
 _IN_PLACE = {"allOf", "anyOf", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
 # Shown as comments, because types cannot express them.
-SAID_IN_WORDS = (
+DESCRIBED_IN_WORDS = (
     "format", "pattern", "minLength", "maxLength", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf",
     "minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties", "contentEncoding",
     "contentMediaType", "default",
@@ -36,7 +36,7 @@ _OTHERS = {
     "$anchor", "$comment", "$id", "$ref", "$schema", "const", "dependentRequired", "deprecated", "description", "enum",
     "examples", "readOnly", "required", "title", "type", "writeOnly",
 }  # fmt: skip
-_KNOWN = _ONE | _LIST | _BY_NAME | set(SAID_IN_WORDS) | _OTHERS
+_KNOWN = _ONE | _LIST | _BY_NAME | set(DESCRIBED_IN_WORDS) | _OTHERS
 _REFUSED = {
     "$dynamicRef": "$ref",
     "$dynamicAnchor": "$anchor",

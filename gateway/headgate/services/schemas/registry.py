@@ -56,7 +56,7 @@ def read_registry(client: Client, namespace: str) -> Documents | None:
 
 
 def change_registry(
-    client: Client, namespace: str, change: Callable[[Documents], Documents], *, anew: bool = False
+    client: Client, namespace: str, change: Callable[[Documents], Documents], *, replaces_invalid: bool = False
 ) -> tuple[Documents, Documents]:
     """Replace a namespace's schemas by `change` of them; return the old and the new ones.
 
@@ -64,7 +64,7 @@ def change_registry(
         client: to write with; its user needs `+eval` in addition to `+hmget`, `+hget` and `+hset`.
         namespace: whose schemas.
         change: from the current to the new schemas; may be called again.
-        anew: treat contents that are not a registry as empty.
+        replaces_invalid: treat contents that are not a registry as empty.
 
     Raises:
         BusUnavailable: as `redis.client.call`, or after too many conflicts.
@@ -77,7 +77,7 @@ def change_registry(
             if packed is not None or version is not None:
                 before = _unpacked(schemas_key(namespace), version, packed)
         except InvalidSchema:
-            if not anew:
+            if not replaces_invalid:
                 raise
         after = change(before)
         text = msgspec.json.encode({name: msgspec.Raw(text) for name, text in after.texts.items()})
@@ -95,9 +95,9 @@ def _unpacked(where: str, version: bytes | None, packed: bytes | None) -> Docume
     if packed is None or len(packed) > _MAX_PACKED_BYTES:
         raise InvalidSchema(where, _STRANGE)
     try:
-        found = documents({name: bytes(text) for name, text in msgspec.json.decode(packed, type=dict[str, msgspec.Raw]).items()})
+        texts = documents({name: bytes(text) for name, text in msgspec.json.decode(packed, type=dict[str, msgspec.Raw]).items()})
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidSchema(where, f"{_STRANGE}: {error}") from error
-    if version is None or found.version != version.decode("ascii", "replace"):
-        raise InvalidSchema(where, f"{_STRANGE}: version {version!r}, expected {found.version!r}")
-    return found
+    if version is None or texts.version != version.decode("ascii", "replace"):
+        raise InvalidSchema(where, f"{_STRANGE}: version {version!r}, expected {texts.version!r}")
+    return texts

@@ -48,20 +48,20 @@ class SchemaSet:
         for pattern, name in catalogue.topics.items():
             if is_wildcard(pattern):
                 self._wildcards.setdefault(pattern.partition(".")[0], []).append((pattern, compiled[name]))
-        self._found: dict[str, tuple[tuple[str, Validator], ...]] = {}
+        self._by_topic: dict[str, tuple[tuple[str, Validator], ...]] = {}
         self.version = catalogue.documents.version
 
     def violation(self, topic: str, payload: bytes) -> SchemaViolation | None:
         """Return the violation by the data of a topic, by the first pattern in order, or None."""
-        found = self._found.get(topic)
-        if found is None:
-            if len(self._found) >= MAX_TOPICS:
-                self._found.clear()
-            found = self._found[topic] = tuple(sorted(self._matching(topic), key=lambda each: each[0]))
-        if not found:
+        matching = self._by_topic.get(topic)
+        if matching is None:
+            if len(self._by_topic) >= MAX_TOPICS:
+                self._by_topic.clear()
+            matching = self._by_topic[topic] = tuple(sorted(self._matching(topic), key=lambda each: each[0]))
+        if not matching:
             return None
         value = _decode(payload)
-        for pattern, validator in found:
+        for pattern, validator in matching:
             if (fault := validator.fault(value)) is not None:
                 return SchemaViolation(topic, pattern, fault.path, fault.reason)
         return None

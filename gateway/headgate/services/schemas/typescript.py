@@ -21,7 +21,7 @@ from headgate.errors import InvalidSchema
 
 from .catalogue import Catalogue, Place
 from .documents import SUFFIX
-from .keywords import NAMED_IN_WORDS, SAID_IN_WORDS
+from .keywords import DESCRIBED_IN_WORDS, NAMED_IN_WORDS
 
 HEAD = "// Written by `headgate types` from the schemas of topics. Do not edit."
 MAP = "Topics"
@@ -29,7 +29,7 @@ _TYPES = ("boolean", "integer", "number", "string", "array", "object", "null")
 # Keywords that constrain values of one type only.
 _OF_ARRAYS = {"items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems"}
 _OF_OBJECTS = {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"}
-_MAX_SAID = 200
+_MAX_SHOWN = 200
 # A longer title is a sentence, not a name.
 _MAX_TITLE = 60
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*", re.ASCII)
@@ -124,18 +124,18 @@ class _Writer:
         """Return the type of a subschema, as a definition called `name` if it has members."""
         if place in self.names:
             return (self.names[place],)
-        found = self._read(place, name, inherited)
-        if len(found) == 1 and (isinstance(found[0], _Object) or _is_intersection(found[0])):
-            return self._hoisted(place, name, found)
-        return found
+        type_ = self._read(place, name, inherited)
+        if len(type_) == 1 and (isinstance(type_[0], _Object) or _is_intersection(type_[0])):
+            return self._hoisted(place, name, type_)
+        return type_
 
-    def _hoisted(self, place: Place, name: str, found: _Type) -> _Type:
+    def _hoisted(self, place: Place, name: str, type_: _Type) -> _Type:
         """Return a definition for a type inside another, called `name`, with a number if that is taken."""
         number, free = 1, name
         while free == MAP or self._origins.setdefault(free, place) != place:
             number += 1
             free = f"{name}{number}"
-        self.definitions[free] = list(_definition(free, found, _words_of(self._catalogue.places[place])))
+        self.definitions[free] = list(_definition(free, type_, _words_of(self._catalogue.places[place])))
         return (free,)
 
     def _read(self, place: Place, name: str, inherited: frozenset[str] | None) -> _Type:
@@ -158,11 +158,11 @@ class _Writer:
         return _all_of(parts)
 
     def _either(self, place: Place, keyword: str, options: Sequence[Any], name: str, inherited: frozenset[str] | None) -> _Type:
-        found: list[_Type] = []
+        types: list[_Type] = []
         for index, option in enumerate(options):
             title = _pascal(option.get("title", "")) if isinstance(option, dict) else ""
-            found.append(self._type(place.below(keyword, index), name + (title or f"Option{index + 1}"), inherited))
-        return _one_of(found)
+            types.append(self._type(place.below(keyword, index), name + (title or f"Option{index + 1}"), inherited))
+        return _one_of(types)
 
     def _types(self, place: Place, schema: Mapping[str, Any], inherited: frozenset[str] | None) -> frozenset[str]:
         given = schema.get("type")
@@ -190,15 +190,15 @@ class _Writer:
             if not speaks:
                 return _ANYTHING
             types = frozenset({"object"} if _OF_OBJECTS & speaks else {"array"})  # next to a $ref or an allOf that has the type
-        found: list[_Type] = []
+        alternatives: list[_Type] = []
         for kind in (kind for kind in _TYPES if kind in types):
             if kind == "array":
-                found.append((self._array(place, schema, name),))
+                alternatives.append((self._array(place, schema, name),))
             elif kind == "object":
-                found.append(self._object(place, schema, name, alone=len(types) == 1))
+                alternatives.append(self._object(place, schema, name, alone=len(types) == 1))
             else:
-                found.append(("number" if kind == "integer" else kind,))
-        return _one_of(found)
+                alternatives.append(("number" if kind == "integer" else kind,))
+        return _one_of(alternatives)
 
     def _array(self, place: Place, schema: Mapping[str, Any], name: str) -> str:
         prefix = [
@@ -234,11 +234,11 @@ class _Writer:
         if rest:  # an index signature must include the named members
             fields.append("[name: string]: unknown;")
             comments.append(())
-        found: _Type = (_Object(tuple(fields), tuple(comments)),)
+        type_: _Type = (_Object(tuple(fields), tuple(comments)),)
         if alone:
-            return found
+            return type_
         # One of several types, null mostly: unions are of names.
-        return self._hoisted(place, f"{name}Object" if place in self.names else name, found)
+        return self._hoisted(place, f"{name}Object" if place in self.names else name, type_)
 
 
 def _one_of(types: Iterable[_Type]) -> _Type:
@@ -254,33 +254,33 @@ def _all_of(types: Iterable[_Type]) -> _Type:
     return (f"({' & '.join(_text(part) if len(part) == 1 else _grouped(part) for part in parts)})",)
 
 
-def _text(found: _Type) -> str:
+def _text(type_: _Type) -> str:
     """Return a type where it stands alone."""
-    options = [option if isinstance(option, str) else f"{{ {' '.join(option.fields)} }}" for option in found]
+    options = [option if isinstance(option, str) else f"{{ {' '.join(option.fields)} }}" for option in type_]
     if len(options) == 1 and _is_intersection(options[0]):
         return options[0][1:-1]
     return " | ".join(options) or "never"
 
 
-def _grouped(found: _Type) -> str:
+def _grouped(type_: _Type) -> str:
     """Return a type before `[]`, `?` or `&`."""
-    text = _text(found)
-    return f"({text})" if len(found) > 1 or (found and _is_intersection(found[0])) else text
+    text = _text(type_)
+    return f"({text})" if len(type_) > 1 or (type_ and _is_intersection(type_[0])) else text
 
 
 def _is_intersection(option: str | _Object) -> bool:
     return isinstance(option, str) and option.startswith("(") and option.endswith(")")
 
 
-def _definition(name: str, found: _Type, words: Sequence[str]) -> Iterator[str]:
+def _definition(name: str, type_: _Type, words: Sequence[str]) -> Iterator[str]:
     yield from _comment(words, "")
-    if len(found) == 1 and isinstance(found[0], _Object):
+    if len(type_) == 1 and isinstance(type_[0], _Object):
         yield f"export interface {name} {{"
-        for field, comment in zip(found[0].fields, found[0].comments, strict=True):
+        for field, comment in zip(type_[0].fields, type_[0].comments, strict=True):
             yield from (*comment, f"  {field}")
         yield "}"
     else:
-        yield f"export type {name} = {_text(found)};"
+        yield f"export type {name} = {_text(type_)};"
 
 
 def _words_of(schema: Any, name: str = "") -> list[str]:
@@ -289,8 +289,8 @@ def _words_of(schema: Any, name: str = "") -> list[str]:
         return []
     title, description = schema.get("title", "").strip(), schema.get("description", "").strip()
     lines = [text for text in ("" if title == name else title, description) if text]
-    if said := [f"{keyword}: {_short(schema[keyword])}" for keyword in SAID_IN_WORDS if keyword in schema]:
-        lines.append("; ".join(said))
+    if phrases := [f"{keyword}: {_short(schema[keyword])}" for keyword in DESCRIBED_IN_WORDS if keyword in schema]:
+        lines.append("; ".join(phrases))
     if named := [keyword for keyword in NAMED_IN_WORDS if keyword in schema]:
         lines.append(f"also checked: {', '.join(named)}")
     if schema.get("deprecated") is True:
@@ -328,4 +328,4 @@ def _pascal(text: str) -> str:
 
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= _MAX_SAID else f"{text[:_MAX_SAID]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

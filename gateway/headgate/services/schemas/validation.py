@@ -71,7 +71,7 @@ def validators(schemas: Mapping[str, tuple[str, Any]]) -> Mapping[str, Validator
         InvalidSchema: a pattern cannot be matched in linear time, or the library refuses something else.
     """
     registry = jsonschema_rs.Registry(list(schemas.values()), retriever=_refuse)
-    found: dict[str, Validator] = {}
+    by_name: dict[str, Validator] = {}
     for name, (address, schema) in schemas.items():
         try:
             validator = jsonschema_rs.Draft202012Validator(
@@ -86,8 +86,8 @@ def validators(schemas: Mapping[str, tuple[str, Any]]) -> Mapping[str, Validator
         except jsonschema_rs.ValidationError as error:
             hint = "; a pattern may have neither look-around nor back-references" if "regex" in error.message else ""
             raise InvalidSchema(name, error.message.replace(MASK, "this", 1) + hint, pointer(error.instance_path)) from error
-        found[name] = Validator(validator)
-    return found
+        by_name[name] = Validator(validator)
+    return by_name
 
 
 def _is_deeper(value: object, levels: int) -> bool:

@@ -80,8 +80,8 @@ def parse_origin(text: str) -> Origin:
     scheme = _PAGE_SCHEMES.get(given.lower(), given.lower())
     if scheme in DEFAULT_PORTS:
         host, port = parse_authority(rest)
-    elif found := _ID.fullmatch(rest.lower()):
-        host, port = found["host"], None if found["port"] is None else int(found["port"])
+    elif match := _ID.fullmatch(rest.lower()):
+        host, port = match["host"], None if match["port"] is None else int(match["port"])
     else:
         raise ValueError(f"{rest!r} is not a host")
     if port is not None and not 0 < port < 65536:
@@ -119,13 +119,13 @@ def parse_authority(text: str) -> tuple[str, int | None]:
     Raises:
         ValueError: with the reason.
     """
-    found = _AUTHORITY.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
-    if found is None:
+    match = _AUTHORITY.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
+    if match is None:
         raise ValueError(f"{text[:80]!r} is not host or host:port, with an IPv6 address in brackets")
-    port = int(found["port"]) if found["port"] else None
+    port = int(match["port"]) if match["port"] else None
     if port is not None and port > 65535:
         raise ValueError(f"port {port} is not from 1 to 65535")
-    return parse_host(found["host"]), port
+    return parse_host(match["host"]), port
 
 
 def parse_host(text: str) -> str:

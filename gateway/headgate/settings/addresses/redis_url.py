@@ -210,7 +210,7 @@ def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
         allowed |= _SENTINEL
     if tls or "sentinel_tls" in parts.query:
         allowed |= _TLS
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for part in parts.query.split("&") if parts.query else []:
         name, _, raw = part.partition("=")
         if name not in allowed:
@@ -220,14 +220,14 @@ def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
                 raise _wrong(f"has the option {name}, which needs TLS: begin it with rediss")
             known = ", ".join(sorted(allowed))
             raise _wrong(f"has the option {_printable(name)}, which is unknown; allowed: {known}")
-        if name in found:
+        if name in options:
             raise _wrong(f"has the option {name} twice")
         read, expected = allowed[name]
         try:
-            found[name] = read(_decoded(raw))
+            options[name] = read(_decoded(raw))
         except (ValueError, KeyError):
             raise _wrong(f"has a wrong value of the option {name}; expected {expected}") from None
-    return found
+    return options
 
 
 def _hosts(places: str, parts: SplitResult, kind: Kind, *, has_credentials: bool) -> tuple[Node, ...]:
@@ -246,10 +246,10 @@ def _hosts(places: str, parts: SplitResult, kind: Kind, *, has_credentials: bool
 
 
 def _host(place: str, default_port: int) -> Node:
-    found = re.fullmatch(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::(.*))?", place, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::(.*))?", place, re.DOTALL)
+    if match is None:
         raise _wrong("has a host that is none; expected a name, an IPv4 address, or an IPv6 address in brackets, and a port")
-    host, port = found[1], found[2]
+    host, port = match[1], match[2]
     number = default_port if port is None else int(port) if re.fullmatch(r"\d{1,5}", port, re.ASCII) else 0
     if not 0 < number < 65536:
         raise _wrong(f"has a wrong port; expected a number from 1 to 65535, and before the host no / ? #: {ENCODE}")
@@ -293,11 +293,11 @@ def _database(path: str, kind: Kind, given: Mapping[str, Any]) -> int:
 
 def _credentials(userinfo: str, given: Mapping[str, Any]) -> dict[str, str | None]:
     user, _, password = userinfo.partition(":")
-    found = {"username": _decoded(user) or None, "password": _decoded(password) or None}
-    for name, value in found.items():
+    credentials = {"username": _decoded(user) or None, "password": _decoded(password) or None}
+    for name, value in credentials.items():
         if name in given and value is not None:
             raise _wrong(f"has the {name} twice: before the host and as an option")
-    return {name: given.get(name, value) for name, value in found.items()}
+    return {name: given.get(name, value) for name, value in credentials.items()}
 
 
 def _decoded(text: str) -> str:

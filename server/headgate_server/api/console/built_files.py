@@ -34,11 +34,11 @@ def add_built_files(app: Flask) -> None:
 
 
 def _serve(filename: str) -> Response:
-    if (found := built_files().get(filename)) is None:
+    if (file := built_files().get(filename)) is None:
         abort(404)
-    return serve_page_file(found)
+    return serve_page_file(file)
 
 
 def _add_version(endpoint: str, values: dict[str, object]) -> None:
-    if endpoint == ENDPOINT and (found := built_files().get(str(values.get("filename")))) is not None:
-        values.setdefault("v", found.version)
+    if endpoint == ENDPOINT and (file := built_files().get(str(values.get("filename")))) is not None:
+        values.setdefault("v", file.version)

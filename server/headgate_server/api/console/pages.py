@@ -115,10 +115,10 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
 
     @routes.get("/files/<name>")
     def file(name: str) -> Response:
-        found = built_files().get(name)
-        if found is None or (g.operator is None and not access.takes_key):
+        built = built_files().get(name)
+        if built is None or (g.operator is None and not access.takes_key):
             abort(404)
-        return serve_page_file(found)
+        return serve_page_file(built)
 
     @routes.post("/sign-in")
     def sign_in() -> ResponseReturnValue:
@@ -163,5 +163,5 @@ def _sign_in_page(access: Access, fault: str = "") -> str:
 
 def _address_of(name: str) -> str:
     """Return the versioned URL of a file, which may be cached for a year."""
-    found = built_files().get(name)
-    return f"/console/files/{name}" + (f"?v={found.version}" if found is not None else "")
+    file = built_files().get(name)
+    return f"/console/files/{name}" + (f"?v={file.version}" if file is not None else "")

@@ -17,7 +17,7 @@ from flask import Blueprint, Response, g, request
 
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.consumers.work.groups import check_consumer
-from headgate.diagnosis.elsewhere import look_at_gateways
+from headgate.diagnosis.elsewhere import check_gateways
 from headgate.diagnosis.tracing import trace
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.events.topic import check_topic
@@ -58,8 +58,8 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
     @routes.get("/api/consumers")
     def consumers() -> Response:
         with connected(settings) as client:
-            found = [{"namespace": name, **asdict(each)} for name in settings.namespaces for each in known.statuses(client, name)]
-        return _json({"consumers": found})
+            rows = [{"namespace": name, **asdict(each)} for name in settings.namespaces for each in known.statuses(client, name)]
+        return _json({"consumers": rows})
 
     @routes.get("/api/clients")
     def clients() -> Response:
@@ -78,11 +78,11 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
     @routes.get("/api/keys")
     def keys() -> Response:
         with connected(settings) as client:
-            found = [
+            rows = [
                 {name: value for name, value in msgspec.structs.asdict(each).items() if name != "sha256"}
                 for each in find_all(client)
             ]
-        return _json({"keys": found})
+        return _json({"keys": rows})
 
     @routes.get("/api/letters")
     def letters() -> Response:
@@ -103,16 +103,16 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
     @routes.get("/api/presence")
     def presence() -> Response:
         topic = check_topic(request.args.get("topic", "").strip())
-        found = gate.presence_page(topic, None, MAX_MEMBERS, namespace())
+        page = gate.presence_page(topic, None, MAX_MEMBERS, namespace())
         members = [
-            {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta} for one in found.members
+            {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta} for one in page.members
         ]
-        return _json({"topic": topic, "count": found.count, "members": members})
+        return _json({"topic": topic, "count": page.count, "members": members})
 
     @routes.get("/api/schemas")
     def schemas() -> Response:
-        found = _documents(settings, namespace())
-        texts = {} if found is None else found.texts
+        documents = _documents(settings, namespace())
+        texts = {} if documents is None else documents.texts
         shown = [{"name": name, "text": text[:MAX_SHOWN_BYTES].decode("utf-8", "replace")} for name, text in texts.items()]
         return _json({"check": settings.schema_check_in_force(), "source": settings.schemas, "documents": shown})
 
@@ -135,14 +135,14 @@ def connected(settings: Settings) -> Iterator[Client]:
 
 def _elsewhere(client: Client) -> list[dict[str, Any]]:
     try:
-        return [{"text": f"{each.name}: {each.text}", "remedy": each.fix} for each in look_at_gateways(client)]
+        return [{"text": f"{each.name}: {each.text}", "remedy": each.fix} for each in check_gateways(client)]
     except BusRefused:
         return []  # a user without the right to read the state of gateways
 
 
 def _server(server: Any) -> dict[str, Any]:
     began_s = time.monotonic()
-    found = call(server, "INFO")
+    info = call(server, "INFO")
     took_s = time.monotonic() - began_s
     names = ("redis_version", "valkey_version", "role", "uptime_in_seconds", "connected_clients", "used_memory", "maxmemory")
     more = (
@@ -153,8 +153,8 @@ def _server(server: Any) -> dict[str, Any]:
         "evicted_keys",
         "total_error_replies",
     )
-    shown = {name: found.get(name) for name in (*names, *more)}
-    return {"address": address_of(server), "info_ms": took_s * 1000, "advice": [each.line for each in advise(found)], **shown}
+    shown = {name: info.get(name) for name in (*names, *more)}
+    return {"address": address_of(server), "info_ms": took_s * 1000, "advice": [each.line for each in advise(info)], **shown}
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:

@@ -38,11 +38,11 @@ def newest_topics(client: Client, namespace: str, after: str) -> dict[str, Any]:
     if after and not (after.isascii() and after.isdigit() and len(after) < 17):
         raise InvalidRequest("after: expected an offset")
     oldest, newest = f"({after}-0" if after else "-", "+"
-    found: list[tuple[int, str, int]] = []
-    while len(found) < MAX_EVENTS:
+    topics: list[tuple[int, str, int]] = []
+    while len(topics) < MAX_EVENTS:
         part = call(client, "EVAL_RO", _SCRIPT, 1, log_key(namespace), newest, oldest, PART)
-        found += [(int(entry.partition(b"-")[0]), topic.decode("utf-8", "replace"), int(size)) for entry, topic, size in part]
+        topics += [(int(entry.partition(b"-")[0]), topic.decode("utf-8", "replace"), int(size)) for entry, topic, size in part]
         if len(part) < PART:
             break
-        newest = f"({found[-1][0]}-0"
-    return {"events": found}
+        newest = f"({topics[-1][0]}-0"
+    return {"events": topics}

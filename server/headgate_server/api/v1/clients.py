@@ -98,9 +98,9 @@ def list_clients(call: Call) -> ClientsPage:
         call.need_namespaces([namespace])
     if user is not None and not _may_be_user(user):
         return ClientsPage((), 0, None, ())
-    found = call.clients.page(namespace, user, Sort(asked.sort), asked.limit, given(asked.after), within=call.reach)
-    call.charge(found.total)
-    return found
+    page = call.clients.page(namespace, user, Sort(asked.sort), asked.limit, given(asked.after), within=call.reach)
+    call.charge(page.total)
+    return page
 
 
 @operation("GET /clients/{session}", "clients", problems=(404,))
@@ -201,10 +201,10 @@ _FIELD_OF = {"invalid_topic": "/topic", "invalid_event": "/id", "not_serializabl
 
 def _client(call: Call) -> ConnectedClient:
     session = _session(call)
-    found = call.clients.client(session, within=call.reach)
-    if found is None:
+    client = call.clients.client(session, within=call.reach)
+    if client is None:
         raise NotFound("session", session)
-    return found
+    return client
 
 
 def _revoke(call: Call, kind: str, name: str, for_s: int) -> Revocation:

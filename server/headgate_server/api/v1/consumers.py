@@ -91,16 +91,16 @@ def list_consumers(call_: Call) -> ConsumerList:
     100 at most. One that has left dead letters only is there within a minute.
     """
     redis = call_.redis
-    found = call_.services.consumers.statuses(redis, call_.namespace)
-    call_.charge(len(found))
-    return ConsumerList(call_.namespace, [_shown(redis, call_.namespace, status) for status in found])
+    statuses = call_.services.consumers.statuses(redis, call_.namespace)
+    call_.charge(len(statuses))
+    return ConsumerList(call_.namespace, [_shown(redis, call_.namespace, status) for status in statuses])
 
 
 @operation("GET /consumers/{name}", "consumers", query=InNamespace, problems=(404,))
 def get_consumer(call_: Call) -> Consumer:
     """Say how far a consumer is."""
     name, redis = _name(call_), call_.redis
-    status = Groups(redis, call_.namespace).look(name)
+    status = Groups(redis, call_.namespace).status_of(name)
     if status is None:
         raise NotFound("consumer", name)
     return _shown(redis, call_.namespace, status)
@@ -114,7 +114,7 @@ def remove_consumer(call_: Call) -> Removed:
     """
     # Scanning a thousand names takes about as long as reading a hundred entries.
     name, groups = _name(call_), Groups(call_.redis, call_.namespace, lambda: call_.charge(Cost.ENTRIES.units))
-    if groups.look(name) is None:
+    if groups.status_of(name) is None:
         raise NotFound("consumer", name)
     try:
         waiting, dead = groups.remove(name)
@@ -140,12 +140,12 @@ def get_dead_letter(call_: Call) -> Letter:
     """Read one dead letter."""
     letter_id = call_.path["letter"]
     try:
-        found = _letters_of(call_).show(letter_id)
+        letter = _letters_of(call_).show(letter_id)
     except InvalidRequest:
-        found = None
-    if found is None:
+        letter = None
+    if letter is None:
         raise NotFound("dead letter", letter_id)
-    return found.shown()
+    return letter.shown()
 
 
 _of_letters = partial(operation, query=InNamespace, body=LettersNamed, problems=(404,), cost=Cost.ENTRIES)
@@ -207,8 +207,8 @@ def _age_s(redis: Client, namespace: str, name: str) -> float | None:
     position = call(redis, "HGET", group_key(namespace, name), "position")
     if position is None or not position.isdigit():
         return None
-    found = call(redis, "XRANGE", log_key(namespace), f"({int(position)}-0", "+", "COUNT", 1)
-    time_ms = found[0][1].get(b"time", b"") if found else b""
+    entries = call(redis, "XRANGE", log_key(namespace), f"({int(position)}-0", "+", "COUNT", 1)
+    time_ms = entries[0][1].get(b"time", b"") if entries else b""
     if not time_ms.isdigit():
         return None
     seconds, micros = call_at(redis, log_key(namespace), "TIME")

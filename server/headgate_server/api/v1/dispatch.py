@@ -152,16 +152,16 @@ def _answered(operation: Operation, services: Services, reads: Rates, names: Map
     assert operation.answer is not None
     try:
         with services.searches.one(account) if operation.searches else nullcontext():
-            found, status = operation.answer(call), operation.status
+            value, status = operation.answer(call), operation.status
     finally:
         # One read is already paid for; the rest is charged now.
         if looked_at and (owed := -(-looked_at // operation.cost.units) - 1):
             reads.charge(account, time.monotonic(), owed)
-    if isinstance(found, Otherwise):
-        found, status = found.value, found.status
+    if isinstance(value, Otherwise):
+        value, status = value.value, value.status
     if status == 204:
         return _empty({})
-    return as_response(encoded_answer(status, _encode(found) + b"\n"))
+    return as_response(encoded_answer(status, _encode(value) + b"\n"))
 
 
 def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:

@@ -42,15 +42,15 @@ class CodeMeaning(msgspec.Struct):
 @operation("GET /health", Who.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
 def get_health(call: Call) -> Health | Otherwise:
     """Say whether this gateway works."""
-    found = msgspec.convert(report(call.services.gate), Health)
-    return found if found.ready else Otherwise(503, found)
+    health = msgspec.convert(report(call.services.gate), Health)
+    return health if health.ready else Otherwise(503, health)
 
 
 @operation("GET /problems/{code}", Who.ANYONE, problems=(404,), cost=Cost.NOTHING)
 def get_problem(call: Call) -> CodeMeaning:
     """Say what the code of a problem means."""
     code = call.path["code"]
-    found = descriptions().get(code)
-    if found is None:
+    description = descriptions().get(code)
+    if description is None:
         raise NotFound("code", code)
-    return CodeMeaning(code, *found)
+    return CodeMeaning(code, *description)

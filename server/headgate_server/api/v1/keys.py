@@ -54,9 +54,9 @@ def list_keys(call: Call) -> KeyList:
 
     Those that are for namespaces of the caller's key only.
     """
-    found = api_keys.find_all(call.redis)
-    call.charge(len(found))
-    return KeyList([Key.of(each) for each in found if _is_within(call, each)])
+    keys = api_keys.find_all(call.redis)
+    call.charge(len(keys))
+    return KeyList([Key.of(each) for each in keys if _is_within(call, each)])
 
 
 @operation("POST /keys", "keys:write", body=KeyWanted, status=201, problems=(409,))

@@ -86,16 +86,16 @@ def document(table: Sequence[Operation]) -> dict[str, Any]:
 
 def refusals(operation: Operation) -> list[int]:
     """Return the statuses of the problems of an operation."""
-    found = {400, 406, 500, *operation.problems}
+    statuses = {400, 406, 500, *operation.problems}
     if operation.scope is not Who.ANYONE:
-        found |= {401, 403, 429, 503}
+        statuses |= {401, 403, 429, 503}
     if operation.in_namespace:
-        found.add(404)
+        statuses.add(404)
     if operation.body is not None:
-        found |= {408, 413, 415, 422}
+        statuses |= {408, 413, 415, 422}
     if operation.answer is not None and operation.scope is not Who.ANYONE:
-        found.add(502)
-    return sorted(found - operation.also.keys())
+        statuses.add(502)
+    return sorted(statuses - operation.also.keys())
 
 
 def scope_words(operation: Operation) -> str:
@@ -118,7 +118,7 @@ def cost_words(operation: Operation) -> str:
 
 def parameters(operation: Operation) -> list[dict[str, Any]]:
     """Return the parameters of an operation in path, query and header."""
-    found: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in operation.names
     ]
     schema = msgspec.json.schema(operation.query)
@@ -130,15 +130,15 @@ def parameters(operation: Operation) -> list[dict[str, Any]]:
         described = {"description": each["description"]} if "description" in each else {}
         if name == "namespace" and operation.in_namespace:
             described = {"description": "The namespace; not given: the first."}
-        found.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": plain})
+        rows.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": plain})
     for name, each in operation.fields.items():
         key = {"type": "string", "minLength": 1, "maxLength": each.max_length, "pattern": f"^{ID_CHARACTERS}+$"}
-        found.append({"name": name, "in": "header", "required": False, "description": each.description, "schema": key})
-    return found
+        rows.append({"name": name, "in": "header", "required": False, "description": each.description, "schema": key})
+    return rows
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": operation.name,
         "tags": [operation.group],
         "summary": operation.summary,
@@ -149,22 +149,22 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "responses": _responses(operation),
     }
     if operation.scope is Who.ANYONE:
-        found["security"] = []
+        described["security"] = []
     if operation.body is not None:
-        found["requestBody"] = {"required": True, "content": {_JSON: {"schema": _schema(operation.body)}}}
-    return found
+        described["requestBody"] = {"required": True, "content": {_JSON: {"schema": _schema(operation.body)}}}
+    return described
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    found: dict[str, Any] = {str(operation.status): _answer(operation.status, operation.returns)}
+    responses: dict[str, Any] = {str(operation.status): _answer(operation.status, operation.returns)}
     for status, returns in operation.also.items():
-        found[str(status)] = _answer(status, returns)
+        responses[str(status)] = _answer(status, returns)
     for status in refusals(operation):
         problem = {"description": MEANINGS[status], "content": {MEDIA_TYPE: {"schema": _schema(Problem)}}}
         if status in (429, 503):
             problem["headers"] = {"Retry-After": {"schema": {"type": "string"}, "description": "Seconds to wait."}}
-        found[str(status)] = problem
-    return dict(sorted(found.items()))
+        responses[str(status)] = problem
+    return dict(sorted(responses.items()))
 
 
 def _answer(status: int, returns: Any) -> dict[str, Any]:

@@ -43,12 +43,12 @@ def list_pauses(call: Call) -> PauseList:
 
     Of namespaces, those that the caller's key is for.
     """
-    found = pauses.read_paused(call.redis)
-    call.charge(len(found))
+    paused = pauses.read_paused(call.redis)
+    call.charge(len(paused))
     return PauseList(
         [
             Pause(what, None if math.isinf(left) else math.ceil(left))
-            for what, left in sorted(found.items())
+            for what, left in sorted(paused.items())
             if call.reach is None or namespace_of(what) in (None, *call.reach)
         ]
     )

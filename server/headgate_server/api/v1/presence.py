@@ -49,7 +49,7 @@ class MembersOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
 def list_members(call: Call) -> Members:
     """List who is in a topic."""
     asked = call.query
-    found = call.services.gate.presence_page(check_topic(asked.topic), given(asked.after), asked.limit, call.namespace)
-    shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in found.members]
-    call.charge(max(found.count, PER_SHOWN * len(shown)))
-    return Members(call.namespace, asked.topic, found.count, shown, found.after)
+    page = call.services.gate.presence_page(check_topic(asked.topic), given(asked.after), asked.limit, call.namespace)
+    shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in page.members]
+    call.charge(max(page.count, PER_SHOWN * len(shown)))
+    return Members(call.namespace, asked.topic, page.count, shown, page.after)

@@ -16,7 +16,7 @@ import msgspec
 
 from headgate import errors
 from headgate.errors import Forbidden, HeadgateError, LimitReached
-from headgate.runtime.logging import told
+from headgate.runtime.logging import wire_form
 from headgate.services.publisher import NonePublished
 from headgate.transport.http_answers import RETRY_AFTER_S, STATUS_BY_CODE, Answer, status_of
 from headgate_server.api.json_answers import encoded_answer, json_bytes
@@ -138,14 +138,14 @@ class FaultAt(msgspec.Struct):
 def problem_answer(error: HeadgateError | BodyFault) -> Answer:
     if isinstance(error, HeadgateError):
         status = status_of(error)
-        return _answer(status, _members(error.code, status, _told(error)), _headers(error))
+        return _answer(status, _members(error.code, status, _wire_form(error)), _headers(error))
     faults = error.faults
-    named = [{"pointer": pointer, **_told(each)} for pointer, each in faults[:MAX_NAMED]]
+    named = [{"pointer": pointer, **_wire_form(each)} for pointer, each in faults[:MAX_NAMED]]
     first = faults[0][1]
     status = status_of(first)
     status = 422 if status == 400 else status
     if len(faults) == 1:
-        return _answer(status, {**_members(first.code, status, _told(first)), "errors": named}, _headers(first))
+        return _answer(status, {**_members(first.code, status, _wire_form(first)), "errors": named}, _headers(first))
     detail = f"{len(faults)} faults; the first is at {faults[0][0]}: {first.message}"
     parts = {"detail": detail, "retry": False, "refused": len(faults), "errors": named}
     return _answer(422, _members("batch_refused", 422, parts))
@@ -159,19 +159,19 @@ def http_problem(status: int, detail: str | None = None, headers: Sequence[tuple
 
 def descriptions() -> dict[str, tuple[int, str]]:
     """Return status and description of every code of a refusal over HTTP."""
-    found: dict[str, tuple[int, str]] = {code: (status, meaning) for status, (code, meaning) in OF_HTTP.items()}
+    by_code: dict[str, tuple[int, str]] = {code: (status, meaning) for status, (code, meaning) in OF_HTTP.items()}
     for each in (*vars(errors).values(), NonePublished):
         if not (isinstance(each, type) and issubclass(each, HeadgateError) and each.__doc__ and "code" in vars(each)):
             continue
         if each.code in _NOT_HERE or "not travel" in each.__doc__:
             continue
         status = 429 if each.code == LimitReached.code else STATUS_BY_CODE.get(each.code, 400)
-        found.setdefault(each.code, (status, " ".join(each.__doc__.split("\n\n")[0].split())))
-    return dict(sorted(found.items()))
+        by_code.setdefault(each.code, (status, " ".join(each.__doc__.split("\n\n")[0].split())))
+    return dict(sorted(by_code.items()))
 
 
-def _told(error: HeadgateError) -> dict[str, Any]:
-    wire = told(error)
+def _wire_form(error: HeadgateError) -> dict[str, Any]:
+    wire = wire_form(error)
     return {"detail": wire.pop("message"), **wire}
 
 

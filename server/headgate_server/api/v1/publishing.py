@@ -20,7 +20,7 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.events.event import ID_RULE, MAX_ID_LENGTH, JsonText, check_event_id, compact_json
 from headgate.events.topic import check_topic
-from headgate.runtime.logging import told
+from headgate.runtime.logging import wire_form
 from headgate.runtime.shared_rates import SharedRates
 from headgate.services.publisher import MAX_ID_FOR_S, NonePublished, Receipt
 from headgate.settings.settings import Settings
@@ -308,7 +308,8 @@ def _batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
     if errors and len(errors) == len(outcomes) and errors[0].retry and len({error.code for error in errors}) == 1:
         raise errors[0].with_traceback(None)
     shown = [
-        json_bytes({"error": told(outcome)}) if isinstance(outcome, HeadgateError) else _receipt(outcome) for outcome in outcomes
+        json_bytes({"error": wire_form(outcome)}) if isinstance(outcome, HeadgateError) else _receipt(outcome)
+        for outcome in outcomes
     ]
     return encoded_answer(207 if errors else 201, b'{"receipts":[%b]}\n' % b",".join(shown))
 

@@ -94,8 +94,8 @@ def list_events(call: Call) -> LogPage:
     if last is not None and last < first:
         return LogPage(call.namespace, EventLog(call.namespace, call.redis, 0).head().epoch, [], None)
     call.charge(PAGE_EVENTS)
-    epoch, found, next_ = call.services.gate.events(pattern, first, last, call.namespace)
-    return LogPage(call.namespace, epoch, [_shown(event) for event in found], next_)
+    epoch, events, next_ = call.services.gate.events(pattern, first, last, call.namespace)
+    return LogPage(call.namespace, epoch, [_shown(event) for event in events], next_)
 
 
 @operation("GET /events/{event}", "read", query=EventOf, problems=(404,), cost=Cost.EVENTS, searches=True)
@@ -109,13 +109,13 @@ def get_event(call: Call) -> LoggedEvent:
     wanted = call.path["event"]
     topic = None if call.query.topic is UNSET else check_topic(call.query.topic)
     # The newest that the caller may read. The answer to others reveals neither its topic nor its existence.
-    for found in find_events(call.redis, call.namespace, wanted, topic, call.identity.user, call.charge):
+    for event in find_events(call.redis, call.namespace, wanted, topic, call.identity.user, call.charge):
         try:
-            call.need(f"read:{found.topic}")
-            call.services.gate.check_authorized(call.identity, found.topic, "replay")
+            call.need(f"read:{event.topic}")
+            call.services.gate.check_authorized(call.identity, event.topic, "replay")
         except Forbidden:
             continue
-        return _shown(found)
+        return _shown(event)
     raise NotFound("event", wanted)
 
 

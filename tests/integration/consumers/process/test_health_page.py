@@ -23,7 +23,7 @@ StartPage = Callable[[Mapping[str, Any]], HealthPage]
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages look for connections whose time is over as soon as the test has moved the clock."""
-    monkeypatch.setattr(health_page, "LOOK_S", 0.01)
+    monkeypatch.setattr(health_page, "POLL_S", 0.01)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_nothing_is_begun_any_more_when_the_end_is_told(
     redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that reads that the consumers are stopping may rely on it."""
-    monkeypatch.setattr(supervisors, "LOOK_S", 0.01)
+    monkeypatch.setattr(supervisors, "POLL_S", 0.01)
     begun, release = threading.Event(), threading.Event()
     seen: list[int | None] = []
 
@@ -63,7 +63,7 @@ def test_nothing_is_begun_any_more_when_the_end_is_told(
 @pytest.mark.parametrize("moment", range(8))
 def test_it_may_be_asked_to_stop_at_any_moment(redis_url: str, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
     """Also inside the calls that its wait for that is made of: the signal's handler waits for nothing there."""
-    monkeypatch.setattr(supervisors, "LOOK_S", 0.01)
+    monkeypatch.setattr(supervisors, "POLL_S", 0.01)
     calls = 0
 
     def ask(frame: Any, event: str, argument: Any) -> None:

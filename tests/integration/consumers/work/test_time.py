@@ -46,7 +46,7 @@ class Consumers:
 
     def forget(self) -> None:
         """Be another instance, which was not there before."""
-        self._watch.hear(0)
+        self._watch.observe(0)
 
     def take(self) -> Page:
         """Hand out what can be."""
@@ -55,7 +55,7 @@ class Consumers:
         return page
 
     def _tick(self) -> None:
-        self._watch.hear(self.store.tick(*self._watch.words()))
+        self._watch.observe(self.store.tick(*self._watch.words()))
 
 
 def set_idle(client: Client, page: Page, ms: int) -> None:

@@ -17,7 +17,7 @@ from headgate.consumers.monitoring.alerts import (
     bucket_width_s,
     judge,
     notice_data,
-    told,
+    notified,
     window_buckets,
 )
 
@@ -34,13 +34,13 @@ def absence(window_s: int = 60, for_s: int = 0) -> Rule:
 
 
 def run(rule: Rule, steps: list[tuple[float, int]]) -> list[tuple[float, bool]]:
-    """Judge (second, count) one after the other, each notice told at once; return (second, firing) of each."""
+    """Judge (second, count) one after the other, each notice notified at once; return (second, firing) of each."""
     record, notices = None, []
     for at_s, count in steps:
         record = judge(rule, record, T + round(at_s * 1000), count)
         if record.notice:
             notices.append((at_s, record.notice.firing))
-            record = told(record)
+            record = notified(record)
     return notices
 
 
@@ -117,7 +117,7 @@ def test_a_notice_says_what_was_found_and_since_when() -> None:
 def test_a_repeat_is_told_as_one() -> None:
     """With a number of its own, and the same `since`."""
     rule = rate(repeat_s=10)
-    record = told(judge(rule, None, T, 11))
+    record = notified(judge(rule, None, T, 11))
     record = judge(rule, record, T + 10_000, 12)
     assert record.notice is not None
     assert (record.notice.number, record.notice.repeats, record.notice.since_ms) == (2, 1, T)
@@ -172,7 +172,7 @@ def last_run(seen: list[tuple[int, bool]], so: bool) -> list[int]:
 @given(rules, steps)
 @example(rate(above=0, window_s=1), [(0, 0, False), (0, 1, False)])
 def test_notices_alternate_and_each_is_justified(rule: Rule, steps: list[tuple[int, int, bool]]) -> None:
-    """Against a plain reading of the rule: at any pace, with pauses, jumps, and notices that are told late or at once.
+    """Against a plain reading of the rule: at any pace, with pauses, jumps, and notices that are notified late or at once.
 
     Never firing twice without an end between (but for numbered repeats), and never before for_s without a pause in it.
     """
@@ -205,5 +205,5 @@ def test_notices_alternate_and_each_is_justified(rule: Rule, steps: list[tuple[i
         if record.notice and (not numbers or record.notice.number != numbers[-1]):
             numbers.append(record.notice.number)
         if tell:
-            record = told(record)
+            record = notified(record)
     assert numbers == list(range(1, len(numbers) + 1))

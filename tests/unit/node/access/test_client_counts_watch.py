@@ -168,10 +168,10 @@ def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, p
 def test_it_looks_by_itself_and_gives_its_places_back(server: SmallRedis) -> None:
     """At its start, and after a join; nothing is left of it in Redis at its end."""
     process = Process(server)
-    assert not process.watch.next_look()
+    assert not process.watch.next_turn()
     process.table.start()
     process.table.start()
-    assert process.watch.next_look()
+    assert process.watch.next_turn()
     assert LOADS in server.present()
     assert process.join()
     process.table.close()
@@ -183,7 +183,7 @@ def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedi
     """One line says that Redis is unreachable."""
     process = Process(server)
     process.table.start()
-    assert process.watch.next_look()
+    assert process.watch.next_turn()
     server.up = False
     with capture_logs() as entries:
         process.table.close()

@@ -52,7 +52,7 @@ class Process:
 
     def ask(self, number: object, kind: str = "k", within_ms: int = 1000) -> None:
         question = Question(f"q{number}", kind, within_ms, msgspec.Raw(msgspec.json.encode({"number": number})))
-        self.answers.hear(msgspec.json.encode(question))
+        self.answers.receive(msgspec.json.encode(question))
 
     def answered(self, number: object) -> Any:
         """Return the body of the answer to a question, or None."""
@@ -86,7 +86,7 @@ def test_a_question_is_answered_and_one_of_another_kind_is_not(process: Process)
     """Of a newer Headgate, perhaps; what is no question is passed over."""
     process.ask(2)
     process.ask(3, kind="unknown")
-    process.answers.hear(b"rubbish")
+    process.answers.receive(b"rubbish")
     gevent.idle(-2)
     assert process.answered(2) == 4
     assert process.answered(3) is None

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.errors import Paused
-from headgate.node.cluster.pauses import GAP_S, LOOK_EVERY_S, RETRY_EVERY_S, RETRY_S, Pauses
+from headgate.node.cluster.pauses import CHECK_EVERY_S, GAP_S, RETRY_EVERY_S, RETRY_S, Pauses
 from headgate.redis.pauses import pause, resume
 from headgate.runtime import periodic as rounds
 from tests.support.held_clock import HeldClock
@@ -103,10 +103,10 @@ def test_what_is_known_stays_in_force_while_redis_does_not_answer(pauses: Pauses
         seen = []
         for up, refuses in ((True, ""), (False, ""), (False, ""), (True, "ZRANGE"), (True, "")):
             server.up, server.refuses = up, refuses
-            pauses.look()
+            pauses.read()
             seen.append(pauses.names())
         resume(server.client(), "connects")
-        pauses.look()
+        pauses.read()
     pauses.close()
     assert (seen, pauses.names()) == ([["connects"]] * 5, [])
     assert [entry["event"] for entry in entries] == ["paused", "pauses out of reach", "pauses out of reach", "resumed"]
@@ -134,12 +134,12 @@ def test_it_looks_at_a_notice_and_seldom_without_and_sooner_after_a_fault(loop_c
     watch.start()
     watch.start()
     assert looks_in(0.0) == 1
-    assert looks_in(2.1 * LOOK_EVERY_S) == 2
+    assert looks_in(2.1 * CHECK_EVERY_S) == 2
     for _ in range(100):
         watch.hurry()
     assert looks_in(GAP_S) == 1
     server.refuses = "ZRANGE"
-    assert looks_in(LOOK_EVERY_S + 3.5 * RETRY_EVERY_S) == 4
+    assert looks_in(CHECK_EVERY_S + 3.5 * RETRY_EVERY_S) == 4
     watch.close()
-    loop_clock.advance(LOOK_EVERY_S)
-    assert looks_in(LOOK_EVERY_S) == 0
+    loop_clock.advance(CHECK_EVERY_S)
+    assert looks_in(CHECK_EVERY_S) == 0

@@ -45,7 +45,7 @@ class Process:
 
     def ask(self) -> dict[str, Any]:
         """Ask as a page of the console; the watch looks, as it does when it is woken."""
-        greenlet = gevent.spawn(self.watch.look)
+        greenlet = gevent.spawn(self.watch.turn)
         answer: dict[str, Any] = self.watch.answer(ADMIN, {})["frame"]
         greenlet.get()
         return answer
@@ -54,7 +54,7 @@ class Process:
 @pytest.fixture
 def pair(server: SmallRedis, clock: HeldClock) -> Iterator[tuple[Process, Process]]:
     one, two = Process("one", clock, server), Process("two", clock, server)
-    server.hearers[questions_channel(0)] = [lambda _: one.watch.hear(), lambda _: two.watch.hear()]
+    server.hearers[questions_channel(0)] = [lambda _: one.watch.on_notice(), lambda _: two.watch.on_notice()]
     yield one, two
     one.watch.close()
     two.watch.close()
@@ -64,7 +64,7 @@ def tick(clock: HeldClock, server: SmallRedis, *processes: Process, seconds: int
     """A second later everybody looks; return for how long each then waits."""
     clock.now_s += seconds
     server.now_s += seconds
-    return [each.watch.look() for each in processes]
+    return [each.watch.turn() for each in processes]
 
 
 @pytest.mark.parametrize("identity", [Identity("ann", ("#",), ("#",)), Identity("anonymous", ("#",)), Identity("console")])
@@ -73,7 +73,7 @@ def test_nobody_without_the_mark_sees_anything(pair: tuple[Process, Process], id
     one, _ = pair
     with pytest.raises(Forbidden):
         one.watch.answer(identity, {})
-    one.watch.look()
+    one.watch.turn()
     assert one.measured.reads == 0
 
 
@@ -167,7 +167,7 @@ def test_without_redis_a_page_sees_its_own_process_and_why(server: SmallRedis, p
     one, _ = pair
     server.up = False
     one.watch._asked_s = 100.0
-    assert one.watch.look() == EVERY_S
+    assert one.watch.turn() == EVERY_S
     frame = one.watch.answer(ADMIN, {})["frame"]
     assert ([row["id"] for row in frame["processes"]], frame["error"]) == (["one"], "the bus is unavailable: gone")
 
@@ -220,7 +220,7 @@ def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: HeldCloc
 def test_a_gateway_says_what_its_clients_and_logs_do(gateway_on_model: StartGatewayOnModel) -> None:
     """Numbers of the bus, the ledger, the metrics and the clients, under the name of the namespace."""
     gateway = gateway_on_model()
-    measure = gateway.gateway.cluster.vitals._measure
+    measure = gateway.gateway.cluster.process_stats._measure
     before = measure.read().namespaces[NAMESPACE]
     client = gateway.join()
     client.subscribe("orders.#")
@@ -257,9 +257,9 @@ def test_a_page_of_the_console_is_answered_in_a_gateway(gateway_on_model: StartG
     gateway.gateway.access.logins.console = lambda handshake: (
         Identity("ann", ("#",), admin="read", namespaces=(NAMESPACE,)) if handshake.token == "ticket" else None
     )
-    watch = gateway.gateway.cluster.vitals
+    watch = gateway.gateway.cluster.process_stats
     watch._asked_s = watch._now_s()
-    watch.look()  # the model keeps no vitals
+    watch.turn()  # the model keeps no vitals
     frame = gateway.join({"console": True, "token": "ticket"}).request("vitals", {})["frame"]
     assert [row["name"] for row in frame["namespaces"]] == [NAMESPACE]
     stranger = gateway.join({"console": True, "token": "another"})

@@ -46,7 +46,7 @@ class Site:
                     self._look_at_s[index] += LOOK_S
                     self._said[index] = self.loads[index]
                     others = [said for other, said in enumerate(self._said) if other != index]
-                    balance.look(self.now_s, self.loads[index], others, occasion)
+                    balance.decide(self.now_s, self.loads[index], others, occasion)
                 under_way = sum(at == index for _, at in self._leaving)
                 for _ in range(balance.due(self.now_s, self.loads[index], under_way)):
                     self.told[index] += 1
@@ -144,7 +144,7 @@ def begun(own: int) -> Balance:
     balance = Balance()
     for number in range(LOOKS):
         assert balance.state is State.RESTING
-        balance.look(number * LOOK_S, own, [0], Occasion(0, 10))
+        balance.decide(number * LOOK_S, own, [0], Occasion(0, 10))
     return balance
 
 
@@ -152,10 +152,10 @@ def test_more_clients_for_all_end_it_sooner() -> None:
     """The share rises with them; clients on their way, who are counted nowhere, do not lower it."""
     balance = begun(100)
     assert balance.target == 50
-    balance.look(25, 95, [90], None)
+    balance.decide(25, 95, [90], None)
     assert balance.target == 93
     for now_s in range(30, 60, 5):
-        balance.look(now_s, 94, [10], None)
+        balance.decide(now_s, 94, [10], None)
     assert balance.target == 93
 
 

@@ -118,7 +118,7 @@ def test_a_function_gets_the_data_and_who_asks() -> None:
     [
         (RequestRefused("sold_out", "no more of them", sku="a7"), "sold_out"),
         (Forbidden("price", "a7"), "forbidden"),
-        (BusUnavailable("redis.internal:6379 is gone", told="no answer"), "bus_unavailable"),
+        (BusUnavailable("redis.internal:6379 is gone", shown="no answer"), "bus_unavailable"),
     ],
 )
 def test_a_function_refuses_with_a_code_of_its_own(error: HeadgateError, code: str) -> None:

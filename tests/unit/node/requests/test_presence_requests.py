@@ -10,7 +10,7 @@ import pytest
 from headgate.auth.identity import Handshake, Identity
 from headgate.node.presence import presence as presence_module
 from headgate.node.presence.leases import BACK_S
-from headgate.node.presence.presence import IDLE_LOOK_S, Presence
+from headgate.node.presence.presence import IDLE_CHECK_S, Presence
 from headgate.redis.pauses import namespace_member
 from headgate.redis.presence_entries import LEASE_S, Entry, TopicWrite, encode_entry
 from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel
@@ -47,7 +47,7 @@ def on_the_clock(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> Pr
     for name, replaced in (("sleep", clock.sleep), ("one_round", clock.sleep), ("Signal", clock.signal)):
         monkeypatch.setattr(presence_module, name, replaced)
     presence._now_s = clock.time
-    presence._pulse_now, presence._tell_now, presence._read_now = clock.signal(), clock.signal(), clock.signal()
+    presence._pulse_now, presence._notify_now, presence._read_now = clock.signal(), clock.signal(), clock.signal()
     return presence
 
 
@@ -188,7 +188,7 @@ def test_a_process_without_rooms_takes_out_one_that_has_died(start: Start, store
     assert published == [("rooms.7.vacated", {"topic": TOPIC})]
 
 
-@pytest.mark.parametrize(("events", "times"), [((), 1), (("rooms.#",), 1 + int(60 / IDLE_LOOK_S))])
+@pytest.mark.parametrize(("events", "times"), [((), 1), (("rooms.#",), 1 + int(60 / IDLE_CHECK_S))])
 def test_where_nobody_is_there_redis_is_asked_once_unless_events_are_wanted(
     start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch, events: tuple[str, ...], times: int
 ) -> None:

@@ -52,7 +52,7 @@ def test_errors_of_the_gateway_reach_the_caller(
 
 def test_an_error_of_the_bus_does_not_name_its_address(dev: FlaskClient, gate: RecordingGate) -> None:
     """Over HTTP as on the wire."""
-    gate.error = BusUnavailable("10.1.2.3:6379 did not answer in time", told="it does not answer")
+    gate.error = BusUnavailable("10.1.2.3:6379 did not answer in time", shown="it does not answer")
     answer = dev.post("/api/v1/events", json={"topic": "a", "data": 1})
     assert answer.get_json()["reason"] == "it does not answer"
     assert "10.1.2.3" not in answer.text

@@ -165,4 +165,4 @@ def test_what_is_kept_of_namespaces_is_bounded(
     monkeypatch.setattr(check, "MAX_NAMESPACES", 3)
     for number in range(10):
         source.of(f"n{number}")
-        assert len(source._found) <= 3
+        assert len(source._loaded) <= 3

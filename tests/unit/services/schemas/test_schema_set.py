@@ -127,7 +127,7 @@ def test_what_is_remembered_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch
     found = schema_set(texts({"orders.#.json": {"type": "integer"}}))
     for number in range(100):
         assert found.violation(f"orders.{number}", b"1") is None
-        assert len(found._found) <= 10
+        assert len(found._by_topic) <= 10
     assert found.violation("orders.1", msgspec.json.encode("x")) is not None
 
 

@@ -47,7 +47,7 @@ def test_a_problem_that_passes_says_when() -> None:
 
 def test_an_error_of_the_bus_does_not_name_its_address() -> None:
     """As on the wire."""
-    assert "10.1.2.3" not in json.dumps(told(BusUnavailable("10.1.2.3 did not answer", told="no answer"))[2])
+    assert "10.1.2.3" not in json.dumps(told(BusUnavailable("10.1.2.3 did not answer", shown="no answer"))[2])
 
 
 def test_one_fault_in_a_body_is_that_error_with_its_place() -> None:

@@ -80,3 +80,15 @@ class Gate(Protocol):
     def ready(self) -> Mapping[str, object]:
         """Return `{"ready": bool, "bus": "up" or "down", …}`; never waits."""
         ...
+
+
+class PeerWorkers(Protocol):
+    """The workers on a shared port: `app.extensions["headgate.workers"]` if there are several."""
+
+    def health(self) -> Mapping[str, object]:
+        """Return `{"ready": bool, "workers": […], …}`: the worst state of all, and each by name. May switch greenlets."""
+        ...
+
+    def exposition(self) -> tuple[str, bytes]:
+        """Return the metrics of all workers in the format that Prometheus prefers. May switch greenlets."""
+        ...

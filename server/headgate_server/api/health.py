@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, current_app, jsonify, request
 
 from headgate.errors import Forbidden
 from headgate.runtime.metrics import exposition
 from headgate.settings.addresses.origins import is_loopback
-from headgate_server.api.gate import Gate
-
-if TYPE_CHECKING:
-    from headgate.workers.peer_workers import PeerWorkers
+from headgate_server.api.gate import Gate, PeerWorkers
 
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1

@@ -48,8 +48,8 @@ class InboxItem(msgspec.Struct, frozen=True):
 class InboxPage(msgspec.Struct, frozen=True):
     """A page of an inbox, newest first, as of the event at `offset` in `epoch`.
 
-    `unread` and `total` count the whole inbox. `before` is the argument for the next page; None after the last one. `mutes` are
-    the muted channels by pattern.
+    `unread` and `total` count the whole inbox. `before` is the argument for the next page, if there is one. `mutes` are the muted
+    channels by pattern.
     """
 
     epoch: str

@@ -287,6 +287,7 @@ fuzz: $(DEV) $(NODE) ## A million fuzzed frames and packets each (an hour), and 
 	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/bus/test_feed.py
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/delivery/test_delivery_histories.py
+	@HEADGATE_HISTORIES=5000 $(BIN)/python -m pytest --timeout=7200 tests/unit/node/requests/test_stream_histories.py
 	@HEADGATE_HISTORIES=1000000 $(BIN)/python -m pytest --timeout=7200 tests/unit/redis/test_lineage_model.py
 	@HEADGATE_HISTORIES=20000 $(BIN)/python -m pytest --timeout=7200 tests/unit/presence/test_rooms_world.py
 	@HEADGATE_HISTORIES=5000 $(BIN)/python -m pytest --timeout=7200 tests/unit/socketio/test_histories.py

@@ -297,7 +297,7 @@ def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(tmp_path: Path,
         wait_for(lambda: new.call("INFO", "replication")["master_link_status"] == "up", "the replica to be in step", DEADLINE_S)
         publisher = ended.enter_context(Publisher(f"redis://127.0.0.1:{relay.port}", timeout_s=DEADLINE_S))
         publisher.publish(TOPIC, -1)
-        relay.throttle(1_000_000)
+        relay.throttle(300_000)
         batch = [(TOPIC, {"number": number, "filling": "x" * 500}) for number in range(count)]
         with ThreadPoolExecutor() as pool:
             receipts = pool.submit(publisher.publish_many, batch)

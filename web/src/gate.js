@@ -53,6 +53,8 @@ export class Gate extends Dispatcher {
   #closing = new AbortController();
   /** Those that have not ended (load.js). @type {Set<import("./load.js").Load>} */
   _loads = new Set();
+  /** Likewise (presence/room.js). @type {Set<{ _regranted: () => void }>} */
+  _rooms = new Set();
   /** Checks the options of a part of this package. */
   _checkOptions = checkOptions;
 

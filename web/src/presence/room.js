@@ -106,12 +106,17 @@ export class Room extends Dispatcher {
     this.#topic = topic;
     this.#forget = forget;
     this.#listener.listenTo(gate, {
-      // Without a topic: this user may have other grants.
-      "presence:notice": (/** @type {Notice} */ notice) => (notice.topic ? notice.topic === gate._wired(topic) && this.#notice(notice) : this.#life.is("refused") && this.#load()),
+      "presence:notice": (/** @type {Notice} */ notice) => notice.topic === gate._wired(topic) && this.#notice(notice),
       "connection:up": () => this.#load(),
       "connection:down": () => this.#lose(),
       "status:change": () => gate.status === "closed" && this.#end(),
     });
+    gate._rooms.add(this);
+  }
+
+  /** This user may have other grants. */
+  _regranted() {
+    if (this.#life.is("refused")) void this.#load();
   }
 
   get topic() {
@@ -319,6 +324,7 @@ export class Room extends Dispatcher {
     this.#nth++;
     clearTimeout(this.#timer);
     this.#listener.stopListening();
+    this.#gate._rooms.delete(this);
     this.#forget();
     this.#changed();
   }

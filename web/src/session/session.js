@@ -29,6 +29,7 @@
  *   an event; returns how many handlers ran
  * @property {(error: unknown, name: string) => void} _handlerFailed
  * @property {Set<{ _takeOwn: (names: string[], describe: (pattern: string) => any) => void }>} _loads
+ * @property {Set<{ _regranted: () => void }>} _rooms
  *
  * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has said of this client and of
  *   itself; the session is null until there was a welcome
@@ -190,8 +191,7 @@ export function createSession(gate, address, options) {
   /** The client may have other grants: ask again for what was refused. @param {import("../subscriptions/subscription.js").Subscription[]} refused */
   function retry(refused) {
     for (const each of refused) each.offer("retry");
-    // To the rooms too (presence/room.js).
-    gate.trigger("presence:notice", {});
+    for (const room of gate._rooms) room._regranted();
     changed();
   }
 

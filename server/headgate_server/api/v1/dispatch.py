@@ -252,14 +252,15 @@ def decode(body: bytes, decoder: Any) -> Any:
         BodyFault: it is JSON that the decoder does not expect.
     """
     try:
-        return decoder(body)
-    except msgspec.ValidationError as error:
-        pointer, fault = pointer_of(str(error))
-        whole = _with_whole(body, pointer[1:]) if "got `float`" in fault else None
-        if whole is not None:
-            return decode(whole, decoder)
-        raise BodyFault([(pointer, InvalidRequest(fault))]) from error
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        try:
+            return decoder(body)
+        except msgspec.ValidationError as error:
+            pointer, fault = pointer_of(str(error))
+            whole = _with_whole(body, pointer[1:]) if "got `float`" in fault else None
+            if whole is not None:
+                return decode(whole, decoder)
+            raise BodyFault([(pointer, InvalidRequest(fault))]) from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:  # perhaps behind the fault that was met first
         raise InvalidRequest(f"the body is not JSON: {json_reason(error, body)}") from error
 
 

@@ -45,8 +45,9 @@ def test_publishing_in_development_returns_the_receipt(dev: FlaskClient, gate: R
         (b'{"topic": "a", "data": "\xff"}', "application/json", (422, "not_serializable")),
         (b"", "application/json", (400, "invalid_request")),
         (b"[" * 5000, "application/json", (422, "invalid_request")),
+        (b'{"topic": 0.0, "\\ud800": null}', "application/json", (400, "invalid_request")),
     ],
-    ids=["not JSON by type", "no data", "topic not text", "NaN", "unknown field", "not UTF-8", "empty", "deep"],
+    ids=["not JSON by type", "no data", "topic not text", "NaN", "unknown field", "not UTF-8", "empty", "deep", "two faults"],
 )
 def test_a_malformed_publish_is_refused(
     dev: FlaskClient, gate: RecordingGate, body: bytes, content_type: str, expected: tuple[int, str]

@@ -124,10 +124,11 @@ def deadline(seconds: float) -> Scope:
 T = TypeVar("T")
 
 
-def called(function: Callable[..., T], *args: Any) -> T:
-    """Call code of the application; return its result. Whatever it raises is an Exception here.
+def call_application(function: Callable[..., T], *args: Any) -> T:
+    """Call a function of the application and return its result. Whatever else it raises becomes a RuntimeError.
 
-    gevent's Timeout, asyncio's CancelledError and SystemExit are none, and would end the greenlet of a client, or the process.
+    gevent's Timeout, asyncio's CancelledError and SystemExit are not an Exception.
+    They would end the greenlet of a client, or the process.
     """
     try:
         return function(*args)

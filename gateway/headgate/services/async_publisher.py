@@ -238,10 +238,11 @@ class AsyncPublisher:
 
     async def _open(self) -> Publisher:
         """Make the publisher in a thread, since that loads redis-py and may wait for a private Redis to start."""
-        if self._opening is None or (self._opening.done() and self._opening.exception()):  # the next call tries again
+        opening = self._opening
+        if opening is None or opening.cancelled() or (opening.done() and opening.exception()):  # the next call tries again
             self._loop = asyncio.get_running_loop()
-            self._opening = self._loop.run_in_executor(self._threads, self._make)
-        self._publisher = await asyncio.shield(self._opening)
+            opening = self._opening = self._loop.run_in_executor(self._threads, self._make)
+        self._publisher = await asyncio.shield(opening)
         if self._is_closed:
             raise PublisherClosed("it was closed")
         return self._publisher

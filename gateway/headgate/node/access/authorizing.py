@@ -20,7 +20,7 @@ from headgate.auth.identity import Authorizer, Identity
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden
 from headgate.events.wire.packets import PRESENCE, REPLAY, SUBSCRIBE
-from headgate.runtime.loop import called, deadline
+from headgate.runtime.loop import call_application, deadline
 
 log = structlog.get_logger("headgate.gateway")
 
@@ -84,7 +84,7 @@ class Authorizing:
             return
         try:
             with deadline(max(within_s, 0.0)):
-                allows = within_s > 0 and called(self.authorizer, identity, pattern, action) is True
+                allows = within_s > 0 and call_application(self.authorizer, identity, pattern, action) is True
         except Exception as error:
             # Without the exception's text, which may hold the application's data about the user.
             frames = extract_tb(error.__traceback__)

@@ -25,7 +25,7 @@ from headgate.auth.regrants import Regrants
 from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.runtime.loop import Share, called
+from headgate.runtime.loop import Share, call_application
 from headgate.runtime.metrics import LOGINS_THROTTLED
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings.settings import Settings
@@ -235,10 +235,10 @@ class Logins:
             return identity
         try:
             if self._tokens is not None and self._tokens.are_quick:
-                identity = called(self.authenticator, handshake)
+                identity = call_application(self.authenticator, handshake)
             else:
                 with self._reading_tokens:
-                    identity = called(self.authenticator, handshake)
+                    identity = call_application(self.authenticator, handshake)
             if not isinstance(identity, Identity | None):
                 raise TypeError(f"the authenticator returned {type(identity).__name__}; expected an Identity or None")
         except HeadgateError:

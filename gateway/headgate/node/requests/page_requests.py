@@ -33,7 +33,7 @@ from headgate.events.json_data import encode_data
 from headgate.events.wire.packets import ok, refused
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.logging import wire_form
-from headgate.runtime.loop import called, repeat, spawn
+from headgate.runtime.loop import call_application, repeat, spawn
 from headgate.runtime.metrics import PAGE_REQUEST, PAGE_REQUESTS, PAGE_REQUESTS_RUNNING
 from headgate.runtime.rates import Rates
 from headgate.settings.settings import Settings
@@ -155,7 +155,7 @@ class _Running:
         """Run the function; return the outcome and the acknowledgement."""
         name, outcome = self._request.name, "answered"
         try:
-            answer = called(self._function)
+            answer = call_application(self._function)
         except HeadgateError as error:
             outcome, answer = "refused", wire_form(error)
         except Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from urllib.parse import unquote_plus
 
 from headgate.errors import InvalidPattern, InvalidRequest
+from headgate.events.numbers import is_number
 from headgate.events.topic import INBOX, check_namespace, check_pattern, check_user, own_topics
 
 from .grants import compiled
@@ -103,7 +105,7 @@ class Identity:
             if not isinstance(value, str):
                 raise TypeError(f"Identity({name}=…): expected text, got {type(value).__name__}")
         end: object = 0 if self.expires_at is None else self.expires_at
-        if isinstance(end, bool) or not isinstance(end, int | float) or end != end:
+        if not is_number(end, -math.inf, math.inf):
             raise TypeError(f"Identity(expires_at=…): expected seconds since 1970, got {type(end).__name__} {end!r:.80}")
         if self.scopes is None:  # the account of a key is no valid user name
             check_user(self.user)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from headgate.errors import InvalidRequest, LimitReached
+from headgate.events.numbers import check_whole
 from headgate.events.topic import check_pattern
 from headgate.redis.client import Client, call, call_all, call_at
 from headgate.redis.keys import REGRANTED
@@ -51,8 +52,7 @@ def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) 
         InvalidPattern: a pattern is invalid.
         InvalidRequest: too many patterns, a string in place of a list, or an invalid time.
     """
-    if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 < for_s <= MAX_REGRANTED_S:
-        raise InvalidRequest(f"for: expected a whole number of seconds from 1 to {MAX_REGRANTED_S}")
+    check_whole(for_s, "for", 1, MAX_REGRANTED_S, "seconds")
     lists = []
     for name, patterns in (("subscribe", subscribe), ("publish", publish)):
         lists.append(tuple(patterns))

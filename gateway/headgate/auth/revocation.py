@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
+from headgate.events.numbers import check_whole
 from headgate.events.topic import check_user
 from headgate.redis.client import Client, call, call_all, call_at, database_number
 from headgate.redis.keys import DEFAULT_REVOKED_S, REVOKED, revoked_channel
@@ -43,8 +44,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
         BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
     """
     member = _member(user, token_id)
-    if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 <= for_s <= MAX_REVOKED_S:
-        raise InvalidRequest(f"for: expected a whole number of seconds from 0 to {MAX_REVOKED_S}")
+    check_whole(for_s, "for", 0, MAX_REVOKED_S, "seconds")
     now_s = int(call_at(client, REVOKED, "TIME")[0])
     sweep = ("ZREMRANGEBYSCORE", REVOKED, "-inf", now_s)
     _, count, known = call_all(client, [sweep, ("ZCARD", REVOKED), ("ZSCORE", REVOKED, member)])

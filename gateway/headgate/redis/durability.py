@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.errors import HeadgateError, InvalidRequest
+from headgate.events.numbers import is_whole
 
 MAX_REPLICAS = 16
 # How long a missing replica still counts. It may have been promoted, and the other replicas are about to follow it.
@@ -90,7 +91,7 @@ def read_durable(durable: object) -> Durability | None:
         return Durability(1, disk=False, all_replicas=True)
     if durable == "disk":
         return Durability(0, disk=True)
-    if isinstance(durable, int) and not isinstance(durable, bool) and 1 <= durable <= MAX_REPLICAS:
+    if is_whole(durable, 1, MAX_REPLICAS):
         return Durability(durable, disk=False)
     raise InvalidRequest(
         f"durable={durable!r}: expected 'replica', 'all', 'disk' or a number of replicas from 1 to {MAX_REPLICAS}"

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.errors import BusUnavailable, InvalidRequest
+from headgate.errors import BusUnavailable
+from headgate.events.numbers import check_whole
 from headgate.events.topic import INBOX, USERS, is_item, matches, user_word
 
 from .client import Client, call_all
@@ -72,10 +73,9 @@ def read_inbox(
         InvalidRequest: the user's name, `before` or `limit` is invalid.
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    if not 1 <= limit <= MAX_PAGE:
-        raise InvalidRequest(f"limit: expected 1 to {MAX_PAGE} items, got {limit}")
-    if before is not None and not 0 <= before < 2**53:
-        raise InvalidRequest("before: expected the offset of an event, the `before` of the previous page")
+    check_whole(limit, "limit", 1, MAX_PAGE, "items")
+    if before is not None:
+        check_whole(before, "before", 0, 2**53 - 1)
     arguments = (user_word(user), "" if before is None else before, limit, "archived" if archived else "")
     epoch, offset, unread, total, next_, muted, *entries = call_function(
         client, "FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from headgate.errors import InvalidRequest
+from headgate.events.numbers import is_number
 
 from .client import Client, call, call_all, call_at
 from .keys import LOADS
@@ -117,7 +118,7 @@ def request(client: Client, per_s: float) -> None:
         InvalidRequest: a rate that cannot be.
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
     """
-    if not 0 < per_s <= MAX_PER_S:
+    if not (is_number(per_s, 0, MAX_PER_S) and per_s):
         raise InvalidRequest(f"per second: expected a number above 0 and up to {MAX_PER_S}")
     value = msgspec.json.encode([now_s(client), per_s]).decode()
     call_all(client, [("HSET", LOADS, _REQUEST, value), ("EXPIRE", LOADS, LEFT_S)])

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from headgate.errors import BusRefused, InvalidRequest, LimitReached
+from headgate.errors import BusRefused, LimitReached
+from headgate.events.numbers import check_whole
 from headgate.events.topic import check_namespace
 
 from .client import Client, call, call_all, call_at
@@ -46,8 +47,8 @@ def pause(client: Client, member: str, for_s: int | None = None) -> None:
         LimitReached: MAX_PAUSES are active.
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
     """
-    if for_s is not None and not 0 < for_s <= MAX_PAUSED_S:
-        raise InvalidRequest(f"for: expected a time from 1 second to {MAX_PAUSED_S // 86400} days")
+    if for_s is not None:
+        check_whole(for_s, "for", 1, MAX_PAUSED_S, "seconds")
     now_s = int(call_at(client, PAUSED, "TIME")[0])
     count, known = call_all(client, [("ZCARD", PAUSED), ("ZSCORE", PAUSED, member)])
     if known is None and int(count) >= MAX_PAUSES:

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.errors import InvalidRequest
+from headgate.events.numbers import check_seconds
 
 from .client import Client, call, call_all, call_at, database_number
 from .keys import REVOKED, answers_key, questions_channel
@@ -29,7 +29,7 @@ from .registry import name_of
 
 # The default time to wait for answers.
 ANSWER_S = 1.0
-MAX_ANSWER_S = 30.0
+MIN_ANSWER_S, MAX_ANSWER_S = 0.001, 30.0
 # The name of a process that received the question, did not answer, and is not in the registry. It is about to stop, or has just
 # started.
 UNREGISTERED = "a gateway that is not registered"
@@ -92,8 +92,7 @@ def ask(
         InvalidRequest: `within_s` is out of range.
         BusUnavailable, BusRefused: as `redis.client.call`. It is unknown whether any process received the question.
     """
-    if not 0 < within_s <= MAX_ANSWER_S:
-        raise InvalidRequest(f"within: expected a time up to {MAX_ANSWER_S:g} seconds")
+    check_seconds(within_s, "within_s", MAX_ANSWER_S, MIN_ANSWER_S)
     give_up_s = now_s() + within_s
     question = Question(secrets.token_hex(8), kind, round(within_s * 1000), msgspec.Raw(_encode(body)))
     key = answers_key(question.id)

@@ -26,9 +26,10 @@ from headgate.auth.regrants import DEFAULT_REGRANTED_S, Explicit, check_regrant,
 from headgate.errors import BusUnavailable, InvalidRequest, PayloadTooLarge
 from headgate.events.event import check_event_id
 from headgate.events.json_data import encode_data
+from headgate.events.numbers import check_seconds, check_whole
 from headgate.events.topic import check_namespace, check_topic, check_user
 from headgate.redis.client import open_client
-from headgate.redis.questions import ANSWER_S, MAX_ANSWER_S, Answers, ask
+from headgate.redis.questions import ANSWER_S, MAX_ANSWER_S, MIN_ANSWER_S, Answers, ask
 from headgate.redis.registry import living
 from headgate.services.publisher import find_redis_url
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
@@ -212,9 +213,7 @@ class Clients:
     """
 
     def __init__(self, redis_url: str | None = None, *, within_s: float = ANSWER_S) -> None:
-        if not 0 < within_s <= MAX_ANSWER_S:
-            raise InvalidRequest(f"within: expected a time up to {MAX_ANSWER_S:g} seconds")
-        self._within_s = within_s
+        self._within_s = check_seconds(within_s, "within_s", MAX_ANSWER_S, MIN_ANSWER_S)
         self._client = open_client(redis_url or find_redis_url(), timeout_s=within_s + 2.0, max_connections=MAX_AT_ONCE)
 
     def page(
@@ -240,8 +239,7 @@ class Clients:
         Raises:
             InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE_CLIENTS:
-            raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE_CLIENTS}")
+        check_whole(limit, "limit", 1, MAX_PAGE_CLIENTS)
         order = _sort(sort)
         question = ListQuestion(
             order,

@@ -30,6 +30,7 @@ from headgate.errors import (
 from headgate.events.event import check_event_id, encode_ephemeral
 from headgate.events.json_data import encode_data
 from headgate.events.new_ids import endless_ids, new_ids, spare_id
+from headgate.events.numbers import check_whole, is_number, is_whole
 from headgate.events.sender import sender_word
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_pattern, check_topic, check_user, user_topic
 from headgate.events.traceparent import read_traceparent
@@ -207,10 +208,10 @@ class Publisher:
         from headgate.services.log_writer import LogWriter
         from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
-        if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
-            raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
-        if not MIN_TIMEOUT_S <= timeout_s <= MAX_TIMEOUT_S:
-            raise SettingsError([f"timeout_s={timeout_s}: expected {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} seconds"])
+        if not is_whole(max_payload_bytes, 1, HARD_MAX_PAYLOAD_BYTES):
+            raise SettingsError([f"max_payload_bytes={max_payload_bytes!r:.80}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
+        if not is_number(timeout_s, MIN_TIMEOUT_S, MAX_TIMEOUT_S):
+            raise SettingsError([f"timeout_s={timeout_s!r:.80}: expected {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} seconds"])
         self._namespace = check_namespace(namespace)
         self._named: Callable[[str | None], str] = self._checked_namespace
         self._max_payload_bytes = max_payload_bytes
@@ -251,8 +252,7 @@ class Publisher:
             traceparent: of the trace of the event (W3C Trace Context); a malformed one is dropped. None: that of the current span
                 of OpenTelemetry, if the process uses it; then the publish is a span of its own.
             id_for_s: remember the id for so many seconds, up to MAX_ID_FOR_S, whatever the rate, for attempts hours apart, such
-            as
-                those of an outbox. Every attempt must set it. The ids of a day may fill a quarter of `log_max_bytes` in Redis.
+                as those of an outbox. Every attempt must set it. The ids of a day may fill a quarter of `log_max_bytes` in Redis.
                 None: as `id` says.
 
         Raises:
@@ -515,8 +515,7 @@ class Publisher:
             InvalidRequest: `after` or `limit` is invalid.
             InvalidTopic, UnknownNamespace, BusUnavailable, BusRefused: as `presence`.
         """
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise InvalidRequest(f"limit={limit!r}: expected a whole number of users from 1")
+        check_whole(limit, "limit", 1, 2**31, "users")
         if after is not None:
             check_user(after)
         count, members, next_ = self._writer.members_page(self._named(namespace), check_topic(topic), after, limit)
@@ -674,7 +673,7 @@ def _parts(event: Any) -> tuple[str, object, str | None]:
 def _check_id_for(id_for_s: int | None, *, has_id: bool = True) -> None:
     if id_for_s is None:
         return
-    if not isinstance(id_for_s, int) or isinstance(id_for_s, bool) or not 1 <= id_for_s <= MAX_ID_FOR_S:
+    if not is_whole(id_for_s, 1, MAX_ID_FOR_S):
         raise InvalidRequest(f"id_for_s={id_for_s!r}: expected a whole number of seconds from 1 to {MAX_ID_FOR_S}")
     if not has_id:
         raise InvalidRequest("id_for_s goes with an id: one that nobody knows is never tried again")

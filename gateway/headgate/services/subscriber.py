@@ -24,6 +24,7 @@ from time import monotonic
 from typing import TypeVar
 
 from headgate.errors import BusUnavailable, InvalidPattern, InvalidRequest
+from headgate.events.numbers import check_seconds, is_whole
 from headgate.events.topic import DEFAULT_NAMESPACE, MAX_KNOWN_TOPICS, check_namespace, check_pattern, matches
 from headgate.events.wire.stream_text import read_cursor
 from headgate.redis.client import call_at, drop_idle, open_client
@@ -103,8 +104,8 @@ class Subscriber:
         checked = tuple(map(check_pattern, patterns))
         self._since = _read_since(since)
         self._namespace = check_namespace(namespace)
-        self._wait_s = None if wait_s is None else _check_seconds("wait_s", wait_s)
-        self._patience_s = _check_seconds("patience_s", patience_s)
+        self._wait_s = None if wait_s is None else check_seconds(wait_s, "wait_s", MAX_WAIT_S)
+        self._patience_s = check_seconds(patience_s, "patience_s", MAX_WAIT_S)
         self._key = log_key(self._namespace)
         self._client = open_client(redis_url or find_redis_url(), timeout_s=ANSWER_WITHIN_S, max_connections=1)
         self._log = EventLog(self._namespace, self._client)
@@ -299,7 +300,7 @@ def _read_since(since: object) -> Position | int | str | datetime | None:
     Raises:
         InvalidRequest: `since` has none of the forms.
     """
-    if since is None or since == OLDEST or (type(since) is int and 0 <= since <= _MAX_OFFSET):
+    if since is None or since == OLDEST or is_whole(since, 0, _MAX_OFFSET):
         return since
     if isinstance(since, datetime) and since.tzinfo is not None:
         return since
@@ -312,9 +313,3 @@ def _read_since(since: object) -> Position | int | str | datetime | None:
         else:
             return Position(point.epoch, point.offset)
     raise InvalidRequest(f"since={repr(since)[:80]}: expected {EXPECTED_SINCE}")
-
-
-def _check_seconds(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_WAIT_S:
-        raise InvalidRequest(f"{name}={repr(value)[:80]}: expected 0 to {MAX_WAIT_S:g} seconds")
-    return float(value)

@@ -17,6 +17,7 @@ import msgspec
 
 from headgate.errors import InvalidRequest
 from headgate.events.event import check_event_id
+from headgate.events.numbers import check_whole
 from headgate.events.topic import check_pattern, check_topic
 
 from .packets import Overflow
@@ -150,15 +151,15 @@ def read_resume(request: object) -> Resume | None:
     if request is None:
         return None
     body = _object(request, {"epoch", "offset"}, "{epoch, offset}")
-    return Resume(_epoch(body.get("epoch"), "resume.epoch"), _number(body.get("offset"), "resume.offset", 0))
+    return Resume(_epoch(body.get("epoch"), "resume.epoch"), check_whole(body.get("offset"), "resume.offset", 0, MAX_OFFSET))
 
 
 def read_replay(request: object) -> Replay:
     """Read `{pattern, from, to, epoch?}`."""
     body = _object(request, {"pattern", "from", "to", "epoch"}, "{pattern, from, to}")
     epoch = _epoch(body["epoch"], "epoch") if body.get("epoch") is not None else None
-    first = _number(body.get("from"), "from", 1)
-    return Replay(check_pattern(body.get("pattern")), first, _number(body.get("to"), "to", first), epoch)
+    first = check_whole(body.get("from"), "from", 1, MAX_OFFSET)
+    return Replay(check_pattern(body.get("pattern")), first, check_whole(body.get("to"), "to", first, MAX_OFFSET), epoch)
 
 
 def read_history(request: object) -> History:
@@ -167,9 +168,9 @@ def read_history(request: object) -> History:
     before = {} if body.get("before") is None else _object(body["before"], {"offset", "epoch"}, "{offset, epoch}")
     return History(
         check_pattern(body.get("pattern")),
-        _number(before.get("offset"), "before.offset", 1) if before else None,
+        check_whole(before.get("offset"), "before.offset", 1, MAX_OFFSET) if before else None,
         None if before.get("epoch") is None else _epoch(before["epoch"], "before.epoch"),
-        _number(body.get("limit", DEFAULT_HISTORY), "limit", 1, MAX_HISTORY),
+        check_whole(body.get("limit", DEFAULT_HISTORY), "limit", 1, MAX_HISTORY),
     )
 
 
@@ -192,11 +193,11 @@ def read_seen(request: object) -> list[str]:
 def read_inbox_part(request: object) -> tuple[int | None, int, tuple[str, int] | None]:
     """Read `{before?, limit?, epoch?, offset?}`: the offset below which the items are, how many, and a position (None: none)."""
     body = _object(request, {"before", "limit", "epoch", "offset"}, "{before, limit: 20}")
-    before = None if body.get("before") is None else _number(body["before"], "before", 1)
-    limit, epoch = _number(body.get("limit", DEFAULT_INBOX_ITEMS), "limit", 1, MAX_INBOX_ITEMS), body.get("epoch")
+    before = None if body.get("before") is None else check_whole(body["before"], "before", 1, MAX_OFFSET)
+    limit, epoch = check_whole(body.get("limit", DEFAULT_INBOX_ITEMS), "limit", 1, MAX_INBOX_ITEMS), body.get("epoch")
     if not isinstance(epoch, str | None) or (epoch is None) != (body.get("offset") is None):
         raise InvalidRequest("epoch, offset: expected both of a position, or neither")
-    return before, limit, None if not epoch else (epoch, _number(body["offset"], "offset", 0))
+    return before, limit, None if not epoch else (epoch, check_whole(body["offset"], "offset", 0, MAX_OFFSET))
 
 
 def read_handled(request: object) -> Handled:
@@ -222,7 +223,7 @@ def read_asked(request: object) -> tuple[str, object, str | None, float]:
     if "data" not in body:
         raise InvalidRequest("data: expected JSON, null too")
     event_id, timeout_ms = body.get("id"), body.get("timeout_ms")
-    timeout_s = math.inf if timeout_ms is None else _number(timeout_ms, "timeout_ms", 1) / 1000
+    timeout_s = math.inf if timeout_ms is None else check_whole(timeout_ms, "timeout_ms", 1, MAX_OFFSET) / 1000
     return check_topic(body.get("name")), body["data"], None if event_id is None else check_event_id(event_id), timeout_s
 
 
@@ -264,12 +265,12 @@ def _since(request: object) -> Since:
         raise InvalidRequest("since: expected exactly one of offset, time, last")
     if "offset" in body:
         epoch = _epoch(body["epoch"], "since.epoch") if body.get("epoch") is not None else None
-        return Since(offset=_number(body["offset"], "since.offset", 0), epoch=epoch)
+        return Since(offset=check_whole(body["offset"], "since.offset", 0, MAX_OFFSET), epoch=epoch)
     if "epoch" in body:
         raise InvalidRequest("since: an epoch goes with an offset only")
     if "time" in body:
-        return Since(time_ms=_number(body["time"], "since.time", 0))
-    return Since(last=_number(body["last"], "since.last", 1, MAX_LAST))
+        return Since(time_ms=check_whole(body["time"], "since.time", 0, MAX_OFFSET))
+    return Since(last=check_whole(body["last"], "since.last", 1, MAX_LAST))
 
 
 def _epoch(value: object, name: str) -> str:
@@ -285,9 +286,3 @@ def _object(request: object, known: set[str], example: str) -> Mapping[str, Any]
         unknown = sorted(str(name) for name in set(request) - known)
         raise InvalidRequest(f"unknown field {unknown[0][:40]!r}; known: {', '.join(sorted(known))}")
     return request
-
-
-def _number(value: object, name: str, low: int, high: int = MAX_OFFSET) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidRequest(f"{name}: expected a whole number from {low} to {high}")
-    return value

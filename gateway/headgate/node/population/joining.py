@@ -247,11 +247,14 @@ class Joining:
             self._welcome(connection, namespace, client, wanted, point)
         except Unauthorized:
             pass  # disconnected while Redis was asked
-        except HeadgateError as error:
-            REFUSED.labels(namespace.name, error.code).inc()
+        except Exception as error:
             # The client comes back with the same point. An event queued after the welcome must not arrive without it and move
             # the point.
             connection.queue.discard(client)
+            if not isinstance(error, HeadgateError):
+                connection.end("not welcomed")
+                raise
+            REFUSED.labels(namespace.name, error.code).inc()
             connection.end("bus unavailable")
 
     def _welcome(

@@ -453,3 +453,21 @@ def test_an_authenticator_meets_no_locals_of_another_login(gateway_on_model: Sta
     for _ in range(3):
         gateway.join({"token": "clerk"}).wait_for(lambda: met, "the login")
     assert met == [False] * 3
+
+
+def test_a_fault_of_ours_ends_the_connection_of_the_client_it_meets(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joined without a welcome, it would wait for one for ever."""
+    gateway = gateway_on_model()
+
+    def fail(point: Resume) -> bool:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gateway.namespace, "resume", lambda client, point: fail(point))
+        client = gateway.join({"resume": {"epoch": gateway.redis.epoch, "offset": 1}})
+        client.wait_for(lambda: client.closed, "the end of the connection")
+    assert client.named("welcome") == []
+    assert not gateway.namespace.clients
+    assert gateway.join().welcome

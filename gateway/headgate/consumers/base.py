@@ -57,9 +57,9 @@ class Retry(Exception):
     Operators see the reason, so it must contain no secret and nothing of the payload.
     """
 
-    def __init__(self, reason: str, after_s: float | None = None) -> None:
+    def __init__(self, reason: object, after_s: float | None = None) -> None:
         super().__init__(reason)
-        self.reason, self.after_s = reason, after_s
+        self.reason, self.after_s = _words(reason), None if after_s is None else float(after_s)
 
 
 class OutcomeUnknown(Retry):
@@ -73,9 +73,9 @@ class OutcomeUnknown(Retry):
 class Reject(Exception):
     """A permanent failure. The event goes to the dead letters at once, with this reason (no secret, nothing of the payload)."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: object) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = _words(reason)
 
 
 class Progress(NamedTuple):
@@ -222,3 +222,8 @@ class Consumer:
 
     def close(self) -> None:
         """Called once after the last delivery, to close connections."""
+
+
+def _words(reason: object) -> str:
+    """Return a reason, which may be an exception or have lone surrogates (a file's name), as text that UTF-8 can encode."""
+    return str(reason).encode(errors="replace").decode()

@@ -335,7 +335,7 @@ class Worker:
                     answer = consumer.handle_together(first.task.key, [self._delivery(leased) for leased in group])
             else:
                 if self._asks_keys and not first.task.split:
-                    keys = tuple(dict.fromkeys(consumer.keys(self._delivery(first))))
+                    keys = _checked_keys(consumer.keys(self._delivery(first)))
                     if not keys:
                         self._finish(group)
                         return
@@ -567,6 +567,17 @@ class _Metrics:
         self.logs_lost = metrics.CONSUMER_LOGS_LOST.labels(consumer)
         self.lag = metrics.CONSUMER_LAG.labels(consumer)
         self.age = metrics.CONSUMER_AGE_SECONDS.labels(consumer)
+
+
+def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys without duplicates. Raises TypeError, UnicodeEncodeError: they are not texts that can be stored."""
+    parts = tuple(dict.fromkeys(keys))
+    wrong = "text" if isinstance(keys, str) else next((type(key).__name__ for key in parts if not isinstance(key, str)), None)
+    if wrong:
+        raise TypeError(f"keys: expected a list of texts, got {wrong}")
+    for key in parts:
+        key.encode()
+    return parts
 
 
 def _answered(leased: LeasedTask, unknown: bool = False, /, **changes: Any) -> Task:

@@ -384,6 +384,31 @@ def test_an_answer_that_is_none_is_a_fault_of_the_code(site: Site) -> None:
     assert [letter.why for letter in site.letters.page()] == ["poison", "poison"]
 
 
+@pytest.mark.parametrize("keys", ["ann", [1, 2], [7], ["\ud800"]], ids=["text", "numbers", "a number", "a surrogate"])
+def test_keys_that_are_no_texts_are_a_fault_of_the_code(site: Site, keys: Any) -> None:
+    """Nothing is sent to the letters of a name, and the events after it go on."""
+    site.recorder.parts = staticmethod(lambda delivery: keys if delivery.value() == 1 else ("",))
+    worker = site.make()
+    site.publisher.publish_many([("a", 1), ("a", 2)])
+
+    worker.finish()
+
+    (letter,) = site.letters.page()
+    assert (letter.why, letter.task.attempt, site.values()) == ("poison", 5, [2])
+
+
+def test_a_reason_that_is_an_exception_is_written_out(site: Site) -> None:
+    """`raise Reject(error)` is an answer like any other."""
+    site.recorder.script = staticmethod(lambda delivery: fail(Reject(OSError("no such street"))))
+    worker = site.make()
+    site.publisher.publish("a", 1)
+
+    worker.work()
+
+    (letter,) = site.letters.page()
+    assert (letter.why, letter.reason) == ("rejected", "no such street")
+
+
 def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside(site: Site) -> None:
     """It ended the process each time: this one does not even see it. The event that was leased with it is handled."""
     worker = site.make()

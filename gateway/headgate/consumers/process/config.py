@@ -162,16 +162,18 @@ def load_type(type_name: str) -> type[Consumer]:
         loaded = import_string(TYPES.get(type_name, type_name), OWN_TYPE)
     except InvalidRequest as error:
         raise ValueError(error.parts["reason"]) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(_import_fault(error, "push" if type_name == "webpush" else "consumers")) from error
     if not isinstance(loaded, type) or not issubclass(loaded, Consumer):
         raise ValueError("expected a class that derives from headgate.consumers.Consumer")
+    if not dataclasses.is_dataclass(loaded.Options) or not all("read" in f.metadata for f in dataclasses.fields(loaded.Options)):
+        raise ValueError("expected Options to be a dataclass whose fields are declared with headgate.consumers.option")
     if clashing := sorted(_keys(loaded.Options) & _common_keys()):
         raise ValueError(f"its option {clashing[0]} has the name of one that every consumer has")
     return loaded
 
 
-def _import_fault(error: Exception, extra: str) -> str:
+def _import_fault(error: BaseException, extra: str) -> str:
     if isinstance(error, ModuleNotFoundError) and (text := advice(error, extra)) is not None:
         return text
     return f"cannot be imported: {type(error).__name__}: {show(str(error))}"
@@ -281,6 +283,6 @@ def _common_keys() -> set[str]:
 
 def _checked(consumer: type[Consumer], options: object, asked: Sequence[str]) -> list[str]:
     try:
-        return consumer.check(options, asked)
-    except Exception as error:  # noqa: BLE001 - the check of an operator's own class
+        return list(consumer.check(options, asked))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the check of an operator's own class
         return [f"its check raised {type(error).__name__}: {show(str(error))}"]

@@ -56,6 +56,34 @@ class Careless(Pager):
         raise RuntimeError("no dial tone")
 
 
+class Silent(Pager):
+    """Its check forgets to return."""
+
+    @classmethod
+    def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
+        """Return nothing, as an untyped check easily does."""
+        return None  # type: ignore[return-value]
+
+
+class Plain(Consumer):
+    """Its options are a class like any other."""
+
+    Options = Path
+
+
+@dataclass(frozen=True)
+class UndeclaredOptions:
+    """A field without `option`."""
+
+    file: str = "a"
+
+
+class Undeclared(Consumer):
+    """Nothing says how its option is read."""
+
+    Options = UndeclaredOptions
+
+
 @dataclass(frozen=True)
 class ClashingOptions:
     """An option whose name is taken."""
@@ -79,6 +107,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(sys.modules, "pagers", sys.modules[__name__])
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "broken.py").write_text("raise RuntimeError('no dial tone')\n")
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "needy.py").write_text("import apprise_that_nobody_has\n")
     return tmp_path
 
@@ -170,6 +199,7 @@ def test_the_file_is_found_by_option_variable_or_its_usual_name(folder: Path, mo
 
 TABLE = "headgate.toml [consumers.on-call]"
 TYPES = "apprise, email, monitoring, webhook, webpush, or your own as package.module:Class"
+OPTIONS = "expected Options to be a dataclass whose fields are declared with headgate.consumers.option"
 PATTERNS = "expected 1 to 64 patterns such as orders.*.failed"
 WRONG: dict[str, tuple[str | bytes, str]] = {
     # The file
@@ -276,6 +306,12 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
         pager("type = 'needy:Pager'"),
         f"{TABLE} type='needy:Pager': cannot be imported: ModuleNotFoundError: \"No module named 'apprise_that_nobody_has'\"",
     ),
+    "a module that ends the process": (
+        pager("type = 'exits:Pager'"),
+        f"{TABLE} type='exits:Pager': cannot be imported: SystemExit: '0'",
+    ),
+    "options that are no dataclass": (pager("type = 'pagers:Plain'"), f"{TABLE} type='pagers:Plain': {OPTIONS}"),
+    "options that are not declared": (pager("type = 'pagers:Undeclared'"), f"{TABLE} type='pagers:Undeclared': {OPTIONS}"),
     "a class whose option has a name that is taken": (
         pager("type = 'pagers:Clashing'\nnumber = (none)"),
         f"{TABLE} type='pagers:Clashing': its option patterns has the name of one that every consumer has",
@@ -305,6 +341,10 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
         pager("patterns = ['users.#']\nchannel = 'push'\nwants = 'pagers:wishes'"),
         f"{TABLE} wants='pagers:wishes': module 'pagers' has no 'wishes'; expected package.module:function",
     ),
+    "a function of preferences whose module ends the process": (
+        pager("patterns = ['users.#']\nchannel = 'push'\nwants = 'exits:wants'"),
+        f"{TABLE} wants='exits:wants': cannot be imported: SystemExit",
+    ),
     "a function of preferences that is none": (
         pager("patterns = ['users.#']\nchannel = 'push'\nwants = 'pagers:NO_CONSUMER'"),
         f"{TABLE} wants='pagers:NO_CONSUMER': expected a function",
@@ -319,6 +359,10 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
         f"{TABLE} pln is not an option of pagers:Pager; did you mean pin?",
     ),
     "options that contradict each other": (pager("rings = 9"), f"{TABLE} rings=9: expected at most 3 unless loud"),
+    "a check that returns nothing": (
+        pager("type = 'pagers:Silent'"),
+        f"{TABLE} its check raised TypeError: \"'NoneType' object is not iterable\"",
+    ),
     "a check with a bug": (pager("type = 'pagers:Careless'"), f"{TABLE} its check raised RuntimeError: 'no dial tone'"),
 }
 

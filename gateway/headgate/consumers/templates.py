@@ -7,6 +7,7 @@ value reach Python's internals, HTML is escaped, and an undefined name is a faul
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -256,6 +257,10 @@ def _environment(html: bool) -> jinja2.Environment:
     environment = _Sandbox(
         autoescape=html, undefined=jinja2.StrictUndefined, loader=jinja2.DictLoader({}), trim_blocks=True, lstrip_blocks=True
     )
-    # `tojson` writes for people here: letters unescaped, keys in the publisher's order.
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    environment.filters["tojson"] = _json_for_people
     return environment
+
+
+def _json_for_people(value: object, indent: int | None = None) -> str:
+    """Return JSON with every letter, & and < as it is, keys in the publisher's order. HTML is escaped like any other value."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)

@@ -41,6 +41,14 @@ def test_html_is_escaped_and_text_is_not() -> None:
     assert Template("text", "{{ event.data.title }}").render(values) == "<script>alert(1)</script>"
 
 
+def test_json_in_a_text_is_for_people() -> None:
+    """Letters, & and < are written as they are; in HTML they are escaped as any other text."""
+    values, source = event({"tags": ["R&D", "Zoë's <b>"]}), "{{ event.data.tags|tojson }}"
+    assert Template("text", source).render(values) == '["R&D", "Zoë\'s <b>"]'
+    assert Template("html", source, html=True).render(values) == "[&#34;R&amp;D&#34;, &#34;Zoë&#39;s &lt;b&gt;&#34;]"
+    assert Template("text", "{{ event.data|tojson(indent=1) }}").render(event({"a": 1})) == '{\n "a": 1\n}'
+
+
 @pytest.mark.parametrize(
     ("source", "data", "wrong"),
     [

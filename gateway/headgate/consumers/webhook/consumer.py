@@ -163,7 +163,9 @@ class Webhook(Consumer):
             options.url, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
         )
         self._post = PacedPost(post, options.url.origin, now)
-        self._headers = {**dict(options.headers), "Content-Type": "application/json", "User-Agent": f"Headgate/{__version__}"}
+        self._headers = {**dict(options.headers), "Content-Type": "application/json"}
+        if "user-agent" not in map(str.lower, self._headers):
+            self._headers["User-Agent"] = f"Headgate/{__version__}"
 
     @classmethod
     def check(cls, options: WebhookOptions, patterns: Sequence[str]) -> list[str]:

@@ -98,6 +98,15 @@ def test_headers_of_the_operator_go_along(post: MemoryPost) -> None:
     assert (headers["authorization"], headers["x-team"]) == ("Bearer abc", "on call")
 
 
+@pytest.mark.parametrize("name", ["User-Agent", "user-agent"])
+def test_an_operator_may_name_another_user_agent(post: MemoryPost, name: str) -> None:
+    """However it is spelt, it goes in place of ours."""
+    make(post, headers={name: "Shop/1"}).handle(DELIVERY)
+
+    ((headers, _),) = post.requests
+    assert headers["user-agent"] == "Shop/1"
+
+
 # Answers -------------------------------------------------------------------------------------------------------------------
 
 

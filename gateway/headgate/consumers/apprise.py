@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from urllib.parse import quote
 
 import apprise
@@ -23,7 +22,7 @@ from headgate.settings.options import Kind, number, option, text
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
 from .templates import BODY, TEMPLATE, TITLE, Message, message_faults
-from .values import FUNCTION, function_faults, need_secret
+from .values import FUNCTION, as_list, function_faults, need_secret
 
 MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
@@ -149,7 +148,7 @@ class Apprise(Consumer):
         """
         if not self._per_user:
             return {_key(url): url for url in self._urls}
-        addresses = list(islice(self._addresses(delivery) or (), MAX_ADDRESSES + 1))
+        addresses = as_list(self._addresses(delivery), MAX_ADDRESSES)
         if len(addresses) > MAX_ADDRESSES:
             raise Reject(f"address_function: expected at most {MAX_ADDRESSES} addresses, got more")
         return {_key(each): each for address in addresses for each in (_filled(url, address) for url in self._urls)}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
 
 from headgate.errors import InvalidRequest
 from headgate.runtime.importing import import_string
@@ -26,6 +28,12 @@ def function_faults(name: str, value: str | None) -> list[str]:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the module raises while it is imported
         return [f"{name}={value!r}: cannot be imported: {type(error).__name__}"]
     return []
+
+
+def as_list(returned: Any, most: int) -> list[Any]:
+    """Return the result of an operator's function as a list of at most one more than `most`. One text or mapping is one entry."""
+    one = isinstance(returned, str | bytes | Mapping)
+    return list(islice([returned] if returned and one else returned or (), most + 1))
 
 
 def ca_file_faults(path: str | None) -> list[str]:

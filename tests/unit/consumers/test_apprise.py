@@ -172,6 +172,11 @@ def addresses(delivery: Delivery) -> list[str]:
     return ["1001", "@ana"] if delivery.topic.startswith("users.ana.") else []
 
 
+def one_address(delivery: Delivery) -> str:
+    """Stand for one that returns text."""
+    return "1001"
+
+
 def test_a_template_sends_to_the_user_whose_topic_it_is() -> None:
     """The name is percent-encoded, and an event that is no user's goes to nobody."""
     table = {"urls_template": ["json://a/{user}", "json://b/?to={user}"]}
@@ -193,6 +198,11 @@ def test_a_function_returns_the_addresses_that_the_template_takes() -> None:
 
     assert [url.rpartition("/")[2] for url in sent_to(table, "users.ana.inbox.due")] == ["1001", "%40ana"]
     assert sent_to(table, "users.ben.inbox.due") == []
+
+
+def test_text_from_a_function_is_one_address() -> None:
+    """Not one for each of its letters, which may be the names of others."""
+    assert sent_to({"urls_template": "json://a/{user}", "address_function": f"{__name__}:one_address"}, "a") == ["json://a/1001"]
 
 
 @pytest.mark.parametrize("name", ["ana,ben", "ana ben", "ana;ben", "ana/ben", "ana\\ben", "[ana]", "ana%2Cben"])

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.templates import Template, TemplateFault, render_event
-from headgate.consumers.values import FUNCTION
+from headgate.consumers.values import FUNCTION, as_list
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.runtime.importing import import_string
 from headgate.runtime.metrics import MAILS
@@ -120,9 +119,7 @@ class Email(Consumer):
             address = render_event(self._to_template, delivery)
             return [address] if address else []
         if self._to_function is not None:
-            wanted = self._to_function(delivery)
-            # One more than allowed, so `keys` sees that there are too many.
-            return [wanted] if isinstance(wanted, str) else list(islice(wanted or (), self._options.max_recipients + 1))
+            return as_list(self._to_function(delivery), self._options.max_recipients)
         return self._options.to
 
     def _compose(self, deliveries: Sequence[Delivery], recipient: str) -> Mail:

@@ -14,13 +14,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery, Reject
 from headgate.consumers.templates import BODY, TEMPLATE, TITLE, Message, message_faults
-from headgate.consumers.values import FUNCTION, ca_file_faults, function_faults, need_secret, secret_faults
+from headgate.consumers.values import FUNCTION, as_list, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
 from headgate.consumers.webhook.post import HttpPost, PacedPost, judge
 from headgate.events.topic import is_item
@@ -176,10 +175,10 @@ class WebPush(Consumer):
 
     def _stored(self, delivery: Delivery) -> Mapping[str, object]:
         """Return the subscriptions by their names in Redis, where endpoints, which are secrets, must not appear."""
-        subscriptions = list(islice(self._subscriptions(delivery) or (), MAX_SUBSCRIPTIONS + 1))
+        subscriptions = as_list(self._subscriptions(delivery), MAX_SUBSCRIPTIONS)
         if len(subscriptions) > MAX_SUBSCRIPTIONS:
             raise Reject(f"subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more")
-        return {_key(each): each for each in subscriptions}
+        return {_key(each, place): each for place, each in enumerate(subscriptions, 1)}
 
     def _payload(self, delivery: Delivery) -> bytes:
         """Return the payload for the service worker: title, body, topic, and the id of the item (null: not an item)."""
@@ -225,12 +224,11 @@ def _read(raw: object) -> tuple[Subscription, Target]:
     return subscription, target
 
 
-def _key(raw: object) -> str:
+def _key(raw: object, place: int) -> str:
     try:
-        name = read_subscription(raw).endpoint
+        return hashlib.sha256(read_subscription(raw).endpoint.encode(errors="replace")).hexdigest()[:16]
     except ValueError:
-        name = repr(raw)
-    return hashlib.sha256(name.encode()).hexdigest()[:16]
+        return f"subscription {place}"
 
 
 def _cut(text: str, most: int) -> str:

@@ -27,11 +27,11 @@ ITEM = Delivery(
     namespace="shop", consumer="push",
 )  # fmt: skip
 # What the application keeps, by user, and the endpoints that it was told are gone.
-kept: dict[str, list[Any]] = {}
+kept: dict[str, Any] = {}
 gone: list[str] = []
 
 
-def subscriptions(delivery: Delivery) -> list[Any]:
+def subscriptions(delivery: Delivery) -> Any:
     """Stand for an application's own function."""
     return kept.get(delivery.topic.split(".")[1], [])
 
@@ -208,6 +208,27 @@ def test_what_is_no_subscription_is_set_aside_by_itself(raw: dict[str, Any], sai
     assert said in refused.value.reason
     assert "canary" not in refused.value.reason
     assert len(services.requests) == 1
+
+
+def test_what_is_no_subscription_is_reported_although_it_is_another_object_each_time() -> None:
+    """Rows of a database have no text that stays the same; they are not taken for a browser that has unsubscribed."""
+    kept["ana"] = (object() for _ in range(2))
+    push = make(Services())
+    (key, _) = push.keys(ITEM)
+    kept["ana"] = [object()]
+
+    with pytest.raises(Reject, match="a subscription is none"):
+        push.handle(structs.replace(ITEM, key=key))
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_one_subscription_need_not_be_in_a_list(as_text: bool) -> None:
+    """It is not taken apart."""
+    subscription = PushBrowser(f"{ORIGIN}/a").subscription
+    kept["ana"] = json.dumps(subscription) if as_text else subscription
+    handle_each(make(services := Services()))
+
+    assert [url for url, _, _ in services.requests] == [f"{ORIGIN}/a"]
 
 
 def test_a_user_with_too_many_subscriptions_is_refused() -> None:

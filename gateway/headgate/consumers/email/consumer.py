@@ -91,7 +91,9 @@ class Email(Consumer):
         return hold
 
     def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Defer | None:
-        """Send one recipient's mail about all collected events."""
+        """Send one recipient's mail about all collected events, or one mail each if the templates have changed since."""
+        if len(deliveries) > 1 and not self._templates.speak_of_several:
+            return Defer(0.0)
         mail = self._compose(deliveries, key)
         hold = self._admit(deliveries[0], together=True)
         if hold is None:

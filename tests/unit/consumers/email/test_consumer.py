@@ -107,6 +107,17 @@ def test_a_recipient_that_is_no_address_is_rejected_alone(mailer: MakeMailer, po
     assert postbox.mails == []
 
 
+def test_a_digest_collected_before_the_templates_changed_is_sent_one_by_one(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
+    """One mail for one event would leave out the others."""
+    sink = mailer(subject="{{ event.data.title }}", text="{{ event.data.text }}")
+    collected = [delivery(FAILED, number=n, attempt=2, deferred=True) for n in (1, 2)]
+
+    assert sink.handle_together("ops@example.com", collected) == Defer(0.0)
+    assert postbox.mails == []
+    assert sink.handle_together("ops@example.com", collected[:1]) is None
+    assert len(postbox.mails) == 1
+
+
 def test_events_after_a_mail_are_collected(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
     """The first goes at once, the next are deferred together until the window ends, then go in one mail, which opens the next."""
     state = MemoryState()

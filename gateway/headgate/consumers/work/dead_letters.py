@@ -100,7 +100,7 @@ class DeadLetters:
 
         Raises InvalidRequest: not an id.
         """
-        return self._put_back([letter for letter_id in letter_ids if (letter := self.show(letter_id)) is not None])
+        return self._put_back([letter for letter_id in dict.fromkeys(letter_ids) if (letter := self.show(letter_id))])
 
     def drop(self, letter_ids: Sequence[str]) -> int:
         """Drop these letters for good; return how many existed. Raises InvalidRequest: not an id."""

@@ -73,6 +73,14 @@ def test_a_letter_says_what_it_was_and_why(store: Store, letters: DeadLetters) -
     assert letters.show("1-1") is None
 
 
+def test_a_letter_that_is_named_twice_is_tried_again_once(store: Store, letters: DeadLetters) -> None:
+    """The count is that of letters, so that a missing one is noticed."""
+    bury(store, 1)
+    (letter,) = letters.page()
+
+    assert letters.retry([letter.id, letter.id, "1-1"]) == 1
+
+
 def test_a_letter_that_is_tried_again_is_due_now_as_if_never_tried(store: Store, letters: DeadLetters) -> None:
     """And not among the dead letters any more."""
     bury(store, 3)

@@ -17,7 +17,7 @@ from headgate.consumers.work.spec import ConsumerSpec, context_of
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store
 from headgate.events.event import Event
-from headgate.events.topic import matches
+from headgate.events.topic import is_probe, matches
 from headgate.redis.client import open_client
 from headgate.redis.log import EventLog
 from headgate.runtime.terminal_text import for_terminal
@@ -60,7 +60,7 @@ def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, sa
                     idle, after[namespace] = False, entry.offset
                     if entry.event is None:
                         say(f"{entry.offset} cannot be read: {entry.error}")
-                    else:
+                    elif not is_probe(entry.event.topic):
                         _show(consumers, namespace, heads[namespace].epoch, entry.event, say)
             if idle:
                 time.sleep(POLL_S)

@@ -77,13 +77,13 @@ class Leases:
         self._lease_ms = lease_ms
         self._lock = threading.Lock()
         self._leased: dict[int, LeasedTask] = {}
-        self._taken_s = 0.0
+        self._since_s = 0.0
 
     def take(self, work: Sequence[LeasedTask], now_s: float) -> None:
         """Renew the leases of this work from now on, and no others."""
         with self._lock:
             self._leased = {id(leased): leased for leased in work}
-            self._taken_s = now_s
+            self._since_s = now_s
 
     def release(self, group: Sequence[LeasedTask]) -> None:
         """Stop renewing these, as their answers follow."""
@@ -110,7 +110,7 @@ class Leases:
         Raises as `redis.client.call`; try again.
         """
         with self._lock:
-            if not self._leased or now_s - self._taken_s < self._lease_ms / 3000:
+            if not self._leased or now_s - self._since_s < self._lease_ms / 3000:
                 return
             in_log = [leased for leased in self._leased.values() if leased.in_log]
             names = [leased.name for leased in self._leased.values() if not leased.in_log]
@@ -120,6 +120,7 @@ class Leases:
                     leased.name = leased.task.name
             if names:
                 store.renew(names, self._lease_ms)
+            self._since_s = now_s
 
 
 class Worker:

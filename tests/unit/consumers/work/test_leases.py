@@ -62,6 +62,8 @@ def test_an_entry_of_the_log_becomes_a_task_whose_lease_is_renewed(leases: Lease
     leases.keep(store, 100.0 + LEASE_S / 3)
     assert store.settled == moved
     assert (entry.name, entry.in_log) == (entry.task.name, False)
+    leases.keep(store, 100.0 + LEASE_S / 3 * 1.9)
+    assert store.renewed == []  # not before the next third
     leases.keep(store, 100.0 + LEASE_S)
     assert store.settled == moved
     assert store.renewed == [([entry.task.name], LEASE_S * 1000)]

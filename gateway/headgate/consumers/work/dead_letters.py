@@ -131,7 +131,8 @@ class DeadLetters:
 
 def _untried(task: Task) -> Task:
     return msgspec.structs.replace(
-        task, attempt=0, failures=0, faults=0, failing_since_ms=0, deferred=False, together=False, reason="", unknown=0
+        task, attempt=0, failures=0, faults=0, failing_since_ms=0, deferred=False, together=False, reason="", unknown=0,
+        asked=False, admitted=False,
     )  # fmt: skip
 
 

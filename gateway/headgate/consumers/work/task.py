@@ -20,7 +20,8 @@ class Task(msgspec.Struct, array_like=True):
 
     `split` means that the consumer has named the event's keys. `attempt` counts the deliveries that were answered. `failures`
     counts the failed answers in a row since `failing_since_ms`, and `faults` those caused by the consumer's code. `unknown`
-    counts the attempts without a known outcome, because the answer was lost or the process ended.
+    counts the attempts without a known outcome, because the answer was lost or the process ended. `asked`: the application was
+    asked whether the user wants it; `admitted`: it counts for the rate.
     """
 
     epoch: str
@@ -40,6 +41,8 @@ class Task(msgspec.Struct, array_like=True):
     reason: str = ""
     traceparent: str | None = None
     unknown: int = 0
+    asked: bool = False
+    admitted: bool = False
 
     @property
     def name(self) -> str:

@@ -384,16 +384,21 @@ class Worker:
         is_new = not (task.deferred or task.split or task.failures)
         if is_new and (wait_ms := routing.wait_ms(delivery, self._now_ms())):
             return wait_ms, user, None
-        return 0, user, routing.withdrawn(user, delivery, is_first=not (task.split or task.failures))
+        why = routing.withdrawn(user, delivery, is_first=not (task.split or task.asked))
+        leased.task = msgspec.structs.replace(task, asked=True)
+        return 0, user, why
 
     def _beyond_rate(self, consumer: Consumer, leased: LeasedTask) -> Defer | None:
-        """Return a Defer for work beyond the rate. Retried work was within it."""
+        """Return a Defer for work beyond the rate. Each task is admitted once, whatever becomes of its attempts."""
         runner, task = self._spec.runner, leased.task
-        if not runner.rate or consumer.keeps_rate or task.failures or leased.out > 1 or self._routing is None:
+        if not runner.rate or consumer.keeps_rate or task.admitted or leased.out > 1 or self._routing is None:
             return None
         name = f"rate {self._routing.user(self._delivery(leased)) or ''} {task.key}"
         room_s = self._context.state.within_rate(name, runner.rate, runner.rate_period_s)
-        return None if room_s is None else Defer(room_s)
+        if room_s is not None:
+            return Defer(room_s)
+        leased.task = msgspec.structs.replace(task, admitted=True)
+        return None
 
     def _wants_fault(self, why: str, error: BaseException | None) -> None:
         self._metrics.wants_faults[why].inc()

@@ -16,9 +16,9 @@ from headgate.consumers import Retry
 from headgate.consumers.notification import OUTCOMES, NotificationState, state_of
 from headgate.consumers.work.state import MAX_OUTCOMES, RedisState, read_outcomes
 from headgate.consumers.work.store import Store
-from headgate.errors import InvalidRequest
+from headgate.errors import BusUnavailable, InvalidRequest
 from headgate.redis.client import Client, call
-from headgate.redis.inbox import mark_seen, read_user_facts
+from headgate.redis.inbox import UserFacts, mark_seen, read_user_facts
 from headgate.services.inbox import Inbox
 from tests.support.recording_consumer import fail
 from tests.support.stepped_worker import Site
@@ -104,6 +104,37 @@ def test_the_application_is_asked_once_for_all_parts_and_attempts(site: Site) ->
     worker.finish()
 
     assert sorted(site.values()) == [2, 2, 4, 4, 4, 4]
+
+
+def test_work_that_failed_before_it_was_sent_counts_for_the_rate(site: Site) -> None:
+    """An application without its database for a moment does not send everything at once afterwards."""
+    site.recorder.parts = staticmethod(lambda delivery: fail(Retry("no addresses")) if delivery.attempt == 1 else ("",))
+    worker = site.make(rate=1, rate_period_s=3600)
+    site.publisher.publish_many([("users.ann.a", number) for number in range(3)])
+    worker.work()
+    worker.make_due()
+
+    worker.work()
+
+    assert (site.values(), worker.waiting()) == ([0], 2)
+
+
+def test_the_application_is_asked_although_redis_failed_before(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempt in which the facts about the user are missing asks nobody, so the next one does."""
+    worker = site.make(("users.*.a",), channel="push", wants=EVEN)
+    errors, user_facts = iter([BusUnavailable("gone")] * 2), worker.state.user_facts
+
+    def facts(user: str, topic: str, event_id: str) -> UserFacts:
+        for error in errors:
+            raise error
+        return user_facts(user, topic, event_id)
+
+    monkeypatch.setattr(worker.state, "user_facts", facts)
+    site.publisher.publish_many([("users.ann.a", 1), ("users.ann.a", 2)])
+
+    worker.finish()
+
+    assert site.values() == [2]
 
 
 def test_a_preference_that_cannot_be_found_out_sends_and_is_counted(site: Site) -> None:

@@ -54,11 +54,11 @@ class Routing:
             return user_of(delivery.topic)
         return render_event(self._template, delivery) or None
 
-    def wait_ms(self, delivery: Delivery, now_ms: int) -> int:
-        """Return how much longer a new event waits for its user; 0: no longer. `now_ms` is by a clock of Redis, as its time."""
+    def wait_ms(self, topic: str, age_ms: int) -> int:
+        """Return how much longer a new event of this age waits for its user; 0: no longer."""
         options = self._options
-        wait_s = max(options.unless_seen_s, options.unless_read_s if is_item(delivery.topic) else 0.0)
-        return max(0, round(1000 * wait_s) - max(0, now_ms - delivery.time_ms))
+        wait_s = max(options.unless_seen_s, options.unless_read_s if is_item(topic) else 0.0)
+        return max(0, round(1000 * wait_s) - max(0, age_ms))
 
     def withdrawn(self, user: str, delivery: Delivery, *, is_first: bool) -> str | None:
         """Return why a user's event must not be sent, one of `notification.WITHDRAWN`, or None to send it. Waits for Redis.

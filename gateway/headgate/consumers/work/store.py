@@ -22,7 +22,7 @@ from headgate.redis.client import Client, is_full
 from headgate.redis.connections import Command
 from headgate.redis.functions import Library
 from headgate.redis.keys import group_in_log, log_key
-from headgate.redis.log import read_entry
+from headgate.redis.log import read_entry, time_or_zero
 from headgate.redis.subscriber_link import SubscriberLink
 
 from .spec import DEFAULT_MAX_DEAD_BYTES
@@ -44,7 +44,8 @@ class LeasedTask:
 
     `name` is its name in Redis ("": it is an entry of the log, without a task); `out` counts the deliveries without an answer,
     including this one; tasks with the same `mark` are handled together ("": alone); `error` is why it is unreadable; `leased_in`
-    is the epoch in whose group of Redis an entry of the log is leased, which may be later than the event's.
+    is the epoch in whose group of Redis an entry of the log is leased, which may be later than the event's. `clock_ms` is the
+    event's time by the log's clock, if the wall clock of Redis was set (0: it is `task.time_ms`).
     """
 
     task: Task
@@ -53,6 +54,7 @@ class LeasedTask:
     mark: str = ""
     error: HeadgateError | None = None
     leased_in: str = ""
+    clock_ms: int = 0
 
     @property
     def in_log(self) -> bool:
@@ -212,7 +214,8 @@ class Store:
         else:  # the readable parts
             topic, data = fields.get(b"topic", b""), fields.get(b"data", b"")
             task = Task(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])
-        return LeasedTask(task, "", deliveries, error=entry.error, leased_in=leased_in)
+        clock_ms = time_or_zero(fields.get(b"clock", b""))
+        return LeasedTask(task, "", deliveries, error=entry.error, leased_in=leased_in, clock_ms=clock_ms)
 
 
 class _Line:

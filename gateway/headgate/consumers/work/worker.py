@@ -382,7 +382,8 @@ class Worker:
         if user is None:
             return 0, None, None
         is_new = not (task.deferred or task.split or task.failures)
-        if is_new and (wait_ms := routing.wait_ms(delivery, self._now_ms())):
+        age_ms = self._now_ms() - (leased.clock_ms or task.time_ms)
+        if is_new and (wait_ms := routing.wait_ms(task.topic, age_ms)):
             return wait_ms, user, None
         why = routing.withdrawn(user, delivery, is_first=not (task.split or task.asked))
         leased.task = msgspec.structs.replace(task, asked=True)

@@ -189,6 +189,25 @@ def test_a_wait_is_as_long_where_the_machine_shows_another_time_than_redis(site:
     assert all(590 < left_s <= 602 for left_s in waiting)
 
 
+def test_a_wait_is_as_long_long_after_the_wall_clock_of_redis_was_set_back(site: Site, redis_client: Client) -> None:
+    """Events of a log do not go back in time, so that one of now has the time before the clock was set."""
+    wall, inbox = WallClock(redis_client), Inbox(site.publisher)
+    worker = site.make(unless_read_s=600)
+    inbox.send("ann", "news", 1)
+    worker.work()
+    wall.advance(-HOUR_MS)
+    for _ in range(80):
+        worker.store.tick()
+        site.publisher.publish("other", 0)
+        wall.advance(9_000)
+    inbox.send("ann", "news", 2)
+
+    worker.work()
+
+    assert [value for value in site.values() if value] == [1]
+    assert worker.waiting() == 1
+
+
 def test_a_machine_whose_clock_is_set_gives_nothing_up(site: Site) -> None:
     """It booted without a clock, and the time server set it a year ahead between two attempts."""
     site.recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 1 else None)

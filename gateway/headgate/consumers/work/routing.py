@@ -23,12 +23,13 @@ from headgate.consumers.notification import MUTED, READ, SEEN, SENT_ON, UNWANTED
 from headgate.consumers.templates import Template, render_event, template_faults
 from headgate.consumers.values import FUNCTION, function_faults
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
-from headgate.events.topic import USERS, is_item, user_of
+from headgate.events.topic import INBOX, USERS, is_item, overlaps, user_of
 from headgate.runtime.importing import import_string
 
 from .spec import ConsumerSpec, RunnerOptions
 
 MAX_USER_CHARACTERS = 1000
+ITEMS = f"{USERS}.*.{INBOX}.*.#"
 WANTS_WITHIN_S = 2.0
 RAISED, LATE, NO_BOOLEAN = "raised", "late", "no_boolean"
 WANTS_FAULTS = (RAISED, LATE, NO_BOOLEAN)
@@ -173,6 +174,8 @@ def routing_faults(runner: RunnerOptions, consumer: type[Consumer], options: Any
     if runner.seen_user is None and not any(pattern.split(".")[0] in (USERS, "*", "#") for pattern in patterns):
         for name in [name for name in given if name in ("unless_seen_s", "wants")]:
             yield f"{name}: no pattern has topics of users ({USERS}.<user>.…); expected seen_user to name the user"
+    if runner.unless_read_s and not any(overlaps(pattern, ITEMS) for pattern in patterns):
+        yield f"unless_read_s: no pattern has items of inboxes; expected one such as {ITEMS}"
     yield from template_faults("seen_user", runner.seen_user, MAX_USER_CHARACTERS)
     yield from function_faults("wants", runner.wants)
     if runner.wants is not None and channel_of(runner, consumer, options) is None:

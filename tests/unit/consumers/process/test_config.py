@@ -332,6 +332,10 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
         pager("unless_seen_s = 60"),
         f"{TABLE} unless_seen_s: no pattern has topics of users (users.<user>.…); expected seen_user to name the user",
     ),
+    "a time to be read where no topic is an item's": (
+        pager("patterns = ['users.*.inbox']\nunless_read_s = 60"),
+        f"{TABLE} unless_read_s: no pattern has items of inboxes; expected one such as users.*.inbox.*.#",
+    ),
     "a template of no user": (
         pager("unless_seen_s = 60\nseen_user = '{{ user }}'"),
         f"{TABLE} seen_user: unknown name 'user'; there are event",

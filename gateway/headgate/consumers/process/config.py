@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headgate.consumers.base import Consumer
+from headgate.consumers.work.groups import CONSUMER_NAME
 from headgate.consumers.work.routing import routing_faults
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import InvalidRequest, SettingsError
@@ -32,7 +32,6 @@ MAX_CONSUMERS = 64
 MAX_PATTERNS = 64
 Declared = TypeVar("Declared")
 _SETTINGS = frozenset(each.name for each in dataclasses.fields(Settings))
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 # Loaded by name, so a process loads only the types of its file.
 TYPES = {
@@ -231,7 +230,7 @@ def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
 def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:
     """Return one consumer, or None and its faults, each with its table. `namespaces`: None if unknown."""
     where = f"[consumers.{name}]"
-    if not _NAME.fullmatch(name):
+    if not CONSUMER_NAME.fullmatch(name):
         return None, [f"[consumers.{show(name)}]: expected a name of 1 to 64 characters of [A-Za-z0-9_-]"]
     if not isinstance(table, dict):
         return None, [f"[consumers] {name}={show(table)}: expected a table {where}"]

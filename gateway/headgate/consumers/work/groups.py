@@ -109,7 +109,7 @@ class Groups:
     def names(self, late: Callable[[], bool] = lambda: False) -> list[str] | None:
         """Return the names of all, in order; None: it was `late` before all were known. Scans as `statuses` does."""
         prefix = group_key(self._namespace, "")
-        name_of = re.compile(re.escape(prefix) + r"([A-Za-z0-9_-]{1,64})(?::|$)", re.ASCII)
+        name_of = re.compile(rf"{re.escape(prefix)}({CONSUMER_NAME.pattern})(?::|$)", re.ASCII)
         all_names: set[str] = set()
         for keys in self._scan(f"{prefix}*"):
             all_names.update(match[1] for key in keys if (match := name_of.match(key.decode())))

@@ -60,7 +60,7 @@ class Runner:
 
         Optional before `start`, whose workers do the same. Raises as `redis.client.call`.
         """
-        return self._store().open(self._spec.runner.start)[1]
+        return self._client_and_store()[1].open(self._spec.runner.start)[1]
 
     def start(self) -> None:
         """Start the threads, and return. They wait for Redis without a time limit, and do not end before `stop`."""
@@ -107,9 +107,6 @@ class Runner:
         state = RedisState(client, self._spec.namespace, self._spec.name, store)
         context = context_of(self._spec, state, self._publisher)
         return Worker(self._spec, context, store, self._log, self._stopping, self._abandoned)
-
-    def _store(self) -> Store:
-        return self._client_and_store()[1]
 
     def _client_and_store(self) -> tuple[Client, Store]:
         client = open_client(self._url)

@@ -60,14 +60,14 @@ class RedisState:
         return [sum(float(next(values) or 0) for _ in buckets) for _, buckets in wanted]
 
     def get(self, name: str) -> bytes | None:
-        value: bytes | None = call(self._client, "GET", self._value(name))
+        value: bytes | None = call(self._client, "GET", self._prefix + _suffix("value", name))
         return value
 
     def put(self, name: str, value: bytes, ttl_s: float) -> None:
         self._run("put", _suffix("value", name), value, _ms(ttl_s))
 
     def lease(self, name: str, for_s: float) -> bool:
-        return bool(self._call("lease", _suffix("lease", name), self._holder, _ms(for_s)))
+        return bool(self._run("lease", _suffix("lease", name), self._holder, _ms(for_s)))
 
     def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
         return read_user_facts(self._client, self._namespace, user, topic, event_id)
@@ -78,9 +78,6 @@ class RedisState:
     def progress(self) -> Progress:
         return self._store.progress()
 
-    def _value(self, name: str) -> str:
-        return self._prefix + _suffix("value", name)
-
     def _sum(self, name: str, bucket: int) -> str:
         return f"{self._prefix}{_suffix('sum', name)}:{bucket}"
 
@@ -88,11 +85,8 @@ class RedisState:
         command = ("FCALL", f"headgate_state_{function}", 1, log_key(self._namespace), self._consumer, *arguments)
         return GROUP_LIBRARY.call(self._client, *command)
 
-    def _call(self, function: str, *arguments: str | int) -> int:
-        return int(self._run(function, *arguments))
-
     def _time(self, function: str, *arguments: str | int) -> float | None:
-        at_ms = self._call(function, *arguments)
+        at_ms: int = self._run(function, *arguments)
         if at_ms < 0:
             return None
         seconds, microseconds = call_at(self._client, log_key(self._namespace), "TIME")

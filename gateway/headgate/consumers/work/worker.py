@@ -91,11 +91,6 @@ class Leases:
             for leased in group:
                 self._leased.pop(id(leased), None)
 
-    def release_all(self) -> None:
-        """Stop renewing all."""
-        with self._lock:
-            self._leased = {}
-
     def name(self, leased: LeasedTask, key: str) -> bool:
         """Give an event's only part its key; return False for a task, whose name contains its key already."""
         with self._lock:
@@ -179,7 +174,7 @@ class Worker:
                 self.trouble, last_s = type(error).__name__, START_LAST_S
                 self._log("consumer failed", exc_info=True)
             failures += 1
-            self._leases.release_all()
+            self._leases.take((), 0.0)
             self._stopping.wait(delay_s(failures, BUS_FIRST_S, last_s))
         with suppress(Abandoned):
             self._until_answered(self._store.confirm)

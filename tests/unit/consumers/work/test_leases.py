@@ -77,7 +77,7 @@ def test_work_that_is_about_to_be_answered_is_kept_no_longer(leases: Leases, sto
     leases.release([first])
     leases.keep(store, LEASE_S)
     assert [names for names, _ in store.renewed] == [["second"]]
-    leases.release_all()
+    leases.take([], 0.0)
     leases.keep(store, LEASE_S)
     assert len(store.renewed) == 1
 

@@ -377,7 +377,8 @@ class Worker:
         if user is None:
             return 0, None, None
         is_new = not (task.deferred or task.split or task.failures)
-        age_ms = self._now_ms() - (leased.clock_ms or task.time_ms)
+        # The group's clock may have followed a change of the wall clock, which the event's time has not, or the other way round.
+        age_ms = self._now_ms() - max(leased.clock_ms, task.time_ms)
         if is_new and (wait_ms := routing.wait_ms(task.topic, age_ms)):
             return wait_ms, user, None
         why = routing.withdrawn(user, delivery, is_first=not (task.split or task.asked))

@@ -208,6 +208,20 @@ def test_a_wait_is_as_long_long_after_the_wall_clock_of_redis_was_set_back(site:
     assert worker.waiting() == 1
 
 
+def test_a_consumer_that_begins_after_the_wall_clock_of_redis_was_set_on_waits_as_long(site: Site, redis_client: Client) -> None:
+    """Its clock is the wall clock, of which the log's differs."""
+    wall, inbox = WallClock(redis_client), Inbox(site.publisher)
+    site.publisher.publish("other", 0)
+    wall.advance(HOUR_MS)
+    site.publisher.publish("other", 0)
+    worker = site.make(unless_read_s=600)
+    inbox.send("ann", "news", 1)
+
+    worker.work()
+
+    assert (site.values(), worker.waiting()) == ([], 1)
+
+
 def test_a_machine_whose_clock_is_set_gives_nothing_up(site: Site) -> None:
     """It booted without a clock, and the time server set it a year ahead between two attempts."""
     site.recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 1 else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from headgate.consumers import Retry
+from headgate.consumers import Delivery, Retry
 from headgate.consumers.notification import OUTCOMES, NotificationState, state_of
 from headgate.consumers.work.state import MAX_OUTCOMES, RedisState, read_outcomes
 from headgate.consumers.work.store import Store
@@ -108,7 +108,13 @@ def test_the_application_is_asked_once_for_all_parts_and_attempts(site: Site) ->
 
 def test_work_that_failed_before_it_was_sent_counts_for_the_rate(site: Site) -> None:
     """An application without its database for a moment does not send everything at once afterwards."""
-    site.recorder.parts = staticmethod(lambda delivery: fail(Retry("no addresses")) if delivery.attempt == 1 else ("",))
+
+    def parts(delivery: Delivery) -> Sequence[str]:
+        if delivery.attempt == 1:
+            raise Retry("no addresses")
+        return ("",)
+
+    site.recorder.parts = staticmethod(parts)
     worker = site.make(rate=1, rate_period_s=3600)
     site.publisher.publish_many([("users.ann.a", number) for number in range(3)])
     worker.work()

@@ -159,19 +159,20 @@ def test_a_dry_run_prints_each_preview_and_touches_nothing(
 
 
 def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It shows what is published from then on."""
+    """It shows what is published from then on, but for probes, which consumers ignore."""
     said: list[str] = []
+    events = [("headgate-probe", 0), ("orders.1", 1)]
 
     def say(text: str) -> None:
         said.append(text)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dry_run, "time", SimpleNamespace(sleep=lambda _: publisher.publish("orders.1", 1)))
+    monkeypatch.setattr(dry_run, "time", SimpleNamespace(sleep=lambda _: publisher.publish_many(events)))
     spec = ConsumerSpec("sink", Consumer, None, ("#",), "notifications")
     with pytest.raises(KeyboardInterrupt):
         dry_run.dry_run([spec], redis_url, None, say)
 
-    assert said == ["1 orders.1 -> sink\n    Consumer: orders.1"]
+    assert said == ["2 orders.1 -> sink\n    Consumer: orders.1"]
 
 
 # Running -------------------------------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def template_faults(name: str, source: str | None, limit: int) -> list[str]:
 
 
 MAX_TITLE_CHARACTERS, MAX_BODY_CHARACTERS = 1_000, 32_000
-DEFAULT_TITLE = "{{ event.data.title if event.data is mapping and event.data.title is string else event.topic }}"
+DEFAULT_TITLE = "{{ (event.data.title if event.data is mapping and event.data.title is string else event.topic)|truncate(900) }}"
 DEFAULT_BODY = """\
 {% if event.data is mapping %}
 {% for key, value in (event.data|items|list)[:20] if key != "title" %}

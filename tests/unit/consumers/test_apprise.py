@@ -65,8 +65,10 @@ def test_the_text_of_an_event_is_no_template() -> None:
 
 def test_the_largest_event_is_a_message_of_bounded_length() -> None:
     """Shortened, not set aside."""
-    _, body = message(make(), json.dumps({f"key {n} {'k' * 500}": "v" * 5000 for n in range(100)}).encode())
+    data = {"title": "t" * 60_000, **{f"key {n} {'k' * 500}": "v" * 5000 for n in range(100)}}
+    title, body = message(make(), json.dumps(data).encode())
 
+    assert len(title) == 900
     assert 5_000 < len(body) < 15_000
 
 

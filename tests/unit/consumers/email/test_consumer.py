@@ -43,6 +43,13 @@ def test_a_mail_tells_the_event_in_text_and_html(mailer: MakeMailer, postbox: Me
     assert '<a class="go" href="https://example.com/orders/42">' in html
 
 
+@pytest.mark.parametrize("name", ["title", "url", "text", "note"])
+def test_a_long_text_is_cut_however_much_its_escapes_take(name: str, mailer: MakeMailer, postbox: MemoryPostbox) -> None:
+    """The built-in layout fits every event, so that none becomes a dead letter by it."""
+    mailer().handle(delivery({name: "https://" + '"' * 60_000}))
+    assert len(postbox.mails[0].content) < 60_000
+
+
 @pytest.mark.parametrize("data", [None, 3, "text", [1, {"a": None}], {"title": 5, "url": "javascript:alert(1)", "items": {}}])
 def test_any_data_makes_a_mail(data: Any, mailer: MakeMailer, postbox: MemoryPostbox) -> None:
     """An event without a title is named by its topic, and only web addresses become links."""

@@ -331,7 +331,7 @@ def read_head(block: bytes) -> Request | Bad:
 def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> Request | Bad:
     """Return a request of these parts, with its end."""
     path, _, query = target.partition("?")
-    if path[0] != "/" and not (path == "*" and method == "OPTIONS"):
+    if path[:1] != "/" and not (path == "*" and method == "OPTIONS"):
         absolute = _ABSOLUTE.fullmatch(path)
         if absolute is None:
             return Bad(BAD_REQUEST, "the target is no path")

@@ -231,7 +231,7 @@ BAD_HEADERS = (
 BAD_METHODS = (b"G(T /", b'G"ET /', b"GET: /", b"G\xc4T /", b"{} /", b"G\x00T /")
 BAD_LINES = (
     *(b"G T /", b" /", b"GET  /", b"GET /a b", b"GET /\xe4", b"GET /\x7f", b"GET a", b"GET *"),
-    *(b"CONNECT a:80", b"GET ftp://a/", b"GET http://a@b/"),
+    *(b"CONNECT a:80", b"GET ftp://a/", b"GET http://a@b/", b"GET ?a=b"),
 )
 
 

@@ -296,6 +296,8 @@ class HttpConnection:
         try:
             refusal = server.admission.refusal(self, environ)
             exchange.run(server.application if refusal is None else refusal.__call__)
+            if not (exchange.is_begun or self.is_taken or channel.broken):  # the next answer would be taken for this one
+                raise RuntimeError("the application did not call start_response")
         except Exception as error:
             exchange.ends = True
             if not channel.broken:

@@ -142,10 +142,11 @@ def test_an_application_that_fails_is_answered_and_logged(pieces: tuple[bytes, .
     assert (status[:3], b"secret" in body, len(logs), closed) == (expected, False, 1, [True])
 
 
-def test_an_application_that_says_nothing_is_at_fault() -> None:
-    """It has to call start_response before its first piece."""
+@pytest.mark.parametrize("pieces", [[b"one"], []])
+def test_an_application_that_says_nothing_is_at_fault(pieces: list[bytes]) -> None:
+    """It has to call start_response; without an answer, that to the next request would be taken for it."""
     with capture_logs() as logs:
-        ((status, *_),) = answers(lambda environ, start_response: [b"one"], GET)
+        ((status, *_),) = answers(lambda environ, start_response: pieces, GET, GET)
     assert (status[:3], len(logs)) == ("500", 1)
 
 

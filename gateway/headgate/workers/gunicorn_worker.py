@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
 
 from headgate.installation import needing
 
@@ -214,7 +215,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             loaded: object = self.app.wsgi()
             config: Mapping[str, Any] = getattr(loaded, "config", {})
             self.wsgi = made_ready(loaded, Settings.read(config, environment()), "gunicorn's application")
-            if not self._premises.has_reported("served"):
+            if not self._premises.board.has_served:
                 describe_server(self.wsgi.extensions["headgate"].settings.redis_url)
         except HeadgateError as error:
             self._end_arbiter(error)
@@ -254,7 +255,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         for server in self._servers:
             server.start()
         self._move(State.SERVING)
-        self._premises.is_first("served")
         while not self._asked.wait(HEARTBEAT_S):
             if self.ppid != os.getppid():
                 complain(f"worker {self._row.number} ends: its process manager is gone")
@@ -401,8 +401,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def _log_access(self, exchange: WsgiExchange, sent_bytes: int, seconds: float) -> None:
         status = exchange.status or "101 Switching Protocols"
         answer = SimpleNamespace(status=status, headers=exchange.headers, sent=sent_bytes)
-        environ = {"RAW_URI": exchange.environ.get("PATH_INFO", ""), **exchange.environ}
-        self.log.access(answer, [], environ, timedelta(seconds=seconds))
+        # Encoded again, as a line break would begin another line. Without the query, which may have the id of a session.
+        path = quote(exchange.environ.get("PATH_INFO", ""), "/!$&'()*+,;=:@~", "latin-1")
+        environ = {**exchange.environ, "PATH_INFO": path, "RAW_URI": path}
+        fields = [(name[5:].replace("_", "-"), value) for name, value in environ.items() if name.startswith("HTTP_")]
+        self.log.access(answer, fields, environ, timedelta(seconds=seconds))
 
 
 def _is_set(cfg: Any, name: str) -> bool:
@@ -473,7 +476,7 @@ def run_arbiter(
         options: gunicorn's settings.
         load: returns the application, in each worker.
         on_ready: called once all workers serve, with the first listener.
-        look: called once a second, except by a process manager that is about to replace another.
+        on_tick: called once a second, except by a process manager that is about to replace another.
         settings_file: read again on SIGHUP; None: the file in HEADGATE_CONFIG, otherwise ./headgate.toml.
     """
     arbiter = Arbiter(_Application({**options, "worker_class": Worker}, load, settings_file))

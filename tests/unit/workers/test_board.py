@@ -142,3 +142,14 @@ def test_no_worker_gets_above_its_share_when_one_is_always_the_first_to_be_asked
         counts[taker] += 1
     assert sum(counts) == 5000
     assert max(counts) <= 1.2 * 5000 / 4
+
+
+def test_a_board_remembers_that_a_worker_has_served() -> None:
+    """Also when it has ended, and another one boots in its row."""
+    board = Board(rows=1)
+    board.take(1)
+    assert not board.has_served
+    board.move(0, State.SERVING)
+    board.move(0, State.FREE)
+    board.take(2)
+    assert board.has_served

@@ -7,11 +7,14 @@ import queue
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from gunicorn.glogging import Logger
 
 from headgate.settings.settings import Settings
-from headgate.workers.gunicorn_worker import Arbiter, Premises
+from headgate.workers.gunicorn_worker import Arbiter, Premises, Worker
 from headgate.workers.settings_file import SettingsFile
 from tests.support.service_links import SERVICE_LINKS
 
@@ -100,3 +103,19 @@ def test_reloads_that_pile_up_are_one_and_never_delay_a_stop(sent: list[str], ha
     for name in sent:
         arbiter.SIG_QUEUE.put(signal.Signals[f"SIG{name}"])
     assert [signal.Signals(each).name[3:] for each in arbiter.wait_for_signals()] == handled
+
+
+def test_no_request_begins_a_line_of_its_own_in_the_access_log() -> None:
+    """Its path stands there encoded, and its headers for the formats that name them."""
+    environ = {
+        "PATH_INFO": '/a\r\nb "%/\xe4',
+        "REQUEST_METHOD": "GET",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "HTTP_X_REAL_IP": "10.0.0.1",
+    }
+    logged: list[Any] = []
+    worker = Worker.__new__(Worker)
+    worker.log = SimpleNamespace(access=lambda *parts: logged.extend(parts))
+    worker._log_access(SimpleNamespace(environ=environ, status="200 OK", headers=[]), 5, 0.25)  # type: ignore[arg-type]
+    atoms = Logger.atoms(SimpleNamespace(now=str, _get_user=lambda environ: None), *logged)
+    assert (atoms["r"], atoms["{x-real-ip}i"]) == ("GET /a%0D%0Ab%20%22%25/%E4 HTTP/1.1", "10.0.0.1")

@@ -51,6 +51,7 @@ class PeerWorkers:
     ) -> None:
         self._board, self._folder, self._own, self._ready = board, folder, own, ready
         self._log_throttle = LogThrottle()
+        self._totals = counted.Totals()  # as this worker has last seen them
         self._socket = worker_sockets.WorkerSocket(self._path(board.row(own)), self._answer, adopt)
 
     def close(self) -> None:
@@ -138,11 +139,13 @@ class PeerWorkers:
         return b""
 
     def _keep(self, seen: Mapping[int, list[Family]], rows: list[Row]) -> counted.Totals:
+        living = [row.age for row in rows]
         try:
-            return counted.keep(self._folder, seen, [row.age for row in rows])
+            self._totals = counted.keep(self._folder, seen, living)
         except OSError as error:
             complain(f"the counts of ended workers are not kept: {error.strerror}")
-            return counted.Totals()
+            self._totals = counted.remember(self._totals, seen, living)  # or the sums would go back for this scrape
+        return self._totals
 
 
 def _counted() -> list[Family]:

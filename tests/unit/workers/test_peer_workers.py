@@ -1,15 +1,19 @@
-"""A connection for a sibling that is gone: left to this worker, and told seldom."""
+"""A connection for a sibling that is gone is left to this worker, and told seldom; counts of workers that have ended stay."""
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import gevent.socket
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from headgate.workers.board import Board, State
+from headgate.workers.counted import FILE_NAME, LOCK_NAME, Family, Sample, Totals
 from headgate.workers.peer_workers import PeerWorkers, letters_of
 
 RANDOM = "abcdefghij0123456_-Z"
@@ -20,8 +24,9 @@ def request(row: int) -> bytes:
 
 
 @pytest.fixture
-def peer_workers() -> Iterator[PeerWorkers]:
+def peer_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[PeerWorkers]:
     """Worker 1 of a gateway whose worker 2 serves, as the board has it, and is behind no door; worker 3 boots."""
+    monkeypatch.setattr(socket, "socket", gevent.socket.socket)  # as in a worker, whose process gevent has patched
     board = Board()
     for age in (1, 2, 3):
         board.take(age)
@@ -48,3 +53,16 @@ def test_nobody_is_asked_for_what_is_no_siblings(peer_workers: PeerWorkers, row:
         assert not peer_workers.hand_over(request(row), 0)
         assert not peer_workers.hand_over(b"GET / HTTP/1.1\r\n\r\n", 0)
     assert logs == []
+
+
+def test_sums_do_not_go_back_while_the_file_of_ended_workers_cannot_be_used(
+    peer_workers: PeerWorkers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As on a full disk: Prometheus would take that for a restart, and the next scrape for as many new events."""
+    ended = Totals(ended=[Family("shop_orders", "counter", "Help.", [Sample("shop_orders_total", {}, 41.0)])])
+    (peer_workers._folder / FILE_NAME).write_bytes(msgspec.json.encode(ended))
+    assert b"shop_orders_total 41.0" in peer_workers.exposition()[1]
+    (peer_workers._folder / LOCK_NAME).unlink()
+    (peer_workers._folder / LOCK_NAME).mkdir()
+    assert b"shop_orders_total 41.0" in peer_workers.exposition()[1]
+    assert "the counts of ended workers are not kept" in capfd.readouterr().err

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import structlog
@@ -29,7 +30,7 @@ from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
 from headgate.settings.settings import Settings, environment
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_server import HTTPServer
+from headgate.transport.http_server import HTTPServer, finish_requests
 from headgate.workers.application import clients_of, load_application, start_gateway
 from headgate.workers.settings_file import SettingsFile
 
@@ -139,7 +140,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
     notify_ready(environment())
     asked_to_stop.wait()
     say("restarting" if operator is not None and operator.restarting else "stopping")
-    spawn(_drain, gate, settings.drain_s, at_once)
+    spawn(_drain, gate, server, settings.drain_s, at_once)
     at_once.wait()
     if operator is not None:
         operator.leave(server.socket.fileno())
@@ -171,7 +172,8 @@ def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
     log.info("settings reloaded", changed=changed.applied, needs_restart=changed.needs_restart)
 
 
-def _drain(gate: Headgate, within_s: float, done: Signal) -> None:
+def _drain(gate: Headgate, server: HTTPServer, within_s: float, done: Signal) -> None:
+    began_s = monotonic()
     try:
         alone = gate.gateway.retire()
         clients = clients_of(gate)
@@ -180,5 +182,6 @@ def _drain(gate: Headgate, within_s: float, done: Signal) -> None:
         elif clients and within_s:
             say(f"moving {clients} client(s) elsewhere within {within_s:g} s (Ctrl-C again stops at once)")
         gate.gateway.drain(within_s, alone=alone)
+        finish_requests([server], began_s + within_s - monotonic())
     finally:
         done.set()

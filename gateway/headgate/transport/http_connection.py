@@ -216,8 +216,12 @@ class HttpConnection:
             self._server.on_request()
         self._server.connections.work(self)
         incoming.begin(request)
-        if not self._answer(request, incoming):
-            return False
+        self._server.answering += 1
+        try:
+            if not self._answer(request, incoming):
+                return False
+        finally:
+            self._server.answering -= 1
         if self._parser.state is ParserState.WHOLE:
             self._parser.next_request()
         channel.begin(Part.IDLE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,7 @@ import gevent.ssl
 from gevent import monkey
 
 from headgate.installation import is_pure
-from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, repeat, spawn
+from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, repeat, sleep, spawn
 from headgate.runtime.metrics import HTTP_CONNECTIONS, HTTP_ENDED
 
 from .http_admission import EXHAUSTED, Admission
@@ -41,6 +41,7 @@ _Listener: type[socket.socket] = monkey.get_original("socket", "socket")
 _READ_BYTES = 65536
 # How often connections without their first byte are checked.
 _TICK_S = 0.25
+_POLL_S = 0.02
 
 
 class HTTPServer:
@@ -53,6 +54,7 @@ class HTTPServer:
         base_environ: the WSGI environment, without a request; to be copied.
         max_accept: connections that are accepted in one turn of the loop. The ones ended for them close in the next.
         address: of the listening socket; its port is known after `init_socket`.
+        answering: how many requests are being answered.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class HTTPServer:
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._tls = ssl_context or (_tls_context(**tls) if tls else None)
         self._asks_in_hub = self._tls is None and any(isinstance(route, NeverWaits) for route in self.routes.values())
-        self.max_accept = 32
+        self.max_accept, self.answering = 32, 0
         self.leave_s: Callable[[], float] | None = None
         self.to_owner: Callable[[bytes, int], bool] | None = None
         self.on_request: Callable[[], None] = lambda: None
@@ -251,6 +253,13 @@ class HTTPServer:
     def _pause(self, seconds: float) -> None:
         self._stop_accepting()
         in_hub_after(seconds, self._accept_again)
+
+
+def finish_requests(servers: Sequence[HTTPServer], within_s: float) -> None:
+    """Wait until no request is being answered, at most `within_s`. Switches greenlets."""
+    until_s = time.monotonic() + within_s
+    while any(server.answering for server in servers) and time.monotonic() < until_s:
+        sleep(_POLL_S)
 
 
 def _accept(listener: socket.socket) -> tuple[int, Any]:

@@ -9,7 +9,8 @@ serve`. Once a worker has served, later ones do not, so an arbiter with clients 
 
 A worker is BOOTING until it listens, SERVING, then DRAINING (board.py). After SIGTERM it keeps serving while a younger
 worker boots, at most for SUCCESSOR_S, so that a reload never leaves the port without a listener. Then it closes its end of the
-port, moves its clients within the shorter of `HEADGATE_DRAIN_S` and gunicorn's graceful_timeout, and ends.
+port, moves its clients and finishes its requests within the shorter of `HEADGATE_DRAIN_S` and gunicorn's graceful_timeout, and
+ends.
 
 Private API of gunicorn used here, each with a contract test: the arbiter creates a worker object before it forks; `alive` and
 signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults.
@@ -349,6 +350,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def _drain(self, gateway: Any) -> None:
         from headgate.runtime.loop import Signal, sleep, spawn
+        from headgate.transport.http_server import finish_requests
 
         began_s = time.monotonic()
         while (
@@ -373,11 +375,12 @@ class Worker(BaseWorker):  # type: ignore[misc]
                 sleep(POLL_S)
         within_s = self._graceful_s(gateway.settings.drain_s, since_s=began_s)
         if within_s:
-            over = Signal()
+            over, drain_began_s = Signal(), time.monotonic()
 
             def drain() -> None:
                 try:
                     gateway.drain(within_s, alone=alone)
+                    finish_requests(self._servers, drain_began_s + within_s - time.monotonic())
                 finally:
                     over.set()
 

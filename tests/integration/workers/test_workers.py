@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +329,37 @@ def test_gunicorn_goes_on_while_redis_is_away_once_it_has_served(
         assert gunicorn.stop(DEADLINE_S) == 0
     finally:
         gunicorn.stop()
+
+
+SLOW = """
+import os, time
+from flask import Flask
+app = Flask(__name__)
+
+@app.get("/slow")
+def slow():
+    print("asked", flush=True)
+    while not os.path.exists("go"):
+        time.sleep(0.02)
+    time.sleep(0.3)
+    return "whole"
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["serve", "worker"])
+def test_a_request_is_answered_although_its_process_is_asked_to_end(
+    tmp_path: Path, redis_url: str, arguments: tuple[str, ...]
+) -> None:
+    """Within the time of the drain, also without any client to be moved."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    settings = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_DRAIN_S": "30"}
+    with GatewayProcess(tmp_path, settings, (*arguments, "slow:app")) as gateway, ThreadPoolExecutor() as threads:
+        answer = threads.submit(get, f"{gateway.url}/slow")
+        gateway.wait_for_line("asked")
+        gateway.ask_to_stop()
+        gateway.wait_for_line("stopping")
+        (tmp_path / "go").touch()
+        assert (answer.result(), gateway.wait_until_ended(DEADLINE_S)) == ("whole", 0)
 
 
 @pytest.mark.parametrize("workers", ["0", "-1", "257", "many", "1.5"])

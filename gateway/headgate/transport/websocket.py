@@ -162,6 +162,7 @@ class WebSocket:
         """
         if self.closing or self.closed:
             return
+        self.resume_reading()  # closing with bytes unread resets the connection
         self.closing = True
         self._pong = None
         goodbye = last + close_frame(code, reason)

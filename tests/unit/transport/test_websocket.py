@@ -192,6 +192,19 @@ def test_a_close_frame_is_answered_and_told_at_once(line: Line) -> None:
     assert (line.owner.messages, line.owner.lost) == (["before"], ["transport close"])
 
 
+def test_a_browser_whose_data_waited_ends_the_connection_after_our_goodbye(line: Line) -> None:
+    """What it has sent while we did not read is read now: closing with it unread would reset the connection."""
+    line.wire.open()
+    line.wire.pause_reading()
+    line.peer.sendall(masked(TEXT, b"more"))
+    line.wire.close()
+    assert [opcode for opcode, _ in line.frames()] == [CLOSE]
+    line.peer.shutdown(socket.SHUT_WR)
+    turn()
+    turn()
+    assert (line.wire.closed, line.owner.messages) == (True, [])
+
+
 def test_the_kernel_holds_as_much_as_the_limit_says(line: Line) -> None:
     """Linux doubles the number (socket(7))."""
     assert line.wire._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 65536

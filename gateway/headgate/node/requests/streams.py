@@ -139,12 +139,12 @@ class Streams:
         self._open.add(stream)
         try:
             self._joining.open_stream(namespace, stream, handshake, wanted.subscriptions, point, is_strict=wanted.is_strict)
+            if wanted.requests:
+                answers = [self._handlers[namespace.name][name](stream.sid, body) for name, body in wanted.requests]
+                stream.offer_control(message_frame(notice_packet(namespace.name, ANSWERS, {"answers": answers})))
         except BaseException:
             self._over(namespace, stream)
             raise
-        if wanted.requests:
-            answers = [self._handlers[namespace.name][name](stream.sid, body) for name, body in wanted.requests]
-            stream.offer_control(message_frame(notice_packet(namespace.name, ANSWERS, {"answers": answers})))
         return stream, StreamText(point)
 
     def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any], watch: PollWatch) -> Answer:

@@ -317,6 +317,13 @@ def test_the_requests_of_a_stream_are_answered_behind_its_welcome(gateway: Gatew
     assert stream.reader.order[:2] == ["welcome", "answers"]
 
 
+def test_a_stream_whose_requests_meet_a_fault_leaves_no_client(gateway: GatewayOnModel) -> None:
+    """It would count as one, and get events, for ever."""
+    gateway.gateway.requests.streams._handlers[gateway.namespace.name]["presence"] = lambda *_: pytest.fail("a fault")
+    stream = posted(gateway, {"subscriptions": [{"pattern": "orders.#"}], "requests": [["presence", {"topic": "orders.1"}]]})
+    assert (stream.over, gateway.namespace.clients) == (True, {})
+
+
 def test_a_request_is_answered_without_a_stream(gateway_on_model: StartGatewayOnModel) -> None:
     """By any gateway; what the handler refuses is an acknowledgement, and who is not let in is refused by status."""
     gateway = gateway_on_model(guard)

@@ -20,7 +20,7 @@ TRANSPORT = ("gateway/headgate/transport",)
 HAND_OVER = tuple(f"gateway/headgate/workers/{name}.py" for name in ("worker_sockets", "peer_workers"))
 TESTS = (
     *("tests/unit/transport", "tests/integration/transport"),
-    *(f"tests/unit/workers/test_{name}.py" for name in ("worker_sockets", "owners", "peer_workers")),
+    *(f"tests/unit/workers/test_{name}.py" for name in ("worker_sockets", "peer_workers")),
 )
 DROP_IN = "gateway/headgate/socketio"
 # A process of its own, whose health page is the standard library's.

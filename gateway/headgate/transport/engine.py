@@ -24,7 +24,7 @@ from . import engineio_http as eio
 from .cors import Cors
 from .detach import CannotDetach, Detached, PollWatch, detach
 from .frame_parser import PROTOCOL_ERROR
-from .http_answers import NO_STORE, Answer, error_body, error_headers
+from .http_answers import NO_STORE, Answer, error_answer
 from .limits import TransportLimits
 from .long_poll import FinalFrames, SessionClosed
 from .session import Session
@@ -203,9 +203,9 @@ class Engine:
                 return Answer("204 No Content", [NO_STORE, *self._cors.headers(environ)], b"")
             return self._answer(environ, start_response)
         except eio.Refused as refusal:
-            body = error_body(refusal.body)
-            headers = [*error_headers(body, refusal.error), *self._cors.refusal_headers(environ)]
-            return Answer(refusal.status, [*headers, ("Allow", ALLOWED)] if refusal.status[:3] == "405" else headers, body)
+            answer = error_answer(refusal.status, refusal.error, **refusal.body)
+            allow = [("Allow", ALLOWED)] if refusal.status[:3] == "405" else []
+            return answer._replace(headers=[*answer.headers, *self._cors.refusal_headers(environ), *allow])
 
     def origin_refused(self, origin: str, environ: Mapping[str, Any]) -> None:
         """Log, once a minute for each origin, that a page may not connect, with the line that would allow it."""

@@ -49,7 +49,8 @@ class Refused(Exception):
     """An HTTP request that the Engine.IO specification does not allow.
 
     Attributes:
-        body: Engine.IO's `{code, message}` with the product's own `error`.
+        body: Engine.IO's `{code, message}`.
+        error: the product's own, beside that.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Refused(Exception):
         message = f"{words}: {detail}" if detail else words
         text = detail if detail and words == "Bad request" else message
         self.error = http_error(code, text) if error is None else error.to_wire()
-        self.body: dict[str, object] = {"code": number, "message": message, "error": self.error}
+        self.body: dict[str, object] = {"code": number, "message": message}
         if "retry_after_s" in self.error:  # clients before 0.2 read them here
             self.body |= {"retry": True, "retry_after_s": self.error["retry_after_s"]}
 

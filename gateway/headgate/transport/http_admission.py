@@ -20,7 +20,7 @@ from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_ENDED
 
 from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
-from .http_answers import Answer, no_room, retry_after_s
+from .http_answers import Answer, no_room
 from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
 from .peer_socket import end
@@ -155,10 +155,10 @@ class Admission:
                 self._take_reserved_place(connection)
                 return None
             HTTP_ENDED.labels("too many").inc()
-            return no_room("connections", self._most(), retry_after_s())
+            return no_room("connections", self._most())
         if key is not None and limit and connections.count_at(key) >= limit and not self.end_longest_waiting("of address", key):
             HTTP_ENDED.labels("too many of address").inc()
-            return no_room("connections_per_address", limit, retry_after_s())
+            return no_room("connections_per_address", limit)
         connections.open(connection, key)
         return None
 
@@ -168,7 +168,7 @@ class Admission:
             if environ.get("PATH_INFO") in HEALTH_PATHS:
                 return None
             HTTP_ENDED.labels("no descriptor").inc()
-            return no_room("connections", self._most(), retry_after_s())
+            return no_room("connections", self._most())
         if not self.limits.proxies or not (limit := self._per_address()):
             return None
         address = address_of(environ, self.limits.proxies)
@@ -177,7 +177,7 @@ class Admission:
             return None
         self.connections.attribute(connection, None)
         HTTP_ENDED.labels("too many of address").inc()
-        return no_room("connections_per_address", limit, 1)
+        return no_room("connections_per_address", limit)
 
     def between_requests(self, connection: Admitted) -> None:
         """Called when a connection begins to wait for its next request."""

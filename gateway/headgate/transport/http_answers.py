@@ -64,35 +64,23 @@ ROUTE_FAILED = http_error("internal_error", "the server failed; its log says why
 LATE_HEADERS = http_error("request_timeout", "the request's headers took too long", retry=True)
 
 
-def error_answer(status: str, error: Mapping[str, Any]) -> Answer:
-    """Return the answer for a status, such as `503 Service Unavailable`, and the wire form of an error."""
-    body = error_body({"error": error})
-    return Answer(status, error_headers(body, error), body)
+def error_answer(status: str, error: Mapping[str, Any], **around: object) -> Answer:
+    """Return the answer for a status, such as `503 Service Unavailable`, and the wire form of an error.
 
-
-def error_body(body: Mapping[str, Any]) -> bytes:
-    """Return the body of a refusal."""
-    return json.dumps(body, separators=(",", ":")).encode()
-
-
-def error_headers(body: bytes, error: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers of a refusal; `retry_after_s` of the error becomes Retry-After."""
+    `retry_after_s` of the error becomes Retry-After. `around` is the rest of the body.
+    """
+    body = json.dumps({**around, "error": error}, separators=(",", ":")).encode()
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), NO_STORE]
     if "retry_after_s" in error:
         headers.append(("Retry-After", str(error["retry_after_s"])))
-    return headers
+    return Answer(status, headers, body)
 
 
-def no_room(name: str, limit: int, retry_after_s: int) -> Answer:
+def no_room(name: str, limit: int) -> Answer:
     """Return the answer to a connection for which `connections` or `connections_per_address` has no room."""
     status = "503 Service Unavailable" if name == "connections" else "429 Too Many Requests"
-    answer = error_answer(status, LimitReached(name, limit, retry_after_s).to_wire())
+    answer = error_answer(status, LimitReached(name, limit, randint(*NO_ROOM_RETRY_S)).to_wire())
     return answer._replace(headers=(*answer.headers, *_FOR_ANY_PAGE), closes=True)
-
-
-def retry_after_s() -> int:
-    """Return the seconds after which a client that found no room may try again."""
-    return randint(*NO_ROOM_RETRY_S)
 
 
 class Answer(NamedTuple):

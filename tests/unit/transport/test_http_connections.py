@@ -53,12 +53,8 @@ def test_counts_and_order_are_those_of_a_list(steps: list[tuple[str, int, str | 
         for name in ("a", "b"):
             assert connections.count_at(name) == list(addresses.values()).count(name)
             assert connections.longest_waiting(name) == next(iter(waiting[name]), None)
-
-
-def test_nothing_is_remembered_of_connections_that_are_over() -> None:
-    connections: HttpConnections[int] = HttpConnections()
-    for number in range(10_000):
-        connections.open(number, str(number))
-    for number in range(10_000):
+    for number in addresses:
         connections.close(number)
-    assert not any([connections._address_of, connections._waiting, connections._at])
+    assert not any([connections._address_of, connections._waiting, connections._at]), (
+        "nothing is remembered of those that are over"
+    )

@@ -1,4 +1,7 @@
-"""A connection for a sibling that is gone is left to this worker, and told seldom; counts of workers that have ended stay."""
+"""The owner that a session id claims: letters that select a row of the board, and nothing else.
+
+A connection for a sibling that is gone is left to this worker, and told seldom; counts of workers that have ended stay.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from headgate.settings.settings import MAX_WORKERS
 from headgate.workers.board import Board, State
 from headgate.workers.counted import FILE_NAME, LOCK_NAME, Family, Sample, Totals
-from headgate.workers.peer_workers import PeerWorkers, letters_of
+from headgate.workers.peer_workers import PeerWorkers, letters_of, owner_of
 
 RANDOM = "abcdefghij0123456_-Z"
 
@@ -66,3 +70,28 @@ def test_sums_do_not_go_back_while_the_file_of_ended_workers_cannot_be_used(
     (peer_workers._folder / LOCK_NAME).mkdir()
     assert b"shop_orders_total 41.0" in peer_workers.exposition()[1]
     assert "the counts of ended workers are not kept" in capfd.readouterr().err
+
+
+def test_every_worker_has_letters_of_its_own_that_lead_back_to_it() -> None:
+    """So any sibling finds the owner of a session."""
+    rows = range(MAX_WORKERS)
+    assert len({letters_of(row) for row in rows}) == MAX_WORKERS
+    assert [owner_of(request(row)) for row in rows] == list(rows)
+
+
+@pytest.mark.parametrize(
+    "sid",
+    [
+        *("", RANDOM, f"zz{RANDOM}", f"AA{RANDOM}x", f"AA{RANDOM[:-1]}", f"A/{RANDOM}", f"AA{RANDOM[:-1]}."),
+        *(f"10.0.0AA{RANDOM}", f"AbC-_9AA{RANDOM}", "../../etc/passwd0000000"),
+    ],
+)
+def test_what_is_no_id_of_a_worker_names_none(sid: str) -> None:
+    """A path, or a host, is never read out of it."""
+    assert owner_of(b"GET /socket.io/?EIO=4&transport=polling&sid=%b HTTP/1.1\r\n\r\n" % sid.encode()) is None
+
+
+def test_only_the_first_line_counts() -> None:
+    """A header or a body may say anything."""
+    for end in (b"\r\n", b"\n"):
+        assert owner_of(b"GET / HTTP/1.1" + end + b"Referer: /?sid=AA" + RANDOM.encode() + b" \r\n\r\n") is None

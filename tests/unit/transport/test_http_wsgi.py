@@ -16,10 +16,10 @@ from tests.support.http_peer import Application, Peer
 GET = b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n"
 
 
-def answers(application: Application, *sent: bytes) -> list[tuple[str, dict[str, str], bytes]]:
+def answers(application: Application, *sent: bytes, **limits: Any) -> list[tuple[str, dict[str, str], bytes]]:
     """Return the status, the headers and what stands behind them of each answer."""
     peer = Peer([b"".join(sent)])
-    peer.served_by(application, HttpLimits())
+    peer.served_by(application, HttpLimits(**limits))
     return peer.answers
 
 
@@ -174,3 +174,9 @@ def test_an_application_may_end_the_connection() -> None:
     headers = [("Connection", "x, Close"), ("Transfer-Encoding", "gzip")]
     ((_, told, _),) = answers(answering(b"one", headers=headers), GET, GET)
     assert (told["Connection"], told["Transfer-Encoding"]) == ("close", "chunked")
+
+
+def test_a_server_without_time_for_a_next_request_says_so() -> None:
+    """As gunicorn with `--keep-alive 0`: a client would send its next request into a connection that ends."""
+    ((_, headers, body),) = answers(listed, GET, GET, keep_alive_s=0)
+    assert (headers["Connection"], body) == ("close", b"onetwo")

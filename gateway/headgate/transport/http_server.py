@@ -24,7 +24,7 @@ from .http_connection import HttpConnection
 from .http_limits import BACKLOG, HttpLimits
 from .http_routes import NeverWaits, Routes
 from .http_wsgi import WsgiExchange, base_environ
-from .peer_socket import NativeSocket, PlainPeer, TlsPeer
+from .peer_socket import NativeSocket, PeerSocket, PlainPeer, TlsPeer
 
 if TYPE_CHECKING:
     import ssl
@@ -216,7 +216,10 @@ class HTTPServer:
     def _take_in(
         self, sock: NativeSocket, address: object, received: bytes = b"", *, has_room: bool = True, is_adopted: bool = False
     ) -> None:
-        peer = PlainPeer(sock) if self._tls is None else TlsPeer(sock, self._tls)
+        try:
+            peer: PeerSocket = PlainPeer(sock) if self._tls is None else TlsPeer(sock, self._tls)
+        except OSError:  # its peer has gone
+            return
         connection = HttpConnection(self, peer, address, received, is_adopted=is_adopted)
         refusal: Answer | None = self.admission.take_in(connection, address, has_room=has_room)
         if refusal is not None:

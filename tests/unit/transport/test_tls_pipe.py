@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -155,3 +156,20 @@ def test_a_peer_that_speaks_no_tls_is_dropped(contexts: tuple[Any, Any]) -> None
     while len(server.connections):
         gevent.sleep(0)
     server.stop()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n"])
+def test_a_peer_that_has_gone_before_it_is_accepted_is_dropped(
+    contexts: tuple[Any, Any], capfd: pytest.CaptureFixture[str], sent: bytes
+) -> None:
+    """Without a word: anyone can reset a connection."""
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], ssl_context=contexts[0])
+    server.init_socket()
+    with socket.create_connection(server.address) as peer:
+        peer.sendall(sent)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    server.start()
+    turn()
+    turn()
+    server.close()
+    assert (len(server.connections), capfd.readouterr().err) == (0, "")

@@ -11,8 +11,8 @@ import errno
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import structlog
 
@@ -43,8 +43,6 @@ ADDRESS_SHARE = 8
 
 log = structlog.get_logger("headgate.wsgi")
 
-C = TypeVar("C", bound=Hashable)
-
 
 class Admitted(Protocol):
     """A connection (http_connection.py)."""
@@ -53,10 +51,9 @@ class Admitted(Protocol):
     """Whether it has a reserved place."""
 
     def fileno(self) -> int: ...
-    def __hash__(self) -> int: ...
 
 
-class HttpConnections(Generic[C]):
+class HttpConnections:
     """The open connections, with their addresses, in the order in which they began to wait for their peers.
 
     A connection waits until the head of its request is complete, between two requests, and from the first time that its peer
@@ -64,22 +61,22 @@ class HttpConnections(Generic[C]):
     """
 
     def __init__(self) -> None:
-        self._address_of: dict[C, str | None] = {}
+        self._address_of: dict[Admitted, str | None] = {}
         # A dict is slow to find its first key after many removals.
-        self._waiting: OrderedDict[C, None] = OrderedDict()
+        self._waiting: OrderedDict[Admitted, None] = OrderedDict()
         # In that order, too, and with those that do not wait.
-        self._at: dict[str, OrderedDict[C, None]] = {}
+        self._at: dict[str, OrderedDict[Admitted, None]] = {}
 
     def __len__(self) -> int:
         return len(self._address_of)
 
-    def open(self, connection: C, address: str | None) -> None:
+    def open(self, connection: Admitted, address: str | None) -> None:
         """Take in a connection, which waits for its peer. With `address` None it counts for no address."""
         self._address_of[connection] = None
         self.wait(connection)
         self.attribute(connection, address)
 
-    def attribute(self, connection: C, address: str | None) -> None:
+    def attribute(self, connection: Admitted, address: str | None) -> None:
         """Count a connection for another address. After a proxy each request may be another client's."""
         before = self._address_of.get(connection, address)
         if before == address:
@@ -93,7 +90,7 @@ class HttpConnections(Generic[C]):
         if address is not None:
             self._at.setdefault(address, OrderedDict())[connection] = None
 
-    def wait(self, connection: C) -> None:
+    def wait(self, connection: Admitted) -> None:
         """Called when it begins to wait for its peer, or does already."""
         if connection in self._address_of and connection not in self._waiting:
             self._waiting[connection] = None
@@ -101,11 +98,11 @@ class HttpConnections(Generic[C]):
             if address is not None:
                 self._at[address].move_to_end(connection)
 
-    def work(self, connection: C) -> None:
+    def work(self, connection: Admitted) -> None:
         """Called when the application begins to work for it."""
         self._waiting.pop(connection, None)
 
-    def close(self, connection: C) -> None:
+    def close(self, connection: Admitted) -> None:
         """Called when it is over. Idempotent."""
         if connection in self._address_of:
             self.attribute(connection, None)
@@ -116,7 +113,7 @@ class HttpConnections(Generic[C]):
         """Return the number of connections of an address."""
         return len(self._at.get(address, ()))
 
-    def longest_waiting(self, address: str | None = None) -> C | None:
+    def longest_waiting(self, address: str | None = None) -> Admitted | None:
         """Return the connection (of an address) that has waited longest; None when none waits."""
         if address is None:
             return next(iter(self._waiting), None)
@@ -128,7 +125,7 @@ class Admission:
 
     def __init__(self, limits: HttpLimits, pause: Callable[[float], object]) -> None:
         self.limits, self._pause = limits, pause
-        self.connections: HttpConnections[Admitted] = HttpConnections()
+        self.connections = HttpConnections()
         self._held = HeldDescriptors()
         self._places_were_taken = False
         self._log_throttle = LogThrottle(every_s=EXHAUSTED_LOG_S)

@@ -114,9 +114,7 @@ class HttpConnection:
             pass  # the client is gone
         except Exception:
             log.exception("route failed", path=request.path)
-            if not self.is_taken:
-                with suppress(OSError):
-                    self._peer.send(_FAILED.to_bytes(time.time(), close=True))
+            self._asked = (_FAILED._replace(closes=True),)
         if self.is_taken or self._asked is None:
             self.close()
         else:

@@ -19,7 +19,7 @@ from headgate.installation import Build, build_in_use
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.transport import descriptors, http_admission, http_server
-from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission, HttpConnections
+from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_server import HTTPServer
@@ -87,7 +87,7 @@ class Door:
         self._listener = socket.socket()
 
     @property
-    def connections(self) -> HttpConnections[Any]:
+    def connections(self) -> Any:
         return self.admission.connections
 
     def come(self, address: str = ONE) -> Answer | None:

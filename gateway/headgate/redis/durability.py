@@ -16,6 +16,8 @@ from headgate.events.numbers import is_whole
 MAX_REPLICAS = 16
 # How long a missing replica still counts. It may have been promoted, and the other replicas are about to follow it.
 GONE_S = 10.0
+# Primaries whose replicas a publisher remembers. Beyond that it forgets them all.
+MAX_PRIMARIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +63,22 @@ class OnlineReplicas:
 
     In a failover the promoted replica leaves the old primary at once, and the other replicas leave a moment later. Until then
     they confirm writes that they will soon discard. So a replica counts for GONE_S after it was last online, while the primary
-    stays the same.
+    stays the same. In a Cluster, namespaces have several primaries.
     """
 
     def __init__(self) -> None:
-        self._most = ("", 0, 0.0)  # the primary's replication id, the number, and when it was last seen
+        self._most: dict[str, tuple[int, float]] = {}  # by the primary's replication id: the number, and when it was last seen
 
     def count(self, info: Mapping[str, Any], now_s: float) -> int:
         """Return the number of replicas. `info`: the reply to INFO replication, as redis-py shapes it."""
         online = sum(1 for value in info.values() if isinstance(value, Mapping) and value.get("state") == "online")
         line = str(info.get("master_replid", ""))
-        known_line, most, seen_s = self._most
-        if line == known_line and online < most and now_s - seen_s < GONE_S:
+        most, seen_s = self._most.get(line, (0, 0.0))
+        if online < most and now_s - seen_s < GONE_S:
             return most
-        self._most = line, online, now_s
+        if len(self._most) >= MAX_PRIMARIES:
+            self._most.clear()
+        self._most[line] = online, now_s
         return online
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from time import monotonic, sleep
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
@@ -232,7 +233,7 @@ class LogWriter:
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None
     ) -> SchemaCheck | None:
         """Return the check of data against schemas, or None without checks. Raises as `schemas.check.open_check`."""
-        return open_check(self._client, schemas, mode, on_violation)
+        return open_check(self._client, schemas, mode, on_violation, partial(self.budget, is_patient=True))
 
     def wait_ms(self, namespace: str) -> int:
         """Return how long Redis may wait for replicas or the disk within the rest of the call. Loads the library first."""

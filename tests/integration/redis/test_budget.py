@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,23 @@ def test_after_one_call_without_an_answer_every_call_fails_at_once(stopped: Embe
             lambda: other.revoke(user="ana"),
         ]
         assert [AT_ONCE in outcome(call) for call in calls] == [True] * len(calls)
+
+
+def test_a_check_of_schemas_that_asks_nothing_is_no_answer(stopped: EmbeddedRedis, tmp_path: Path) -> None:
+    """The event after the pause probes. Until it has an answer, other calls fail at once."""
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    (folder / "a.json").write_text('{"type": "integer"}')
+    counted: list[Counted] = []
+    with Publisher(stopped.url, timeout_s=BUDGET_S, schemas=str(folder), schema_check="refuse") as publisher:
+        assert SILENT in outcome(lambda: publisher.publish("a", 1))
+        count_with(counted.append)
+        try:
+            wait_until(lambda: AT_ONCE not in outcome(lambda: publisher.publish("a", 1)), "a probe")
+        finally:
+            count_with(lambda _: None)
+        assert Counted.CLOSED not in counted
+        assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
 
 
 def test_each_call_keeps_its_budget_whatever_it_asks_for(stopped: EmbeddedRedis) -> None:

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from headgate.errors import BusRefused, HeadgateError, InvalidSchema, SchemaViolation, SettingsError
@@ -36,6 +37,7 @@ MAX_NAMESPACES = 64
 _NOTHING = documents({})
 
 OnViolation = Callable[[str, SchemaViolation], object]
+Budgets = Callable[[str], AbstractContextManager[None]]
 
 log = logging.getLogger("headgate.schemas")
 
@@ -91,7 +93,11 @@ class SchemaCheck:
 
 
 def open_check(
-    client: Client, schemas: str | None, mode: str | None, on_violation: OnViolation | None = None
+    client: Client,
+    schemas: str | None,
+    mode: str | None,
+    on_violation: OnViolation | None = None,
+    budget: Budgets = lambda _: nullcontext(),
 ) -> SchemaCheck | None:
     """Return the check of a publisher, or None if nothing is checked.
 
@@ -100,6 +106,7 @@ def open_check(
         schemas: a folder, or REGISTRY; None means HEADGATE_SCHEMAS.
         mode: one of MODES; None means HEADGATE_SCHEMA_CHECK.
         on_violation: as `SchemaCheck`.
+        budget: as `RegistrySource`.
 
     Raises:
         SettingsError: `mode` or a variable is invalid.
@@ -117,7 +124,7 @@ def open_check(
         schemas, mode = schemas or set_.schemas, mode or set_.schema_check
     if not schemas or mode == OFF:
         return None
-    schemas_of = RegistrySource(client).of if schemas == REGISTRY else folder_source(schemas)
+    schemas_of = RegistrySource(client, budget=budget).of if schemas == REGISTRY else folder_source(schemas)
     return SchemaCheck(schemas_of, refuse=mode == REFUSE, on_violation=on_violation)
 
 
@@ -128,11 +135,17 @@ def folder_source(path: str) -> Callable[[str], SchemaSet]:
 
 
 class RegistrySource:
-    """The schemas that Redis holds for each namespace. Threads and greenlets may share it; one of them reads."""
+    """The schemas that Redis holds for each namespace. Threads and greenlets may share it; one of them reads.
 
-    def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
+    `budget` returns the time limit of one read. Nothing else may use it: an exit without a question would count as an answer of
+    Redis, and close the circuit breaker.
+    """
+
+    def __init__(
+        self, client: Client, now: Callable[[], float] = time.monotonic, budget: Budgets = lambda _: nullcontext()
+    ) -> None:
         _compiled(_NOTHING)  # raises now if the library is missing
-        self._client, self._now = client, now
+        self._client, self._now, self._budget = client, now, budget
         self.reset()
         reset_in_child(self)
         self._loaded: dict[str, tuple[SchemaSet, float]] = {}
@@ -171,7 +184,8 @@ class RegistrySource:
         if failed is not None and failed[0] == namespace and self._now() - failed[2] < RETRY_S:
             raise failed[1].with_traceback(None)
         try:
-            return self._read(namespace)
+            with self._budget(namespace):
+                return self._read(namespace)
         except HeadgateError as error:
             self._failed = (namespace, error, self._now())
             raise
@@ -179,11 +193,12 @@ class RegistrySource:
     def _refreshed(self, namespace: str, known: SchemaSet) -> SchemaSet:
         schemas = known
         try:
-            version = read_version(self._client, namespace)
+            with self._budget(namespace):
+                version = read_version(self._client, namespace)
+                if version is not None and version != known.version:
+                    schemas = self._read(namespace)
             if version is None and known.version != _NOTHING.version:
                 self._warn("the registry of namespace %r is empty, its schemas of before go on", namespace)
-            elif version is not None and version != known.version:
-                schemas = self._read(namespace)
         except HeadgateError as error:
             self._warn("the schemas of namespace %r could not be read, those of before go on: %s", namespace, error.message)
         self._loaded[namespace] = (schemas, self._now())

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,8 +20,10 @@ from headgate import BusRefused, BusUnavailable, Gap, InvalidRequest, Publisher,
 from headgate.events.event import Event
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.entries import Head
 from headgate.redis.functions import SOURCE
 from headgate.redis.keys import epochs_key, head_key, log_key
+from headgate.redis.log import EventLog
 from headgate.redis.log_walk import Item
 from tests.support import event_loop
 from tests.support.redis_server import DEADLINE_S, wait_until
@@ -249,6 +254,41 @@ def test_async_for_yields_the_same(redis_url: str, publisher: Publisher) -> None
 
     assert brief(iter(event_loop.run(rest(2)))) == [1, 2]
     assert brief(iter(event_loop.run(rest(9)))) == [3, 4]
+
+
+def test_a_program_ends_although_a_cancelled_call_still_waits(redis_url: str) -> None:
+    """As after Ctrl-C in an `async for` without a block: the thread that waits for the next event ends with it."""
+    program = f"""
+import asyncio
+from headgate import Subscriber
+
+async def main():
+    try:
+        await asyncio.wait_for(anext(Subscriber({redis_url!r}, "a")), 0.2)
+    except TimeoutError:
+        print("cancelled")
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=DEADLINE_S, check=True)
+    assert (done.stdout, done.stderr) == (b"cancelled\n", b"")
+
+
+def test_a_server_that_lacks_what_the_last_head_had_is_not_believed(
+    publisher: Publisher, subscriber: MakeSubscriber, redis_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the head and the page the address may lead to a replica that lags. What it lacks is not trimmed."""
+    publisher.publish_many([("a", n) for n in range(3)])
+    reading, head, of_primary = subscriber("a", since=0), EventLog.head, [3, 3]
+    call(redis_client, "XDEL", KEY, "3-0")
+    call(redis_client, "HSET", HEAD, "offset", 2)
+
+    def first_of_primary(log: EventLog, *known: str | int) -> Head:
+        found = head(log, *known)
+        return replace(found, offset=of_primary.pop()) if of_primary else found
+
+    monkeypatch.setattr(EventLog, "head", first_of_primary)
+    assert brief(reading) == [0, 1]
 
 
 async def _numbered(reading: Subscriber, count: int) -> Any:

@@ -204,7 +204,7 @@ class EventLog:
         # little.
         if epoch is not None and epoch == known_epoch and int(newest[0][0] or 0) < known:
             self.drop_idle()
-            raise BusUnavailable("the Redis server lacks events that this gateway has read")
+            raise BusUnavailable("the Redis server lacks events that this process knows")
         entries: list[RawEntry] = raw
         return entries
 

@@ -15,11 +15,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import datetime
 from functools import lru_cache, partial
 from threading import Event as Flag
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic
 from typing import TypeVar
 
@@ -108,7 +108,8 @@ class Subscriber:
         self._patience_s = check_seconds(patience_s, "patience_s", MAX_WAIT_S)
         self._key = log_key(self._namespace)
         self._client = open_client(redis_url or find_redis_url(), timeout_s=ANSWER_WITHIN_S, max_connections=1)
-        self._log = EventLog(self._namespace, self._client)
+        self._reported = ("", 0)  # the epoch and newest offset of the last head
+        self._log = EventLog(self._namespace, self._client, reached=lambda: self._reported)
         self._wanted: Callable[[str], bool] = lru_cache(maxsize=MAX_KNOWN_TOPICS)(
             lambda topic: any(matches(pattern, topic) for pattern in checked)
         )
@@ -117,7 +118,6 @@ class Subscriber:
         self._reached: Position | None = None
         self._lock = Lock()
         self._closed = Flag()
-        self._thread: ThreadPoolExecutor | None = None
         self._filling: Future[bool] | None = None  # the thread's current run
 
     @property
@@ -151,8 +151,6 @@ class Subscriber:
     def close(self) -> None:
         """End the iteration and close the connection, within a second; idempotent, from any thread."""
         self._closed.set()
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
         if self._lock.acquire(blocking=False):  # else a thread is waiting for Redis, and closes it
             try:
                 self._client.close()
@@ -179,9 +177,7 @@ class Subscriber:
         if filling is None:
             if self._closed.is_set():
                 return False
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, "headgate-subscriber")
-            filling = self._filling = self._thread.submit(self._locked, work)
+            filling = self._filling = _in_daemon(partial(self._locked, work))
         try:
             return await asyncio.shield(asyncio.wrap_future(filling))
         finally:
@@ -260,6 +256,7 @@ class Subscriber:
         if head.offset <= walk.at.offset:
             self._reached = walk.at  # perhaps in another epoch
             return True
+        self._reported = head.epoch, head.offset
         entries = self._log.page(walk.at.offset, head.offset, epoch=head.epoch)
         last = head.offset if len(entries) < PAGE_EVENTS else entries[-1].offset
         self._items.extend((Position(head.epoch, offset), item) for offset, item in walk.take(entries, last))
@@ -292,6 +289,20 @@ class Subscriber:
     def _check_primary(self, head: Head) -> None:
         if head.replica:
             raise BusUnavailable("the Redis server is a replica; a subscriber needs the primary")
+
+
+def _in_daemon(work: Callable[[], R]) -> Future[R]:
+    """Run `work` in a thread that the end of the program does not wait for, unlike those of an executor."""
+    future: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the future has it
+            future.set_exception(error)
+
+    Thread(target=run, name="headgate-subscriber", daemon=True).start()
+    return future
 
 
 def _read_since(since: object) -> Position | int | str | datetime | None:

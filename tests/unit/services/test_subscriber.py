@@ -48,7 +48,7 @@ def test_a_reader_that_begins_again_at_its_cursor_misses_nothing(seed: int, monk
 
     for _ in range(HISTORIES):
         log = LogInRedis(rng)
-        monkeypatch.setattr("headgate.services.subscriber.EventLog", lambda *_, log=log: log)
+        monkeypatch.setattr("headgate.services.subscriber.EventLog", lambda *_, log=log, reached: log)
         reader = Subscriber(NOWHERE, "a.#", since=0, wait_s=0)
         beliefs = Beliefs(0)
         for _ in range(rng.randrange(80)):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import msgspec
 import pytest
 
-from headgate import BusRefused, InvalidRequest, NotDurable, Publisher
+from headgate import BusRefused, BusUnavailable, InvalidRequest, NotDurable, Publisher
 from headgate.redis.client import Client, call, drop_idle, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE
@@ -178,6 +179,17 @@ def test_the_first_publish_after_a_failover_is_retried(
 
 
 # The fate of an event ------------------------------------------------------------------------------------------------------
+
+
+def test_a_replica_does_not_say_what_has_become_of_an_event(start_redis: Callable[..., EmbeddedRedis]) -> None:
+    """It may lag, and an event that it does not have yet would look rolled back, as at an old primary after a failover."""
+    server = start_redis("demoted")
+    with Publisher(server.url, timeout_s=30) as publisher, closing(open_client(server.url)) as client:
+        receipt = publisher.publish("a", 1)
+        assert publisher.check(receipt) is Fate.IN_LOG
+        call(client, "REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(BusUnavailable, match="a replica"):
+            publisher.check(receipt)
 
 
 def test_the_fate_of_an_event_can_be_asked(redis_url: str, redis_client: Client) -> None:

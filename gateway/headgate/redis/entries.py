@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.errors import HeadgateError
+from headgate.errors import BusUnavailable, HeadgateError
 from headgate.events.event import ID_COUNTS_S, Event
 
 from .lineage import Lineage
@@ -28,6 +28,11 @@ class Head:
     server: str = ""
     replica: bool = False
     database: int | None = 0
+
+    def check_primary(self) -> None:
+        """Raise BusUnavailable for the head of a replica, which may lack events that the log has."""
+        if self.replica:
+            raise BusUnavailable("the address leads to a replica, not to a primary")
 
 
 @dataclass(frozen=True, slots=True)

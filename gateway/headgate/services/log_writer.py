@@ -293,11 +293,12 @@ class LogWriter:
             )
 
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
-        """Return the fate of a receipt's event. Waits for Redis. Raises as `call_at`."""
+        """Return the fate of a receipt's event. Waits for Redis. Raises as `call_at`; BusUnavailable also from a replica."""
         with self.budget(namespace, is_patient=True):
             self.check_library(log_key(namespace))
             events = EventLog(namespace, self._client)
             head = events.head(epoch)
+            head.check_primary()
             line = head.lineage or alone(head.epoch)
             end = line.end_of(epoch, head.offset) if head.epoch else None
             if end is None:

@@ -237,7 +237,7 @@ class Subscriber:
     def _start(self) -> bool:
         if self._walk is None:
             head = self._log.head(_ANOTHER_EPOCH)
-            self._check_primary(head)
+            head.check_primary()
             self._walk = LogWalk(self._position(head), head, self._wanted)
             self._reached = self._walk.at
         return True
@@ -248,7 +248,7 @@ class Subscriber:
         assert self._walk is not None
         walk, at = self._walk, self._walk.at
         head = self._log.head(at.epoch, walk.had) if at.epoch and walk.had else self._log.head(at.epoch or _ANOTHER_EPOCH)
-        self._check_primary(head)
+        head.check_primary()
         gap = walk.follow(head)
         if gap is not None:
             self._items.append((walk.at, gap))
@@ -285,10 +285,6 @@ class Subscriber:
                 raise InvalidRequest(f"since={since}: it is beyond the newest event of this log, {head.offset}")
             return Position(head.epoch, since)
         return Position(head.epoch, head.offset if since is None else head.first - 1)
-
-    def _check_primary(self, head: Head) -> None:
-        if head.replica:
-            raise BusUnavailable("the Redis server is a replica; a subscriber needs the primary")
 
 
 def _in_daemon(work: Callable[[], R]) -> Future[R]:

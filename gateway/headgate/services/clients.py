@@ -15,10 +15,11 @@ import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NoBase64
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -198,6 +199,14 @@ class CountAnswer(msgspec.Struct, frozen=True):
     count: int
 
 
+_Number = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+# The parts of `after` by order: the order, and a place in it.
+_AFTER: dict[Sort, Any] = {
+    Sort.TROUBLE: tuple[Sort, _Number, _Number, _Number, _Number, _Number, str],
+    Sort.QUEUE: tuple[Sort, _Number, str],
+    Sort.NEWEST: tuple[Sort, _Number, str],
+    Sort.USER: tuple[Sort, str, str],
+}
 _read_list = msgspec.json.Decoder(ListAnswer).decode
 _read_one = msgspec.json.Decoder(OneAnswer).decode
 _read_sent = msgspec.json.Decoder(SendAnswer).decode
@@ -405,6 +414,8 @@ class Clients:
 
 
 def _within(namespaces: Sequence[str] | None) -> tuple[str, ...] | None:
+    if isinstance(namespaces, str):  # its characters are names too
+        raise InvalidRequest("within: expected a list of namespaces")
     return None if namespaces is None else tuple(map(check_namespace, namespaces))
 
 
@@ -445,12 +456,10 @@ def _place(after: str, sort: Sort) -> list[Any]:
     Raises:
         InvalidRequest: the text is no place, or belongs to another order.
     """
-    try:
-        parts = msgspec.json.decode(urlsafe_b64decode(after.encode()))
-    except (NoBase64, msgspec.DecodeError, UnicodeError):
-        parts = None
-    kinds = [int, str] if sort in (Sort.QUEUE, Sort.NEWEST) else [str, str] if sort is Sort.USER else [int] * 5 + [str]
-    if not isinstance(parts, list) or parts[:1] != [sort] or list(map(type, parts[1:])) != kinds:
+    order = None
+    place: list[Any] = []
+    with suppress(NoBase64, msgspec.DecodeError, UnicodeError):
+        order, *place = msgspec.json.decode(urlsafe_b64decode(after.encode()), type=_AFTER[sort])
+    if order is not sort:
         raise InvalidRequest("after: expected the `after` of a page with the same sort")
-    place: list[Any] = parts[1:]
     return place

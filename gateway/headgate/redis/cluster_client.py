@@ -24,6 +24,7 @@ from . import connections
 from .cluster import Topology, key_of, slot_of
 from .connections import Command, cluster_topology, exchange, execute, failed, open_server
 from .faults import reply_of, shown_cause, translate, unavailable
+from .forked import reset_in_child
 from .newest import NewestReceipts
 
 # Attempts for a command that meets MOVED. A slot may move again while the reply travels.
@@ -47,8 +48,13 @@ class ClusterClient:
         self.address = address
         self._timeout_s, self._max_connections, self._newest = timeout_s, max_connections, newest
         self._topology: Topology = cluster_topology(address)
-        self._lock = threading.Lock()
         self._nodes: dict[Node, redis.Redis] = {}
+        self.reset()
+        reset_in_child(self)
+
+    def reset(self) -> None:
+        """Forget a thread that makes a node's client, which a forked child does not have."""
+        self._lock = threading.Lock()
 
     def run(self, *command: str | bytes | int, key: str | bytes | None = None) -> Any:
         """Run one command on the node of `key`, or of the command's own key, or on any primary. Raises as `client.call`."""

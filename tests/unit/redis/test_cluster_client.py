@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +31,7 @@ from headgate.redis.cluster import Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
+from tests.support.redis_server import DEADLINE_S
 
 A, B, C = (("a", 1), ("b", 2), ("c", 3))
 HALF = 8192
@@ -128,6 +132,33 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
+
+
+def test_a_child_that_is_forked_while_a_thread_opens_a_node_opens_it_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait for the lock of a thread that it does not have."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def open_server(url: RedisUrl, *_: object) -> ScriptedNode:
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            ended.wait(DEADLINE_S)
+        return world.nodes[A]
+
+    monkeypatch.setattr(cluster_client, "open_server", open_server)
+    thread = threading.Thread(target=call, args=(world.client, "GET", LOW))
+    thread.start()
+    assert begun.wait(DEADLINE_S)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        os._exit(0 if call(world.client, "GET", LOW) == b"OK" else 1)
+    _, status = os.waitpid(child, 0)
+    ended.set()
+    thread.join()
+
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def moved(key: str, node: Node) -> redis.exceptions.MovedError:

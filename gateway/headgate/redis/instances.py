@@ -48,7 +48,7 @@ def take_out(client: Client, group: str, name: str) -> None:
 def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
     """Return the names, at most MAX_NAMED, of instances with a last heartbeat to another server within LEFT_S.
 
-    Returns None if this user may not ask. One round trip, and three more if there are instances. Raises BusUnavailable.
+    Empty if this user may not ask. One round trip, and three more if there are instances. Raises BusUnavailable.
     """
     try:
         words = _words(client, group)

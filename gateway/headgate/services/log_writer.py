@@ -45,7 +45,7 @@ from headgate.services.schemas.check import OnViolation, SchemaCheck, open_check
 
 # Share of a call's time that Redis may wait for replicas or the disk. Its answer must arrive before the call times out.
 _SHARE_OF_WAITING = 0.8
-# Namespaces with a cached place; then the cache is cleared.
+# Namespaces of which a publisher remembers facts; then it forgets them all.
 MAX_PLACES = 1000
 
 # Redis takes less than a millisecond for a batch, while all of its other clients wait. Batches twice as large would save 1 % per
@@ -110,6 +110,7 @@ class LogWriter:
         if place is None:
             if len(self._places) >= MAX_PLACES:
                 self._places.clear()
+                self._declared.clear()
             place = self._places[namespace] = place_of(self._client, log_key(namespace))
         return Budget(place, self._timeout_s, is_patient=is_patient)
 

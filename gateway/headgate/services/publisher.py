@@ -426,13 +426,10 @@ class Publisher:
         Raises:
             UnknownNamespace, InvalidRequest: as `prepare`.
         """
-        if id_for_s is not None:
-            _check_id_for(id_for_s)
+        _check_id_for(id_for_s)
         namespace = self._named(namespace)
-        key, parent = (
-            log_key(namespace),
-            current_traceparent() if traceparent is None else read_traceparent(traceparent, "publisher"),
-        )
+        key = log_key(namespace)
+        parent = current_traceparent() if traceparent is None else read_traceparent(traceparent, "publisher")
         has_origin = not (by is None and parent is None and id_for_s is None)
         prepared: list[Prepared | HeadgateError] = []
         for topic, data, event_id in events:

@@ -198,7 +198,8 @@ class Logins:
             self._api_keys.identify(handshake)
 
     def _identified(self, handshake: Handshake, again: bool) -> Identity:
-        tokens = self._tokens if again and self.authenticator is self._by_token else None
+        # A ticket of the console ends after a minute, so it is looked at each time.
+        tokens = self._tokens if again and not self.is_application and self._console_of(handshake) is None else None
         keys = None if tokens is None else tokens.keys
         identity = None if keys is None else handshake.kept(keys)
         if identity is None:  # otherwise its token was proved by these keys, and is no API key
@@ -226,10 +227,13 @@ class Logins:
             self._proven.add(token, tokens.keys, identity)
         return identity
 
+    def _console_of(self, handshake: Handshake) -> Authenticator | None:
+        return self.console if handshake.auth.get(CONSOLE) is True else None
+
     def _authenticated(self, handshake: Handshake) -> Identity:
         """Return the authenticator's answer. For a page of the console, the console answers."""
-        if self.console is not None and handshake.auth.get(CONSOLE) is True:
-            identity = self.console(handshake)
+        if (console := self._console_of(handshake)) is not None:
+            identity = console(handshake)
             if identity is None:
                 raise Unauthorized(Reason.NOT_ACCEPTED)
             return identity

@@ -503,6 +503,19 @@ def test_a_page_of_the_console_is_whom_the_console_says() -> None:
     assert len(asked) == 1
 
 
+def test_a_ticket_of_the_console_is_looked_at_each_time() -> None:
+    """It ends before the identity that it proves, and proves nothing outside the console."""
+    tried = with_tokens()
+    page = Handshake("notifications", {"console": True, "token": "ticket"}, {})
+    tried.console = lambda _: Identity("ann", ("#",), admin="act")
+    assert tried.identify(page, again=True).admin == "act"
+    with pytest.raises(Unauthorized):
+        tried.identify(shown("ticket"), again=True)
+    tried.console = lambda _: None
+    with pytest.raises(Unauthorized):
+        tried.identify(page, again=True)
+
+
 @pytest.mark.parametrize("mark", [1, "true", "1", None, {}, [True]])
 def test_a_page_that_is_not_clearly_of_the_console_is_not(mark: object) -> None:
     """The application decides."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
 from headgate.delivery.matcher import SubscriptionMatcher
-from headgate.errors import Forbidden, HeadgateError, LimitReached, Unauthorized
+from headgate.errors import Forbidden, HeadgateError, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.events.topic import check_pattern, is_wildcard
 from headgate.events.wire.packets import SUBSCRIBE, Overflow
 from headgate.events.wire.requests import Since, Subscription, read_subscription
@@ -142,7 +142,7 @@ class Subscriptions:
             Unauthorized: `left`.
         """
         if self._clients.get(client.session) is not client:
-            raise Unauthorized("left", "this session has left")
+            raise Unauthorized(UnauthorizedReason.LEFT)
 
     # -- private, in the order of a subscribe ---------------------------------------------------------------------
 

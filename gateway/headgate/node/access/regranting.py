@@ -97,9 +97,10 @@ class Regranting:
         loop run.
 
         Raises:
-            Unauthorized: the client left during the call.
+            Unauthorized: the client has left.
         """
         namespace = self._namespaces[client.namespace]
+        namespace.subscriptions.check_in(client)  # else it would be counted for ever
         self._admission.renew(client, identity)
         client.allowed = None
         ended = self._end(client, lambda pattern: not client.identity.may_subscribe(pattern))
@@ -107,10 +108,11 @@ class Regranting:
         topics = namespace.presence.topics_of(client.session)
         self._end_presence(client, [topic for topic in topics if not client.identity.may_subscribe(topic)])
         refused = namespace.authorizing.refused(client, tuple(client.subscriptions), SUBSCRIBE)
-        if refused:
+        if refused and client.identity is identity:  # otherwise the application has been asked about newer grants
             self._notify(client, {"ended": self._end(client, refused.__contains__)})
         if topics := namespace.presence.topics_of(client.session):
-            self._end_presence(client, namespace.authorizing.refused(client, topics, PRESENCE))
+            refused = namespace.authorizing.refused(client, topics, PRESENCE)
+            self._end_presence(client, refused if client.identity is identity else ())
 
     def _end(self, client: Client, ends: Callable[[str], bool]) -> list[dict[str, object]]:
         """End subscriptions of a client; return the part of its notice about them."""
@@ -172,6 +174,7 @@ class Regranting:
 
     def _regrant_client(self, client: Client) -> None:
         with suppress(Unauthorized):  # it has left
+            self._namespaces[client.namespace].subscriptions.check_in(client)
             self._give_new_grants(client)
 
     def _give_new_grants(self, client: Client) -> None:
@@ -201,5 +204,5 @@ class Regranting:
             else:
                 self._evictions.refused([client], error)
             return
-        if self._namespaces[client.namespace].is_in(client) and client.identity is before:  # else a refresh brought a newer one
+        if client.identity is before:  # otherwise a refresh has brought a newer one
             self.take(client, identity, is_notified=True)

@@ -212,8 +212,6 @@ class Handlers:
         token = read_refresh(body)
         environ = environ_of(client, self._sockets)
         identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
-        if not namespace.is_in(client):
-            raise Unauthorized(UnauthorizedReason.LEFT)
         if identity.user != client.identity.user:
             raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
         if client.auth is not None:

@@ -421,6 +421,53 @@ def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
         assert client.refusal["data"]["reason"] == "revoked"
 
 
+def test_a_client_that_leaves_while_its_grants_change_is_counted_no_more(people: PeopleHere, source: Source) -> None:
+    """Its user has as many places as before, and the gateway keeps nothing of the client."""
+    here = people.start("a", source)
+    join(here, "ana", "a.x")
+    (client,) = here.namespace.clients.values()
+    access = here.gateway.access
+    here.gateway.population.joining.leave(here.namespace, client.session, "transport close")
+    with pytest.raises(Unauthorized, match="left"):
+        access.regranting.take(client, client.identity.granted(("b.#",), ()))
+    assert access.admission.of_user("ana") == []
+
+
+def test_a_client_that_leaves_before_its_turn_is_not_asked_about(people: PeopleHere, source: Source) -> None:
+    """Its greenlet begins a turn of the loop after the look whether it is there."""
+    here = people.start("a", source)
+    join(here, "ana")
+    (client,) = here.namespace.clients.values()
+    here.gateway.population.joining.leave(here.namespace, client.session, "transport close")
+    here.gateway.access.regranting._regrant_client(client)
+    assert source.asked == ["ana"]
+
+
+def test_a_slow_answer_about_earlier_grants_ends_nothing_of_the_later_ones(people: PeopleHere, source: Source) -> None:
+    """The application refuses what the first grants had, when the second have replaced them."""
+    here = people.start("a", source)
+    client = join(here, "ana", "a.x")
+    (inside,) = here.namespace.clients.values()
+    asked, go_on = gevent.event.Event(), gevent.event.Event()
+
+    def decide(identity: Identity, pattern: str, action: str) -> bool:
+        if "first.#" not in identity.subscribe:
+            return True
+        asked.set()
+        go_on.wait()
+        return False
+
+    here.gateway.set_authorizer(decide)
+    take = here.gateway.access.regranting.take
+    first = gevent.spawn(take, inside, inside.identity.granted(("a.#", "first.#"), ()))
+    asked.wait()
+    take(inside, inside.identity.granted(("a.#", "second.#"), ()))
+    go_on.set()
+    first.get()
+    assert list(inside.subscriptions) == ["a.x"]
+    assert statuses(client) == []
+
+
 # Tokens --------------------------------------------------------------------------------------------------------------------
 
 

@@ -80,6 +80,12 @@ def test_each_way_in_is_known(lets_in: dict[str, str]) -> None:
     assert Settings(admin_key=SECRET).lets_nobody_in
 
 
+def test_a_number_that_no_machine_has_is_a_fault_like_any_other() -> None:
+    """A file of TOML may have whole numbers of any size."""
+    (fault,) = faults_of(DRAIN_S=10**400)
+    assert fault.startswith("HEADGATE_DRAIN_S=1000")
+
+
 def test_an_empty_value_says_nothing_over_an_earlier_source() -> None:
     """`HEADGATE_PORT=` in an environment leaves the application's own port, as it leaves that of the configuration file."""
     assert Settings.read({"HEADGATE_PORT": 9000}, {"HEADGATE_PORT": ""}).port == 9000

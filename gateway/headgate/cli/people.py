@@ -43,11 +43,12 @@ def clients(
             fail(f"no gateway has the session {session!r}")
         _print(client, as_json, all_patterns=True)
         return
-    left, after = limit, None
+    left, after, silent = limit, None, dict[str, None]()
     while True:
         page = asked.page(namespace, user, sort, min(left, MAX_PAGE_CLIENTS), after)
         for client in page.clients:
             _print(client, as_json)
+        silent |= dict.fromkeys(page.silent)
         after = page.after
         left -= len(page.clients)
         if after is None or left <= 0:
@@ -55,7 +56,7 @@ def clients(
     if not as_json:
         more = "" if after is None else f", {limit - left} shown"
         echo(f"{counted(page.total, 'client')}{more}", err=True)
-    exit_for(page.silent)
+    exit_for(silent)
 
 
 @click.command()

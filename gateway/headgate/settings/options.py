@@ -237,7 +237,7 @@ def read_options(
             values[key] = spec.metadata["read"](raw)
         except _WrongTables as error:
             faults += (fault._replace(key=key + fault.key) for fault in error.faults)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             shown = "(hidden)" if spec.metadata["secret"] else show(raw)
             reason = f"; {error}" if isinstance(error, WrongValue) else ""
             is_whole = isinstance(error, WrongValue) and error.says_expected

@@ -116,6 +116,14 @@ def test_a_gateway_that_did_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatc
     assert run.stderr.endswith("headgate: web2/9 did not answer in time\n")
 
 
+def test_a_gateway_that_did_not_answer_for_one_page_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clients are missing, though it has answered for the next page."""
+    silences = iter([("web2/9",), ()])
+    monkeypatch.setattr(Clients, "silent", property(lambda self: next(silences)))
+    run = headgate("clients")
+    assert (run.exit_code, run.stderr) == (1, "3 clients\nheadgate: web2/9 did not answer in time\n")
+
+
 def test_a_disconnect_says_how_many_and_who_wanted_it() -> None:
     """For the audit log of the gateways."""
     assert headgate("disconnect", "--user", "ana", "--reason", "stuck").stdout == "disconnected 2 clients\n"

@@ -209,15 +209,21 @@ class WebSocketBrowser(Browser):
                 url, origin=Origin(self.origin), compression=None, open_timeout=self.timeout_s, close_timeout=1, proxy=None
             )  # fmt: skip
             self._socket = self._opened.enter_context(opening)
+            first = str(self._socket.recv(self.timeout_s))
         except InvalidStatus as error:
             raise refusal_of(error.response.status_code, bytes(error.response.body or b"")) from error
+        except ConnectionClosed as error:
+            raise NotConnected(_end_of(error)) from error
         except (OSError, InvalidHandshake, EOFError) as error:
             raise NotConnected(reason_of(error)) from error
-        if str(self._socket.recv(self.timeout_s))[:1] != _OPEN:
+        if first[:1] != _OPEN:
             raise NotConnected("what answers is no gateway of Engine.IO 4")
 
     def _send(self, packet: str) -> None:
-        self._socket.send(packet)
+        try:
+            self._socket.send(packet)
+        except ConnectionClosed as error:
+            raise NotConnected(_end_of(error)) from error
 
     def _collect(self) -> None:
         try:
@@ -225,7 +231,7 @@ class WebSocketBrowser(Browser):
                 self._receive(str(message))
             self._end("closed (1000)")
         except ConnectionClosed as error:
-            self._end(f"closed ({error.rcvd.code} {error.rcvd.reason})" if error.rcvd else "cut without a word")
+            self._end(_end_of(error))
 
     def _hang_up(self) -> None:
         self._opened.close()
@@ -291,6 +297,10 @@ def refusal_of(status: int, content: bytes) -> NotConnected:
         return NotConnected(f"HTTP {status}: {str(error['message'])[:300]}", status, str(error["code"]))
     except (ValueError, TypeError, KeyError):
         return NotConnected(f"HTTP {status}: {text[:200]}" if text else f"HTTP {status}", status)
+
+
+def _end_of(error: ConnectionClosed) -> str:
+    return f"closed ({error.rcvd.code} {error.rcvd.reason})" if error.rcvd else "cut without a word"
 
 
 def reason_of(error: Exception) -> str:

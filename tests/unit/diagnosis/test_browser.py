@@ -6,10 +6,13 @@ import json
 import queue
 import socket
 import ssl
+import threading
+from collections.abc import Callable
 
 import pytest
+from websockets.sync.server import ServerConnection, serve
 
-from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, reason_of
+from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
 from headgate.diagnosis.public_url import PublicUrl
 from headgate.runtime.check_result import Verdict
 from headgate.settings.settings import LET_IN
@@ -62,6 +65,44 @@ def test_a_proxy_may_send_early_hints_before_its_answer() -> None:
     assert (first.path, first.headers["host"]) == ("/app/socket.io/?EIO=4&transport=polling", f"localhost:{receiver.port}")
     assert (second.path, second.headers["cookie"], second.body) == (f"{first.path}&sid=s", "node=a", b"1")
     assert browser.date == "Tue, 01 Jan 2030 00:00:00 GMT"
+
+
+def end_before_the_session(server: ServerConnection) -> None:
+    server.close(1013, "later")
+
+
+def end_before_the_welcome(server: ServerConnection) -> None:
+    server.send('0{"sid":"s"}')
+    server.close(1013, "later")
+
+
+def say_nothing(server: ServerConnection) -> None:
+    server.recv()
+
+
+@pytest.mark.parametrize(
+    ("behave", "reason"),
+    [
+        (end_before_the_session, "closed (1013 later)"),
+        (end_before_the_welcome, "closed (1013 later)"),
+        (say_nothing, "no answer in time"),
+    ],
+)
+def test_a_websocket_that_opens_and_is_no_gateway_is_not_connected(
+    behave: Callable[[ServerConnection], None], reason: str
+) -> None:
+    """The doctor reports it, and checks the rest."""
+    with serve(behave, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        browser = WebSocketBrowser(url, "n", url, PATIENT_S if reason.startswith("closed") else 0.2)
+        with pytest.raises(NotConnected) as caught:
+            browser.join({})
+        browser.close()
+        server.shutdown()
+    thread.join()
+    assert str(caught.value) == reason
 
 
 WELCOME = ['40/n,{"sid":"s"}', '42/n,["welcome",{"user":"ana"}]']

@@ -105,9 +105,16 @@ def _by_regrant(client: Client, pattern: str) -> Iterator[Seer]:
 
 
 def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:
+    import time
+
     from headgate.redis.api_keys import find_all
 
+    if settings.admin_key is not None:
+        yield Seer("key", "HEADGATE_ADMIN_KEY", ("#",), "all")
+    now_s = time.time()
     for key in find_all(client):
+        if key.expires_s is not None and key.expires_s <= now_s:
+            continue
         of = (settings.served(None),) if key.namespaces is None else key.namespaces
         if "admin" in key.scopes:
             yield Seer("key", f"{key.id} ({key.name})", ("#",), "all")

@@ -87,6 +87,12 @@ def test_grants_keys_and_consumers_are_listed_with_what_they_see(redis: SmallRed
     ]
 
 
+def test_the_operators_key_is_listed_and_an_expired_one_is_not(redis: SmallRedis) -> None:
+    """The first sees everything over HTTP, the second nothing any more."""
+    add(redis.client(), StoredKey("k1", "a service", ("read:x",), "", 0, expires_s=1))
+    assert seers("x", HEADGATE_ADMIN_KEY=SECRET.replace(" ", "-")) == [("key", "HEADGATE_ADMIN_KEY", ["#"], "all")]
+
+
 def test_the_anonymous_see_what_the_settings_let_them(redis: SmallRedis) -> None:
     """In their namespaces; in development everything."""
     assert seers("orders.1.public")[0] == ("anonymous", "anyone without a token", ["orders.*.public"], "all")

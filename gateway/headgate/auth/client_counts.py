@@ -46,7 +46,7 @@ class StillAsking(LimitReached):
 
 
 class Question(NamedTuple):
-    """One exchange: `told` holds the counts of this process that changed or matter, `asked` the users to ask about."""
+    """One exchange: `sent` holds the counts of this process that changed or matter, `asked` the users to ask about."""
 
     sent: dict[str, int]
     asked: list[str]

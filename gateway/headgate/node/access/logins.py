@@ -27,7 +27,6 @@ from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.runtime.loop import Share, call_application
 from headgate.runtime.metrics import LOGINS_THROTTLED
-from headgate.runtime.shared_rates import SharedRates
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
 
@@ -44,7 +43,8 @@ _LOGGED_FRAMES = 5
 
 
 class Logins:
-    """See the module. `regrants` are the explicit grants that replace those of identities.
+    """See the module. `regrants` are the explicit grants that replace those of identities, `failed_rates` the rate of failed
+    logins of each address; `takes_tokens`: tokens were configured at the start.
 
     Args:
         authenticator: the application's; None: tokens, as configured in `settings`.
@@ -67,6 +67,7 @@ class Logins:
         self._check_revoked, self.regrants = check_revoked, Regrants()
         self._now_s, self._time_s = now_s, time_s
         self._tokens = None if authenticator else Tokens.configured(settings)
+        self.takes_tokens = self._tokens is not None
         self._by_token = token_authenticator(self._tokens, settings)
         self._proven = ProvenTokens()
         self.authenticator: Authenticator = authenticator or self._by_token
@@ -81,21 +82,12 @@ class Logins:
         self._reading_tokens: AbstractContextManager[Any] = Share(TOKENS_SHARE_S) if authenticator is None else nullcontext()
         # Development is one machine, where an address identifies no client.
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
-
-    @property
-    def failed_rates(self) -> SharedRates:
-        """The rate of failed logins of each address."""
-        return self._failed.rates
+        self.failed_rates = self._failed.rates
 
     def start(self) -> None:
         """Start fetching the issuer's keys, if tokens need them. Idempotent."""
         if self._jwks is not None and self.authenticator is self._by_token:
             self._jwks.start()
-
-    @property
-    def takes_tokens(self) -> bool:
-        """Whether tokens were configured at the start."""
-        return self._tokens is not None
 
     def apply(self, settings: Settings) -> None:
         """Apply other keys, grants of anonymous clients, and limits. Connected clients keep their grants.

@@ -59,10 +59,7 @@ class Rebalancing:
         self._balance = Balance()
         self._counted = 0  # connections in the row before
         self._rounds = Rounds(self.tick, lambda: log.exception("rebalancing failed"), REST_S)
-
-    def start(self) -> None:
-        """Start. Idempotent."""
-        self._rounds.start()
+        self.start = self._rounds.start
 
     def leave(self) -> None:
         """Move no more clients, because this gateway stops. Idempotent."""

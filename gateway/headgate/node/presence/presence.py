@@ -76,8 +76,7 @@ class Presence:
         self._enabled = settings.max_presence_topics > 0
         self._announced = compiled(settings.presence_events)
         self._events = bool(settings.presence_events)
-        limits = Limits(settings.max_presence_topics, settings.max_presence_members, settings.max_presence_meta_bytes)
-        self._limits = limits
+        self.limits = Limits(settings.max_presence_topics, settings.max_presence_members, settings.max_presence_meta_bytes)
         self._commands = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
         self._database = database_number(self._commands)
         self._reads = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
@@ -123,11 +122,6 @@ class Presence:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of presence."""
-        return self._limits
-
     def prepare(self, session: str, topic: str) -> None:
         """Give a client a topic, waiting until it has been read once. Then `rooms` has it, unless the client has had to leave.
 
@@ -155,7 +149,7 @@ class Presence:
             self._rooms = Rooms(
                 self._namespace,
                 self.process,
-                self._limits,
+                self.limits,
                 opened=self._opened,
                 closed=self._closed_room,
                 wanted=self._wanted,

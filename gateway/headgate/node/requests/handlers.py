@@ -87,12 +87,8 @@ class Handlers:
         self._ephemeral = Rates(settings.ephemeral_per_s, math.ceil(2 * settings.ephemeral_per_s))
         self._sockets, self._publisher, self._publish_queues = sockets, publisher, publish_queues
         self._logins, self._refusals, self._regranting = access.logins, access.refusals, access.regranting
-        self._redis, self._pauses, self._process_stats, self._handling = (
-            cluster.redis,
-            cluster.pauses,
-            cluster.process_stats,
-            handling,
-        )
+        self._redis, self._pauses, self._process_stats = cluster.redis, cluster.pauses, cluster.process_stats
+        self._handling = handling
         self.page_requests = PageRequests(settings)
 
     def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:

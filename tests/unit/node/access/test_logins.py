@@ -396,46 +396,11 @@ def test_a_token_that_comes_again_is_verified_once(monkeypatch: pytest.MonkeyPat
     assert verified == 4
 
 
-def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Revocation, expiry, the namespace, and whether its key is still one of ours."""
-    now_s = NOW_S
-    revoked: list[str] = []
-
-    def check(identity: Identity) -> None:
-        if identity.user in revoked:
-            raise Unauthorized(UnauthorizedReason.REVOKED)
-
-    monkeypatch.setattr("headgate.auth.tokens.time.time", lambda: now_s)
-    settings = replace(SETTINGS, token_secret=SECRET.decode(), failed_logins_burst=100)
-    of_tokens = Logins(settings, None, check, HeldClock(100.0), lambda: now_s)
-    token = signed()
-
-    def refusal(namespace: str = "notifications") -> str | None:
-        try:
-            of_tokens.identify(shown(token, namespace), again=True)
-        except Unauthorized as error:
-            return error.reason.value
-        return None
-
-    assert refusal() is None
-    assert refusal("other") == "wrong_namespace"
-    revoked.append("ana")
-    assert refusal() == "revoked"
-    revoked.clear()
-    assert refusal() is None
-    assert of_tokens._tokens is not None
-    of_tokens._tokens.configure(configured_keys(replace(SETTINGS, token_secret=OTHER_SECRET.decode())))
-    assert refusal() == "bad_signature"
-    of_tokens._tokens.configure(configured_keys(settings))
-    assert refusal() is None
-    now_s += 60 + settings.token_leeway_s
-    assert refusal() == "expired"
-
-
-def test_a_handshake_that_is_shown_again_is_not_looked_up_and_all_that_can_change_is_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A connection shows the same one with each request; other keys, a revocation or its end count as for any."""
+@pytest.mark.parametrize("is_kept", [False, True], ids=["another handshake each time", "one handshake"])
+def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch, is_kept: bool) -> None:
+    """Revocation, expiry, the namespace, and whether its key is still one of ours. A connection shows one handshake with each
+    request, whose token is looked up once.
+    """
     now_s = NOW_S
     revoked: list[str] = []
 
@@ -447,24 +412,31 @@ def test_a_handshake_that_is_shown_again_is_not_looked_up_and_all_that_can_chang
     settings = replace(SETTINGS, token_secret=SECRET.decode(), failed_logins_burst=100)
     of_tokens = Logins(settings, None, check, HeldClock(100.0), lambda: now_s)
     looked_up: list[str] = []
-    monkeypatch.setattr(of_tokens._proven, "get", lambda token, keys: looked_up.append(token))
+    known = of_tokens._proven.get
+
+    def look_up(token: str, keys: object) -> Identity | None:
+        looked_up.append(token)
+        return known(token, keys)
+
+    monkeypatch.setattr(of_tokens._proven, "get", look_up)
     handshake = shown(signed())
 
-    def refusal(again: Handshake = handshake) -> str | None:
+    def refusal(again: Handshake | None = None) -> str | None:
         try:
-            of_tokens.identify(again, again=True)
+            of_tokens.identify(again or (handshake if is_kept else shown(signed())), again=True)
         except Unauthorized as error:
             return error.reason.value
         return None
 
     assert handshake.kept() is None
-    assert (refusal(), refusal(), len(looked_up)) == (None, None, 1)
-    assert handshake.kept() == of_tokens.identify(shown(signed()))
+    assert (refusal(), refusal(), len(looked_up)) == (None, None, 1 if is_kept else 2)
+    assert handshake.kept() == (of_tokens.identify(shown(signed())) if is_kept else None)
     assert "secret" not in repr(handshake)
     assert refusal(shown(signed(), "other")) == "wrong_namespace"
     revoked.append("ana")
     assert refusal() == "revoked"
     revoked.clear()
+    assert refusal() is None
     assert of_tokens._tokens is not None
     of_tokens._tokens.configure(configured_keys(replace(SETTINGS, token_secret=OTHER_SECRET.decode())))
     assert refusal() == "bad_signature"

@@ -69,5 +69,5 @@ def _read(value: bytes | None) -> StoredKey | None:
     """Return the key in a field, or None if the field is unreadable, as when it was written by hand."""
     try:
         return None if value is None else _decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None

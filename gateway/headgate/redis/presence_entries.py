@@ -95,7 +95,7 @@ def read_entry(value: bytes) -> Entry:
     """Decode an entry. Raises InvalidRequest: it is not an entry, because another program has written there."""
     try:
         return _decode_entry(value)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidRequest("not an entry of presence") from error
 
 

@@ -99,7 +99,7 @@ def test_since_is_the_earliest_that_is_known_and_the_newest_meta_wins() -> None:
 
 def test_what_is_no_entry_is_nobody() -> None:
     """Another program may write where we do."""
-    values = {"ana": encode_entry(entry()), "ben": b"{}", "eve": b"\xff"}
+    values = {"ana": encode_entry(entry()), "ben": b"{}", "eve": b"\xff", "joe": b'[1,5,10,"\xff"]'}
     assert read_entries(values) == {"ana": entry()}
 
 
@@ -256,11 +256,12 @@ def write_of(process: str, before: int, number: int, count: int, puts: list[Any]
     [
         b"?",
         b"[1]",
+        b'["\xff", 0, 1, 0, [], []]',
         write_of("p2", 3, 4, 1, [["ana", 1, 5, 6, None]]),
         write_of("p2", -1, 4, 1, []),
         write_of("p2", 0, 1, 2, [["ana", 1, 5, 6, None]]),
     ],
-    ids=["no JSON", "no message", "a hole", "written anew", "fewer members than it says"],
+    ids=["no JSON", "no message", "no Unicode", "a hole", "written anew", "fewer members than it says"],
 )
 def test_what_does_not_follow_puts_the_room_in_doubt(raw: bytes) -> None:
     """Then Redis is read, and what was known stays until it is."""

@@ -30,7 +30,7 @@ def test_a_key_counts_until_it_is_revoked() -> None:
 def test_what_was_put_there_by_hand_is_no_key() -> None:
     """Whatever it says."""
     server = SmallRedis()
-    for field, value in (("k1", "no JSON"), ("k2", '{"id":"k2"}')):
+    for field, value in (("k1", "no JSON"), ("k2", '{"id":"k2"}'), ("k3", b'{"id":"\xff"}')):
         server.execute_command("HSET", API_KEYS, field, value)
     client = server.client()
     assert find(client, "k1") is None

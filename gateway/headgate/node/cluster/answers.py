@@ -32,6 +32,8 @@ log = structlog.get_logger("headgate.answers")
 
 MAX_WAITING = 1000
 MAX_WORKERS = 4
+# Faults of a body: no JSON, of another shape, or no Unicode in a text.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 class Answering(NamedTuple):
@@ -113,7 +115,7 @@ class Answers:
     def _note(self, question: Question) -> None:
         kind = self._kinds[question.kind]
         if kind.note is not None:
-            with suppress(msgspec.DecodeError):  # its answer reports that
+            with suppress(*_UNREADABLE):  # its answer reports that
                 kind.note(msgspec.json.decode(question.body, type=kind.body))
 
     def _work(self, lane: _Lane) -> None:
@@ -135,7 +137,7 @@ class Answers:
             for at, part in enumerate(parts, 1):  # one call each, so that the loop runs between two
                 answer(self._client, question, self._process.id, part, last=at == len(parts))
             outcome = "answered"
-        except (HeadgateError, msgspec.DecodeError) as error:
+        except (HeadgateError, *_UNREADABLE) as error:
             self._log_fault(question.kind, error)
         except Exception:
             # A fault of ours must not end the greenlet while other questions wait.
@@ -143,7 +145,7 @@ class Answers:
                 log.exception("question failed", kind=question.kind, left_out=left_out)
         ASKED.labels(question.kind, outcome).inc()
 
-    def _log_fault(self, kind: str, error: HeadgateError | msgspec.DecodeError) -> None:
+    def _log_fault(self, kind: str, error: Exception) -> None:
         name = f"{kind} {error.code if isinstance(error, HeadgateError) else 'unreadable'}"
         if not self._closed and (left_out := self._log_throttle.due(name)) is not None:
             log.warning("question not answered", kind=kind, error=str(error), left_out=left_out)

@@ -76,7 +76,7 @@ class Room:
         """Apply a message; return whether the room is now in doubt and must load again. An invalid message counts as missing."""
         try:
             message = _decode(raw)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             self.doubt()
             return True
         if message.process == self._process:

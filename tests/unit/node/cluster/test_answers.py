@@ -169,6 +169,15 @@ def test_a_body_of_another_shape_is_a_line_in_the_log(process: Process) -> None:
     assert [line["event"] for line in lines] == ["question not answered"]
 
 
+def test_a_body_that_is_no_unicode_is_a_line_in_the_log_and_ends_no_link(process: Process) -> None:
+    """The link that brings it brings the revocations too."""
+    process.answers.add({"text": Answering(str, lambda text: [text], lambda text: None)})
+    with capture_logs() as lines:
+        process.answers.receive(b'{"id":"q","kind":"text","within_ms":1000,"body":"\xff"}')
+        gevent.idle(-2)
+    assert [line["event"] for line in lines] == ["question not answered"]
+
+
 def test_faults_of_one_kind_within_seconds_are_one_line_in_the_log(process: Process) -> None:
     """Redis takes no answers while it fails over, and a script asks thousands of questions. The next line counts them."""
     process.redis.up = False

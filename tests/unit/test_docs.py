@@ -118,3 +118,22 @@ def test_nothing_that_a_reader_copies_fetches_by_hand_after_a_subscribe(file: Pa
 def test_a_fetch_by_hand_is_found(code: str) -> None:
     """Each way in which a page could write it."""
     assert FETCHES_BY_HAND.search(code)
+
+
+@pytest.mark.parametrize(
+    ("part", "page", "sentence"),
+    [
+        ("inbox", "docs/inbox.md", r"adds ([\d.]+) KB \(gzip\)"),
+        ("offline", "web/README.md", r"headgate/offline.*\n.*It adds ([\d.]+) KB"),
+        ("presence", "docs/presence.md", r"adds ([\d.]+) KB \(gzip\)"),
+        ("presence", "docs/frameworks.md", r"`headgate/presence` \(([\d.]+) KB\)"),
+        ("store", "docs/frameworks.md", r"`headgate/store` adds ([\d.]+) KB"),
+        ("tabs", "docs/tabs.md", r"adds ([\d.]+) KB \(gzip\)"),
+    ],
+)
+def test_the_weight_of_a_part_that_a_page_names_is_that_of_the_build(part: str, page: str, sentence: str) -> None:
+    """The build measures each part against a limit slightly above its weight (web/build.mjs)."""
+    [limit] = re.findall(rf"\b{part}: ([\d_]+)", (ROOT / "web/build.mjs").read_text())
+    [named] = re.findall(sentence, (ROOT / page).read_text())
+
+    assert float(named) * 1000 == pytest.approx(int(limit), abs=100)

@@ -379,7 +379,7 @@ SCENARIOS = {
         _beside_history(256, "256 B", 1.2),
         _beside_history(16 * KIB, "16 KiB", 1.5),
         *(_workload(size_bytes, label, rate) for size_bytes, label, rate in _WORKLOADS),
-        _paused(KIB, "1 KiB", 20_000),
+        *(_paused(KIB, "1 KiB", rate) for rate in (10_000, 20_000)),
         Scenario(
             "rates", "Fixed rates: every event to 1,000 clients, 256 B", rates(1000, 256, _BROADCAST_RATES),
             _rates_columns(_BROADCAST_RATES), PEERS, "at_50_p99_9_ms", more_is_better=False,

@@ -72,7 +72,7 @@ def create(
 @keys.command("list")
 @with_options(json_option, redis_option)
 def list_keys(as_json: bool, redis_url: str | None) -> None:
-    """List the valid keys, oldest first: id, name, scopes, namespaces, expiry. The keys themselves are never shown."""
+    """List the keys, oldest first: id, name, scopes, namespaces, expiry. The keys themselves are never shown."""
     from headgate.auth.api_keys import Key
     from headgate.redis import api_keys
 

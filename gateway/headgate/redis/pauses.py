@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from headgate.errors import BusRefused, LimitReached
-from headgate.events.numbers import check_whole
+from headgate.errors import BusRefused, InvalidRequest, LimitReached
+from headgate.events.numbers import is_whole
 from headgate.events.topic import check_namespace
 
 from .client import Client, call, call_all, call_at
@@ -47,14 +47,15 @@ def pause(client: Client, member: str, for_s: int | None = None) -> None:
         LimitReached: MAX_PAUSES are active.
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
     """
-    if for_s is not None:
-        check_whole(for_s, "for", 1, MAX_PAUSED_S, "seconds")
+    if for_s is not None and not is_whole(for_s, 1, MAX_PAUSED_S):
+        raise InvalidRequest(f"for: expected a time of whole seconds, from 1 second to {MAX_PAUSED_S // 86400} days")
     now_s = int(call_at(client, PAUSED, "TIME")[0])
-    count, known = call_all(client, [("ZCARD", PAUSED), ("ZSCORE", PAUSED, member)])
+    sweep = ("ZREMRANGEBYSCORE", PAUSED, "-inf", now_s)
+    _, count, known = call_all(client, [sweep, ("ZCARD", PAUSED), ("ZSCORE", PAUSED, member)])
     if known is None and int(count) >= MAX_PAUSES:
         raise LimitReached("pauses", MAX_PAUSES)
     until = "+inf" if for_s is None else now_s + for_s
-    call_all(client, [("ZREMRANGEBYSCORE", PAUSED, "-inf", now_s), ("ZADD", PAUSED, until, member)])
+    call_all(client, [("ZADD", PAUSED, until, member)])
     _announce(client)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -63,8 +64,8 @@ def test_a_member_stands_for_its_namespace() -> None:
         namespace_member("no name")
 
 
-@pytest.mark.parametrize("for_s", [0, -1, MAX_PAUSED_S + 1])
-def test_a_time_that_cannot_be_is_refused(server: SmallRedis, for_s: int) -> None:
+@pytest.mark.parametrize("for_s", [0, -1, MAX_PAUSED_S + 1, 1.5, "60", True])
+def test_a_time_that_cannot_be_is_refused(server: SmallRedis, for_s: Any) -> None:
     """Before Redis is asked."""
     with pytest.raises(InvalidRequest, match="400 days"):
         pause(server.client(), CONNECTS, for_s)
@@ -80,6 +81,15 @@ def test_one_pause_more_than_may_be_active_is_refused(server: SmallRedis) -> Non
         pause(client, CONNECTS)
     pause(client, namespace_member("n7"), 90)
     assert read_paused(client)["namespace:n7"] == 90
+
+
+def test_pauses_that_have_ended_take_no_room(server: SmallRedis) -> None:
+    client = server.client()
+    for number in range(MAX_PAUSES):
+        pause(client, namespace_member(f"n{number}"), 60)
+    server.now_s += 61
+    pause(client, CONNECTS)
+    assert list(read_paused(client)) == [CONNECTS]
 
 
 def test_a_refusal_is_told(server: SmallRedis) -> None:

@@ -14,7 +14,7 @@ from headgate.events.wire.requests import Resume, check_text, read_resume
 from headgate.events.wire.stream_text import EVENT_STREAM, JSON, read_cursor
 
 DEFAULT_WAIT_S, MAX_WAIT_S = 25.0, 60.0
-MAX_QUERY_FIELDS = 256
+MAX_QUERY_FIELDS, MAX_LENGTH_DIGITS = 256, 18
 _PARAMETERS = ("namespace", "overflow", "pattern", "since", "wait")
 # Requests that need a client but no stream, and those that may come with a stream.
 ALONE, _WITH_STREAM = (PUBLISH, REPLAY, SEEN, INBOX, HISTORY, REQUEST, CANCEL), (PRESENCE,)
@@ -93,10 +93,10 @@ def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
     if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:  # a form of another site cannot send this type
         raise InvalidRequest(f"expected Content-Type: {JSON}")
     length = str(environ.get("CONTENT_LENGTH") or "")
-    if not (length.isascii() and length.isdigit()):
-        raise InvalidRequest("expected a Content-Length")
-    if int(length[:18]) > max_bytes:
-        raise PayloadTooLarge(int(length[:18]), max_bytes, "gateway")
+    if not (length.isascii() and length.isdigit() and len(length) <= MAX_LENGTH_DIGITS):
+        raise InvalidRequest(f"expected a Content-Length of at most {MAX_LENGTH_DIGITS} digits")
+    if int(length) > max_bytes:
+        raise PayloadTooLarge(int(length), max_bytes, "gateway")
     try:
         body = msgspec.json.decode(environ["wsgi.input"].read(int(length)))
     except (msgspec.DecodeError, UnicodeError, RecursionError, OSError) as error:

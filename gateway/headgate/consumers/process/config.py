@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from headgate.consumers.base import Consumer
-from headgate.consumers.work.groups import CONSUMER_NAME
 from headgate.consumers.work.routing import routing_faults
-from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.work.spec import CONSUMER_NAME, ConsumerSpec, RunnerOptions
 from headgate.errors import InvalidRequest, SettingsError
 from headgate.installation import advice
 from headgate.runtime.importing import import_string

@@ -19,12 +19,12 @@ from headgate.redis.client import Client, call, call_at
 from headgate.redis.instances import read_elsewhere
 from headgate.redis.keys import group_key, log_key
 
+from .spec import CONSUMER_NAME
 from .store import GROUP_LIBRARY
 
 # A running consumer sends a heartbeat every half second, and every third of its lease while it works on one event.
 QUIET_S = 60.0
 _SCAN_KEYS = 1000
-CONSUMER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def check_consumer(name: str) -> str:

@@ -5,6 +5,7 @@ config.py reads it from TOML; runner.py runs it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from headgate.consumers.base import Consumer, Context, Publishing, State
 from headgate.settings.options import integer, number, one_of, option, text
 
 # Bytes of each consumer's dead letters. With the other limits' defaults, the private Redis has room for three consumers.
+CONSUMER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 DEFAULT_MAX_DEAD_BYTES = 16 * 1024 * 1024
 
 

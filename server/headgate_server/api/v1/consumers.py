@@ -11,7 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters, Letter
-from headgate.consumers.work.groups import CONSUMER_NAME, Groups, GroupStatus
+from headgate.consumers.work.groups import Groups, GroupStatus
+from headgate.consumers.work.spec import CONSUMER_NAME
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key

@@ -49,8 +49,8 @@ _CONFIGURATION = (
     # restart. But while an earlier sync runs, Redis delays the write for up to two seconds. On a slow disk, such writes are
     # lost if the server dies, as in a crash of the machine. Snapshots would lose minutes.
     "--appendonly yes --appendfsync everysec --save '' "
-    # The default retention (10,000 events) of the largest default payload (64 KiB) is 640 MB. Above the limit Redis refuses a
-    # publish with an error. Eviction would lose the log silently.
+    # All logs take half of it by default (`log_max_bytes`). Above the limit Redis refuses a publish with an error. Eviction would
+    # lose the log silently.
     "--maxmemory 1gb --maxmemory-policy noeviction "
     # The default (32 MB, or 8 MB for 60 s) disconnects a gateway that lags by one burst of large events.
     "--client-output-buffer-limit pubsub 128mb 64mb 60"

@@ -146,7 +146,7 @@ def logged(url: str) -> set[tuple[str, int]]:
 def assert_accounted(publishing: Publishing, url: str, server_url: str, from_s: float, until_s: float) -> int:
     """Every receipt is in the log, or `check` says that it was rolled back; return how many were.
 
-    These were given between `from_s`, when the new primary began, and `until_s`, when the publisher was there.
+    These were given between `from_s`, when the new primary still had everything, and `until_s`, when the publisher was there.
     """
     log = logged(server_url)
     lost = [(at_s, receipt) for at_s, receipt in publishing.acknowledged if (receipt.id, receipt.offset) not in log]
@@ -158,6 +158,18 @@ def assert_accounted(publishing: Publishing, url: str, server_url: str, from_s: 
         for _, receipt in [publishing.acknowledged[0], publishing.acknowledged[-1]]:
             assert publisher.check(receipt) is Fate.IN_LOG
     return len(lost)
+
+
+def when_in_step(primary: Server | RedisProcess, *replicas: Server | RedisProcess) -> float:
+    """Wait until the replicas have what their primary has now; return when that was (monotonic, s)."""
+    now_s = time.monotonic()
+    written = primary.call("INFO", "replication")["master_repl_offset"]
+
+    def has_it(replica: Server | RedisProcess) -> bool:
+        return bool(replica.call("INFO", "replication")["slave_repl_offset"] >= written)
+
+    wait_for(lambda: all(map(has_it, replicas)), "the replicas to have it", DEADLINE_S)
+    return now_s
 
 
 def role(server: Server | RedisProcess) -> str:
@@ -205,10 +217,18 @@ def fail_over(folder: Path, replicas: int) -> tuple[float, int]:
         before = publishing.epoch()
         wait_for(lambda: consuming.is_at(before), "the consumer to begin", DEADLINE_S)
 
+        in_step_s = from_s = when_in_step(*site.servers)
         site.sentinels[1].call("SENTINEL", "FAILOVER", PRIMARY)
-        wait_for(lambda: "master" in map(role, site.servers[1:]), "a replica to be promoted", DEADLINE_S)
-        new = next(server for server in site.servers[1:] if role(server) == "master")
-        from_s = time.monotonic() - 0.1  # it was promoted a moment before it said so
+
+        def promoted() -> list[Server]:
+            nonlocal from_s
+            looked_s = time.monotonic()
+            found = [server for server in site.servers[1:] if role(server) == "master"]
+            from_s = from_s if found else looked_s
+            return found
+
+        wait_for(promoted, "a replica to be promoted", DEADLINE_S)
+        [new] = promoted()
         wait_for(lambda: publishing.epoch() != before, "a receipt of the new primary", DEADLINE_S)
         publisher_s, first = next((at_s, receipt) for at_s, receipt in publishing.acknowledged if receipt.epoch != before)
         assert role(site.servers[0]) == "master", "the publisher moved when the old primary refused it, and not before"
@@ -225,8 +245,8 @@ def fail_over(folder: Path, replicas: int) -> tuple[float, int]:
         )
         publishing.stop()
         durably.stop()
-        lost = assert_accounted(publishing, site.url, new.url, from_s, publisher_s)
-        assert assert_accounted(durably, site.url, new.url, from_s, 0.0) == 0
+        lost = assert_accounted(publishing, site.url, new.url, in_step_s, publisher_s)
+        assert assert_accounted(durably, site.url, new.url, in_step_s, 0.0) == 0
         places = {(receipt.epoch, receipt.offset) for receipt in of_new()}
         wait_for(lambda: places <= consuming.done, "the consumer to do every event of the new primary", DEADLINE_S)
         return max(publisher_s, at_s["gateway"], at_s["consumer"]) - from_s, lost
@@ -257,6 +277,7 @@ def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load,
         before = publishing.epoch()
         wait_for(lambda: consuming.is_at(before), "the consumer to begin", DEADLINE_S)
 
+        in_step_s = when_in_step(old, new)
         from_s = time.monotonic()
         if planned:
             old.call("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", 10000)
@@ -268,7 +289,7 @@ def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load,
         publisher_s, first = next((at_s, receipt) for at_s, receipt in publishing.acknowledged if receipt.epoch != before)
         at_s = times({"consumer": lambda: consuming.is_at(first.epoch)})
         publishing.stop()
-        lost = assert_accounted(publishing, url, new.url, from_s, publisher_s)
+        lost = assert_accounted(publishing, url, new.url, in_step_s, publisher_s)
         of_new = {(receipt.epoch, receipt.offset) for _, receipt in publishing.acknowledged if receipt.epoch == first.epoch}
         wait_for(lambda: of_new <= consuming.done, "the consumer to do every event of the new primary", DEADLINE_S)
     slowest_s = max(publisher_s, at_s["consumer"]) - from_s

@@ -82,7 +82,7 @@ class Client:
         since_ms: when it joined, in milliseconds since 1970.
         allowed: the last actions and patterns that the application has authorized for its present grants.
         auth: the CONNECT object, if the authenticator is asked again for its grants; else None.
-        sent_by_cursor: how many events it had been sent at the last round of cursors.
+        sent_by_cursor: how many live events it had been sent at the last round of cursors.
         account: the user or address charged for its reads of the log.
         asked: number of the question about handling (node/requests/handling.py) without an answer yet; 0 means none.
         state: see state.py; only the methods here change it.
@@ -364,6 +364,11 @@ class Client:
     def feed_caught_up(self) -> None:
         """Allow direct writes again, as the feed has reached the handover offset."""
         self._step(Step.FEED_CAUGHT_UP)
+
+    def tell_position(self, cursor: Frame) -> None:
+        """Report the feed's position after all that waits. If gaps wait for room, a later cursor reports it."""
+        if not self.state.full:
+            self.connection.offer(cursor)
 
     # -- the end of a log, and of a client ------------------------------------------------------------------------
 

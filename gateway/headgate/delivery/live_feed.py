@@ -178,8 +178,8 @@ class LiveFeed:
         """End the handover of a client that the feed has reached, unless work is under way."""
         if not self.under_way and client.position <= self.position():
             client.feed_caught_up()
-            if client.connection.idle and self._at.epoch is not None:
-                client.connection.offer_control(self.cursor())
+            if self._at.epoch is not None:
+                client.tell_position(self.cursor())
 
     # -- for clients that arrive ----------------------------------------------------------------------------------
 
@@ -403,7 +403,7 @@ class LiveFeed:
                 yield
             frame = self.cursor()
             for client in some:
-                before, client.sent_by_cursor = client.sent_by_cursor, client.direct + client.sent
+                before, client.sent_by_cursor = client.sent_by_cursor, client.direct + client.sent - client.from_log
                 if only_events[slot_of(client.session)] and client.sent_by_cursor != before:
                     continue
                 if client.state.phase is not Phase.LIVE:

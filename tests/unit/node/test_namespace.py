@@ -20,6 +20,7 @@ from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
 from headgate.events.event import Event
+from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
 from headgate.events.wire.requests import Resume
 from headgate.node.namespace import Namespace, Resumption
@@ -136,6 +137,32 @@ def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(name
     wired.drain()
     assert wired.offsets == [13]
     assert [cursor["offset"] for cursor in wired.notices("cursor")] == [13]
+
+
+def test_a_client_learns_that_it_is_live_after_the_events_that_still_wait(namespace: Namespace, wired: WiredClient) -> None:
+    """A page that goes on showing "catching up" for 20 s, until the turn of idle clients, has all that there is."""
+    client = joined(namespace, wired)
+    read(client, after=9)
+    wired.connection.cork()  # as in the first milliseconds of a connection, or while the socket is full
+    assert client.take_chunk([event_frame(NAMESPACE.encode(), event(10), replayed=True)], 10)
+    client.reach_feed()
+    namespace._live.on_live(client)
+    assert names(wired) == []
+    wired.connection._uncork()
+    assert names(wired) == ["event", "cursor"]
+    assert wired.notices("cursor") == [{"epoch": EPOCH, "offset": 10}]
+
+
+def test_events_from_the_log_do_not_stand_for_a_cursor(namespace: Namespace, wired: WiredClient) -> None:
+    """They say that the client is catching up, and not that it is live."""
+    client = joined(namespace, wired)
+    read(client, after=9)
+    assert client.take_chunk([event_frame(NAMESPACE.encode(), event(10), replayed=True)], 10)
+    client.reach_feed()
+    client.feed_caught_up()
+    for _ in namespace._live.send_cursors():
+        pass
+    assert names(wired) == ["event", "cursor"]
 
 
 def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespace, wired: WiredClient) -> None:

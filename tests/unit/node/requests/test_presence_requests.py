@@ -140,10 +140,10 @@ def test_a_redis_that_is_away_refuses_a_room_that_was_never_read(
     start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was read goes on without it, and tells Redis when it is back."""
-    monkeypatch.setattr(presence_module, "READ_WAIT_S", 0.05)
     gateway = start()
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
     assert ask(ana, "enter")["ok"]
+    monkeypatch.setattr(presence_module, "READ_WAIT_S", 0.05)
     store.up = False
     for link in list(store.links):
         link.close()

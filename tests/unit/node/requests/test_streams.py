@@ -190,7 +190,7 @@ def test_what_was_trimmed_is_a_gap_ahead_of_what_is_left(gateway: GatewayOnModel
     gateway.redis.trim(2)
 
     reader = Reading(gateway, cursor).read()
-    assert reader.order == ["welcome", "gap", *sent[-2:]]
+    assert reader.order == ["welcome", "gap", *sent[-2:], "cursor"]
     assert [(each["reason"], each["from"], each["to"]) for each in reader.named("gap")] == [("trimmed", sent[0], sent[2])]
 
 

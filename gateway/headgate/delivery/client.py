@@ -366,8 +366,8 @@ class Client:
         self._step(Step.FEED_CAUGHT_UP)
 
     def tell_position(self, cursor: Frame) -> None:
-        """Report the feed's position after all that waits. If gaps wait for room, a later cursor reports it."""
-        if not self.state.full:
+        """Report the feed's position to a live client, after all that waits. If gaps wait for room, a later cursor does."""
+        if self.state.phase is Phase.LIVE and not self.state.full:
             self.connection.offer(cursor)
 
     # -- the end of a log, and of a client ------------------------------------------------------------------------

@@ -153,6 +153,20 @@ def test_a_client_learns_that_it_is_live_after_the_events_that_still_wait(namesp
     assert wired.notices("cursor") == [{"epoch": EPOCH, "offset": 10}]
 
 
+def test_who_resumes_in_a_lost_log_learns_the_position_in_the_present_one(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the gap and what has come since, and not in the turn of idle clients."""
+    client = arriving(namespace, wired)
+    wired.connection.cork()
+    publish(namespace, 11)
+    monkeypatch.setattr(namespace._line, "end_of", lambda *_: None)  # no epoch in common
+    assert namespace.resume(client, Resume(OTHER, 5)).resumed is False
+    wired.connection._uncork()
+    assert names(wired) == ["gap", "event", "cursor"]
+    assert wired.notices("cursor") == [{"epoch": EPOCH, "offset": 11}]
+
+
 def test_events_from_the_log_do_not_stand_for_a_cursor(namespace: Namespace, wired: WiredClient) -> None:
     """They say that the client is catching up, and not that it is live."""
     client = joined(namespace, wired)

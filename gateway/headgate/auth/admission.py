@@ -209,14 +209,19 @@ class FailedLogins:
         self._burst = burst
         self.rates.apply(per_s, burst)
 
-    def check(self, address: str | None, now_s: float) -> None:
+    def check(self, address: str | None, now_s: float, under_way: int = 0) -> bool:
         """Refuse a login from an address with too many failures. An `address` of None is not counted.
+
+        Return whether it may be tried now: not if failures of the logins `under_way` there could pass the limit without it.
 
         Raises:
             LoginsThrottled: with the seconds until the next login is accepted.
         """
-        if self._burst and address is not None and (wait_s := self.rates.wait_s(address, now_s)):
+        if not self._burst or address is None:
+            return True
+        if wait_s := self.rates.wait_s(address, now_s):
             raise LoginsThrottled(self._burst, max(1, ceil(wait_s)))
+        return under_way < self._burst and not self.rates.wait_s(address, now_s, under_way + 1)
 
     def failed(self, address: str | None, now_s: float) -> None:
         if self._burst and address is not None:

@@ -78,10 +78,10 @@ class SharedRates(Rates):
         self._bucket(name, now_s).charge(now_s, count, owes=self._owes)
         self._count(name, count)
 
-    def wait_s(self, name: str, now_s: float) -> float:
-        """Return the seconds until there is room for one; count nothing."""
+    def wait_s(self, name: str, now_s: float, count: int = 1) -> float:
+        """Return the seconds until there is room for `count`, at most a burst; count nothing."""
         bucket = self._buckets.get(name)
-        return 0.0 if bucket is None else bucket.wait_s(now_s)
+        return 0.0 if bucket is None else bucket.wait_s(now_s, count)
 
     def changes(self, *, whole_row: bool = False) -> dict[str, Spending | None]:
         """Return what the next exchange sends; None for a caller with nothing to send any more.

@@ -1,11 +1,13 @@
 """Logins: the identity of a handshake. First the authenticator decides (an application's, or tokens), then the revocations.
 
 In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API, which takes API keys too. Out: its `Identity`, or an error that
-gives the reason; an audit log line for each refusal. After too many failed logins an address is refused without a check.
+gives the reason; an audit log line for each refusal. After too many failed logins an address is refused without a check, and
+while the failures of those under way could be too many, its next one waits for one of them to end.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic, time
@@ -25,7 +27,7 @@ from headgate.auth.regrants import Regrants
 from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.runtime.loop import Share, call_application
+from headgate.runtime.loop import Idle, Share, call_application
 from headgate.runtime.metrics import LOGINS_THROTTLED
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
@@ -40,6 +42,16 @@ _NO_GUESS = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR, Reason.WRONG_
 CONSOLE = "console"
 # For an authenticator that failed.
 _LOGGED_FRAMES = 5
+
+
+class _UnderWay:
+    """The logins of an address: the `count` that are being tried, and those that wait for one of these to end."""
+
+    __slots__ = ("count", "users", "waiting")
+
+    def __init__(self) -> None:
+        self.count = self.users = 0
+        self.waiting: deque[Idle] = deque()
 
 
 class Logins:
@@ -83,6 +95,7 @@ class Logins:
         # Development is one machine, where an address identifies no client.
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
         self.failed_rates = self._failed.rates
+        self._under_way: dict[str | None, _UnderWay] = {}
 
     def start(self) -> None:
         """Start fetching the issuer's keys, if tokens need them. Idempotent."""
@@ -118,7 +131,7 @@ class Logins:
             self._jwks.close()
 
     def identify(self, handshake: Handshake, *, again: bool = False, address: str | None = None) -> Identity:
-        """Return the identity of a handshake. It is accepted, not revoked, not expired, and for this namespace.
+        """Return the identity of a handshake. It is accepted, not revoked, not expired, and for this namespace. May wait.
 
         `address` is the result of `address_of`, if the caller has it already.
         `again` is for a caller of the HTTP API, which may present this token many times. Signature and claims are then verified
@@ -131,11 +144,7 @@ class Logins:
         """
         if address is None:
             address = address_of(handshake.environ, self._settings.proxies)
-        try:
-            self._failed.check(address, self._now_s())
-        except LoginsThrottled:
-            LOGINS_THROTTLED.inc()
-            raise
+        under_way = self._begin(address)
         try:
             return self._identified(handshake, again)
         except HeadgateError as error:
@@ -156,6 +165,9 @@ class Logins:
                     address=address, namespace=handshake.namespace, code=error.code, reason=reason or error.code, detail=detail
                 )
             raise
+        finally:
+            under_way.count -= 1
+            self._ended(address, under_way)
 
     @property
     def is_application(self) -> bool:
@@ -188,6 +200,35 @@ class Logins:
         """
         if self._api_keys is not None:
             self._api_keys.identify(handshake)
+
+    def _begin(self, address: str | None) -> _UnderWay:
+        """Count a login as under way. Waits while those under way could fail beyond the limit. Raises as `identify`."""
+        under_way = self._under_way.get(address) or self._under_way.setdefault(address, _UnderWay())
+        under_way.users += 1
+        try:
+            while not self._failed.check(address, self._now_s(), under_way.count):
+                turn = Idle()
+                under_way.waiting.append(turn)
+                try:
+                    turn.wait()
+                finally:
+                    if not turn.is_woken:
+                        under_way.waiting.remove(turn)
+        except BaseException as error:
+            self._ended(address, under_way)
+            if isinstance(error, LoginsThrottled):
+                LOGINS_THROTTLED.inc()
+            raise
+        under_way.count += 1
+        return under_way
+
+    def _ended(self, address: str | None, under_way: _UnderWay) -> None:
+        """Let the next login of the address try, after one has ended or given up."""
+        under_way.users -= 1
+        if under_way.waiting:
+            under_way.waiting.popleft().wake()
+        elif not under_way.users:
+            del self._under_way[address]
 
     def _identified(self, handshake: Handshake, again: bool) -> Identity:
         # A ticket of the console ends after a minute, so it is looked at each time.

@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import gevent
+import gevent.event
 import jwt
 import pytest
 from structlog.testing import capture_logs
@@ -133,6 +135,36 @@ def test_an_address_of_which_too_many_logins_fail_is_refused_without_a_look() ->
     assert tried.identify(shown("good", address="198.51.100.1")).user == "ana"
     clock.now_s += 25
     assert tried.identify(shown("good")).user == "ana"
+
+
+@pytest.mark.parametrize(("token", "outcomes"), [("bad", [Unauthorized] * 2 + [LoginsThrottled] * 3), ("good", [Identity] * 5)])
+def test_logins_at_the_same_time_do_not_pass_the_limit_of_an_address(token: str, outcomes: list[type]) -> None:
+    """The authenticator waits. Accepted logins only take turns, however many there are."""
+    go_on = gevent.event.Event()
+    asked: list[int] = []
+
+    def authenticator(handshake: Handshake) -> Identity | None:
+        asked.append(1)
+        go_on.wait()
+        return Identity("ana") if handshake.token == "good" else None
+
+    tried = logins(authenticator)
+
+    def outcome() -> object:
+        try:
+            return tried.identify(shown(token))
+        except HeadgateError as error:
+            return error
+
+    tries = [gevent.spawn(outcome) for _ in outcomes]
+    killed = gevent.spawn(outcome)
+    gevent.idle()
+    assert len(asked) == 2
+    killed.kill()
+    go_on.set()
+    gevent.joinall(tries)
+    assert [type(each.value) for each in tries] == outcomes
+    assert not tried._under_way
 
 
 def test_a_refusal_that_only_takes_a_while_is_no_failed_login() -> None:

@@ -45,7 +45,8 @@ class LeasedTask:
     `name` is its name in Redis ("": it is an entry of the log, without a task); `out` counts the deliveries without an answer,
     including this one; tasks with the same `mark` are handled together ("": alone); `error` is why it is unreadable; `leased_in`
     is the epoch in whose group of Redis an entry of the log is leased, which may be later than the event's. `clock_ms` is the
-    event's time by the log's clock, if the wall clock of Redis was set (0: it is `task.time_ms`).
+    event's time by the log's clock, if the wall clock of Redis was set (0: it is `task.time_ms`). `moving` is the name of the
+    task that an entry of the log may be already, as Redis has not answered.
     """
 
     task: Task
@@ -55,6 +56,7 @@ class LeasedTask:
     error: HeadgateError | None = None
     leased_in: str = ""
     clock_ms: int = 0
+    moving: str = ""
 
     @property
     def in_log(self) -> bool:
@@ -281,15 +283,17 @@ class _Line:
 
 
 def done(leased: LeasedTask) -> Answer:
-    """Finish the work, done or unwanted."""
-    return ("ack", leased.leased_in, f"{leased.task.offset}-0") if leased.in_log else ("done", leased.name)
+    """Finish the work, done or unwanted. Answers that follow each other are one."""
+    if not leased.in_log:
+        return "done", leased.name
+    return ("ack", leased.leased_in, f"{leased.task.offset}-0", *(("done", leased.moving) if leased.moving else ()))
 
 
 def back(leased: LeasedTask) -> Answer:
     """Return work that was not begun. Any worker may have it at once, and this delivery does not count."""
-    if leased.in_log:
+    if leased.in_log and not leased.moving:
         return "back", leased.leased_in, f"{leased.task.offset}-0", leased.out - 1
-    return defer_for(leased.task, 0, leased.out - 1)
+    return (*(done(leased) if leased.in_log else ()), *defer_for(leased.task, 0, leased.out - 1))
 
 
 def defer_for(task: Task, delay_ms: int, out: int = 0) -> Answer:

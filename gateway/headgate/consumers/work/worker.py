@@ -94,7 +94,7 @@ class Leases:
     def name(self, leased: LeasedTask, key: str) -> bool:
         """Give an event's only part its key; return False for a task, whose name contains its key already."""
         with self._lock:
-            if key and not leased.in_log:
+            if key and (leased.moving or not leased.in_log):
                 return False
             leased.task = msgspec.structs.replace(leased.task, key=key, split=True)
             return True
@@ -110,7 +110,10 @@ class Leases:
             in_log = [leased for leased in self._leased.values() if leased.in_log]
             names = [leased.name for leased in self._leased.values() if not leased.in_log]
             if in_log:
-                store.settle([answer for t in in_log for answer in (done(t), defer_for(t.task, self._lease_ms, t.out))])
+                moves = [answer for t in in_log for answer in (done(t), defer_for(t.task, self._lease_ms, t.out))]
+                for leased in in_log:  # before Redis may do it, as its answer may be lost
+                    leased.moving = leased.task.name
+                store.settle(moves)
                 for leased in in_log:
                     leased.name = leased.task.name
             if names:
@@ -434,7 +437,7 @@ class Worker:
 
     def _finish(self, group: Sequence[LeasedTask]) -> None:
         self._leases.release(group)
-        if all(leased.in_log for leased in group):
+        if all(leased.in_log and not leased.moving for leased in group):
             self._acknowledge(group[0].leased_in, [leased.task.offset for leased in group])
         else:
             self._settle(group, lambda leased: [done(leased)])

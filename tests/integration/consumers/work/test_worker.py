@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from headgate.consumers import Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.consumers.work import worker as workers
+from headgate.consumers.work.store import Answer
 from headgate.consumers.work.worker import PAGE_TASKS
 from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, call
@@ -564,6 +565,39 @@ def test_slow_work_is_kept_for_as_long_as_it_takes(site: Site) -> None:
     assert renewed_ms[1] >= renewed_ms[0]
     assert [(delivery.value(), delivery.attempt) for delivery in site.recorder.seen] == [(1, 1)]
     assert int(call(site.redis, "HGET", GROUP, "missed") or 0) == 0
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+@pytest.mark.parametrize("answer", [None, Retry("later")])
+def test_slow_work_is_not_repeated_where_the_answer_to_its_move_is_lost(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_moved: bool, answer: Exception | None
+) -> None:
+    """It may be an entry of the log or a task: its end is the end of both."""
+    site.clock.stand_still()
+    slow, other = site.make(lease_s=120), site.make(lease_s=120)
+    settle = other.store.settle
+
+    def lost(answers: Iterable[Answer]) -> None:
+        if is_moved:
+            settle(answers)
+        raise BusUnavailable("no answer")
+
+    def script(delivery: Delivery) -> None:
+        site.clock.move(40)
+        if delivery.attempt == 1:
+            with pytest.raises(BusUnavailable):
+                slow.worker.keep(other.store)
+            if answer is not None:
+                raise answer
+
+    monkeypatch.setattr(other.store, "settle", lost)
+    site.recorder.script = staticmethod(script)
+    site.publisher.publish("a", 1)
+
+    slow.finish()
+
+    site.check_at_rest(slow, 1)
+    assert [delivery.attempt for delivery in site.recorder.seen] == ([1] if answer is None else [1, 2])
 
 
 # Trouble with the log ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from .output import fail_for_full
+
 
 class Commands(click.Group):
     """A group. `sections` are the titles of its help with their commands; without them there is one section."""
@@ -17,6 +19,13 @@ class Commands(click.Group):
     def __init__(self, *arguments: Any, sections: Mapping[str, Sequence[str]] | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._sections = sections
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run the command line. A standard output that takes nothing is one line on standard error, for help texts too."""
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:
+            fail_for_full(error)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections, and wrap long sentences."""

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TextIO
 
 import click
 
@@ -26,6 +26,8 @@ P = ParamSpec("P")
 DONE_UNTOLD = 3
 # Commands that need only the extra `consumers`.
 _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
+# From a file, or a terminal, that takes nothing more.
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 _COLOURS = {"ok": "green", "unknown": "blue", "warning": "yellow", "fault": "red"}
 
 
@@ -63,9 +65,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
         except MissingExtra as error:
             fail(str(error))
         except OutputRefused as error:
-            if error.is_closed_pipe:  # the reader has enough, such as `head`
-                sys.exit(1)
-            fail(f"standard output does not take what is written: {error}")
+            _fail_for(error)
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -180,6 +180,14 @@ def fail(*lines: str, code: str = "failed", **parts: Any) -> NoReturn:
     sys.exit(1)
 
 
+def fail_for_full(error: OSError) -> NoReturn:
+    """End the command as `fail` if standard output is full, which help texts and `print` report so; raise other errors again."""
+    if error.errno not in _FULL or error.filename is not None:
+        raise error
+    _drop_rest(sys.stdout)
+    _fail_for(OutputRefused(error))
+
+
 def exit_for(silent: Iterable[str]) -> None:
     """End with exit code 1 if these gateways did not answer in time."""
     for name in silent:
@@ -192,9 +200,18 @@ def _write(text: bytes, *, err: bool = False) -> None:
     try:
         click.echo(text, nl=False, err=err)
     except OSError as error:
-        stream = sys.stderr if err else sys.stdout
-        # Otherwise the rest of its buffer would be written again at the end of the process, and fail again.
-        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), stream.fileno())
+        _drop_rest(sys.stderr if err else sys.stdout)
         if not err:
             raise OutputRefused(error) from error
+
+
+def _drop_rest(stream: TextIO) -> None:
+    """Drop the rest of a stream's buffer. Otherwise it would be written at the end of the process, and fail again."""
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def _fail_for(error: OutputRefused) -> NoReturn:
+    if error.is_closed_pipe:  # the reader has enough, such as `head`
+        sys.exit(1)
+    fail(f"standard output does not take what is written: {error}")

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate
+from headgate.cli.main import main
 from headgate.cli.output import (
     DONE_UNTOLD,
     echo,
@@ -109,6 +110,19 @@ def test_what_cannot_be_printed_is_one_line(capsys: pytest.CaptureFixture[str], 
 
     with full_output(monkeypatch), pytest.raises(SystemExit) as ended:
         run.main([])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "headgate: standard output does not take what is written: no space left on device\n"
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "keys list --help", "consume --check --file-only --config x.toml"])
+def test_help_and_lines_for_the_operator_that_cannot_be_printed_are_one_line(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written by click and by `say`."""
+    monkeypatch.chdir(tmp_path)
+    Path("x.toml").write_text('[consumers.chat]\ntype = "apprise"\npatterns = "#"\nurls = ["json://localhost"]\n')
+    with full_output(monkeypatch), pytest.raises(SystemExit) as ended:
+        main.main(command.split())
     assert ended.value.code == 1
     assert capsys.readouterr().err == "headgate: standard output does not take what is written: no space left on device\n"
 

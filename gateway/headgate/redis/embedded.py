@@ -181,7 +181,11 @@ class EmbeddedRedis:
         self.url, self.description = url_of(self._socket_path), binary.description
         self._binary, self._folder, self._lock = binary, folder, lock
         self._pipe: int | None = None
-        self._process = self._launch(meanwhile)
+        try:
+            self._process = self._launch(meanwhile)
+        except BaseException:
+            self._remove_temporary()
+            raise
         self._owner = os.getpid()
         self._closed = False
         self._restarting = threading.Lock()  # keeps others from starting the server during `crash`
@@ -243,8 +247,7 @@ class EmbeddedRedis:
         _stop(self._process)
         self._stand_down()
         write_record(self._lock, {})
-        if self._temporary_folder:
-            shutil.rmtree(self._temporary_folder, ignore_errors=True)
+        self._remove_temporary()
         os.close(self._lock)
 
     def __enter__(self) -> EmbeddedRedis:
@@ -252,6 +255,10 @@ class EmbeddedRedis:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary_folder:
+            shutil.rmtree(self._temporary_folder, ignore_errors=True)
 
     def _start_again(self) -> None:
         if not self._closed and not self.is_running:

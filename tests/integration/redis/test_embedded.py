@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from contextlib import closing
@@ -360,13 +361,16 @@ def test_a_long_path_moves_the_socket_and_others_find_it(tmp_path: Path) -> None
 # Programs --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_dies_at_its_start_is_quoted(tmp_path: Path) -> None:
-    """Its last words, in one line, and no lock left behind."""
+@pytest.mark.parametrize("data", ["data", "deep" * 20])
+def test_a_server_that_dies_at_its_start_is_quoted(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last words, in one line. Neither a lock nor a folder for the socket is left behind."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dying = program(tmp_path / "dying", NEW, "echo '12:M 21 Nov 2026 06:30:00.123 # Bad directive: no bananas' >&2; exit 1")
 
     for _ in range(2):
         with pytest.raises(BusUnavailable, match=r"died at its start: Bad directive: no bananas$"):
-            start_private_redis(tmp_path / "data", server=dying)
+            start_private_redis(tmp_path / data, server=dying)
+    assert not list(tmp_path.glob("headgate-*"))
 
 
 def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

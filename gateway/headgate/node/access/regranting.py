@@ -4,8 +4,8 @@ In: a new identity of a client (a `refresh`), or a request to check a user's gra
 its subscriptions and its part in presence where the new grants end; `status {ended, granted}`.
 
 For a request the new grants come from the first of these: explicit ones (auth/regrants.py); the application's authenticator,
-which is asked again with the client's handshake; a fresh token. The client is asked for that with
-`status {refresh: {within_s}}`, and is disconnected as expired if it brings none in that time.
+which is asked again with the client's handshake; for a client without a token, the settings; a fresh token. The client is asked
+for that with `status {refresh: {within_s}}`, and is disconnected as expired if it brings none in that time.
 """
 
 from __future__ import annotations
@@ -133,8 +133,6 @@ class Regranting:
     def regrant(self, user: str) -> int:
         """Check a user's grants again for each client here; return how many. One call at a time per user. May wait."""
         self._noted.pop(user, None)
-        if user == ANONYMOUS:
-            return 0
         turn, waiting = self._turns.setdefault(user, (Lock(), []))
         waiting.append(None)
         try:
@@ -181,13 +179,13 @@ class Regranting:
         explicit = self.regrants.of(client.identity.user)
         if explicit is not None:
             self.take(client, explicit.over(client.identity), is_notified=True)
-        elif client.auth is None:
+        elif client.auth is None and client.identity.user != ANONYMOUS:
             until_s = time() + RENEW_WITHIN_S
             self._admission.expiry.set(client, min(until_s, client.identity.expires_at or until_s))
             frame = message_frame(notice_packet(client.namespace, STATUS, {"refresh": {"within_s": RENEW_WITHIN_S}}))
             client.connection.offer_control(frame)
         else:
-            self._ask_authenticator(client, client.auth)
+            self._ask_authenticator(client, client.auth or {})
 
     def _ask_authenticator(self, client: Client, auth: Mapping[str, object]) -> None:
         environ = environ_of(client, self._sockets)

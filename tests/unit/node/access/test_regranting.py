@@ -515,10 +515,14 @@ def test_explicit_grants_hold_for_every_token_of_the_user(people: PeopleHere) ->
     assert [each["ok"] for each in again.welcome["subscriptions"]] == [False, True]
 
 
-def test_the_anonymous_have_no_grants_of_their_own(people: PeopleHere) -> None:
-    """They are not one person."""
-    here = people.start("a")
-    client = here.join({"subscriptions": [{"pattern": "a"}]})
-    assert client.welcome["user"] == "anonymous"
-    assert regrant(people, "anonymous").count == 0
-    assert statuses(client) == []
+def test_explicit_grants_of_the_anonymous_hold_for_all_of_them_and_then_those_of_the_settings(people: PeopleHere) -> None:
+    """Those who are connected and those who join. They have no token that could be fresh."""
+    here = people.start("a", dev=False, anonymous_subscribe=("a.#",))
+    clients = [here.join({"subscriptions": [{"pattern": "a.x"}]}) for _ in range(2)]
+    assert [client.welcome["user"] for client in clients] == ["anonymous"] * 2
+    assert regrant(people, "anonymous", subscribe=["b.#"]).count == 2
+    clients.append(here.join({"subscriptions": [{"pattern": "b.x"}]}))
+    assert statuses(clients[0]) == [{"ended": [forbidden("a.x")], "granted": True}]
+    assert [(may(client, "a.x"), may(client, "b.x")) for client in clients] == [(False, True)] * 3
+    assert regrant(people, "anonymous").count == 3
+    assert [(may(client, "a.x"), may(client, "b.x")) for client in clients] == [(True, False)] * 3

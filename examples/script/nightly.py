@@ -5,7 +5,7 @@ import sys
 try:
     from headgate import HeadgateError, Publisher
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"{missing.name} is not installed: pip install headgate") from None
+    raise SystemExit(f"{missing.name} is not installed: pip install dist/headgate-*.whl") from None
 
 
 def close_the_books() -> dict[str, int]:

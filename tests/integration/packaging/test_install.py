@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from headgate.installation import install_command
 from tests.support.checkout import DEADLINE_S, make_environment
 from tools.floors import floors
 
@@ -79,7 +80,7 @@ def test_a_service_that_only_publishes_installs_three_distributions(
     assert out.splitlines() == ["offsets 1 2 3", "heavy", f"installed {' '.join(sorted(BASE))}"]
 
     assert run(binaries / "headgate", "--version") == (
-        1, "", "headgate: the headgate command needs the package click: run `pip install 'headgate[server]'`\n",
+        1, "", f"headgate: the headgate command needs the package click: run {install_command('server')}\n",
     )  # fmt: skip
     for line, told in {
         "from headgate import Headgate": "headgate.Headgate needs the package flask",
@@ -88,7 +89,7 @@ def test_a_service_that_only_publishes_installs_three_distributions(
         code, _, err = run(binaries / "python", "-c", line)
         assert (code, err.splitlines()[-1]) == (
             1,
-            f"headgate.installation.MissingExtra: {told}: run `pip install 'headgate[server]'`",
+            f"headgate.installation.MissingExtra: {told}: run {install_command('server')}",
         )
     check_commands(binaries, tmp_path / "with-click", redis_url)
 
@@ -108,7 +109,7 @@ def check_commands(binaries: Path, folder: Path, redis_url: str) -> None:
     ):
         code, out, err = run(binaries / "headgate", *words, environment=environment, folder=folder)
         assert (code, out) == (1, "")
-        assert err == f"headgate: headgate {words[0]} needs the package {package}: run `pip install 'headgate[{extra}]'`\n"
+        assert err == f"headgate: headgate {words[0]} needs the package {package}: run {install_command(extra)}\n"
     code, out, err = run(binaries / "headgate", "publish", "a", "1", environment=environment, folder=folder)
     assert (code, out[:9]) == (0, "offset 4 "), err
 
@@ -129,4 +130,4 @@ def test_the_extra_of_consumers_brings_no_gateway(install: Install, tmp_path: Pa
     find = f"from importlib.util import find_spec; print([name for name in {gateway} if find_spec(name)])"
     assert run(binaries / "python", "-c", find)[1] == "[]\n"
     code, _, err = run(binaries / "headgate", "serve", environment=environment, folder=tmp_path)
-    assert (code, err) == (1, "headgate: headgate serve needs the package gevent: run `pip install 'headgate[server]'`\n")
+    assert (code, err) == (1, f"headgate: headgate serve needs the package gevent: run {install_command('server')}\n")

@@ -25,6 +25,7 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.cli.main import main
+from headgate.installation import install_command
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import table_key
@@ -389,5 +390,5 @@ def test_without_gunicorn_one_line_says_how_to_install_it(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "gunicorn", None)
     done = CliRunner().invoke(main, ["serve", "--workers", "2"])
     assert done.exit_code == 1
-    assert "several workers needs the package gunicorn: run `pip install 'headgate[gunicorn]'`" in done.stderr
+    assert "several workers needs the package gunicorn: run " + install_command("gunicorn") in done.stderr
     assert not (tmp_path / ".headgate").exists()

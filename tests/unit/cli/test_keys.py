@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from headgate.cli import keys as module
 from headgate.cli.main import main
 from headgate.redis import api_keys
+from headgate.redis.api_keys import StoredKey
 from tests.support.small_redis import SmallRedis
 
 Lines = list[MutableMapping[str, Any]]
@@ -56,6 +57,12 @@ def test_a_key_is_shown_once_listed_and_revoked(server: SmallRedis, audited: Lin
     again = run("revoke", stored.id)
     assert (again.exit_code, again.stderr) == (1, f"headgate: there is no key {stored.id} (any more)\n")
     assert run("list").stderr == "there are no keys\n"
+
+
+def test_an_expired_key_is_listed_as_one(server: SmallRedis) -> None:
+    """It stays until it is revoked."""
+    api_keys.add(server.client(), StoredKey("k1", "old", ("read:x",), "", 0, expires_s=1))
+    assert run("list").stdout == "k1 old; read:x; expired 1970-01-01T00:00:01+00:00\n"
 
 
 def test_a_key_as_json_has_what_a_program_needs(server: SmallRedis, audited: Lines) -> None:

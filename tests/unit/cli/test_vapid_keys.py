@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 from headgate.consumers.webpush.encryption import ApplicationKey
+from headgate.installation import install_command
 
 
 def lines(text: str) -> dict[str, str]:
@@ -65,7 +66,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
 
     done = CliRunner().invoke(main, ["vapid-keys"])
 
-    assert done.stderr == "headgate: headgate vapid-keys needs the package cryptography: run `pip install 'headgate[push]'`\n"
+    assert done.stderr == f"headgate: headgate vapid-keys needs the package cryptography: run {install_command('push')}\n"
 
 
 def test_json_has_the_keys_and_never_the_private_one_beside_a_file(tmp_path: Path) -> None:

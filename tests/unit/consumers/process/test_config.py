@@ -15,6 +15,7 @@ from headgate.consumers.process import config
 from headgate.consumers.process.config import Configuration, find_file, read_consumers, read_settings
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.errors import SettingsError
+from headgate.installation import install_command
 from headgate.settings.options import integer, option, required, switch, text
 
 FILE = "headgate.toml"
@@ -433,7 +434,7 @@ def test_a_missing_extra_is_told_with_the_command_that_brings_it(monkeypatch: py
     monkeypatch.setitem(sys.modules, "apprise", None)
     monkeypatch.delitem(sys.modules, "headgate.consumers.apprise", raising=False)
 
-    assert f"{TABLE} type='apprise': needs the package apprise: run `pip install 'headgate[apprise]'`" in faults_of(
+    assert f"{TABLE} type='apprise': needs the package apprise: run {install_command('apprise')}" in faults_of(
         pager("type = 'apprise'\nnumber = (none)")
     )
 

@@ -12,6 +12,7 @@ import pytest
 from headgate import BusUnavailable, InvalidSchema, Publisher, SchemaViolation, SettingsError
 from headgate.errors import BusRefused, HeadgateError
 from headgate.events.json_data import encode_data
+from headgate.installation import install_command
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
 from headgate.services.schemas.check import SchemaCheck, folder_source
 from headgate.services.schemas.schema_set import SchemaSet
@@ -139,7 +140,7 @@ def test_a_publisher_without_schemas_needs_no_library_for_them(folder: str) -> N
     """And one with them says which extra brings it."""
     ran = subprocess.run([sys.executable, "-c", WITHOUT, folder], capture_output=True, text=True, check=True)
     told, loaded = ran.stdout.splitlines()
-    assert told == "MissingExtra publishing with schemas needs the package jsonschema_rs: run `pip install 'headgate[schemas]'`"
+    assert told == f"MissingExtra publishing with schemas needs the package jsonschema_rs: run {install_command('schemas')}"
     assert "headgate.services.schemas.catalogue" not in loaded or "headgate.services.schemas.schema_set" not in loaded
     assert "structlog" not in loaded
     assert "prometheus" not in loaded

@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Response, send_from_directory
+from flask import Flask, Response, abort, send_from_directory
 
 from headgate import Headgate
 
@@ -41,11 +41,13 @@ def create() -> dict[str, Any]:
     return order
 
 
-@app.post("/orders/<int:number>/ship")
+@app.post("/orders/<int(max=9007199254740991):number>/ship")
 def ship(number: int) -> dict[str, Any]:
-    order = run("UPDATE orders SET version = version + 1, status = 'shipped' WHERE id = ? RETURNING *", number)[0]
-    gate.publish(f"orders.{number}.shipped", order)
-    return order
+    rows = run("UPDATE orders SET version = version + 1, status = 'shipped' WHERE id = ? RETURNING *", number)
+    if not rows:
+        abort(404)
+    gate.publish(f"orders.{number}.shipped", rows[0])
+    return rows[0]
 
 
 @app.get("/")

@@ -357,8 +357,10 @@ class Feed:
 
     def _server_fault(self, head: Head) -> BusUnavailable | None:
         """Return why the feed must not listen to the server of a head, if so. The first head of a connection names the server."""
-        if head.replica:
-            return BusUnavailable("the address leads to a replica, not to a primary")
+        try:
+            head.check_primary()
+        except BusUnavailable as fault:
+            return fault
         self._server = self._server or head.server
         if head.server not in ("", self._server):  # a user with few rights does not learn the token
             return BusUnavailable("the address leads to another Redis server than a moment ago")

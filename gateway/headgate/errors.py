@@ -30,6 +30,8 @@ class HeadgateError(Exception):
     code: str = "error"
     retry: bool = False
     retry_after_s: int | None = None
+    is_from_redis: bool = False
+    """Whether it was Redis that answered so, and was reached."""
     public: HeadgateError | None = None
     """The error that strangers are told in its place, over the wire and over HTTP."""
 
@@ -163,6 +165,7 @@ class NamespaceNotServed(HeadgateError):
     """
 
     code = "namespace_not_served"
+    is_from_redis = True
 
     def __init__(self, namespace: str, known: Sequence[str]) -> None:
         from difflib import get_close_matches  # imported here, as few commands need it

@@ -18,7 +18,7 @@ from threading import Lock
 from time import monotonic
 from types import TracebackType
 
-from headgate.errors import BusRefused, BusUnavailable
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 
 from .breaker import OPEN_S, Admission, Breaker, State
 
@@ -139,6 +139,7 @@ class Budget:
         is_answer = error is None or (isinstance(error, BusUnavailable | BusRefused) and not is_silent)
         if isinstance(error, BusUnavailable) and error.redis_code == ALL_IN_USE:
             is_answer = False
+        is_answer = is_answer or (isinstance(error, HeadgateError) and error.is_from_redis)
         with _lock:
             was = self._breaker.state
             opened = self._breaker.ended(self._admission, now_s, answered=is_answer, timed_out=is_silent)

@@ -130,7 +130,9 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
         return unavailable(f"{where}: all connections of this process are in use", ALL_IN_USE)
     code, text = reply_of(error)
     if code == "HEADGATE":
-        return _refusal(text)
+        refusal = _refusal(text)
+        refusal.is_from_redis = True
+        return refusal
     detail = f" ({text})" if text else ""
     if code in _PASSING:
         return unavailable(f"{where}: {_MEANING.get(code, code)}{detail}", code)

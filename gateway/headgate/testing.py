@@ -188,7 +188,9 @@ class _Writer:
     def position(self, namespace: str) -> LogPosition | None:
         return self._published.position(namespace)
 
-    def inbox_page(self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool) -> InboxPage:
+    def inbox_page(
+        self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool, had: tuple[str, int] | None
+    ) -> InboxPage:
         from .redis.inbox import InboxPage  # imports redis-py
 
         end = self._published.position(namespace) or {"epoch": "", "offset": 0}

@@ -79,19 +79,31 @@ class Inbox:
         events = [(user_topic(name, f"{INBOX}.{kind}"), payload, id) for name in names]
         return self._publisher.publish_many(events, self._namespace)
 
-    def page(self, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False) -> InboxPage:
+    def page(
+        self,
+        user: str,
+        before: int | None = None,
+        limit: int = 20,
+        *,
+        archived: bool = False,
+        epoch: str | None = None,
+        offset: int | None = None,
+    ) -> InboxPage:
         """Return a part of a user's inbox, newest first. One round trip; waits for Redis.
 
         Args:
             before: `before` of the previous page; None: the newest items.
             limit: maximum items, 1 to MAX_PAGE.
             archived: include archived items.
+            epoch, offset: of a page, receipt or event that you have: the page is not older, also while Redis fails over.
 
         Raises:
-            InvalidRequest: a name, `before` or `limit` is invalid.
-            BusUnavailable, BusRefused: as `Publisher.check`.
+            InvalidRequest: a name, `before`, `limit` or the position is invalid, or the log no longer knows the epoch.
+            BusUnavailable, BusRefused: as `Publisher.check`; BusUnavailable also if Redis has only older pages.
         """
-        return self._publisher.inbox_page(user, before, limit, archived=archived, namespace=self._namespace)
+        return self._publisher.inbox_page(
+            user, before, limit, archived=archived, epoch=epoch, offset=offset, namespace=self._namespace
+        )
 
     def mark_read(self, user: str, ids: Sequence[str]) -> Receipt:
         """Mark items as read, by their ids (1 to MAX_CHANGED). Idempotent; the later of two changes of an item counts.

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from headgate.auth.revocation import revoke
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError, NamespaceNotServed
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest, NamespaceNotServed
 from headgate.redis.budget import Budget, left_s
 from headgate.redis.client import (
     at,
@@ -33,7 +33,7 @@ from headgate.redis.connections import Command
 from headgate.redis.durability import Durability, OnlineReplicas
 from headgate.redis.faults import refused, reply_error
 from headgate.redis.functions import call_function, ensure_loaded, is_missing
-from headgate.redis.inbox import InboxPage, read_inbox
+from headgate.redis.inbox import InboxPage, read_current, read_inbox
 from headgate.redis.keys import STRICT, TRUSTED, head_key, live_channel, log_key, namespace_of
 from headgate.redis.lineage import Fate, LogPosition, alone
 from headgate.redis.log import EventLog
@@ -327,10 +327,21 @@ class LogWriter:
         with self.budget(namespace, is_patient=True):
             return read_page(self._client, namespace, topic, after, limit)
 
-    def inbox_page(self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool) -> InboxPage:
-        """Return a part of a user's inbox. Waits for Redis. Raises as `read_inbox`."""
+    def inbox_page(
+        self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool, had: tuple[str, int] | None
+    ) -> InboxPage:
+        """Return a part of a user's inbox, with everything up to `had`. Waits for Redis. Raises as `Inbox.page`."""
+        read = partial(read_inbox, self._client, namespace, user, before, limit, archived=archived)
         with self.budget(namespace, is_patient=True):
-            return read_inbox(self._client, namespace, user, before, limit, archived=archived)
+            if had is None:
+                return read()
+            epoch, offset = had
+            head = EventLog(namespace, self._client).head(epoch)
+            line = head.lineage or alone(head.epoch)
+            end = offset if epoch == head.epoch else line.end_of(epoch, head.offset)
+            if end is None:
+                raise InvalidRequest("epoch: the log does not know it (any more); read the inbox without a position")
+            return read_current(read, min(offset, end), line, sleep)
 
     def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> None:
         """Refuse a user or a token, within the budget of a namespace. Raises as `auth.revocation.revoke`."""

@@ -34,6 +34,7 @@ from headgate.events.numbers import check_whole, is_number, is_whole
 from headgate.events.sender import sender_word
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_pattern, check_topic, check_user, user_topic
 from headgate.events.traceparent import read_traceparent
+from headgate.events.wire.requests import MAX_OFFSET, check_epoch
 from headgate.redis.durability import Durability, not_waited, read_durable
 from headgate.redis.keys import DEFAULT_REVOKED_S, TRUSTED, log_key, namespace_of
 from headgate.redis.lineage import Fate as Fate
@@ -519,10 +520,22 @@ class Publisher:
         return PresencePage(count, _present(members), next_)
 
     def inbox_page(
-        self, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False, namespace: str | None = None
+        self,
+        user: str,
+        before: int | None = None,
+        limit: int = 20,
+        *,
+        archived: bool = False,
+        epoch: str | None = None,
+        offset: int | None = None,
+        namespace: str | None = None,
     ) -> InboxPage:
         """Return a part of a user's inbox, as `headgate.Inbox.page` does."""
-        return self._writer.inbox_page(self._named(namespace), user, before, limit, archived=archived)
+        if (epoch is None) != (offset is None):
+            raise InvalidRequest("epoch, offset: expected both or neither")
+        # The epoch of a page is empty before the first event.
+        had = (check_epoch(epoch, "epoch"), check_whole(offset, "offset", 0, MAX_OFFSET)) if epoch not in (None, "") else None
+        return self._writer.inbox_page(self._named(namespace), user, before, limit, archived=archived, had=had)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.

@@ -283,6 +283,23 @@ def test_pages_are_complete_and_without_archived_items(publisher: Publisher, inb
     assert len(inbox.page("ana", limit=100, archived=True).items) == 50
 
 
+def test_a_page_is_not_older_than_the_position_that_its_reader_has(inbox: Inbox) -> None:
+    """A server that lacks it is one that a failover has left behind."""
+    [item] = inbox.send("ana", "news", 1)
+    assert inbox.page("ana", epoch=item.epoch, offset=item.offset).unread == 1
+    assert inbox.page("ana", epoch="", offset=0).unread == 1
+    for epoch, offset, error in (
+        (item.epoch, item.offset + 1, BusUnavailable),
+        ("0123456789abcdef", 1, InvalidRequest),
+        (item.epoch, None, InvalidRequest),
+        (None, 1, InvalidRequest),
+        ("no epoch", 1, InvalidRequest),
+        (item.epoch, True, InvalidRequest),
+    ):
+        with pytest.raises(error):
+            inbox.page("ana", epoch=epoch, offset=offset)
+
+
 @pytest.mark.parametrize(("before", "limit"), [(None, 0), (None, 101), (-1, 20)])
 def test_a_page_that_is_none_is_refused(inbox: Inbox, before: int | None, limit: int) -> None:
     """With what is allowed."""

@@ -151,13 +151,13 @@ def read_resume(request: object) -> Resume | None:
     if request is None:
         return None
     body = _object(request, {"epoch", "offset"}, "{epoch, offset}")
-    return Resume(_epoch(body.get("epoch"), "resume.epoch"), check_whole(body.get("offset"), "resume.offset", 0, MAX_OFFSET))
+    return Resume(check_epoch(body.get("epoch"), "resume.epoch"), check_whole(body.get("offset"), "resume.offset", 0, MAX_OFFSET))
 
 
 def read_replay(request: object) -> Replay:
     """Read `{pattern, from, to, epoch?}`."""
     body = _object(request, {"pattern", "from", "to", "epoch"}, "{pattern, from, to}")
-    epoch = _epoch(body["epoch"], "epoch") if body.get("epoch") is not None else None
+    epoch = check_epoch(body["epoch"], "epoch") if body.get("epoch") is not None else None
     first = check_whole(body.get("from"), "from", 1, MAX_OFFSET)
     return Replay(check_pattern(body.get("pattern")), first, check_whole(body.get("to"), "to", first, MAX_OFFSET), epoch)
 
@@ -169,7 +169,7 @@ def read_history(request: object) -> History:
     return History(
         check_pattern(body.get("pattern")),
         check_whole(before.get("offset"), "before.offset", 1, MAX_OFFSET) if before else None,
-        None if before.get("epoch") is None else _epoch(before["epoch"], "before.epoch"),
+        None if before.get("epoch") is None else check_epoch(before["epoch"], "before.epoch"),
         check_whole(body.get("limit", DEFAULT_HISTORY), "limit", 1, MAX_HISTORY),
     )
 
@@ -264,7 +264,7 @@ def _since(request: object) -> Since:
     if len(set(body) - {"epoch"}) != 1:
         raise InvalidRequest("since: expected exactly one of offset, time, last")
     if "offset" in body:
-        epoch = _epoch(body["epoch"], "since.epoch") if body.get("epoch") is not None else None
+        epoch = check_epoch(body["epoch"], "since.epoch") if body.get("epoch") is not None else None
         return Since(offset=check_whole(body["offset"], "since.offset", 0, MAX_OFFSET), epoch=epoch)
     if "epoch" in body:
         raise InvalidRequest("since: an epoch goes with an offset only")
@@ -273,7 +273,8 @@ def _since(request: object) -> Since:
     return Since(last=check_whole(body["last"], "since.last", 1, MAX_LAST))
 
 
-def _epoch(value: object, name: str) -> str:
+def check_epoch(value: object, name: str) -> str:
+    """Return the name of an epoch. Raises InvalidRequest: it is none."""
     if not isinstance(value, str) or not _EPOCH.fullmatch(value):
         raise InvalidRequest(f"{name}: expected the epoch of a welcome, a cursor or an acknowledgement")
     return value

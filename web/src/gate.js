@@ -37,7 +37,7 @@
  */
 import { Dispatcher, isTopic } from "./dispatcher.js";
 import { disconnected } from "./language/errors.js";
-import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
+import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SUBSCRIBE } from "./language/options.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
 import { DISPOSE } from "./base/dispose.js";
@@ -231,7 +231,6 @@ export class Gate extends Dispatcher {
     if (!isTopic(name)) return;
     checkPattern(name);
     checkOptions("subscribe", SUBSCRIBE, options);
-    if (options.since) checkOptions("since", SINCE, options.since);
     this.#session.handlerComes(name, options);
   }
 

@@ -7,14 +7,15 @@
  * @import { Gate, HeadgateEvent } from "./gate.js"
  * @import { EventMeta, Position } from "./language/protocol.js"
  */
+import { POSITION } from "./language/options.js";
 import { HISTORY } from "./language/protocol.js";
-import { checkPattern } from "./language/topic.js";
+import { checkPattern } from "./index.js";
 
 /** The most events of an answer. */
 const MOST = 100;
 const MINE = "users.me.";
 /** @type {import("./language/options.js").Table} */
-const OPTIONS = { before: ["object"], limit: [[1, 1000, true], 50] };
+const OPTIONS = { before: [POSITION], limit: [[1, 1000, true], 50] };
 
 /**
  * Return the newest events of a pattern below a position, or the newest of all. It takes as many pages of the log as it needs, at the
@@ -25,7 +26,7 @@ const OPTIONS = { before: ["object"], limit: [[1, 1000, true], 50] };
  * @returns {Promise<{ events: HeadgateEvent[], before: Position | null }>} newest first; `before` is null where the log has no older ones; rejected with HeadgateError
  */
 export async function history(gate, pattern, options = {}) {
-  const { limit, before } = gate._checkOptions("history", OPTIONS, { ...options, before: options.before ?? undefined });
+  const { limit, before } = gate._checkOptions("history", OPTIONS, options);
   const wired = gate._wired(checkPattern(pattern));
   // A topic of this user begins as its pattern does in the page.
   const own = wired !== pattern && wired.slice(0, wired.length - pattern.length + MINE.length);

@@ -1159,7 +1159,7 @@ describe("connection", () => {
   it("refuses any other option of the wrong type, and options that are none", () => {
     const bad = {
       namespace: ["a b", "a/b", "a,b", "a?b", "x".repeat(65), 1], path: ["socket.io", "", "/a?b", "/a#b", 1], autoConnect: ["false", 0], token: [{}, 1], auth: ["t", null],
-      resume: [1], resync: [{}], transports: ["polling"], socketOptions: [1], WebSocket: [{}],
+      resume: [1, "e1:5"], resync: [{}], transports: ["polling"], socketOptions: [1], WebSocket: [{}],
     };
     for (const [name, values] of Object.entries(bad)) {
       for (const value of values) assert.throws(() => connect("http://gateway.test", { autoConnect: false, [name]: value }), { name: "TypeError", message: new RegExp(`^headgate: connect: ${name} must be `) }, `${name} ${value}`);
@@ -1167,7 +1167,24 @@ describe("connection", () => {
     for (const options of ["t", null, 1]) assert.throws(() => connect("http://gateway.test", options), { name: "TypeError", message: /^headgate: connect: options must be object, not / });
     open();
     for (const options of [{ overflow: "all" }, { repair: 1 }, { since: 5 }, { since: { offset: Number.NaN } }, { since: { offset: -1 } }, { since: { last: 0 } }, { since: { last: 1.5 } }, { since: { time: "now" } }]) {
-      assert.throws(() => gate.subscribe("a", options, () => {}), { name: "TypeError", message: /^headgate: (subscribe|since): \w+ must be / }, JSON.stringify(options));
+      assert.throws(() => gate.subscribe("a", options, () => {}), { name: "TypeError", message: /^headgate: subscribe: (since: )?\w+ must be / }, JSON.stringify(options));
+    }
+  });
+
+  it("refuses a position that is none, and takes that of a gate that was never up for no position", async () => {
+    const position = { epoch: "e1", offset: 7 };
+    for (const wrong of [{ epoch: 5 }, { epoch: "" }, { epoch: null }, { epoch: undefined }, { offset: "7" }, { offset: -1 }, { offset: 1.5 }, { offset: Number.NaN }, { offset: null }]) {
+      const message = new RegExp(`^headgate: connect: resume\\.${Object.keys(wrong)} must be `);
+      assert.throws(() => open({ resume: { ...position, ...wrong } }), { name: "TypeError", message }, JSON.stringify(wrong));
+    }
+    assert.throws(() => open({ resume: {} }), /resume\.epoch must be /);
+    const { epoch, offset } = open({ autoConnect: false }).state;
+    for (const [resume, asked] of [[{ epoch, offset }, undefined], [null, undefined], [gate.state, undefined], [{ ...gate.state, ...position }, position]]) {
+      gateway = new FakeGateway();
+      open({ resume }).on("connection:refused", assert.fail);
+      await gateway.until(() => gateway.connects.length);
+      assert.deepEqual(gateway.connects[0].resume, asked);
+      gate.close();
     }
   });
 

@@ -76,12 +76,18 @@ describe("history", () => {
     assert.deepEqual([events[0].topic, events[0].pattern], ["users.me.mail.new", "users.me.mail.#"]);
   });
 
+  it("begins at the end of the log without a position, as in the state of a gate that was never up", async () => {
+    const asked = serve(await begin(), 3, 100);
+    for (const before of [undefined, null, { epoch: null, offset: null }]) await history(gate, "chat.*", { before });
+    assert.deepEqual(asked.map(({ before }) => before), [undefined, undefined, undefined]);
+  });
+
   it("is rejected with the gateway's refusal, and with what is wrong with its arguments", async () => {
     const gateway = await begin();
     const answered = assert.rejects(history(gate, "chat.*"), { code: "forbidden" });
     await gateway.answer("history", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
     await answered;
     await assert.rejects(history(gate, "chat..7"), { code: "invalid_pattern" });
-    for (const options of [{ limit: 0 }, { limit: 1001 }, { limit: 1.5 }, { before: 7 }]) await assert.rejects(history(gate, "chat.7", /** @type {any} */ (options)), TypeError);
+    for (const options of [{ limit: 0 }, { limit: 1001 }, { limit: 1.5 }, { before: 7 }, { before: {} }, { before: { epoch: "e1", offset: "7" } }]) await assert.rejects(history(gate, "chat.7", /** @type {any} */ (options)), TypeError);
   });
 });

@@ -233,6 +233,12 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     assert.equal(outputs.filter(holds).length, 1);
   });
 
+  it("hands out errors of one class, whichever part makes them", async () => {
+    for (const part of ["history", "request", "inbox", "offline", "presence", "store", "live-collection", "notification-list", "http"]) {
+      assert.doesNotMatch(await readFile(new URL(`../dist/headgate.${part}.js`, import.meta.url), "utf8"), /HeadgateError (extends|= class)/, part);
+    }
+  });
+
   it("leaves out of a page what the page does not import", async () => {
     const page = async (/** @type {string} */ source) => {
       const { metafile, outputFiles } = await build({

@@ -1,5 +1,5 @@
 /** The types of `headgate/history`. */
-import type { Gate, HeadgateEvent, Position } from "./index.js";
+import type { Gate, HeadgateEvent, Position, State } from "./index.js";
 
 /** A part of the past. */
 export interface HistoryPart<Data = any> {
@@ -10,4 +10,4 @@ export interface HistoryPart<Data = any> {
 }
 
 /** The newest events of a pattern, or those below `before` of an earlier part. */
-export function history<Data = any>(gate: Gate<any>, pattern: string, options?: { before?: Position | null | undefined; limit?: number | undefined }): Promise<HistoryPart<Data>>;
+export function history<Data = any>(gate: Gate<any>, pattern: string, options?: { before?: Position | Pick<State, "epoch" | "offset"> | null | undefined; limit?: number | undefined }): Promise<HistoryPart<Data>>;

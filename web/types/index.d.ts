@@ -327,8 +327,8 @@ export interface ConnectOptions {
   inboxLimit?: number | undefined;
   /** More for the auth object of CONNECT. */
   auth?: Record<string, any> | undefined;
-  /** Where an earlier page of this user stopped. */
-  resume?: Position | undefined;
+  /** Where an earlier page of this user stopped; null: nowhere. */
+  resume?: Position | Pick<State, "epoch" | "offset"> | null | undefined;
   /** Called when events will not come. */
   resync?: ((gap: ToldGap) => void) | undefined;
   /** `websocket`: nothing else. `stream`, `socket.io`: from the start. */

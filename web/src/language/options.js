@@ -5,7 +5,7 @@
  * the table does not have is reported by a development build (explain.js) and means nothing.
  *
  * A rule is a pair of the least and the most for a number (with `true`: a whole one), a list of words, a pattern for a text, or the types that
- * `typeof` may say ("": any).
+ * `typeof` may say ("": any). The parts of a position and of a `since` are checked too.
  *
  * @typedef {[least: number, most: number, isWhole?: boolean] | string[] | RegExp | string} Rule
  * @typedef {Record<string, [rule: Rule, fallback?: any]>} Table
@@ -18,6 +18,10 @@ import { OVERFLOW } from "./protocol.js";
 const TIME_MS = [1, MAX_DELAY_MS];
 /** Messages, events or items that may be held. @type {Rule} */
 export const COUNT = [1, 1_000_000, true];
+/** @type {Rule} */
+const OFFSET = [0, Number.MAX_SAFE_INTEGER, true];
+/** A place in the log, {epoch, offset}, or none: null, or the two nulls of a gate that was never up. */
+export const POSITION = "object null";
 
 /** @type {Table} */
 export const CONNECT = {
@@ -30,7 +34,7 @@ export const CONNECT = {
   requestTimeoutMs: [TIME_MS, 10_000],
   inboxLimit: [COUNT, 10_000],
   auth: ["object"],
-  resume: ["object"],
+  resume: [POSITION],
   resync: ["function"],
   transport: [["websocket", "stream", "socket.io"]],
   path: [/^\/[^?#]*$/, "/socket.io"],
@@ -66,12 +70,7 @@ export const LOAD = {
 };
 
 /** Where in the log a subscription starts. @type {Table} */
-export const SINCE = {
-  offset: [[0, Number.MAX_SAFE_INTEGER, true]],
-  epoch: ["string"],
-  time: [[0, Number.MAX_SAFE_INTEGER]],
-  last: [COUNT],
-};
+const SINCE = { offset: [OFFSET], epoch: ["string"], time: [[0, Number.MAX_SAFE_INTEGER]], last: [COUNT] };
 
 /** @type {Table} */
 export const PUBLISH = { id: ["string"], echo: ["boolean"], ephemeral: ["boolean"] };
@@ -90,11 +89,21 @@ export function checkOptions(of, table, given) {
   const options = {};
   for (const [name, [rule, fallback]] of Object.entries(table)) {
     const { [name]: value = fallback } = given;
-    options[name] = value;
     checkRule(`${of}: ${name}`, rule, value);
+    if (name === "since" && value) checkOptions(`${of}: since`, SINCE, value);
+    options[name] = rule === POSITION ? positionOf(`${of}: ${name}`, value) : value;
   }
   reportUnknown(of, table, given);
   return options;
+}
+
+/** @param {string} name @param {any} given @returns {import("./protocol.js").Position | undefined} */
+function positionOf(name, given) {
+  if (!given || (given.epoch ?? given.offset) === null) return;
+  const { epoch = null, offset = null } = given;
+  checkRule(`${name}.epoch`, /./, epoch);
+  checkRule(`${name}.offset`, OFFSET, offset);
+  return { epoch, offset };
 }
 
 /**

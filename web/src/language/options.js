@@ -4,8 +4,8 @@
  * In: what the application gave. Out: the options with their defaults, or a TypeError that names the option, its rule and the value. A name that
  * the table does not have is reported by a development build (explain.js) and means nothing.
  *
- * A rule is a pair of the least and the most for a number (with `true`: a whole one), a list of words, a pattern for a text, or the types that
- * `typeof` may say ("": any). The parts of a position and of a `since` are checked too.
+ * A rule is a pair of the least and the most for a number (with `true`: a whole one), a list of words, a pattern for a text, the types that
+ * `typeof` may say ("": any), or POSITION. The parts of a `since` are checked too.
  *
  * @typedef {[least: number, most: number, isWhole?: boolean] | string[] | RegExp | string} Rule
  * @typedef {Record<string, [rule: Rule, fallback?: any]>} Table
@@ -21,7 +21,7 @@ export const COUNT = [1, 1_000_000, true];
 /** @type {Rule} */
 const OFFSET = [0, Number.MAX_SAFE_INTEGER, true];
 /** A place in the log, {epoch, offset}, or none: null, or the two nulls of a gate that was never up. */
-export const POSITION = "object null";
+export const POSITION = "position";
 
 /** @type {Table} */
 export const CONNECT = {
@@ -89,7 +89,7 @@ export function checkOptions(of, table, given) {
   const options = {};
   for (const [name, [rule, fallback]] of Object.entries(table)) {
     const { [name]: value = fallback } = given;
-    checkRule(`${of}: ${name}`, rule, value);
+    checkRule(`${of}: ${name}`, rule === POSITION ? "object null" : rule, value);
     if (name === "since" && value) checkOptions(`${of}: since`, SINCE, value);
     options[name] = rule === POSITION ? positionOf(`${of}: ${name}`, value) : value;
   }

@@ -2,16 +2,15 @@
 import { COUNT } from "../language/options.js";
 import { createIndexedDbStore } from "./indexeddb-store.js";
 import { createMemoryStore } from "./memory-store.js";
-import { runOutbox } from "./outbox.js";
+import { MAX_AGE_MS, runOutbox } from "./outbox.js";
 
-const DAY_MS = 86_400_000;
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = {
   storage: [["memory", "indexeddb"], "memory"],
   user: ["string"],
   maxEvents: [COUNT, 1000],
   maxBytes: [[1, 2 ** 30, true], 1_048_576],
-  maxAgeMs: [[1, 366 * DAY_MS], DAY_MS],
+  maxAgeMs: MAX_AGE_MS,
 };
 
 /**

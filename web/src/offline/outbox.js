@@ -14,12 +14,14 @@
  *
  * @typedef {object} OutboxGate a gate, as far as an outbox uses one
  * @property {{ user: string | null, position: string, epoch: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
+ * @property {string} status
  * @property {boolean} isUp
  * @property {(topic: string, data: unknown, options: { id: string }) => Promise<import("../gate.js").Receipt>} publish
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} on
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} off
  * @property {(name: string, ...args: any[]) => unknown} trigger
  * @property {(name: string) => boolean} _heard
+ * @property {typeof import("../language/options.js").checkOptions} _checkOptions
  *
  * @typedef {object} Clock
  * @property {() => number} nowMs wall clock
@@ -38,6 +40,9 @@ import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isToTe
 const LOOK_MS = 5000;
 /** Time before a publish that was put off is tried again, unless the gateway says. */
 const RETRY_MS = 2000;
+const DAY_MS = 86_400_000;
+/** How long a publish may wait. @type {[rule: import("../language/options.js").Rule, fallback?: number]} */
+export const MAX_AGE_MS = [[1, 366 * DAY_MS], DAY_MS];
 /** Refusals that say nothing about the event: it was not published, and may be later. */
 const PASSING = ["limit_reached", "unauthorized", "closed"];
 
@@ -323,10 +328,11 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
      * @param {string} topic
      * @param {unknown} data JSON
      * @param {{ id?: string, maxAgeMs?: number }} [options]
-     * @returns {Promise<import("../gate.js").Receipt>} resolved when it is in the log; rejected with HeadgateError: at once for a name, a payload
-     *   or a full outbox, and else with what became of it
+     * @returns {Promise<import("../gate.js").Receipt>} resolved when it is in the log; rejected with TypeError for a wrong option, or with HeadgateError: at
+     *   once for a name, a payload or a full outbox, and else with what became of it
      */
-    async publish(topic, data, { id = newId(), maxAgeMs: lifeMs = maxAgeMs } = {}) {
+    async publish(topic, data, options = {}) {
+      const { id = newId(), maxAgeMs: lifeMs } = gate._checkOptions("outbox.publish", { id: ["string"], maxAgeMs: [MAX_AGE_MS[0], maxAgeMs] }, options);
       if (life.is("closed")) throw new HeadgateError("closed", { kept: false });
       checkTopic(topic);
       const plainData = checkPayload(data, gate.state.limits.maxPayloadBytes);
@@ -367,6 +373,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
      */
     async discard(ids) {
       if (life.is("closed")) throw new HeadgateError("closed", { kept: store.outlives });
+      gate._checkOptions("outbox.discard", { ids: ["object null"] }, { ids });
       const entries = (await store.entries()).filter(({ id }) => !ids || ids.includes(id));
       const ends = entries.map(({ key }) => giveUp(key));
       wake();

@@ -3,6 +3,7 @@
  * remembers ids and loses its end as docs/protocol.md says, the storage and the locks do what a browser's do, and each step of any of them is a step of its own.
  */
 import { HeadgateError } from "../../src/index.js";
+import { checkOptions } from "../../src/language/options.js";
 import { checkRoom, heldAfter } from "../../src/offline/memory-store.js";
 import { randomFrom } from "../chance.js";
 
@@ -154,6 +155,7 @@ export class ModelTab {
   rules = true;
   status = "waiting";
   state = { user: null, connection: "waiting", position: "none", epoch: null, offset: null, limits: {} };
+  _checkOptions = checkOptions;
   #listeners = new Map();
   #heard = () => {};
   /** Requests without an answer. */

@@ -128,6 +128,17 @@ describe("an outbox", () => {
     assert.deepEqual(await outbox.pending(), []);
   });
 
+  it("refuses an option that would never expire, or breaks its rule in another way", async () => {
+    const { outbox } = page();
+    for (const options of [{ maxAgeMs: "50" }, { maxAgeMs: NaN }, { maxAgeMs: 0 }, { maxAgeMs: Infinity }, { maxAgeMs: null }, { id: 5 }, { id: null }]) {
+      const [name] = Object.keys(options);
+      await assert.rejects(outbox.publish("a.b", 1, options), { name: "TypeError", message: new RegExp(`^headgate: outbox.publish: ${name} must be `) });
+    }
+    await assert.rejects(outbox.publish("a.b", 1, null), /outbox.publish: options must be object/);
+    await assert.rejects(outbox.discard("x"), /outbox.discard: ids must be object/);
+    assert.deepEqual(await outbox.pending(), []);
+  });
+
   it("refuses a bad topic, bad data and what is too large at once", async () => {
     const { tab, outbox } = page();
     tab.state.limits = { maxPayloadBytes: 10 };

@@ -55,6 +55,7 @@ class HTTPServer:
         max_accept: connections that are accepted in one turn of the loop. The ones ended for them close in the next.
         address: of the listening socket; its port is known after `init_socket`.
         answering: how many requests are being answered.
+        is_leaving: whether the port is left, so that each connection ends with its next answer.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class HTTPServer:
         self._watcher: Watcher | None = None
         self._timer: Watcher | None = None
         self._silent: dict[HttpConnection, None] = {}  # in the order in which they came
-        self._is_over = self._is_started = False
+        self.is_leaving = self._is_started = False
         self._ended = Signal()
 
     # -- life -----------------------------------------------------------------------------------------------------------
@@ -142,14 +143,14 @@ class HTTPServer:
             self.close()
 
     def stop_listening(self) -> None:
-        """Close this process's end of the port for good; open and adopted connections go on. Idempotent."""
-        self._is_over = True
+        """Close this process's end of the port for good; open and adopted connections have one more answer. Idempotent."""
+        self.is_leaving = True
         self._stop_accepting()
         if self._socket is not None:
             self._socket.close()
 
     def close(self) -> None:
-        """Accept no more connections; open ones go on. Idempotent."""
+        """Accept no more connections; open ones have one more answer. Idempotent."""
         self.stop_listening()
         self.admission.close()
         self._ended.set()
@@ -210,7 +211,7 @@ class HTTPServer:
     def over(self, connection: HttpConnection) -> None:
         """Called when a connection is over, or taken by another owner. Idempotent."""
         self.connections.close(connection)
-        if not connection.is_taken and not self._is_over:
+        if not connection.is_taken and not self.is_leaving:
             self.admission.hold()
 
     def _take_in(
@@ -248,7 +249,7 @@ class HTTPServer:
             self._watcher = None
 
     def _accept_again(self) -> None:
-        if self._is_started and not self._is_over and self._watcher is None:
+        if self._is_started and not self.is_leaving and self._watcher is None:
             self.admission.hold()
             self._watcher = io_watcher(self.socket.fileno(), READ)
             self._watcher.start(self.accept)

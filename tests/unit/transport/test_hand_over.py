@@ -164,12 +164,25 @@ def test_a_connection_whose_peer_has_gone_meanwhile_is_dropped(other: Process) -
 
 
 def test_a_server_that_has_left_the_port_starts_to_accept_no_more(one: Process, other: Process) -> None:
-    """Connections that are open, or adopted, go on."""
+    """Connections that are open, or adopted, have one more answer."""
     other.server.stop_listening()
     other.server.stop_listening()
     other.server.start()
     other.server.accept()
     hears(one.connect(asking(FOREIGN)), b"other")
+
+
+@pytest.mark.parametrize("begins", [b"", asking()], ids=["the first request", "a later request"])
+def test_a_connection_to_a_server_that_has_left_the_port_ends_with_its_next_answer(one: Process, begins: bytes) -> None:
+    """`Connection: close` says so, as the process is about to end: a client may not repeat a request by itself."""
+    peer = one.connect(begins)
+    turn()
+    if begins:
+        hears(peer, b"one")
+    one.server.stop_listening()
+    peer.sendall(asking())
+    hears(peer, b"Connection: close\r\n\r\none")
+    until(lambda: not counted(one))
 
 
 def test_the_next_connection_is_left_to_others_for_a_while(one: Process) -> None:

@@ -12,7 +12,7 @@ class FirstComesFirst(Worker):
 
     def _server(self, *arguments: Any) -> Any:
         server = super()._server(*arguments)
-        server.leave_s = None
+        server.listener.leave_s = None
         return server
 
 

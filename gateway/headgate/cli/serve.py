@@ -143,7 +143,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
     spawn(_drain, gate, server, settings.drain_s, at_once)
     at_once.wait()
     if operator is not None:
-        operator.leave(server.socket.fileno())
+        operator.leave(server.listener.socket.fileno())
     heap.close()
     gate.close()
     server.close()

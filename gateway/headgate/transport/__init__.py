@@ -9,7 +9,7 @@ An outgoing event comes from the fan-out (delivery/), framed once for everybody:
 
 An incoming message begins as an HTTP request:
 
-    http_server    accepts connections (peer_socket: one's socket)
+    http_server    the server; http_listener accepts its connections (peer_socket: one's socket)
     http_admission   the room for them: descriptors, peer_address
     http_connection  one HTTP connection; a WebSocket's first request is answered without a greenlet
     http_parser      bytes to requests: the one reader of HTTP

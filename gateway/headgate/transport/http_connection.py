@@ -209,7 +209,7 @@ class HttpConnection:
             channel.send(error_answer(request.status, http_error(code, request.reason)).to_bytes(time.time(), close=True))
         if not isinstance(request, Request) or (self._server.to_owner and self._is_foreign(request) and self._hand_over(channel)):
             return False
-        if self._server.is_leaving or not self._server.admission.limits.keep_alive_s:
+        if self._server.listener.is_closed or not self._server.admission.limits.keep_alive_s:
             request = request._replace(ends=True)
         channel.begin(Part.BODY)
         if self._asked is None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import gevent.socket
 import gevent.ssl
+from gevent import monkey
 
 from headgate.runtime.loop import READ, WRITE, Arrivals, deadline, wait_until_writable
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # In its non-blocking mode. The C type itself: smaller than socket.socket, and out of reach of monkey-patching.
 NativeSocket: TypeAlias = _socket.socket
+# The standard library's own, for listening: accepting never waits.
+UnpatchedSocket: type[socket.socket] = monkey.get_original("socket", "socket")
 T = TypeVar("T")
 _RESET = struct.pack("ii", 1, 0)
 
@@ -127,6 +130,20 @@ class TlsPeer:
 
 
 PeerSocket: TypeAlias = PlainPeer | TlsPeer
+
+
+def tls_context(certfile: str, keyfile: str | None = None, **options: Any) -> ssl.SSLContext:
+    """Return the context for the options that Python's `ssl.wrap_socket` had."""
+    context = gevent.ssl.SSLContext(options.pop("ssl_version", gevent.ssl.PROTOCOL_TLS_SERVER))
+    context.load_cert_chain(certfile, keyfile)
+    if (ca_certs := options.pop("ca_certs", None)) is not None:
+        context.load_verify_locations(ca_certs)
+    context.verify_mode = options.pop("cert_reqs", context.verify_mode)
+    if (ciphers := options.pop("ciphers", None)) is not None:
+        context.set_ciphers(ciphers)
+    if options:
+        raise TypeError(f"unknown options {', '.join(sorted(options))}")
+    return context  # type: ignore[no-any-return]
 
 
 def set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:

@@ -320,8 +320,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
                 board.count(index, own + 1)  # includes the one being accepted
             return pause_s
 
-        server.max_accept = 1  # then check the others again
-        server.leave_s = leave_s
+        server.listener.max_accept = 1  # then check the others again
+        server.listener.leave_s = leave_s
         server.to_owner = self._hand_over
         return server
 
@@ -361,7 +361,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             sleep(POLL_S)
         self._move(State.DRAINING)
         for server in self._servers:
-            server.stop_listening()
+            server.listener.close()
         if self._at_once.is_set():
             return
         alone = gateway.retire()

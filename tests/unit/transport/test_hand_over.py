@@ -58,7 +58,7 @@ class Process:
         theirs.setblocking(False)
         self.peers.append(theirs)
         theirs.sendall(sends)
-        gevent.get_hub().loop.run_callback(self.server.accept)
+        gevent.get_hub().loop.run_callback(self.server.listener.accept)
         return theirs
 
     def close(self) -> None:
@@ -165,10 +165,10 @@ def test_a_connection_whose_peer_has_gone_meanwhile_is_dropped(other: Process) -
 
 def test_a_server_that_has_left_the_port_starts_to_accept_no_more(one: Process, other: Process) -> None:
     """Connections that are open, or adopted, have one more answer."""
-    other.server.stop_listening()
-    other.server.stop_listening()
+    other.server.listener.close()
+    other.server.listener.close()
     other.server.start()
-    other.server.accept()
+    other.server.listener.accept()
     hears(one.connect(asking(FOREIGN)), b"other")
 
 
@@ -179,7 +179,7 @@ def test_a_connection_to_a_server_that_has_left_the_port_ends_with_its_next_answ
     turn()
     if begins:
         hears(peer, b"one")
-    one.server.stop_listening()
+    one.server.listener.close()
     peer.sendall(asking())
     hears(peer, b"Connection: close\r\n\r\none")
     until(lambda: not counted(one))
@@ -188,7 +188,7 @@ def test_a_connection_to_a_server_that_has_left_the_port_ends_with_its_next_answ
 def test_the_next_connection_is_left_to_others_for_a_while(one: Process) -> None:
     """As long as this process is told; it does not accept meanwhile."""
     left = [0.0005, 0.0005]
-    one.server.leave_s = lambda: left.pop() if left else 0.0
+    one.server.listener.leave_s = lambda: left.pop() if left else 0.0
     hears(one.connect(asking()), b"one")
     assert left == []
 

@@ -18,12 +18,12 @@ from structlog.testing import capture_logs
 from headgate.installation import Build, build_in_use
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
-from headgate.transport import descriptors, http_admission, http_server
+from headgate.transport import descriptors, http_admission, http_listener
 from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_server import HTTPServer
-from headgate.transport.peer_socket import NativeSocket
+from headgate.transport.peer_socket import NativeSocket, UnpatchedSocket
 from tests.support.listening import granted, places_of
 from tests.support.session_clock import until
 
@@ -39,8 +39,8 @@ def test_a_connection_is_accepted_with_the_address_that_python_has(
     """The next connection blocks nobody and no child inherits it; without one there is an error, as with a closed listener."""
     if in_c and build_in_use() is Build.PYTHON:
         pytest.skip("the C extension is not built here, or not wanted")
-    monkeypatch.setattr(http_server, "_ACCEPTS_IN_C", in_c)
-    with closing(http_server._Listener(family, socket.SOCK_STREAM)) as listener:
+    monkeypatch.setattr(http_listener, "_ACCEPTS_IN_C", in_c)
+    with closing(UnpatchedSocket(family, socket.SOCK_STREAM)) as listener:
         try:
             listener.bind({socket.AF_INET: ("127.0.0.1", 0), socket.AF_INET6: ("::1", 0)}.get(family, str(tmp_path / "socket")))
         except OSError:
@@ -48,16 +48,16 @@ def test_a_connection_is_accepted_with_the_address_that_python_has(
         listener.listen()
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
-            http_server._accept(listener)
+            http_listener._accept(listener)
         with closing(socket.socket(family)) as peer:
             peer.connect(listener.getsockname())
-            descriptor, address = http_server._accept(listener)
+            descriptor, address = http_listener._accept(listener)
             with closing(NativeSocket(fileno=descriptor)) as accepted:
                 assert address == accepted.getpeername() == peer.getsockname()
                 assert not os.get_inheritable(descriptor)
                 assert not in_c or not os.get_blocking(descriptor)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        http_server._accept(listener)
+        http_listener._accept(listener)
 
 
 class Connection:
@@ -392,7 +392,7 @@ def test_connections_are_counted_until_they_are_over(serve: Serve) -> None:
 def test_a_server_accepts_again_when_there_is_room_again(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a pause; a peer waits in the kernel's queue meanwhile, and nothing of the reserve is lost."""
     failed: list[OSError] = []
-    accept = http_server._accept
+    accept = http_listener._accept
 
     def fail_once(listener: socket.socket) -> Any:
         if not failed:
@@ -401,7 +401,7 @@ def test_a_server_accepts_again_when_there_is_room_again(serve: Serve, monkeypat
         return accept(listener)
 
     monkeypatch.setattr(http_admission, "ACCEPT_AGAIN_S", 0.001)
-    monkeypatch.setattr(http_server, "_accept", fail_once)
+    monkeypatch.setattr(http_listener, "_accept", fail_once)
     with closing(gevent.socket.create_connection(serve().address, 30)) as peer:
         peer.sendall(ASK)
         assert peer.recv(1000).endswith(b"yes")
@@ -411,10 +411,10 @@ def test_a_server_accepts_again_when_there_is_room_again(serve: Serve, monkeypat
 def test_a_server_that_was_closed_in_a_pause_stays_so(serve: Serve) -> None:
     """Its pause is over, and it has no listener any more."""
     server = serve()
-    server._pause(0.0)
+    server.listener.pause(0.0)
     server.close()
     gevent.sleep(0.001)
-    server.accept()
+    server.listener.accept()
     with pytest.raises(ConnectionRefusedError):
         gevent.socket.create_connection(server.address, 30)
 
@@ -454,5 +454,5 @@ def test_as_many_connections_may_wait_as_the_kernel_lets_wait() -> None:
     """All clients may come back at once, and one that finds no place in the queue is a second late, or three, or seven."""
     server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [])
     server.init_socket()
-    with closing(server.socket):
-        assert places_of(server.socket) == granted(BACKLOG)
+    with closing(server.listener.socket):
+        assert places_of(server.listener.socket) == granted(BACKLOG)

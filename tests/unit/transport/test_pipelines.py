@@ -287,7 +287,7 @@ def test_a_drain_that_begins_meanwhile_ends_no_request(world: World, owner: int,
     for _ in range(20):
         gevent.sleep(0)
     for process in world.processes:
-        process.server.stop_listening()
+        process.server.listener.close()
     for _ in range(20):
         gevent.sleep(0)
     client.sendall(whole[at:])

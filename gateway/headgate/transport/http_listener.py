@@ -1,0 +1,141 @@
+"""A listening socket, which accepts connections while there is room for them (http_admission.py). In the hub; never waits."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from headgate.installation import is_pure
+from headgate.runtime.loop import READ, Watcher, in_hub_after, io_watcher
+
+from .http_admission import EXHAUSTED, Admission
+from .http_limits import HttpLimits
+from .peer_socket import NativeSocket, UnpatchedSocket
+
+try:
+    from headgate._native import accept as _accept_in_c
+except ImportError:  # it was not built
+    _accept_in_c = None  # type: ignore[assignment]
+
+_ACCEPTS_IN_C: Final = _accept_in_c is not None and not is_pure()
+
+
+class Listener:
+    """See the module. `take_in` gets each connection, its address, and whether it has its own place.
+
+    Attributes:
+        address: of the socket; its port is known after `open`.
+        leave_s: with several processes on the port, returns the seconds for which to leave the next connection to the others.
+        max_accept: connections that are accepted in one turn of the loop. The ones ended for them close in the next.
+        is_closed: whether the port is left for good.
+    """
+
+    def __init__(
+        self,
+        listener: tuple[str, int] | socket.socket,
+        backlog: int,
+        limits: HttpLimits,
+        take_in: Callable[[NativeSocket, object, bool], object],
+    ) -> None:
+        """`listener` is the address, or a socket that listens already."""
+        self.admission = Admission(limits, self.pause)
+        self._given, self._backlog, self._take_in = listener, backlog, take_in
+        self.address: Any = listener if isinstance(listener, tuple) else listener.getsockname()
+        self._socket: socket.socket | None = None
+        self._watcher: Watcher | None = None
+        self._is_started = self.is_closed = False
+        self.leave_s: Callable[[], float] | None = None
+        self.max_accept = 32
+
+    @property
+    def socket(self) -> socket.socket:
+        """The socket, after `open`."""
+        assert self._socket is not None
+        return self._socket
+
+    def open(self) -> None:
+        """Listen, and accept nothing yet. Idempotent. Raises OSError for an address that is taken, or not of this machine."""
+        if self._socket is not None:
+            return
+        if isinstance(self._given, tuple):
+            sock = UnpatchedSocket(socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_STREAM)
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(self.address)
+                sock.listen(self._backlog)
+            except OSError:
+                sock.close()
+                raise
+        else:
+            sock = UnpatchedSocket(fileno=self._given.detach())
+        sock.setblocking(False)
+        self._socket, self.address = sock, sock.getsockname()
+
+    def start(self) -> None:
+        """Accept connections, unless it is closed. Idempotent. Raises as `open`."""
+        self.open()
+        self._is_started = True
+        self._accept_again()
+
+    def pause(self, seconds: float) -> None:
+        """Accept nothing for a while."""
+        self._stop_accepting()
+        in_hub_after(seconds, self._accept_again)
+
+    def close(self) -> None:
+        """Close this process's end of the port for good. Idempotent."""
+        self.is_closed = True
+        self._stop_accepting()
+        if self._socket is not None:
+            self._socket.close()
+
+    def accept(self) -> None:
+        """Accept the waiting connections. In the hub."""
+        for _ in range(self.max_accept):
+            if self._watcher is None:
+                return  # paused, or closed
+            if self.leave_s is not None and (pause_s := self.leave_s()):
+                self.pause(pause_s)
+                return
+            has_room = self.admission.room_for_next(self.socket.fileno())
+            if has_room is None:
+                return
+            try:
+                descriptor, address = _accept(self.socket)
+            except BlockingIOError:
+                self.admission.hold()  # what was lent, before anything else of ours takes it
+                return
+            except OSError as error:
+                self.admission.hold()
+                if error.errno in EXHAUSTED:
+                    self.admission.exhausted(error)
+                    return
+                continue  # the client has gone, or a packet filter refuses it
+            sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
+            sock.setblocking(False)
+            self._take_in(sock, address, has_room)
+
+    def _accept_again(self) -> None:
+        if self._is_started and not self.is_closed and self._watcher is None:
+            self.admission.hold()
+            self._watcher = io_watcher(self.socket.fileno(), READ)
+            self._watcher.start(self.accept)
+
+    def _stop_accepting(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
+
+def _accept(listener: socket.socket) -> tuple[int, Any]:
+    """Return the next connection's descriptor and address.
+
+    Raises:
+        BlockingIOError: there is none.
+        OSError: it has gone, or there is no descriptor for it.
+    """
+    if _ACCEPTS_IN_C:
+        return _accept_in_c(listener.fileno())
+    accepted, address = listener.accept()  # makes a cooperative socket that is thrown away (9 µs)
+    return accepted.detach(), address

@@ -66,7 +66,7 @@ class ModelConnection:
             try:
                 sent = self._send(data)
             except OSError as error:
-                self.lost(error)
+                self.lose(error)
                 return len(frames)
             accepted = len(frames) if sent == len(data) else self.written_in_part(frames, sent)
             owner.direct += accepted
@@ -95,17 +95,15 @@ class ModelConnection:
         if self.wire is not None and not self.writing and not self._pumping and not self.closed:
             self._pump()
 
-    def hold_direct(self) -> None:
-        self.holds += 1
-        self.ready = False
-
-    def release_direct(self) -> None:
-        assert self.holds, "released, and not held"
-        self.holds -= 1
-        if not self.holds:
+    def hold_direct(self, is_held: bool) -> None:
+        assert is_held or self.holds, "released, and not held"
+        self.holds += 1 if is_held else -1
+        if is_held:
+            self.ready = False
+        elif not self.holds:
             self.flush()
 
-    def lost(self, error: OSError) -> None:
+    def lose(self, error: OSError) -> None:
         assert self.breaks, "this socket blocks, and is not broken"
         self.close()
 
@@ -157,7 +155,7 @@ class ModelConnection:
                 try:
                     sent = self._send(data)
                 except OSError as error:
-                    self.lost(error)
+                    self.lose(error)
                     return
                 self._rest = data[sent:]
                 self.writing = bool(self._rest)

@@ -474,10 +474,8 @@ class Client:
         if after.phase is before.phase:
             return
         self._reader.moved(self, before.phase, after.phase)
-        if before.direct and not after.direct:
-            self.connection.hold_direct()
-        elif after.direct and not before.direct:
-            self.connection.release_direct()
+        if before.direct is not after.direct:
+            self.connection.hold_direct(not after.direct)
         if after.phase is Phase.READING and not after.full:
             self._reader.add(self)  # else when the queue has drained
 

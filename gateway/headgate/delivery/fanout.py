@@ -337,7 +337,7 @@ def write_notice(connection: Outbox, frame: Frame) -> None:
     except BlockingIOError:
         sent = 0
     except OSError as error:
-        connection.lost(error)
+        wire.lose(error)
         return
     if sent != len(frame.wire) and not connection.written_in_part((frame,), sent):
         connection.offer_control(frame)
@@ -372,7 +372,8 @@ def _frames_of(part: Frame | _Several) -> tuple[Frame, ...]:
 
 def note_broken(client: Client, frames: Sequence[Frame], error: OSError) -> None:
     """Count frames lost to a broken connection as gone."""
-    client.connection.lost(error)
+    if client.connection.wire is not None:
+        client.connection.wire.lose(error)
     client.gone += len(frames)
     for frame in frames:
         if frame.tally is not None:

@@ -10,6 +10,7 @@ A read that is one whole text frame, as most are, needs no object (`whole_text`)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from websockets.frames import Opcode
 
@@ -81,9 +82,9 @@ class Inbound:
         """Whether nothing is half received, so that a new object can take its place."""
         return self._opcode is None and not self._held
 
-    def feed(self, data: bytes) -> Iterator[tuple[Opcode, bytes]]:
-        """Yield what `data` completes, in order: (TEXT or BINARY, message), (PING, PONG or CLOSE, payload), and (CONT, b"") for
-        every FRAGMENTS_PER_MESSAGE pieces of an unfinished message.
+    def feed(self, data: bytes) -> Iterator[tuple[Opcode, Any]]:
+        """Yield what `data` completes, in order: (TEXT, text), (BINARY, bytes), (PING, PONG or CLOSE, payload), and (CONT, b"")
+        for every FRAGMENTS_PER_MESSAGE pieces of an unfinished message.
 
         Parses on demand: what comes before a fault is delivered, and what comes after the end costs nothing.
 
@@ -128,7 +129,7 @@ class Inbound:
         del held[:end]
         return _OPCODES[first & _OPCODE], data, is_final
 
-    def _accept(self, opcode: Opcode, data: bytes, is_final: bool) -> tuple[Opcode, bytes] | None:
+    def _accept(self, opcode: Opcode, data: bytes, is_final: bool) -> tuple[Opcode, str | bytes] | None:
         if opcode in (Opcode.PING, Opcode.PONG):
             return opcode, data
         if opcode is Opcode.CLOSE:
@@ -138,7 +139,7 @@ class Inbound:
             raise _malformed("continuation frame expected" if self._opcode else "unexpected continuation frame")
         if self._opcode is None:
             if is_final:
-                return _checked(opcode, data)
+                return opcode, data.decode() if opcode is Opcode.TEXT else data
             self._opcode = opcode
         self._pieces.append(data)
         self._size += len(data)
@@ -149,17 +150,11 @@ class Inbound:
         opcode, data = self._opcode, b"".join(self._pieces)
         self._opcode, self._size = None, 0
         self._pieces.clear()
-        return _checked(opcode, data)
+        return opcode, data.decode() if opcode is Opcode.TEXT else data
 
 
 def _malformed(reason: str) -> ProtocolViolation:
     return ProtocolViolation(PROTOCOL_ERROR, reason)
-
-
-def _checked(opcode: Opcode, data: bytes) -> tuple[Opcode, bytes]:
-    if opcode is Opcode.TEXT:
-        data.decode()
-    return opcode, data
 
 
 def _check_close(data: bytes) -> None:

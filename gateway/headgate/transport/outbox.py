@@ -1,7 +1,7 @@
 """The sending half of a session: frames on their way to the browser, by whichever transport it is on.
 
 In: frames of clients and of the Socket.IO layer (`offer`, `offer_control`, `stream`), and the outcome of the fan-out's direct
-writes (`written_in_part`, `lost`). Out: bytes for the open WebSocket, which asks for `next_chunk` when it has room, or frames for
+writes (`written_in_part`). Out: bytes for the open WebSocket, which asks for `next_chunk` when it has room, or frames for
 the waiting poll, which asks for `take_frames`.
 
 The fan-out reads `wire` and `ready` for every client of an event. The session's transitions set `wire`. This class sets `ready`:
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from headgate.events.wire.frames import Frame
@@ -21,7 +22,6 @@ from headgate.runtime.loop import in_hub_after
 
 from .long_poll import LongPoll
 from .send_queue import LOW_WATER, ClientQueue, Sender
-from .session_state import TRANSPORT_ERROR
 from .websocket import JOIN_BYTES, WebSocket
 
 # Data that waited for CONNECT follows in a segment of its own: scripts that take one message per turn, like the official protocol
@@ -108,7 +108,7 @@ class Outbox(ABC):
             except BlockingIOError:
                 sent = 0
             except OSError as error:
-                self.lost(error)
+                wire.lose(error)
                 return len(frames)
             accepted = len(frames) if sent == len(data) else self.written_in_part(frames, sent)
             owner.direct += accepted
@@ -155,18 +155,12 @@ class Outbox(ABC):
                 return index
         return len(frames)
 
-    def lost(self, error: OSError) -> None:
-        """End the session, because a direct write failed."""
-        if self.wire is not None:
-            self.wire.lose(f"{TRANSPORT_ERROR}: {error.strerror}")
-
-    def hold_direct(self) -> None:
-        """Allow no direct writes until as many calls of `release_direct`."""
-        self._holds += 1
-        self.ready = False
-
-    def release_direct(self) -> None:
-        """Take one `hold_direct` back. Raises RuntimeError if there is none."""
+    def hold_direct(self, is_held: bool) -> None:
+        """Allow no direct writes until as many calls with False, of which one too many raises RuntimeError."""
+        if is_held:
+            self._holds += 1
+            self.ready = False
+            return
         if not self._holds:
             raise RuntimeError("release without hold")
         self._holds -= 1
@@ -178,19 +172,16 @@ class Outbox(ABC):
         self.corks += 1
         self.ready = False
 
-    def uncork(self) -> None:
-        """Take one `cork` back. Control frames go out now, and waiting data CONNECT_HEAD_START_S later.
+    def uncork(self, *, at_once: bool = False) -> None:
+        """Take one `cork` back. Control frames go out now, and waiting data CONNECT_HEAD_START_S later, or with them.
 
         Raises:
             RuntimeError: there is no cork.
         """
-        if self.queue.frames:
+        if self.queue.frames and not at_once:
             self.flush()
-            in_hub_after(CONNECT_HEAD_START_S, self._uncork)
-        else:
-            self._uncork()
-
-    def _uncork(self) -> None:
+            in_hub_after(CONNECT_HEAD_START_S, partial(self.uncork, at_once=True))
+            return
         if not self.corks:
             raise RuntimeError("uncork without cork")
         self.corks -= 1

@@ -109,12 +109,9 @@ class Session(Outbox):
         self.wire = wire
         self._start_deadlines()
         if unsent:
-            wire.put_first(unsent)
-            self.server.writes.add(wire.write_first)
-            wire.open(already_received)
-        else:
-            wire.open(already_received)
-            self.flush()
+            self.server.writes.add(wire.flush)
+        wire.open(already_received, unsent)
+        self.flush()
 
     def _start_deadlines(self) -> None:
         self.heartbeat.start(self)

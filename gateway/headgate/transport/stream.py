@@ -39,10 +39,6 @@ class Stream(Outbox):
     def flush(self) -> None:
         self._wake.set()
 
-    def uncork(self) -> None:
-        """Let data go out again, at once, in one piece with the welcome."""
-        self._uncork()
-
     def take(self, wait_s: float, is_given_up: Callable[[], bool] = lambda: False) -> list[Frame] | None:
         """Return the next frames; none after `wait_s`; None when the stream is over. Switches greenlets."""
         if not (self.closed or self.has_frames() or is_given_up()):

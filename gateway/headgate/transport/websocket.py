@@ -10,7 +10,6 @@ JOIN_BYTES, the linger of a closing socket by time and bytes.
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from headgate.runtime.loop import READ, WRITE, Watcher, io_watcher
 
 from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation, whole_text
 from .limits import TransportLimits
-from .peer_socket import NativeSocket, set_options
+from .peer_socket import NativeSocket, close_hard, set_options
 from .timers import Deadlines, monotonic
 
 # One recv, and so what is parsed for one client before the turn of the next.
@@ -73,8 +72,15 @@ class WebSocket:
         self._timing = self._flushing = self.writing = self.closing = self.closed = False
         self._lingered, self.progress_s = 0, 0.0
 
-    def open(self, already_received: bytes = b"") -> None:
-        """Start reading. `already_received` came after the handshake request."""
+    def open(self, already_received: bytes = b"", unsent: bytes = b"") -> None:
+        """Start reading. `already_received` came after the handshake request.
+
+        `unsent` is the answer to that. The caller arranges for a call of `flush` in a moment, which writes it.
+        """
+        if unsent:
+            self._unsent = memoryview(unsent)
+            self.writing = True  # so that the fan-out does not write before it
+            self.progress_s = monotonic()
         self._reader.start(self._readable)
         if already_received:
             self._feed(already_received)
@@ -86,23 +92,12 @@ class WebSocket:
 
     def resume_reading(self) -> None:
         """Take messages again. Idempotent."""
-        if not self.closing and not self.closed:
+        if not self.closing:
             self._reader.start(self._readable)
 
     def finish_frame(self, rest: bytes | memoryview) -> None:
         """Take the rest of a frame that `send` accepted in part, and write it before anything else."""
         self._unsent = memoryview(rest)
-        self.flush()
-
-    def put_first(self, unsent: bytes) -> None:
-        """Take the answer to the handshake. The caller arranges for a call of `write_first` in a moment."""
-        self._unsent = memoryview(unsent)
-        self.writing = True  # so that the fan-out does not write before it
-        self.progress_s = monotonic()
-
-    def write_first(self) -> None:
-        """Write it, and what has come since."""
-        self.writing = False
         self.flush()
 
     @property
@@ -123,13 +118,14 @@ class WebSocket:
             while (unsent := self._unsent or self._next_chunk()) is not None:
                 self._unsent = unsent
                 sent = self.send(unsent)
-                self.progress_s = monotonic()
+                if not self.closing:
+                    self.progress_s = monotonic()
                 self._unsent = unsent[sent:] if sent < len(unsent) else None
         except BlockingIOError:
             self.await_room()
             return
         except OSError as error:
-            self.lose(_reason_of(error))
+            self.lose(error)
             return
         finally:
             self._flushing = False
@@ -165,19 +161,14 @@ class WebSocket:
         self.resume_reading()  # closing with bytes unread resets the connection
         self.closing = True
         self._pong = None
-        goodbye = last + close_frame(code, reason)
-        if self._unsent is not None:
-            self._unsent = memoryview(bytes(self._unsent) + goodbye)
-        else:
-            self._unsent = memoryview(goodbye)
+        self._unsent = memoryview(bytes(self._unsent or b"") + last + close_frame(code, reason))
+        self.progress_s = monotonic()  # the write deadline is for the whole of it, however it trickles
         owner, self.owner = self.owner, None
         self.flush()
-        if not self.closed and self._unsent is not None:
-            self._deadlines.after(self._limits.write_deadline_s, self._expire_goodbye)
         if owner is not None:
             owner.websocket_lost(why)
 
-    def lose(self, reason: str, *, hard: bool = False) -> None:
+    def lose(self, reason: str | OSError, *, hard: bool = False) -> None:
         """Close the socket now and notify the owner. Idempotent.
 
         `hard` also discards what the kernel holds, and would hold for many minutes, for a peer that accepts nothing.
@@ -193,10 +184,11 @@ class WebSocket:
         self._unsent = self._inbound = self._pong = None
         self.writing = False
         if hard:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            close_hard(self._sock.fileno())
         self._sock.close()
         if owner is not None:
-            owner.websocket_lost(reason)
+            is_error = isinstance(reason, OSError)
+            owner.websocket_lost(f"transport error: {reason.strerror or type(reason).__name__}" if is_error else reason)
 
     def _readable(self) -> None:
         try:
@@ -204,7 +196,7 @@ class WebSocket:
         except BlockingIOError:
             return
         except OSError as error:
-            self.lose(_reason_of(error))
+            self.lose(error)
             return
         if not data:
             self.lose("transport close")
@@ -226,37 +218,29 @@ class WebSocket:
             inbound = Inbound(limit_bytes)
         try:
             for opcode, payload in inbound.feed(data):
-                self._received(opcode, payload)
-                if self.closing:
+                if (owner := self.owner) is None:
                     return
+                if opcode is Opcode.TEXT or opcode is Opcode.BINARY:
+                    owner.received(payload)
+                elif opcode is Opcode.CLOSE:
+                    self.close(NORMAL, why="transport close")
+                elif owner.control_received() and opcode is Opcode.PING:  # a pong, or more pieces of a message, cost parsing
+                    # Only the answer to the latest ping waits for room (RFC 6455 section 5.5.3): a flood of pings does not queue.
+                    self._pong = pong_frame(payload)
+                    if not self.writing:
+                        self.flush()
         except ProtocolViolation as violation:
             self.close(violation.code, violation.reason)
             return
         self._inbound = None if inbound.at_rest else inbound
 
-    def _received(self, opcode: Opcode, payload: bytes) -> None:
-        owner = self.owner
-        if owner is None:
-            return
-        if opcode is Opcode.TEXT:
-            owner.received(payload.decode())
-        elif opcode is Opcode.BINARY:
-            owner.received(payload)
-        elif opcode is Opcode.CLOSE:
-            self.close(NORMAL, why="transport close")
-        elif owner.control_received() and opcode is Opcode.PING:  # a pong, or more pieces of a message, cost parsing
-            # Only the answer to the latest ping waits for room (RFC 6455 section 5.5.3), so a flood of pings does not queue.
-            self._pong = pong_frame(payload)
-            if not self.writing:
-                self.flush()
-
     def await_room(self) -> None:
         """Have `flush` called when the kernel takes bytes again. Idempotent."""
-        if self.writing or self.closed:
+        if self._writer is not None or self.closed:
             return
         self.writing = True
         self.progress_s = monotonic()
-        self._writer = self._writer or io_watcher(self._sock.fileno(), WRITE)
+        self._writer = io_watcher(self._sock.fileno(), WRITE)
         self._writer.start(self.flush)
         if not self._timing:
             self._timing = True
@@ -273,19 +257,11 @@ class WebSocket:
             self._timing = True
             self._deadlines.after(left_s, self._check_progress)
 
-    def _expire_goodbye(self) -> None:
-        if self._unsent is not None:
-            self.lose("write deadline", hard=True)
-
     def _finish(self) -> None:
         """End our side when everything is written, and read what the browser still sends."""
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:
-            self.lose(_reason_of(error))
+            self.lose(error)
         else:
             self._deadlines.after(LINGER_S, self.lose, "closed")
-
-
-def _reason_of(error: OSError) -> str:
-    return f"transport error: {error.strerror or type(error).__name__}"

@@ -97,9 +97,9 @@ def test_a_cork_keeps_data_back_and_lets_control_through(line: Line, clock: Cloc
     line.session.offer(Frame(b"4data"))
     line.session.offer_control(Frame(b"40"))
     assert (line.ready(), line.read()) == (False, [b"40"])
-    line.session._uncork()
+    line.session.uncork(at_once=True)
     assert (line.ready(), line.read()) == (False, [])
-    line.session._uncork()
+    line.session.uncork(at_once=True)
     assert (line.ready(), line.read()) == (True, [b"4data"])
 
 
@@ -118,14 +118,14 @@ def test_corked_frames_follow_connect_by_a_moment(line: Line) -> None:
 
 def test_a_hold_keeps_the_fan_out_out_and_lets_the_queue_go_on(line: Line) -> None:
     """A client that reads the log sends its pages; live events pass it by. Counted, too."""
-    line.session.hold_direct()
-    line.session.hold_direct()
+    line.session.hold_direct(True)
+    line.session.hold_direct(True)
     assert not line.ready()
     assert line.session.stream(events(2), line.client) == 2
     assert len(line.read()) == 2
-    line.session.release_direct()
+    line.session.hold_direct(False)
     assert not line.ready()
-    line.session.release_direct()
+    line.session.hold_direct(False)
     assert line.ready()
 
 
@@ -134,7 +134,7 @@ def test_what_was_not_put_in_cannot_be_taken_back(line: Line) -> None:
     with pytest.raises(RuntimeError, match="uncork without cork"):
         line.session.uncork()
     with pytest.raises(RuntimeError, match="release without hold"):
-        line.session.release_direct()
+        line.session.hold_direct(False)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 12, 13, 14, 25, 26, 38])
@@ -186,7 +186,7 @@ def test_clients_are_told_once_when_a_queue_over_high_water_has_drained(line: Li
         assert not line.session.offer(Frame(b"4one too many"))
         line.session.awaits_drain = asks
         assert not line.session.idle
-        line.session._uncork()
+        line.session.uncork(at_once=True)
         assert line.client.times_drained == asks
 
     assert (line.session.awaits_drain, line.session.idle) == (False, True)
@@ -194,5 +194,5 @@ def test_clients_are_told_once_when_a_queue_over_high_water_has_drained(line: Li
 
 def test_a_socket_that_breaks_under_a_direct_write_ends_the_session(line: Line) -> None:
     """With what the system says of it."""
-    line.session.lost(OSError(32, "Broken pipe"))
+    line.wire.lose(OSError(32, "Broken pipe"))
     assert (line.session.reason, line.session.wire, line.ready()) == ("transport error: Broken pipe", None, False)

@@ -134,21 +134,27 @@ def test_a_slow_reader_gets_a_goodbye_whole(line: Line, monkeypatch: pytest.Monk
     monkeypatch.setattr(wire._deadlines, "after", lambda delay_s, callback, *args: asked.append((delay_s, callback.__name__)))
     sent = fill(wire.send)
     wire.close(1000, last=b"goodbye")
-    assert asked == [(10.0, "_check_progress"), (10.0, "_expire_goodbye")]
+    assert asked == [(10.0, "_check_progress")]
     line.take(sent)
     wire.flush()
 
-    assert asked[2:] == [(LINGER_S, "lose")]
+    assert asked[1:] == [(LINGER_S, "lose")]
     assert theirs.recv(100) == b"goodbye\x88\x02\x03\xe8"
 
 
-def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(line: Line) -> None:
+def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(clock: Clock) -> None:
     """However it trickles: the session is over and counted no more, so its bytes must go."""
-    wire, _, theirs = line
-    fill(wire.send)
-    wire.close(1000, last=b"goodbye")
-    theirs.recv(100)
-    wire._expire_goodbye()
+    wire, _, theirs = line_of(cast(Deadlines, clock), replace(LIMITS, send_buffer_bytes=4096))
+    with theirs:
+        fill(wire.send)
+        clock.advance(9)
+        wire.close(1000, last=b"x" * 1_000_000)
+        for _ in range(9):
+            clock.advance(1)
+            theirs.recv(20_000)
+            turn()
+        assert not wire.closed
+        clock.advance(1)
 
     assert wire.closed
 
@@ -232,8 +238,8 @@ def test_an_answer_for_which_there_is_no_room_is_written_when_there_is(line: Lin
     """A peer with a full buffer gets all of it, in order."""
     wire, _, theirs = line
     filled = fill(wire.send)
-    wire.put_first(b"the answer")
-    wire.write_first()
+    wire.open(unsent=b"the answer")
+    wire.flush()
     assert wire.writing
     line.take(filled)
     turn()
@@ -245,9 +251,9 @@ def test_an_answer_for_which_there_is_no_room_is_written_when_there_is(line: Lin
 def test_a_goodbye_before_the_answer_was_written_follows_it(line: Line) -> None:
     """A session may end in the turn in which it began."""
     wire, owner, theirs = line
-    wire.put_first(b"the answer")
+    wire.open(unsent=b"the answer")
     wire.close(1008, "no")
-    wire.write_first()
+    wire.flush()
 
     assert theirs.recv(100).startswith(b"the answer\x88")
     assert owner.lost == ["transport error"]
@@ -256,10 +262,10 @@ def test_a_goodbye_before_the_answer_was_written_follows_it(line: Line) -> None:
 def test_an_answer_to_a_client_that_is_gone_loses_the_socket(line: Line) -> None:
     """The owner is told once."""
     wire, owner, theirs = line
-    wire.put_first(b"the answer")
+    wire.open(unsent=b"the answer")
     theirs.close()
-    wire.write_first()
-    wire.write_first()
+    wire.flush()
+    wire.flush()
 
     assert wire.closed
     assert len(owner.lost) == 1

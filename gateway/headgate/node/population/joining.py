@@ -166,7 +166,7 @@ class Joining:
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             raise
-        stream.uncork()
+        stream.uncork(at_once=True)  # in one piece with the welcome
         if identity.scopes is not None:
             spawn(self._watch_key, client, handshake)
         return client

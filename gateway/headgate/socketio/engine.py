@@ -18,17 +18,16 @@ from engineio.packet import MESSAGE, Packet
 from headgate.events.wire.frames import Frame
 from headgate.runtime.servers import instead_for_sockets
 from headgate.transport.cors import Cors
-from headgate.transport.detach import Detached
 from headgate.transport.engine import Engine
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.session import Session
 from headgate.transport.session_state import SERVER_DISCONNECT
 
 from .limits import TransportLimits
-from .other_servers import detach_other
+from .other_servers import detach_any
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
+    from wsgiref.types import WSGIEnvironment
 
     from headgate.transport import limits
 
@@ -44,6 +43,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     """
 
     instead = staticmethod(instead_for_sockets)
+    detach = staticmethod(detach_any)
 
     def __init__(self, *, transport_limits: limits.TransportLimits | None = None, **options: object) -> None:
         if options.get("async_mode") not in (None, "gevent"):
@@ -89,20 +89,6 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             self._trigger_event("disconnect", sid, reason, run_async=False)
         finally:
             self._user_sessions.pop(sid, None)
-
-    def detach(
-        self,
-        environ: WSGIEnvironment,
-        start_response: StartResponse,
-        accept: bytes,
-        first_frames: bytes = b"",
-        *,
-        takes_unsent: bool = False,
-    ) -> Detached:
-        """Take a request's socket from its server, ours or another one."""
-        if "headgate.handler" in environ:
-            return super().detach(environ, start_response, accept, first_frames, takes_unsent=takes_unsent)
-        return detach_other(environ, start_response, accept, first_frames)
 
     def opening_headers(self, sid: str) -> list[tuple[str, str]]:
         """Return the cookie with the session's id, if the application wants one."""

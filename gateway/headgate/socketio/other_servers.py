@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import gevent.ssl
 
-from headgate.transport.detach import CannotDetach, Carrying, Detached, forget_body, gunicorn_socket, handler_of
+from headgate.transport.detach import CannotDetach, Carrying, Detached, detach, forget_body, gunicorn_socket, handler_of
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.tls_pipe import TlsPipe
 
@@ -22,13 +22,22 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 
-def detach_other(environ: WSGIEnvironment, start_response: StartResponse, accept: bytes, first_frames: bytes) -> Detached:
-    """Take a request's socket away from its server; write the answer to the request, and the first frames after it.
+def detach_any(
+    environ: WSGIEnvironment,
+    accept: bytes,
+    first_frames: bytes = b"",
+    *,
+    start_response: StartResponse,
+    takes_unsent: bool = False,
+) -> Detached:
+    """Take a request's socket away from its server, ours or another one. As `detach`.
 
     Raises:
         CannotDetach: the server is none of these.
         OSError: the client is gone.
     """
+    if "headgate.handler" in environ:
+        return detach(environ, accept, first_frames, takes_unsent=takes_unsent)
     if (answered := environ.get("wsgi.websocket")) is not None:
         taken = _of_handler(answered.handler, first_frames)
         answered.closed = True  # or it would write a close frame when the application returns

@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+import structlog
+
+from headgate.errors import OriginNotAllowed
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.settings.addresses.origins import origin_in_header
 
 Headers = list[tuple[str, str]]
@@ -15,6 +19,11 @@ Headers = list[tuple[str, str]]
 Allowed = str | Sequence[str] | Callable[..., bool] | None
 
 METHODS = "OPTIONS, GET, POST"
+# A page that is refused tries again for ever.
+REFUSED_S = 60.0
+MAX_REFUSED = 64
+
+log = structlog.get_logger("headgate.engine")
 
 
 class Cors:
@@ -23,15 +32,30 @@ class Cors:
     Args:
         allowed: None for pages of the server's own address.
         credentials: whether a page may send cookies.
+
+    Attributes:
+        setting: the name of the list of origins that may connect.
+        allowing: returns the line that would allow an origin; None for one that cannot be allowed.
     """
+
+    setting = "cors_allowed_origins"
 
     def __init__(self, allowed: Allowed = None, *, credentials: bool = True) -> None:
         self._allowed, self._credentials = allowed, credentials
+        self.refused = LogThrottle(every_s=REFUSED_S, max_names=MAX_REFUSED)
+        self.allowing: Callable[[str, Mapping[str, Any]], str | None] = lambda origin, _: f"{self.setting}={origin[:200]!r}"
 
     def lets_in(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request's page may connect. A request without an origin comes from no page."""
         origin = environ.get("HTTP_ORIGIN")
         return not origin or self._allowed == [] or self._is_allowed(origin, environ)
+
+    def refusal(self, environ: Mapping[str, Any]) -> OriginNotAllowed:
+        """Return the error for a page that may not connect. Logs it once a minute for each origin, with the line to set."""
+        origin: str = environ["HTTP_ORIGIN"]
+        if (left_out := self.refused.due(origin[:200])) is not None:
+            log.warning("origin refused", origin=origin[:200], set=self.allowing(origin, environ), left_out=left_out)
+        return OriginNotAllowed(origin, self.setting)
 
     def headers(self, environ: Mapping[str, Any]) -> Headers:
         """Return the headers of an answer to a request."""

@@ -44,10 +44,17 @@ class Detached(NamedTuple):
     unsent: bytes = b""
 
 
-def detach(environ: WSGIEnvironment, answer: bytes, *, takes_unsent: bool = False) -> Detached:
-    """Take the request's socket from our own HTTP server, and write the answer to the request.
+def detach(
+    environ: WSGIEnvironment,
+    answer: bytes,
+    first_frames: bytes = b"",
+    *,
+    start_response: StartResponse | None = None,
+    takes_unsent: bool = False,
+) -> Detached:
+    """Take the request's socket from our own HTTP server; write the answer to the request, and the first frames after it.
 
-    Without a greenlet, a caller that `takes_unsent` writes the answer itself.
+    Without a greenlet, a caller that `takes_unsent` writes them itself. Other servers need `start_response` (the drop-in's way).
 
     Raises:
         CannotDetach: under another WSGI server.
@@ -58,7 +65,7 @@ def detach(environ: WSGIEnvironment, answer: bytes, *, takes_unsent: bool = Fals
         if "wsgi.websocket" in environ:
             raise CannotDetach("gevent-websocket has answered this request already: leave its handler_class out")
         raise CannotDetach
-    peer, received, unsent = ours.take_socket(answer, takes_unsent=takes_unsent)
+    peer, received, unsent = ours.take_socket(answer + first_frames, takes_unsent=takes_unsent)
     del environ["headgate.handler"]
     forget_body(environ)
     if isinstance(peer, TlsPeer):

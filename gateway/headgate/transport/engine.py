@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import binascii
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from headgate.errors import HeadgateError, OriginNotAllowed, PayloadTooLarge
+from headgate.errors import HeadgateError, PayloadTooLarge
 from headgate.events.wire.frames import Frame
-from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Together, spawn
 from headgate.runtime.metrics import SESSIONS_ENDED
 from headgate.runtime.servers import instead
 
 from . import engineio_http as eio
 from .cors import Cors
-from .detach import CannotDetach, Detached, PollWatch, detach
+from .detach import CannotDetach, PollWatch, detach
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_answer
 from .limits import TransportLimits
@@ -44,9 +43,6 @@ log = structlog.get_logger("headgate.engine")
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _IDS_AT_ONCE = 64
 ALLOWED = "GET, POST, OPTIONS"
-# A page that is refused tries again for ever.
-REFUSED_ORIGIN_S = 60.0
-MAX_REFUSED_ORIGINS = 64
 _ids: list[str] = []
 # Two processes must not hand out the same ids.
 os.register_at_fork(after_in_child=_ids.clear)
@@ -88,13 +84,12 @@ class Engine:
         owner: the first letters of our sessions' ids, where several processes share a port.
         start: starts the greenlet for the messages of a session.
         writes: the answers to handshakes and CONNECTs.
-        origin_setting: the name of the list of origins that may connect.
-        allowing: returns the line that would allow an origin; None for one that cannot be allowed.
+        detach: takes the socket of a request.
         instead: returns why a WSGI server, by the environment of a request, cannot carry a client, and what can.
     """
 
-    origin_setting = "cors_allowed_origins"
     instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
+    detach = staticmethod(detach)
 
     def __init__(
         self,
@@ -105,7 +100,7 @@ class Engine:
         transports: Collection[str] = ("polling", "websocket"),
         allow_upgrades: bool = True,
     ) -> None:
-        self._application, self._cors = application, cors
+        self._application, self.cors = application, cors
         self.deliver: Callable[[Session, str | bytes], None] = application.message
         self.limits, self.sessions = limits, dict[str, Session]()
         self.transports, self.allow_upgrades = transports, allow_upgrades
@@ -121,8 +116,6 @@ class Engine:
         self.writes = Together(lambda: log.exception("answer not written"))
         # A new greenlet each time, so that an application has its own locals in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
-        self.refused_origins = LogThrottle(every_s=REFUSED_ORIGIN_S, max_names=MAX_REFUSED_ORIGINS)
-        self.allowing: Callable[[str, Mapping[str, Any]], str | None] = lambda origin, _: f"cors_allowed_origins={origin[:200]!r}"
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
 
@@ -147,18 +140,6 @@ class Engine:
             session.end(SERVER_DISCONNECT)
 
     # -- what the drop-in adds (socketio/engine.py) --------------------------------------------------------------------
-
-    def detach(
-        self,
-        environ: WSGIEnvironment,
-        start_response: StartResponse,
-        accept: bytes,
-        first_frames: bytes = b"",
-        *,
-        takes_unsent: bool = False,
-    ) -> Detached:
-        """Take the socket of a request, and write the answer and the first frames. Raises as `detach.detach`."""
-        return detach(environ, accept + first_frames, takes_unsent=takes_unsent)
 
     def opening_headers(self, sid: str) -> Headers:
         """Return headers for the answer that opens a polling session."""
@@ -195,22 +176,15 @@ class Engine:
     def _answered(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
         """Return the answer to a request, or the body of an answer that has begun."""
         try:
-            if not self._cors.lets_in(environ):
-                origin: str = environ["HTTP_ORIGIN"]
-                self.origin_refused(origin, environ)
-                raise eio.Refused(eio.FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
+            if not self.cors.lets_in(environ):
+                raise eio.Refused(eio.FORBIDDEN, "403 Forbidden", error=self.cors.refusal(environ))
             if environ["REQUEST_METHOD"] == "OPTIONS":
-                return Answer("204 No Content", [NO_STORE, *self._cors.headers(environ)], b"")
+                return Answer("204 No Content", [NO_STORE, *self.cors.headers(environ)], b"")
             return self._answer(environ, start_response)
         except eio.Refused as refusal:
             answer = error_answer(refusal.status, refusal.error, **refusal.body)
             allow = [("Allow", ALLOWED)] if refusal.status[:3] == "405" else []
-            return answer._replace(headers=[*answer.headers, *self._cors.refusal_headers(environ), *allow])
-
-    def origin_refused(self, origin: str, environ: Mapping[str, Any]) -> None:
-        """Log, once a minute for each origin, that a page may not connect, with the line that would allow it."""
-        if (left_out := self.refused_origins.due(origin[:200])) is not None:
-            log.warning("origin refused", origin=origin[:200], set=self.allowing(origin, environ), left_out=left_out)
+            return answer._replace(headers=[*answer.headers, *self.cors.refusal_headers(environ), *allow])
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
         transport, version, sid = eio.read_query(environ.get("QUERY_STRING", ""))
@@ -222,7 +196,7 @@ class Engine:
         websocket = transport == "websocket"
         if websocket and "websocket" not in eio.words(environ.get("HTTP_UPGRADE", "")):
             raise eio.Refused(eio.BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
-        cors: Headers = [] if websocket else self._cors.headers(environ)  # of no use to a WebSocket
+        cors: Headers = [] if websocket else self.cors.headers(environ)  # of no use to a WebSocket
         if not sid:
             if method != "GET":
                 raise eio.Refused(eio.BAD_METHOD)
@@ -265,7 +239,7 @@ class Engine:
             session.start_polling()
             return _ok(opening.packet, self.opening_headers(sid) + cors)
         try:
-            detached = self.detach(environ, start_response, accept, opening.wire, takes_unsent=True)
+            detached = self.detach(environ, accept, opening.wire, start_response=start_response, takes_unsent=True)
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
@@ -278,7 +252,7 @@ class Engine:
         if not self.allow_upgrades:
             raise eio.Refused(eio.BAD_REQUEST, detail="this server does not upgrade")
         try:
-            detached = self.detach(environ, start_response, eio.switching_protocols(environ))
+            detached = self.detach(environ, eio.switching_protocols(environ), start_response=start_response)
         except CannotDetach as error:
             raise self._unsupported(environ, str(error)) from error
         except OSError:

@@ -25,7 +25,7 @@ from .http_channel import LINGER_S, Channel, TooSlow
 from .http_incoming import READ_BYTES, BadBody, Incoming, wsgi_input
 from .http_limits import Part
 from .http_parser import Bad, ParserState, Request, RequestParser
-from .http_routes import NeverWaits, Route, RoutedRequest, route_for
+from .http_routes import NeverWaits, RoutedRequest, route_for
 from .http_wsgi import WsgiExchange
 from .peer_socket import PeerSocket, TlsPeer
 
@@ -254,7 +254,12 @@ class HttpConnection:
         asked, self._asked = self._asked, None
         routed = self._routed
         if routed is None or request is not routed.head:
-            routed = self._routed = None if self.is_reserved else self._route(request, incoming)
+            if routed is not None and self._parser.is_like_last:
+                routed = routed.again(request)
+            else:
+                route = None if self.is_reserved else route_for(self._server.routes, request)
+                routed = None if route is None else RoutedRequest(incoming.read_body, request, route, self._environ(request))
+            self._routed = routed
         if routed is None:
             return self._answer_by_application(request, self._environ(request), incoming)
         try:
@@ -278,13 +283,6 @@ class HttpConnection:
                     self.write(_FAILED.to_bytes(time.time(), close=True))
             return False
         return self._answer_by_application(request, dict(routed.environ), incoming)
-
-    def _route(self, request: Request, incoming: Incoming) -> RoutedRequest | None:
-        """Return a request for its route, with what is known from the same head before."""
-        if self._routed is not None and self._parser.is_like_last:
-            return self._routed.again(request)
-        route: Route | None = route_for(self._server.routes, request)
-        return None if route is None else RoutedRequest(incoming.read_body, request, route, self._environ(request))
 
     def _environ(self, request: Request) -> WSGIEnvironment:
         environ = request.environ(self._server.base_environ.copy(), self._address)

@@ -152,8 +152,9 @@ class SocketIOFace:
         self.hooks: Hooks
         self.limits = limits
         self._named = tuple(namespaces) if names_namespaces else ()
-        self.engine = Engine(self, limits, cors=Cors(allowed_origins))
-        self.engine.origin_setting, self.engine.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
+        cors = Cors(allowed_origins)
+        cors.setting, cors.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
+        self.engine = Engine(self, limits, cors=cors)
         self._namespaces: dict[str, _Namespace] = {}
         self._environs: dict[str, WSGIEnvironment] = {}
         self._left: dict[str, Signal] = {}  # by session: set when one of its clients has left

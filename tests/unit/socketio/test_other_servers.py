@@ -12,7 +12,7 @@ import gevent.socket
 import pytest
 from gevent import pywsgi
 
-from headgate.socketio.other_servers import detach_other
+from headgate.socketio.other_servers import detach_any
 from headgate.transport.detach import CannotDetach, Detached
 from tests.support.session_clock import turn
 from tests.support.wsgi import Said
@@ -59,7 +59,7 @@ def test_a_socket_of_pywsgi_is_taken_away_with_the_bytes_behind_the_request(serv
     taken: list[Detached] = []
 
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        taken.append(detach_other(environ, start_response, b"the answer", b""))
+        taken.append(detach_any(environ, b"the answer", b"", start_response=start_response))
         assert environ["wsgi.input"].read() == b""
         return []
 
@@ -80,7 +80,7 @@ def test_a_socket_of_pywsgi_is_taken_away_with_the_bytes_behind_the_request(serv
 def test_a_socket_of_an_unknown_server_cannot_be_taken_away() -> None:
     """The caller knows what to use instead."""
     with pytest.raises(CannotDetach):
-        detach_other({}, Said(), b"", b"")
+        detach_any({}, b"", start_response=Said())
 
 
 def test_a_socket_that_gevent_websocket_has_answered_is_taken_without_a_second_answer(serve: Callable[..., Served]) -> None:
@@ -92,7 +92,7 @@ def test_a_socket_that_gevent_websocket_has_answered_is_taken_without_a_second_a
         its = SimpleNamespace(handler=start_response.__self__, closed=False, stream=1, raw_read=1, raw_write=1)
         answered.append(its)
         environ["wsgi.websocket"] = its
-        taken.append(detach_other(environ, Said(), b"the answer", b"the frames"))
+        taken.append(detach_any(environ, b"the answer", b"the frames", start_response=Said()))
         return []
 
     served = serve(application)
@@ -129,7 +129,8 @@ def gunicorn_response() -> Any:
 def test_a_socket_of_gunicorns_gevent_worker_is_taken_away() -> None:
     """The end of the request is StopIteration, of which the worker makes the end of its connection."""
     ours, peer = gevent.socket.socketpair()
-    detached = gevent.spawn(detach_other, {"gunicorn.socket": ours}, gunicorn_response(), b"answer", b" and frames").get()
+    environ = {"gunicorn.socket": ours}
+    detached = gevent.spawn(detach_any, environ, b"answer", b" and frames", start_response=gunicorn_response()).get()
 
     assert peer.recv(100) == b"answer and frames"
     assert detached.received == b"a frame"
@@ -145,4 +146,4 @@ def test_a_socket_of_a_worker_that_lets_nothing_else_run_stays() -> None:
     """gunicorn's sync worker answers in the main greenlet: no WebSocket would ever have a turn."""
     ours, _ = gevent.socket.socketpair()
     with pytest.raises(CannotDetach):
-        detach_other({"gunicorn.socket": ours, "SERVER_SOFTWARE": "gunicorn/27"}, gunicorn_response(), b"", b"")
+        detach_any({"gunicorn.socket": ours, "SERVER_SOFTWARE": "gunicorn/27"}, b"", start_response=gunicorn_response())

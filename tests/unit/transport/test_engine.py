@@ -527,7 +527,7 @@ def test_without_a_list_the_forwarded_scheme_of_a_websocket_is_that_of_its_page(
 def test_a_refused_origin_is_in_the_log_once_a_minute_with_the_line_that_allows_it(listing: Engine) -> None:
     """For each origin; however many a client makes up, the table is bounded."""
     now_s = [0.0]
-    listing.server.refused_origins = LogThrottle(lambda: now_s[0], every_s=60, max_names=2)
+    listing.server.cors.refused = LogThrottle(lambda: now_s[0], every_s=60, max_names=2)
     with capture_logs() as lines:
         for name in ("a", "a", "b", *range(99)):
             listing.ask(HANDSHAKE, HTTP_ORIGIN=f"https://{name}.example")

@@ -16,7 +16,7 @@ import gevent.ssl
 import pytest
 from gevent import pywsgi
 
-from headgate.socketio.other_servers import detach_other
+from headgate.socketio.other_servers import detach_any
 from headgate.transport import tls_pipe
 from headgate.transport.detach import Detached, detach
 from headgate.transport.http_server import HTTPServer
@@ -118,7 +118,7 @@ def test_a_request_over_tls_gives_its_socket_away(contexts: tuple[Any, Any], ser
     def application(environ: dict[str, Any], start_response: Any) -> Any:
         is_ours = server_class is HTTPServer
         answer = b"the answer and a frame"
-        taken.append(detach(environ, answer) if is_ours else detach_other(environ, start_response, answer, b""))
+        taken.append(detach(environ, answer) if is_ours else detach_any(environ, answer, b"", start_response=start_response))
         return taken[0].body
 
     options = {} if server_class is HTTPServer else {"log": None}

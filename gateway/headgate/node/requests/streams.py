@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headgate.auth.identity import Handshake
-from headgate.errors import Forbidden, HeadgateError, InvalidRequest, OriginNotAllowed
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import GAP, PRESENCE, notice_packet
 from headgate.events.wire.requests import Resume
@@ -80,7 +80,7 @@ class Streams:
     ) -> None:
         self._namespaces, self._settings, self._joining = namespaces, settings, joining
         self._handlers = {name: handlers.requests(namespace) for name, namespace in namespaces.items()}
-        self._limits, self._origin_refused = sockets.limits, sockets.engine.origin_refused
+        self._limits, self._cors = sockets.limits, sockets.engine.cors
         self._is_allowed = origin_check(settings)
         self._open: set[Stream] = set()
 
@@ -201,8 +201,7 @@ class Streams:
         origin = environ.get("HTTP_ORIGIN")
         if origin:
             if "*" not in self._settings.allowed_origins and not self._is_allowed(origin, environ):
-                self._origin_refused(origin, environ)
-                raise OriginNotAllowed(origin, "HEADGATE_ALLOWED_ORIGINS")
+                raise self._cors.refusal(environ)
         elif environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
             raise Forbidden("read a stream from", "a page of another site")
         if self._settings.dev and not environ.get("HTTP_AUTHORIZATION"):

@@ -133,7 +133,7 @@ class Guest:
     def __init__(self, url: str, transports: tuple[str, ...], auth: Any, *, ca_file: str = "") -> None:
         self.told: Told = []
         self._seen: dict[str, threading.Event] = {}
-        self.client = socketio.Client(reconnection=False, **_trusting(ca_file))
+        self.client = socketio.Client(reconnection=False, request_timeout=DEADLINE_S, **_trusting(ca_file))
         trigger = self.client.eio._trigger_event
         # It has a thread for each message, so that the order of handlers is chance; its own goodbyes need theirs.
         self.client.eio._trigger_event = lambda event, *arguments, **options: trigger(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,6 @@ from tests.support.raw_log import read_log
 from tests.support.redis_server import record_private_redis, wait_until
 
 KEY = log_key("notifications")
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    """A publisher into an empty Redis, without the library."""
-    with Publisher(redis_url) as publisher:
-        yield publisher
 
 
 def connections_since(client: Client, own: int) -> int:

@@ -33,13 +33,6 @@ MakeSubscriber = Callable[..., Subscriber]
 
 
 @pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    """A publisher into an empty Redis."""
-    with Publisher(redis_url) as publisher:
-        yield publisher
-
-
-@pytest.fixture
 def subscriber(redis_url: str) -> MakeSubscriber:
     """Make subscribers that end at the end of the log."""
     return partial(Subscriber, redis_url, wait_s=0)

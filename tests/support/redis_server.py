@@ -17,6 +17,7 @@ import pytest
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.data_folder import LOCK_NAME
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.services.publisher import Publisher
 
 DEADLINE_S = 30.0
 POLL_S = 0.01
@@ -62,6 +63,13 @@ def redis_client(redis_url: str) -> Iterator[Client]:
     client = open_client(redis_url, timeout_s=DEADLINE_S)
     yield client
     client.close()
+
+
+@pytest.fixture
+def publisher(redis_url: str) -> Iterator[Publisher]:
+    """A publisher into that Redis."""
+    with Publisher(redis_url) as publisher:
+        yield publisher
 
 
 @pytest.fixture

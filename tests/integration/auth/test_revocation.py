@@ -24,12 +24,6 @@ from headgate.services.publisher import Publisher
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with closing(Publisher(redis_url)) as publisher:
-        yield publisher
-
-
 class Watching:
     """The watch of a gateway, in a thread of its own. `heard` waits for the next members that it names."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,13 +17,6 @@ from headgate.redis.client import Client, call
 from headgate.services.publisher import Publisher
 from tests.integration.cli.conftest import COMMAND, Ended, Run, Tail, is_one_error_line
 from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with Publisher(redis_url) as publisher:
-        yield publisher
-
 
 # publish -------------------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,6 @@ from headgate.redis.client import Client, call
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from tests.integration.cli.conftest import Run, Tail
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with Publisher(redis_url) as publisher:
-        yield publisher
 
 
 def write_log(client: Client, times_ms: list[int]) -> None:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-
 import pytest
 
 from headgate.redis.client import Client, call
 from headgate.services.publisher import Publisher
 from tests.support.gateway_here import GatewayHere, StartGatewayHere
 from tests.support.redis_server import wait_until
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with closing(Publisher(redis_url)) as publisher:
-        yield publisher
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
 
@@ -37,12 +37,6 @@ BOMBS = [
 def gateway(gateway_here: StartGatewayHere) -> GatewayHere:
     """A gateway with the default limits, which takes tokens."""
     return gateway_here(token_secret=SECRET)
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with closing(Publisher(redis_url)) as publisher:
-        yield publisher
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import os
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,6 @@ from tests.support.redis_server import wait_until
 
 ROOT = str(Path(__file__).parents[3])
 NAMESPACE = "notifications"
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with closing(Publisher(redis_url)) as publisher:
-        yield publisher
 
 
 def clerk(handshake: Handshake) -> Identity | None:

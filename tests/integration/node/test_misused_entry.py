@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-
 import pytest
 
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher
 from tests.support.gateway_here import StartGatewayHere
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    """A publisher that checks."""
-    with closing(Publisher(redis_url)) as publisher:
-        yield publisher
 
 
 @pytest.mark.parametrize(("pattern", "payload"), [("#", b"{rubbish"), ("hole.1", b'"\xff"'), ("users.ada.#", b"")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -22,13 +22,6 @@ def log(redis_client: Client) -> EventLog:
     log = EventLog("notifications", redis_client, 1000)
     log.configure(100, 600)
     return log
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    """A publisher into it."""
-    with Publisher(redis_url) as publisher:
-        yield publisher
 
 
 def offsets(log: EventLog, after: int, upto: int | None, limit: int = 100) -> list[int]:

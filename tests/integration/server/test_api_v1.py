@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,12 +48,6 @@ class Api:
 def api(unstarted_gateway: UnstartedGateway, redis_url: str) -> Api:
     settings = Settings(redis_url=redis_url, admin_key=ADMIN, namespaces=("notifications", "other"), read_per_s=250)
     return Api(create_app(settings, gate=unstarted_gateway(settings)).test_client())
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with Publisher(redis_url) as publisher:
-        yield publisher
 
 
 @pytest.fixture

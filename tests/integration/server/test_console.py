@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,12 +24,6 @@ from tests.support.registered import write_row
 
 KEY = "the-admin-key-of-this-test-0123456789"
 ACT = {"Origin": "http://localhost", "X-Headgate-Console": "1"}
-
-
-@pytest.fixture
-def publisher(redis_url: str, redis_client: Client) -> Iterator[Publisher]:
-    with Publisher(redis_url) as running:
-        yield running
 
 
 @pytest.fixture

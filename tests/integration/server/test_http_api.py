@@ -9,7 +9,7 @@ import socket
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,12 +100,6 @@ def serve(unstarted_gateway: UnstartedGateway, redis_url: str) -> Serve:
 @pytest.fixture
 def api(serve: Serve) -> Api:
     return serve()
-
-
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    with Publisher(redis_url) as publisher:
-        yield publisher
 
 
 class Clock:

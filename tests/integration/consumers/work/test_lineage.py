@@ -29,13 +29,6 @@ def store(redis_client: Client, redis_url: str) -> Iterator[Store]:
     store.close()
 
 
-@pytest.fixture
-def publisher(redis_url: str) -> Iterator[Publisher]:
-    """A publisher into the log that it reads."""
-    with Publisher(redis_url) as publisher:
-        yield publisher
-
-
 def take(store: Store, count: int = 100, lease_ms: int = LEASE_MS) -> Page:
     page = store.take(count, lease_ms, 1000, lambda topic: True)
     assert page is not None

@@ -179,13 +179,7 @@ class Process:
         self.pages: dict[str, Page] = {}
         self.listened: set[str] = set()
         self.rooms = Rooms(
-            "n",
-            name,
-            LIMITS,
-            opened=self._opened,
-            closed=self._closed,
-            now_s=lambda: world.now_s,
-            now_ms=world.now_ms,
+            "n", name, LIMITS, opened=self._opened, closed=self._closed, now_s=lambda: world.now_s, now_ms=world.now_ms
         )
 
     def hear(self, topic: str, message: bytes) -> None:

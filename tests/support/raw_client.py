@@ -28,12 +28,7 @@ class RawClient(SocketIOClient):
     """
 
     def __init__(
-        self,
-        url: str,
-        auth: object = None,
-        namespace: str = "notifications",
-        *,
-        headers: Mapping[str, str] | None = None,
+        self, url: str, auth: object = None, namespace: str = "notifications", *, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(namespace)
         self.closed: tuple[int, str] | None = None

@@ -77,12 +77,7 @@ class SocketRecord:
                 counts[name] += getattr(tally, name)
         for place in {*found, *self.audience, *self.from_log}:
             counts = found.get(place, Counter())
-            ours = (
-                self.audience[place],
-                self.written[place],
-                self.queued[place],
-                self.from_log[place],
-            )
+            ours = (self.audience[place], self.written[place], self.queued[place], self.from_log[place])
             assert (counts["matched"], counts["written"], counts["queued"], counts["from_log"]) == ours, (
                 f"{place}: {counts}, and the sockets say {ours}"
             )

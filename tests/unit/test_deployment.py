@@ -17,12 +17,7 @@ from headgate.settings.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 # A checkout and the image have all extras but Apprise.
 LOCKED_EXTRAS = ("server", "consumers", "embedded")
-LOCKS = (
-    "requirements.txt",
-    "requirements-dev.txt",
-    "requirements-audit.txt",
-    "requirements-docs.txt",
-)
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-audit.txt", "requirements-docs.txt")
 # An image is named by what it is for, and pinned by what is in it.
 DIGEST = "@sha256:[0-9a-f]{64}"
 PIN = re.compile(r"^([a-z0-9-]+)==\S+ \\$")

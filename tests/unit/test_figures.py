@@ -240,10 +240,7 @@ PROMISED = [
     (r"signature is remembered \| ([\d,]+),", thousands(proven.MAX_PROVEN)),
     (r"for every (\d+) events that are looked at, .*?, (\d+) in a process", thousands(PAGE_EVENTS, searches.MAX_SEARCHES)),
     (r"four times as many at once; a process remembers ([\d,]+)\[", thousands(rates.MAX_CALLERS)),
-    (
-        r"request's headers \| (\d+) KiB, (\d+) lines",
-        (*kib(http_parser.MAX_HEADER_BYTES), str(http_parser.MAX_HEADER_LINES)),
-    ),
+    (r"request's headers \| (\d+) KiB, (\d+) lines", (*kib(http_parser.MAX_HEADER_BYTES), str(http_parser.MAX_HEADER_LINES))),
     (r"`max_payload_bytes` \+ (\d+) KiB, a batch (\d+) MiB", (*kib(over_http.ENVELOPE_BYTES), *mib(over_http.MAX_BATCH_BYTES))),
     (r"standard output and error \| (\d+) MiB", mib(standard_streams.MAX_QUEUED_BYTES)),
     (r"once in (\d+) s: the traceback", thousands(log_throttle.EVERY_S)),

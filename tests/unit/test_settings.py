@@ -352,11 +352,7 @@ def test_keys_are_fetched_over_tls_or_from_this_machine(url: str, accepted: bool
             ("https://app.example.com", "app://."),
         ),
         ("allowed_origins", "https://*.Example.com", ("https://*.example.com",)),
-        (
-            "hosts",
-            "A.Example., [2001:DB8:0::1], *.M\u00fcnchen.de",
-            ("a.example", "2001:db8::1", "*.xn--mnchen-3ya.de"),
-        ),
+        ("hosts", "A.Example., [2001:DB8:0::1], *.M\u00fcnchen.de", ("a.example", "2001:db8::1", "*.xn--mnchen-3ya.de")),
         ("host", "[0:0::1]", "::1"),
         ("host", "LOCALHOST", "localhost"),
         ("host", "[fe80::1%eth0]", "fe80::1%eth0"),

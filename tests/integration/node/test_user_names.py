@@ -47,6 +47,5 @@ def test_a_user_of_any_name_gets_its_own_events_and_no_others(
     gateway.wait_until(lambda: all(len(client.events) == 1 for client in clients), "one event for each")
     assert all(trace(redis_client, "notifications", str(receipt.offset)).shown for receipt in receipts)
     gateway.wait_until(
-        lambda: {one.user for one in read_page(redis_client, "notifications", "rooms.7")[1]} == set(NAMES),
-        "all in it",
+        lambda: {one.user for one in read_page(redis_client, "notifications", "rooms.7")[1]} == set(NAMES), "all in it"
     )

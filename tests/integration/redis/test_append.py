@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.errors import (
-    BusRefused,
-    InvalidEvent,
-    NotSerializable,
-)
+from headgate.errors import BusRefused, InvalidEvent, NotSerializable
 from headgate.events.event import decode_message
 from headgate.redis import keys
 from headgate.redis.client import Client, call

@@ -154,11 +154,7 @@ def test_an_interrupt_while_it_connects_closes_the_connection(interrupt: Callabl
         assert call(client, *ASK) == b"own"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [(b"$4\r\none", b""), (b"HTTP/1.1 400\r\n",)],
-    ids=["half", "no reply"],
-)
+@pytest.mark.parametrize("answer", [(b"$4\r\none", b""), (b"HTTP/1.1 400\r\n",)], ids=["half", "no reply"])
 def test_a_broken_answer_closes_the_connection(answer: tuple[bytes, ...]) -> None:
     """Half a reply before the end of the stream, and bytes that are none."""
 

@@ -149,10 +149,7 @@ def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
         old, new = begin("old"), begin("new")
         behind = begin("behind", f"sentinel monitor {PRIMARY} 127.0.0.1 {old.port} 1", sentinel=True)
         ahead = begin(
-            "ahead",
-            f"sentinel monitor {PRIMARY} 127.0.0.1 {new.port} 1",
-            f"sentinel config-epoch {PRIMARY} 7",
-            sentinel=True,
+            "ahead", f"sentinel monitor {PRIMARY} 127.0.0.1 {new.port} 1", f"sentinel config-epoch {PRIMARY} 7", sentinel=True
         )
         url = f"redis+sentinel://127.0.0.1:{behind.port},127.0.0.1:{ahead.port}/{PRIMARY}"
 

@@ -272,10 +272,7 @@ def test_a_pattern_with_few_subscribers_and_one_with_many_behave_alike(count: in
 # Hostile patterns ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["#.#.#.#.#.#.#.#", "#.a.#.a.#.a.#.a", "#.*.#.*.#.*.#.*", "#.#.#.#.#.#.#.b"],
-)
+@pytest.mark.parametrize("pattern", ["#.#.#.#.#.#.#.#", "#.a.#.a.#.a.#.a", "#.*.#.*.#.*.#.*", "#.#.#.#.#.#.#.b"])
 def test_a_pattern_made_of_wildcards_costs_no_more_than_its_words_times_the_topics(pattern: str) -> None:
     """One hostile subscription must not make every new topic slow for everyone."""
     matcher: SubscriptionMatcher[int] = SubscriptionMatcher()

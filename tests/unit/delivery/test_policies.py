@@ -43,9 +43,7 @@ def test_a_client_that_leaves_has_no_subscription(policies: Policies) -> None:
     assert (len(policies), policies.wildcards, policies.key, policies.reached("b")) == (0, 0, (), [])
 
 
-@given(
-    steps=st.lists(st.tuples(PATTERNS, st.none() | st.sampled_from(list(Overflow)), TOPICS), max_size=12),
-)
+@given(steps=st.lists(st.tuples(PATTERNS, st.none() | st.sampled_from(list(Overflow)), TOPICS), max_size=12))
 def test_a_topic_reaches_the_subscriptions_that_match_it(steps: list[tuple[str, Overflow | None, str]]) -> None:
     """Beside the plain definition of matching, while subscriptions come, change and go (None)."""
     policies, plain = Policies(), dict[str, Overflow]()

@@ -97,9 +97,7 @@ def test_slices_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
         wired.close()
 
 
-def test_a_subscription_during_a_batch_brings_events_that_come_in_from_then_on(
-    matcher: SubscriptionMatcher[Client],
-) -> None:
+def test_a_subscription_during_a_batch_brings_events_that_come_in_from_then_on(matcher: SubscriptionMatcher[Client]) -> None:
     """A batch is matched as it comes in: one that came later is not given half of it."""
     early = WiredClient({"a": Overflow.DROP}, matcher)
     router = Router(NAMESPACE, matcher)

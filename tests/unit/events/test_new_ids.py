@@ -11,9 +11,7 @@ from headgate.events import new_ids
 from headgate.events.new_ids import NEW_IDS, spare_id
 
 
-def test_ids_that_were_made_ahead_are_used_once_by_one_process_and_soon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ids_that_were_made_ahead_are_used_once_by_one_process_and_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child, or a copy of the machine, would publish other events by the same ids, and they would be taken for duplicates."""
     now_s = 1000.0
     monkeypatch.setattr(new_ids, "monotonic", lambda: now_s)

@@ -418,10 +418,7 @@ def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refus
     assert list(second.subscriptions) == ["plain"]
     assert asked(
         namespace.subscriptions.add_all(namespace.join("three", Identity("ben", ("#",)), wired.connection), requests)
-    ) == [
-        "other",
-        "plain",
-    ]
+    ) == ["other", "plain"]
     namespace.close()
 
 

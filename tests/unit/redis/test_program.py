@@ -44,8 +44,7 @@ def test_without_any_the_error_has_the_command_to_run(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("version", "says"),
-    [(OLD, r"Redis 6\.2\.14: too old; needed: Redis 7\.0"), ("GNU bash, version 5", "not a Redis server")],
+    ("version", "says"), [(OLD, r"Redis 6\.2\.14: too old; needed: Redis 7\.0"), ("GNU bash, version 5", "not a Redis server")]
 )
 def test_a_named_program_that_will_not_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, says: str

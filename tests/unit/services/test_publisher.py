@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate import (
-    BusUnavailable,
-    InvalidEvent,
-    PayloadTooLarge,
-    Publisher,
-    SettingsError,
-)
+from headgate import BusUnavailable, InvalidEvent, PayloadTooLarge, Publisher, SettingsError
 from headgate.services.publisher import Prepared, PublishManyError, Receipt, find_redis_url
 
 

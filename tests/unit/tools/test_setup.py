@@ -65,11 +65,7 @@ def test_a_python_without_headers_is_told_where_they_would_be(complete: Path) ->
     ],
 )
 def test_each_kind_of_build_has_its_modules(
-    complete: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    compiled: build_backend.Compiled,
-    modules: list[str],
-    optional: list[bool],
+    complete: Path, monkeypatch: pytest.MonkeyPatch, compiled: build_backend.Compiled, modules: list[str], optional: list[bool]
 ) -> None:
     """What is asked for must be there; an editable install takes what it can have."""
     monkeypatch.setitem(sys.modules, "build_backend", build_backend)

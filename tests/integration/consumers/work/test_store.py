@@ -11,17 +11,7 @@ import msgspec
 import pytest
 
 from headgate.consumers.work import store as stores
-from headgate.consumers.work.store import (
-    GROUP_LIBRARY,
-    MAX_UNCONFIRMED,
-    LeasedTask,
-    Page,
-    Store,
-    back,
-    dead,
-    defer_for,
-    done,
-)
+from headgate.consumers.work.store import GROUP_LIBRARY, MAX_UNCONFIRMED, LeasedTask, Page, Store, back, dead, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
 from headgate.redis.client import Client, call, open_client

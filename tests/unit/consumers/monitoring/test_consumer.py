@@ -111,10 +111,7 @@ def listener() -> Iterator[socket.socket]:
         ('[[counters]]\nname = "a"', "counters[a].pattern is missing; expected a pattern such as orders.*.failed"),
         ('[[counters]]\nname = "a"\npattern = "a"\nlabels = ["user"]', "counters[a].labels is not an option"),
         ('[[gauges]]\nname = "a"\npattern = "a"\nvalue = "depth"', "gauges[a].value='depth': expected a path such as data.depth"),
-        (
-            RATE + "for_s = -1",
-            "alerts[failing].for_s=-1: expected a whole number from 0 to 86400 seconds",
-        ),
+        (RATE + "for_s = -1", "alerts[failing].for_s=-1: expected a whole number from 0 to 86400 seconds"),
         (RATE.replace("60", "0"), "alerts[failing].window_s=0: expected a whole number from 1 to 86400 seconds"),
         (RATE + 'kind = "silence"', "alerts[failing].kind='silence': expected rate or absence"),
         (RATE + 'topic = "a.*"', "alerts[failing].topic='a.*': expected a topic such as alerts.orders"),

@@ -195,10 +195,7 @@ def test_an_answer_that_is_none_is_tried_again(script: Script, said: str) -> Non
         ),
         pytest.param([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"], 0, id="chunks that are none"),
         pytest.param(
-            [
-                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % MAX_BODY_BYTES + b"x" * MAX_BODY_BYTES,
-                *HANG,
-            ],
+            [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % MAX_BODY_BYTES + b"x" * MAX_BODY_BYTES, *HANG],
             BODY_TIMEOUT_S,
             id="chunks without a last one",
         ),

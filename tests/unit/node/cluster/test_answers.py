@@ -42,11 +42,7 @@ class Process:
         self.gate, self.application = gevent.event.Event(), gevent.event.Event()
         self.gate.set()
         self.fault: Exception | None = None
-        self.answers = Answers(
-            self.redis.client(),
-            cast(Any, SimpleNamespace(id="a:1")),
-            lambda: self.now_s,
-        )
+        self.answers = Answers(self.redis.client(), cast(Any, SimpleNamespace(id="a:1")), lambda: self.now_s)
         self.answers.add({"k": Answering(Wish, self._double, self.noted.append)})
         self.answers.add({"slow": Answering(Wish, self._double_slowly, asks_application=True)})
 

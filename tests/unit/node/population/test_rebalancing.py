@@ -30,11 +30,7 @@ class Process:
         clock = lambda: float(server.now_s)  # noqa: E731
         self.table = SharedTable(server.client(), [namespace], lambda: name, clock, clock)
         self.rebalancing = Rebalancing(
-            self.table,
-            {namespace: self.namespace.real()},
-            lambda: self.count,
-            per_s,
-            lambda: float(server.now_s),
+            self.table, {namespace: self.namespace.real()}, lambda: self.count, per_s, lambda: float(server.now_s)
         )
 
     def join(self, session: str) -> None:

@@ -58,10 +58,7 @@ def no_signal(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def asked(*pages: Page, epoch: str = "e2") -> tuple[Handling, Any]:
     namespace = SimpleNamespace(
-        name="notifications",
-        bus=SimpleNamespace(epoch=epoch),
-        audience=lambda topic: pages,
-        had=lambda page: page.had_to,
+        name="notifications", bus=SimpleNamespace(epoch=epoch), audience=lambda topic: pages, had=lambda page: page.had_to
     )
     handling = Handling({"notifications": cast(Namespace, namespace)})
     for page in pages:

@@ -48,9 +48,6 @@ def join() -> Iterator[Join]:
         yield join
 
 
-# Names and grants ----------------------------------------------------------------------------------------------------------
-
-
 # Namespaces ----------------------------------------------------------------------------------------------------------------
 
 
@@ -124,9 +121,6 @@ def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess)
         assert http(by_token, "GET", f"/api/v1/events?namespace={spelt}", token)[0] in (401, 404), spelt
         body = {"topic": "a", "data": 1, "namespace": spelt}
         assert http(by_token, "POST", "/api/v1/events", token, body)[0] in (401, 404), spelt
-
-
-# Secrets -------------------------------------------------------------------------------------------------------------------
 
 
 # Failed logins -------------------------------------------------------------------------------------------------------------

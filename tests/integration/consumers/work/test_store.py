@@ -120,9 +120,6 @@ def test_a_group_that_nobody_opened_is_told(store: Store, publisher: Publisher) 
     assert store.take(10, LEASE_MS, 10, lambda topic: True) is None
 
 
-# New entries ---------------------------------------------------------------------------------------------------------------
-
-
 # Missed events -----------------------------------------------------------------------------------------------------------
 
 

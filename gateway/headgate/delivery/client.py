@@ -365,7 +365,7 @@ class Client:
         """Allow direct writes again, as the feed has reached the handover offset."""
         self._step(Step.FEED_CAUGHT_UP)
 
-    def tell_position(self, cursor: Frame) -> None:
+    def report_position(self, cursor: Frame) -> None:
         """Report the feed's position to a live client, after all that waits. If gaps wait for room, a later cursor does."""
         if self.state.phase is Phase.LIVE and not self.state.full:
             self.connection.offer(cursor)

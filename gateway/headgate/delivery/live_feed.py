@@ -179,7 +179,7 @@ class LiveFeed:
         if not self.under_way and client.position <= self.position():
             client.feed_caught_up()
             if self._at.epoch is not None:
-                client.tell_position(self.cursor())
+                client.report_position(self.cursor())
 
     # -- for clients that arrive ----------------------------------------------------------------------------------
 

@@ -173,7 +173,7 @@ class Namespace:
         self.subscriptions.check_in(client)
         if end is None:
             client.welcome_to_another_log()
-            self._live.between_passes(lambda: client.tell_position(self._live.cursor()))
+            self._live.between_passes(lambda: client.report_position(self._live.cursor()))
             return self._resumed(Resumption(False))
         # Its subscriptions are active, so live events may be queued already (the connection is corked until `welcome`).
         bus, start = self.bus, self._live.resume(client, point.offset, end)

@@ -148,7 +148,7 @@ def test_a_client_learns_that_it_is_live_after_the_events_that_still_wait(namesp
     client.reach_feed()
     namespace._live.on_live(client)
     assert names(wired) == []
-    wired.connection._uncork()
+    wired.connection.uncork(at_once=True)
     assert names(wired) == ["event", "cursor"]
     assert wired.notices("cursor") == [{"epoch": EPOCH, "offset": 10}]
 
@@ -162,7 +162,7 @@ def test_who_resumes_in_a_lost_log_learns_the_position_in_the_present_one(
     publish(namespace, 11)
     monkeypatch.setattr(namespace._line, "end_of", lambda *_: None)  # no epoch in common
     assert namespace.resume(client, Resume(OTHER, 5)).resumed is False
-    wired.connection._uncork()
+    wired.connection.uncork(at_once=True)
     assert names(wired) == ["gap", "event", "cursor"]
     assert wired.notices("cursor") == [{"epoch": EPOCH, "offset": 11}]
 

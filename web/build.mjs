@@ -31,7 +31,7 @@ const MOST_CONSOLE = 62_900;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 3_800;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_755, react: 1_045, vue: 885, svelte: 480, offline: 4_797, presence: 1_615, inbox: 2_540, history: 280, request: 285, tabs: 8_650 };
+const MOST_MORE = { store: 2_755, react: 1_045, vue: 885, svelte: 480, offline: 4_797, presence: 1_631, inbox: 2_540, history: 280, request: 285, tabs: 8_650 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };

@@ -123,7 +123,7 @@ export class Load {
     this.#options = options;
     this.#loaded = since || loaded ? this.#mark : undefined;
     this.#shows = Boolean(since);
-    if (options.signal?.aborted) this.#life.take("close");
+    if (options.signal?.aborted || gate.status === "closed") this.#life.take("close");
     else this.#begin(since);
   }
 

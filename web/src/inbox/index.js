@@ -183,7 +183,7 @@ class InboxSource {
   read() {
     const { items, unread, mutes, ...before } = this.#snapshot;
     const { status: is, error } = this.#load;
-    const status = is === "closed" ? before.status : is;
+    const status = is === "closed" ? "behind" : is;
     const now = { hasMore: this.#items.before !== null, status, error };
     const isSame = now.hasMore === before.hasMore && status === before.status && error === before.error;
     if (this.#hasNews || !isSame) this.#snapshot = { ...(this.#hasNews ? this.#items.view() : { items, unread, mutes }), ...now };

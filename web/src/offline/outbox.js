@@ -319,7 +319,8 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     tellOurs().catch(report);
     wake();
   });
-  if (gate.isUp) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
+  if (gate.status === "closed") close();
+  else if (gate.isUp) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
   else wake();
 
   return {

@@ -105,13 +105,14 @@ export class Room extends Dispatcher {
     this.#gate = gate;
     this.#topic = topic;
     this.#forget = forget;
+    gate._rooms.add(this);
+    if (gate.status === "closed") return void this.#end();
     this.#listener.listenTo(gate, {
       "presence:notice": (/** @type {Notice} */ notice) => notice.topic === gate._wired(topic) && this.#notice(notice),
       "connection:up": () => this.#load(),
       "connection:down": () => this.#lose(),
       "status:change": () => gate.status === "closed" && this.#end(),
     });
-    gate._rooms.add(this);
   }
 
   /** This user may have other grants. */

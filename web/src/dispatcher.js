@@ -101,8 +101,8 @@ export class Dispatcher {
   /** Handlers by their callbacks and by their context, to remove them by. @type {Map<any, Set<Handler>>} */
   #owners = new Map();
   #nth = 0;
-  /** @type {Set<Listenable>} */
-  #listeningTo = new Set();
+  /** What each object was asked to call for this one. @type {Map<Listenable, { name: string, callback: Own }[]>} */
+  #listeningTo = new Map();
   /** Backbone's old names. */
   bind = this.on;
   unbind = this.off;
@@ -160,8 +160,13 @@ export class Dispatcher {
    */
   listenTo(other, name, callback) {
     if (!other) return this;
-    this.#listeningTo.add(other);
-    for (const [each, bound] of entries(name, callback, this)) if (bound) other.on(each, bound, this);
+    for (const [each, bound] of entries(name, callback, this)) {
+      if (!bound) continue;
+      const calls = this.#listeningTo.get(other) ?? [];
+      this.#listeningTo.set(other, calls);
+      calls.push({ name: each, callback: bound });
+      other.on(each, bound, this);
+    }
     return this;
   }
 
@@ -187,9 +192,14 @@ export class Dispatcher {
    * @returns {this}
    */
   stopListening(other, name, callback) {
-    for (const each of other ? [other] : [...this.#listeningTo]) {
+    for (const each of other ? [other] : [...this.#listeningTo.keys()]) {
       each.off(name, callback, this);
-      if (!name && !callback) this.#listeningTo.delete(each);
+      const gone = entries(name, callback);
+      const isGone = (/** @type {{ name: string, callback: Own }} */ call) =>
+        gone.some(([event, bound]) => (!event || event === call.name) && (!bound || bound === call.callback || bound === call.callback._callback));
+      const left = this.#listeningTo.get(each)?.filter((call) => !isGone(call));
+      if (left?.length) this.#listeningTo.set(each, left);
+      else this.#listeningTo.delete(each);
     }
     return this;
   }

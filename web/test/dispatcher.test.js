@@ -241,6 +241,31 @@ describe("Dispatcher where it differs on purpose", () => {
 });
 
 describe("Dispatcher with real Backbone objects", () => {
+  it("lets go of an object when the last handler there is gone, and not before", () => {
+    const bus = new Dispatcher();
+    const other = new Dispatcher();
+    const off = mock.method(other, "off");
+    const keeps = () => {
+      const before = off.mock.callCount();
+      bus.stopListening();
+      return off.mock.callCount() > before;
+    };
+    const f = () => {};
+    for (const end of [() => bus.stopListening(other, "a b", f), () => bus.stopListening(null, null, f), () => bus.stopListening(other, { a: f, b: f }), () => bus.stopListening(other)]) {
+      bus.listenTo(other, "a b", f);
+      end();
+      assert.equal(keeps(), false, String(end));
+    }
+    bus.listenToOnce(other, "a b", f);
+    other.trigger("a").trigger("b");
+    assert.equal(keeps(), false);
+    bus.listenTo(other, "a b", f).stopListening(other, "a");
+    assert.equal(keeps(), true);
+    bus.listenToOnce(other, "a b", f);
+    other.trigger("a");
+    assert.equal(keeps(), true);
+  });
+
   it("is listened to by a model, which stops with stopListening", () => {
     const bus = new Dispatcher();
     const model = new Backbone.Model();

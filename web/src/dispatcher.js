@@ -101,7 +101,7 @@ export class Dispatcher {
   /** Handlers by their callbacks and by their context, to remove them by. @type {Map<any, Set<Handler>>} */
   #owners = new Map();
   #nth = 0;
-  /** What each object was asked to call for this one. @type {Map<Listenable, { name: string, callback: Own }[]>} */
+  /** What each object was asked to call for this one. @type {Map<Listenable, [name: string, callback: Own][]>} */
   #listeningTo = new Map();
   /** Backbone's old names. */
   bind = this.on;
@@ -163,8 +163,8 @@ export class Dispatcher {
     for (const [each, bound] of entries(name, callback, this)) {
       if (!bound) continue;
       const calls = this.#listeningTo.get(other) ?? [];
+      calls.push([each, bound]);
       this.#listeningTo.set(other, calls);
-      calls.push({ name: each, callback: bound });
       other.on(each, bound, this);
     }
     return this;
@@ -194,11 +194,11 @@ export class Dispatcher {
   stopListening(other, name, callback) {
     for (const each of other ? [other] : [...this.#listeningTo.keys()]) {
       each.off(name, callback, this);
-      const gone = entries(name, callback);
-      const isGone = (/** @type {{ name: string, callback: Own }} */ call) =>
-        gone.some(([event, bound]) => (!event || event === call.name) && (!bound || bound === call.callback || bound === call.callback._callback));
-      const left = this.#listeningTo.get(each)?.filter((call) => !isGone(call));
-      if (left?.length) this.#listeningTo.set(each, left);
+      let left = this.#listeningTo.get(each) ?? [];
+      for (const [event, gone] of entries(/** @type {any} */ (name), callback)) {
+        left = left.filter(([of, bound]) => (event && event !== of) || (gone && gone !== bound && gone !== bound._callback));
+      }
+      if (left.length) this.#listeningTo.set(each, left);
       else this.#listeningTo.delete(each);
     }
     return this;
@@ -365,9 +365,7 @@ export class Dispatcher {
 
   /** @param {any} owner @param {Handler} handler */
   #own(owner, handler) {
-    const owned = this.#owners.get(owner);
-    if (owned) owned.add(handler);
-    else this.#owners.set(owner, new Set([handler]));
+    this.#owners.set(owner, (this.#owners.get(owner) ?? new Set()).add(handler));
   }
 
   /** @param {string} key that has no handlers */

@@ -107,11 +107,15 @@ class EventStream {
   }
 
   #open() {
-    this.#subscription = this.gate.subscribe(this.pattern, this.options, (_data, event) => this.#take(event));
+    try {
+      this.#subscription = this.gate.subscribe(this.pattern, this.options, (_data, event) => this.#take(event));
+    } catch (error) {
+      return this.#end(error);
+    }
     if (this.signal?.aborted) return this.#end();
     this.signal?.addEventListener("abort", this.#leave);
     // `disconnected`: its handlers were removed, or the gate was closed. That is an end, not a fault.
-    void this.gate._ended(this.pattern).then((error) => this.#end(error?.code === "disconnected" ? undefined : error));
+    void this.gate._ended(this.pattern, () => this.#life.is("ended")).then((error) => this.#end(error?.code === "disconnected" ? undefined : error));
   }
 
   #leave = () => void this.return();

@@ -165,9 +165,9 @@ export class Gate extends Dispatcher {
     return this.#session.wired(topic);
   }
 
-  /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
-  _ended(pattern) {
-    return this.#session.standings.ended(pattern);
+  /** Wait until a pattern will not be active any more by itself, and return why, or until it is `over`. @param {string} pattern @param {() => boolean} over */
+  _ended(pattern, over) {
+    return this.#session.standings.ended(pattern, over);
   }
 
   /**

@@ -1747,6 +1747,10 @@ describe("gaps", () => {
     await openDropping({ repair: false });
     gateway.emit("gap", GAP);
     assert.deepEqual([told, resyncs], [[["gap", false, false, 2]], []]);
+    // Of a gap without offsets: the gateway says what is wrong.
+    const refused = assert.rejects(gate.replay("a.#", { ...GAP, from: null }), { code: "invalid_request" });
+    await gateway.answer("replay", { ok: false, error: { code: "invalid_request", message: "from: expected a whole number", retry: false } });
+    await refused;
     const replayed = gate.replay("a.#", GAP);
     await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)]], next: null });
     assert.equal(await replayed, 1);
@@ -1979,6 +1983,27 @@ describe("publishing", () => {
 });
 
 describe("iterating", () => {
+  it("is over when it cannot be subscribed, after it has said why", async () => {
+    open();
+    const refusal = Error("no");
+    mock.method(gate, "subscribe", () => {
+      throw refusal;
+    });
+    const iterator = events(gate, "a");
+    await assert.rejects(iterator.next(), refusal);
+    assert.deepEqual(await iterator.next(), { value: undefined, done: true });
+  });
+
+  it("is forgotten when it was left, though its pattern has other handlers", async () => {
+    open().on("a", () => {});
+    const ended = mock.method(gate, "_ended");
+    const iterator = events(gate, "a");
+    void iterator.next();
+    await gateway.welcome();
+    void iterator.return();
+    assert.equal(await ended.mock.calls[0].result, true);
+  });
+
   it("yields events and leaves with the loop", async () => {
     open();
     const iterator = events(gate, "a.#");
@@ -2051,6 +2076,7 @@ describe("iterating", () => {
   it("is refused a name that is no pattern at once", () => {
     open();
     assert.throws(() => events(gate, "a..b"), { code: "invalid_pattern" });
+    assert.throws(() => events(gate, "a", { since: { offset: -1 } }), /^TypeError: headgate: events: since: offset must be /);
   });
 
   it("ends when the gate is closed or the signal says so", async () => {

@@ -106,7 +106,10 @@ export class Room extends Dispatcher {
     this.#topic = topic;
     this.#forget = forget;
     gate._rooms.add(this);
-    if (gate.status === "closed") return void this.#end();
+    if (gate.status === "closed") {
+      this.#end();
+      return;
+    }
     this.#listener.listenTo(gate, {
       "presence:notice": (/** @type {Notice} */ notice) => notice.topic === gate._wired(topic) && this.#notice(notice),
       "connection:up": () => this.#load(),

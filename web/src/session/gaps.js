@@ -137,13 +137,15 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
     /** Dispatch a part of the log again, to one pattern's handlers. @param {string} pattern @param {Range} range */
     async replay(pattern, { from, to, epoch = cursor.position()?.epoch }) {
       let count = 0;
-      for (let next = /** @type {number | null} */ (from); next; ) {
+      let next = /** @type {number | null} */ (from);
+      // At least once: the gateway says what is wrong with a range, such as that of a gap without offsets.
+      do {
         await requests.turn(Infinity);
         next = await page(pattern, next, to, epoch, (topic, data, meta) => {
           count++;
           deliver(topic, data, meta, (each) => each === pattern);
         });
-      }
+      } while (next);
       return count;
     },
 

@@ -60,8 +60,11 @@ export function createStandings(subscriptions, own, connection) {
       if (answer !== true) throw answer;
     },
 
-    /** Wait until a pattern will not become active again without a change from outside, and return why. @param {string} pattern */
-    ended: (pattern) => until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused")),
+    /**
+     * Wait until a pattern will not become active again without a change from outside, and return why, or until nobody wants to know.
+     * @param {string} pattern @param {() => boolean} over @returns {Promise<any>}
+     */
+    ended: (pattern, over) => until(pattern, () => over() || (unwanted(pattern) ?? refusalOf(pattern, "refused"))),
 
     /** Return the patterns with a pending promise. */
     awaited: () => waiters.keys(),

@@ -46,8 +46,15 @@ export function createInbox(gate, options = {}) {
   const first = Object.freeze({ items: [], unread: 0, mutes: {}, hasMore: false, status: "loading", error: null });
   /** @type {Store<InboxSnapshot>} */
   const store = createStore(first, (changed) => {
-    source = new InboxSource(gate, pageSize, first, changed, alerts);
-    return source;
+    const mine = new InboxSource(gate, pageSize, first, changed, alerts);
+    source = mine;
+    return {
+      read: () => mine.read(),
+      end() {
+        mine.end();
+        source = undefined;
+      },
+    };
   });
 
   /** @param {Change} change */

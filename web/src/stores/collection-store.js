@@ -77,8 +77,15 @@ export function collectionStore(gate, topic, given = {}) {
   /** @type {CollectionSnapshot} */
   const first = Object.freeze({ items: initial, status: initial.length ? "behind" : "loading", error: null, dropped: 0, pending: [] });
   const store = createStore(first, (changed) => {
-    source = new CollectionSource(gate, pattern, { ...options, mapping: options.mapping ?? byConvention(topic) }, first, changed);
-    return source;
+    const mine = new CollectionSource(gate, pattern, { ...options, mapping: options.mapping ?? byConvention(topic) }, first, changed);
+    source = mine;
+    return {
+      read: () => mine.read(),
+      end() {
+        mine.end();
+        source = undefined;
+      },
+    };
   });
 
   /** @param {string} topic @param {unknown} data */

@@ -27,13 +27,14 @@ export function presenceStore(gate, topic, options = {}) {
   const wanted = topic === null || !enabled ? null : checkTopic(topic);
   /** @type {any} */
   let said = meta;
+  let enters = enter;
   /** @type {Room | undefined} */
   let room;
   /** @param {() => void} changed @returns {Source<PresenceSnapshot>} */
   function begin(changed) {
     if (wanted === null) return { read: () => NOBODY, end() {} };
     try {
-      const entered = presence(gate, wanted, { enter, meta: said });
+      const entered = presence(gate, wanted, { enter: enters, meta: said });
       const unsubscribe = entered.subscribe(changed);
       room = entered;
       return {
@@ -54,6 +55,7 @@ export function presenceStore(gate, topic, options = {}) {
     update(now) {
       room?.update(now);
       said = now;
+      enters = true;
     },
   };
 }

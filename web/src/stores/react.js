@@ -128,9 +128,9 @@ export function usePresence(topic, options = {}) {
   const said = JSON.stringify(meta);
   const before = useRef(said);
   useEffect(() => {
-    if (said !== before.current) store.update(latest.current ?? null);
+    if (said !== before.current && enter !== false) store.update(latest.current ?? null);
     before.current = said;
-  }, [store, said, latest]);
+  }, [store, said, latest, enter]);
   const snapshot = useStore(store);
   return useMemo(() => ({ ...snapshot, update: store.update }), [snapshot, store]);
 }

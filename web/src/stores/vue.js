@@ -143,7 +143,7 @@ export function usePresence(topic, options) {
   });
   watch(meta, () => {
     said = toValue(options)?.meta ?? null;
-    store.value.update(said);
+    if (toValue(options)?.enter !== false) store.value.update(said);
   });
   return {
     members: computed(() => snapshot.value.members),

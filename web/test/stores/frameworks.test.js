@@ -133,6 +133,22 @@ describe("headgate/react", () => {
       assert.deepEqual([await gateway.answer("presence"), now.status], [{ topic: "rooms.7", act: "leave" }, "waiting"]);
     });
 
+    it("enters nothing where it only watches, whatever its meta is", async () => {
+      const { gateway, gate } = begin();
+      const render = await mount(gate, ({ meta }) => {
+        react.usePresence("rooms.7", { enter: false, meta });
+        return null;
+      });
+      await gateway.welcome();
+      for (const meta of [1, 2, 3]) await render({ meta });
+      await act(settle);
+      assert.equal((await gateway.answer("presence", part("rooms.7"))).act, "watch");
+      await act(settle);
+      await render({ meta: 4 });
+      await act(settle);
+      assert.deepEqual(gateway.requests, []);
+    });
+
     it("renders when what is selected is another value, by the latest function", async () => {
       const { gateway, gate } = begin();
       const rendered = [];

@@ -476,6 +476,16 @@ describe("a store of a live collection that publishes", () => {
     assert.deepEqual(shown(store), [["1:0"], []]);
   });
 
+  it("publishes without listeners as often as it is asked to, after it had some", async () => {
+    const { gate } = begin();
+    const store = collectionStore(gate, "orders", { load: () => [], outbox: { publish: async () => ({ epoch: "e1", offset: 1 }) } });
+    const { leave } = listen(store);
+    await settle();
+    leave();
+    await settle();
+    for (let nth = 0; nth <= 1000; nth++) await store.publish("orders.1.updated", { n: nth });
+  });
+
   it("shows nothing of what is not its own, and refuses what is too much", async () => {
     const { gateway, store } = await begun();
     store.publish("others.1.updated", { n: 9 }).catch(() => {});
@@ -576,6 +586,25 @@ describe("a store of presence", () => {
     second();
     await settle();
     assert.deepEqual(await gateway.answer("presence"), { topic: "rooms.7", act: "leave" });
+  });
+
+  it("that only watches enters with what it says about its user, and enters again when it comes back", async () => {
+    const { gateway, gate } = begin();
+    const store = presenceStore(gate, "rooms.7", { enter: false });
+    await gateway.welcome();
+    let leave = store.subscribe(() => {});
+    await settle();
+    assert.equal((await gateway.answer("presence", part)).act, "watch");
+    await settle();
+    store.update("here");
+    assert.deepEqual(await gateway.answer("presence", part), { topic: "rooms.7", act: "enter", meta: "here" });
+    leave();
+    await settle();
+    assert.equal((await gateway.answer("presence")).act, "leave");
+    leave = store.subscribe(() => {});
+    await settle();
+    assert.deepEqual(await gateway.answer("presence", part), { topic: "rooms.7", act: "enter", meta: "here" });
+    leave();
   });
 
   it("says why it cannot enter, and enters nothing without a topic or while it is not enabled", async () => {

@@ -59,6 +59,9 @@ export function createTokens(source) {
   };
 }
 
+/** Return the claims of a JWT. @param {string | null | undefined} token @returns {Record<string, any>} @throws {Error} it is none */
+export const claimsOf = (token) => JSON.parse(atob(String(token).split(".")[1].replaceAll("-", "+").replaceAll("_", "/")));
+
 /**
  * Return how long to wait before the token is to be refreshed, or null when it does not say when it expires.
  *
@@ -70,8 +73,7 @@ export function createTokens(source) {
  */
 export function refreshDelayMs(token, nowMs) {
   try {
-    const body = String(token).split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
-    const { exp, iat } = JSON.parse(atob(body));
+    const { exp, iat } = claimsOf(token);
     if (!exp) return null;
     const left = exp * 1000 - nowMs;
     const life = exp > iat ? (exp - iat) * 1000 : left;

@@ -7,6 +7,7 @@
  * @import { Entry } from "./entry.js"
  * @import { Bounds, Store } from "./memory-store.js"
  */
+import { newId } from "../base/new-id.js";
 import { HeadgateError } from "../index.js";
 import { isKept, isUnderWay } from "./entry.js";
 import { checkRoom, heldAfter } from "./memory-store.js";
@@ -22,7 +23,7 @@ export function createIndexedDbStore(queue, bounds) {
   const tabs = `${name} tab `;
   /** Entries whose receipts are watched have a name of their own: pages of an older version do not know their states. @param {Entry} entry */
   const queueOf = (entry) => (isKept(entry) ? `kept ${queue}` : queue);
-  const tab = crypto.getRandomValues(new Uint32Array(4)).join("-");
+  const tab = newId();
   const channel = new BroadcastChannel(name);
   /** @type {Promise<IDBDatabase> | undefined} */
   let opened;

@@ -14,9 +14,11 @@
  * @typedef {{ readonly role: Role, claim: (event: HeadgateEvent) => Promise<boolean> }} Tabs
  * @typedef {ConnectOptions & { user?: string }} TabsOptions
  */
+import { claimsOf } from "../connection/token.js";
 import { connect as connectAlone } from "../index.js";
 import { createEventClaims } from "./event-claims.js";
 import { createGroup } from "./group.js";
+import { newId } from "../base/new-id.js";
 import { createLane } from "./lane.js";
 import { VERSION } from "./messages.js";
 
@@ -36,10 +38,11 @@ export function connect(url, options) {
 /**
  * The same, in a browser that is given.
  * @param {Platform | undefined} platform undefined: it cannot share
- * @param {string} [url] @param {TabsOptions} [options]
+ * @param {string} [url] @param {TabsOptions} [given]
  * @returns {Gate & { readonly tabs: Tabs }}
  */
-export function connectOn(platform, url, { user, ...options } = {}) {
+export function connectOn(platform, url, given = {}) {
+  const { user, ...options } = Object(given);
   /** @type {Role} */
   let role = "alone";
   /** @type {string | undefined} */
@@ -86,7 +89,8 @@ export function connectOn(platform, url, { user, ...options } = {}) {
   }
 
   if (!platform) console.info("headgate: this page has no Web Locks or no BroadcastChannel: each tab has its own connection");
-  const shared = /** @type {any} */ (platform ? { ...options, share } : options);
+  // What is no object is refused there.
+  const shared = Object(given) === given ? { ...options, share: platform && share } : given;
   const gate = connectAlone(url, shared);
   /** @type {Tabs} */
   const tabs = {
@@ -110,7 +114,7 @@ function platformOf() {
   return {
     locks,
     BroadcastChannel,
-    newId: () => Math.random().toString(36).slice(2) + Date.now().toString(36),
+    newId,
     watch(event, act, watching) {
       globalThis.addEventListener?.(event, act, watching);
       globalThis.document?.addEventListener(event, act, watching);
@@ -134,8 +138,7 @@ function userOf(token, user) {
   if (!token) return [user];
   try {
     // Letters beyond ASCII stay as they are encoded: they are only compared.
-    const claims = JSON.parse(atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/")));
-    const lasting = Object.entries(claims).filter(([claim]) => !OF_ONE_TOKEN.includes(claim));
+    const lasting = Object.entries(claimsOf(token)).filter(([claim]) => !OF_ONE_TOKEN.includes(claim));
     return [user, lasting.sort(([one], [other]) => (one < other ? -1 : 1))];
   } catch {
     return user === undefined ? undefined : [user];

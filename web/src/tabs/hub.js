@@ -269,7 +269,7 @@ export class Hub {
     this.#limits = camelCase(welcome.limits);
     this.#requests.limit(this.#limits);
     this.#subscriptions.limit(this.#limits);
-    for (const { pattern, error } of welcome.subscriptions) this.#refusals.set(pattern, error);
+    for (const { pattern, error } of welcome.subscriptions) if (error) this.#refusals.set(pattern, error);
     this.#subscriptions.welcome(welcome.subscriptions);
     const base = this.#position.offset;
     if (epoch !== this.#position.epoch) this.#turned(epoch);
@@ -395,6 +395,7 @@ export class Hub {
     this.#counts.delete(pattern);
     this.#since.delete(pattern);
     this.#ahead.delete(pattern);
+    this.#refusals.delete(pattern);
     this.#index.delete(pattern.split("."));
     this.#subscriptions.release(pattern, WISHES);
   }
@@ -402,8 +403,10 @@ export class Hub {
   /** @param {string} name @param {any} body */
   #subscribeAtGateway = async (name, body) => {
     const { error, offset, epoch } = await this.#owner.request(name, body);
-    this.#refusals.set(body.pattern, error);
-    if (error) throw fromWire(error);
+    if (error) {
+      if (this.#counts.has(body.pattern)) this.#refusals.set(body.pattern, error);
+      throw fromWire(error);
+    }
     this.#ahead.delete(body.pattern);
     if (name === UNSUBSCRIBE) this.#since.delete(body.pattern);
     else if (epoch === this.#position.epoch) this.#since.set(body.pattern, offset);

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime
 from functools import lru_cache, partial
+from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from threading import Lock, Thread
 from time import monotonic
@@ -48,6 +49,8 @@ MAX_WAIT_S = 1e9
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 1.0
 # Time limit of one command, longer than the wait.
 ANSWER_WITHIN_S = 5.0
+# An idle thread ends after this time.
+THREAD_REST_S = 5.0
 _MAX_OFFSET = 10**15
 _POSITION = frozenset(("epoch", "offset"))
 # No epoch has this name, so the answer to a question with it includes the lineage.
@@ -119,6 +122,7 @@ class Subscriber:
         self._lock = Lock()
         self._closed = Flag()
         self._filling: Future[bool] | None = None  # the thread's current run
+        self._thread = _DaemonThread()
 
     @property
     def cursor(self) -> str | None:
@@ -177,7 +181,7 @@ class Subscriber:
         if filling is None:
             if self._closed.is_set():
                 return False
-            filling = self._filling = _in_daemon(partial(self._locked, work))
+            filling = self._filling = self._thread.run(partial(self._locked, work))
         try:
             return await asyncio.shield(asyncio.wrap_future(filling))
         finally:
@@ -287,18 +291,39 @@ class Subscriber:
         return Position(head.epoch, head.offset if since is None else head.first - 1)
 
 
-def _in_daemon(work: Callable[[], R]) -> Future[R]:
-    """Run `work` in a thread that the end of the program does not wait for, unlike those of an executor."""
-    future: Future[R] = Future()
+class _DaemonThread:
+    """Runs functions in one thread, in order. The end of the program does not wait for it, unlike for those of an executor."""
 
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - the future has it
-            future.set_exception(error)
+    def __init__(self) -> None:
+        self._work: SimpleQueue[tuple[Callable[[], bool], Future[bool]]] = SimpleQueue()
+        self._lock = Lock()
+        self._is_running = False
 
-    Thread(target=run, name="headgate-subscriber", daemon=True).start()
-    return future
+    def run(self, work: Callable[[], bool]) -> Future[bool]:
+        """Run `work` in the thread, which begins with it or has not rested for long."""
+        future: Future[bool] = Future()
+        with self._lock:
+            self._work.put((work, future))
+            if not self._is_running:
+                self._is_running = True
+                Thread(target=self._run, name="headgate-subscriber", daemon=True).start()
+        return future
+
+    def _run(self) -> None:
+        while True:
+            try:
+                work, future = self._work.get(timeout=THREAD_REST_S)
+            except Empty:
+                with self._lock:
+                    if self._work.empty():
+                        self._is_running = False
+                        return
+                continue
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - the future has it
+                future.set_exception(error)
+            del work, future  # while it waits, it keeps nothing of the subscriber
 
 
 def _read_since(since: object) -> Position | int | str | datetime | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from datetime import datetime
+from threading import Thread, current_thread
 from typing import Any
 
 import pytest
 
 from headgate import BusUnavailable, InvalidPattern, InvalidRequest, Subscriber, UnknownNamespace
 from headgate.redis.entries import Entry, Head
-from headgate.services.subscriber import EXPECTED_SINCE
+from headgate.services.subscriber import EXPECTED_SINCE, _DaemonThread
+from tests.support import event_loop
 from tests.support.model_log import PAGE, WANTED, Beliefs, ModelLog, happen, random_step
 
 NOWHERE = "unix:///nonexistent/no.sock"
@@ -66,6 +68,44 @@ def test_a_reader_that_begins_again_at_its_cursor_misses_nothing(seed: int, monk
 
         beliefs.check(log.model)
         assert reader.cursor == f"{log.model.head().epoch}:{log.model.offset}"
+
+
+def test_all_pages_of_an_async_for_are_read_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread for each would cost more than most pages."""
+    monkeypatch.setattr("headgate.services.subscriber.PAGE_EVENTS", PAGE)
+    log, threads = ModelLog(), set[Thread]()
+    for _ in range(5 * PAGE):
+        log.publish(WANTED)
+
+    class Read(LogInRedis):
+        def page(self, after: int, upto: int, *, epoch: str) -> list[Entry]:
+            threads.add(current_thread())
+            return log.page(after, upto)
+
+    reading = Read(random.Random(0))
+    reading.model = log
+    monkeypatch.setattr("headgate.services.subscriber.EventLog", lambda *_, reached: reading)
+
+    async def read() -> int:
+        return len([item async for item in Subscriber(NOWHERE, "#", since=0, wait_s=0)])
+
+    assert event_loop.run(read()) == 5 * PAGE
+    assert len(threads) == 1
+
+
+def test_an_idle_thread_ends_and_work_that_comes_later_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What raises ends neither."""
+    monkeypatch.setattr("headgate.services.subscriber.THREAD_REST_S", 0.01)
+    daemon, threads = _DaemonThread(), list[Thread]()
+
+    def work() -> bool:
+        threads.append(current_thread())
+        raise ValueError
+
+    for _ in range(2):
+        assert isinstance(daemon.run(work).exception(30), ValueError)
+        threads[-1].join(30)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_it_is_patient_as_long_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ time in it and no random number.
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import re
@@ -91,9 +92,11 @@ def _own_version(root: Path) -> str:
 
 def main() -> None:
     """Write the document to the path that is given, or to standard output."""
+    parser = argparse.ArgumentParser(prog="python -m tools.sbom", description=main.__doc__)
+    parser.add_argument("path", metavar="FILE", nargs="?", type=Path)
+    path = parser.parse_args().path
     text = json.dumps(bill(ROOT), indent=2) + "\n"
-    if len(sys.argv) > 1:
-        path = Path(sys.argv[1])
+    if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     else:

@@ -6,6 +6,7 @@ a folder it reads the product. `--lines NAME` prints the sentences with one cons
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import io
@@ -87,15 +88,14 @@ def _prose(source: str) -> Iterator[tuple[str, int]]:
 
 def main(arguments: list[str]) -> int:
     """Print the table, or the sentences with one construction."""
-    shown = arguments[1] if arguments[:1] == ["--lines"] else None
-    places = arguments[2 if shown else 0 :] or [str(ROOT / place) for place in PRODUCT]
-    files = sorted(path for place in places for path in (Path(place).rglob("*.py") if Path(place).is_dir() else [Path(place)]))
+    by_name = {each.name: each for each in CONSTRUCTIONS}
+    parser = argparse.ArgumentParser(prog="python -m tools.words", description=__doc__)
+    parser.add_argument("--lines", metavar="NAME", choices=by_name, help=f"one of {', '.join(by_name)}")
+    parser.add_argument("places", metavar="FOLDER", nargs="*", type=Path, default=[ROOT / place for place in PRODUCT])
+    given = parser.parse_args(arguments)
+    files = sorted(path for place in given.places for path in (place.rglob("*.py") if place.is_dir() else [place]))
     found = {path: list(sentences(path.read_text("utf-8"))) for path in files}
-    if shown:
-        chosen = {each.name: each for each in CONSTRUCTIONS}.get(shown)
-        if chosen is None:
-            print(f"no construction {shown!r}; there are {', '.join(each.name for each in CONSTRUCTIONS)}", file=sys.stderr)
-            return 2
+    if chosen := by_name.get(given.lines):
         for path, all_of_it in found.items():
             for sentence in all_of_it:
                 if chosen.pattern.search(sentence.text):

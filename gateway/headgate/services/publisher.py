@@ -327,8 +327,7 @@ class Publisher:
         fresh_ids = endless_ids()
         size = 0
         for event in events:
-            if len(batch) >= MAX_BATCH_EVENTS:
-                raise LimitReached("batch_events", MAX_BATCH_EVENTS)
+            _check_batch(len(batch) + 1, size)
             try:
                 topic, data, event_id = _parts(event)
                 call = self._call(key, topic, data, next(fresh_ids) if event_id is None else check_event_id(event_id))
@@ -336,8 +335,7 @@ class Publisher:
                 error.add_note(f"event number {len(batch)} of the batch")
                 raise
             size += len(call[_PAYLOAD])
-            if size > MAX_BATCH_BYTES:
-                raise LimitReached("batch_bytes", MAX_BATCH_BYTES)
+            _check_batch(len(batch) + 1, size)
             batch.append((call, event_id is None))
         if not batch:
             return []
@@ -455,8 +453,9 @@ class Publisher:
         Raises:
             NamespaceNotServed, InvalidRequest (`durable`): as `publish`.
             InvalidRequest: they are of several namespaces; nothing was sent.
-            BusUnavailable: as `publish_many`.
+            LimitReached, BusUnavailable: as `publish_many`.
         """
+        _check_batch(len(events), sum(event.size_bytes for event in events))
         if len({event.namespace for event in events}) > 1:
             raise InvalidRequest("events: expected those of one namespace")
         wish = self._durable if durable is None else read_durable(durable)
@@ -666,6 +665,14 @@ def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1
     if traceparent is not None:
         return nullcontext(read_traceparent(traceparent, "publisher"))
     return publishing(namespace, topic, events)
+
+
+def _check_batch(events: int, size_bytes: int) -> None:
+    """Refuse a batch beyond the limits. Raises LimitReached."""
+    if events > MAX_BATCH_EVENTS:
+        raise LimitReached("batch_events", MAX_BATCH_EVENTS)
+    if size_bytes > MAX_BATCH_BYTES:
+        raise LimitReached("batch_bytes", MAX_BATCH_BYTES)
 
 
 def _parts(event: Any) -> tuple[str, object, str | None]:

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from headgate import BusUnavailable, InvalidEvent, PayloadTooLarge, Publisher, SettingsError
-from headgate.services.publisher import Prepared, PublishManyError, Receipt, find_redis_url
+from headgate import BusUnavailable, InvalidEvent, LimitReached, PayloadTooLarge, Publisher, SettingsError
+from headgate.services.publisher import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, Prepared, PublishManyError, Receipt, find_redis_url
 
 
 @pytest.fixture
@@ -29,6 +30,16 @@ def test_each_event_without_an_id_gets_one_of_its_own(publisher: Publisher) -> N
     assert all(re.fullmatch(r"[0-9a-f]{32}", each) for each in ids if each != "mine")
     assert isinstance(prepared[80], InvalidEvent)
     assert [event.has_new_id for event in prepared[70:72] if isinstance(event, Prepared)] == [False, True]
+
+
+def test_a_batch_of_prepared_events_is_bounded(publisher: Publisher) -> None:
+    """As a batch of others, before anything is sent."""
+    event = publisher.prepare("a", 1)
+    large = msgspec.structs.replace(event, size_bytes=MAX_BATCH_BYTES // 2 + 1)
+    for events, name in (([event] * (MAX_BATCH_EVENTS + 1), "batch_events"), ([large] * 2, "batch_bytes")):
+        with pytest.raises(LimitReached) as caught:
+            publisher.publish_prepared(events)
+        assert caught.value.parts["name"] == name
 
 
 def test_without_any_redis_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from headgate.errors import InvalidRequest, LimitReached
-from headgate.events.numbers import check_whole
+from headgate.events.numbers import check_items, check_whole
 from headgate.events.topic import check_pattern
 from headgate.redis.client import Client, call, call_all, call_at
 from headgate.redis.keys import REGRANTED
@@ -52,12 +52,12 @@ def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) 
         InvalidPattern: a pattern is invalid.
         InvalidRequest: too many patterns, a string in place of a list, or an invalid time.
     """
-    check_whole(for_s, "for", 1, MAX_REGRANTED_S, "seconds")
+    check_whole(for_s, "for_s", 1, MAX_REGRANTED_S, "seconds")
     lists = []
     for name, patterns in (("subscribe", subscribe), ("publish", publish)):
-        lists.append(tuple(patterns))
-        if isinstance(patterns, str) or len(lists[-1]) > MAX_PATTERNS:
-            raise InvalidRequest(f"{name}: expected a list of at most {MAX_PATTERNS} patterns")
+        lists.append(tuple(check_items(patterns, name, "patterns")))
+        if len(lists[-1]) > MAX_PATTERNS:
+            raise InvalidRequest(f"{name}: expected at most {MAX_PATTERNS} patterns")
     return tuple(map(check_pattern, lists[0])), tuple(map(check_pattern, lists[1]))
 
 

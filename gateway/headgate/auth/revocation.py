@@ -44,7 +44,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
         BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
     """
     member = _member(user, token_id)
-    check_whole(for_s, "for", 0, MAX_REVOKED_S, "seconds")
+    check_whole(for_s, "for_s", 0, MAX_REVOKED_S, "seconds")
     now_s = int(call_at(client, REVOKED, "TIME")[0])
     sweep = ("ZREMRANGEBYSCORE", REVOKED, "-inf", now_s)
     _, count, known = call_all(client, [sweep, ("ZCARD", REVOKED), ("ZSCORE", REVOKED, member)])
@@ -137,5 +137,5 @@ def _member(user: str | None, token_id: str | None) -> str:
     if user is not None:
         return f"{USER}:{check_user(user)}"
     if not isinstance(token_id, str) or not token_id.isprintable() or not 0 < len(token_id) <= MAX_TOKEN_ID_CHARACTERS:
-        raise InvalidRequest(f"token: expected 1 to {MAX_TOKEN_ID_CHARACTERS} printable characters")
+        raise InvalidRequest(f"token_id: expected 1 to {MAX_TOKEN_ID_CHARACTERS} printable characters")
     return f"{TOKEN}:{token_id}"

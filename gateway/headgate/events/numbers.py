@@ -1,10 +1,27 @@
-"""Checks of the numbers that a request or an application passes: no bool, no text, no NaN, and within a range. No I/O."""
+"""Checks of the numbers that a request or an application passes: no bool, no text, no NaN, and within a range; and of lists.
+
+No I/O.
+"""
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from collections.abc import Iterable, Mapping
+from typing import TypeGuard, TypeVar
 
 from headgate.errors import InvalidRequest
+
+T = TypeVar("T")
+
+
+def check_items(value: Iterable[T], name: str, what: str) -> Iterable[T]:
+    """Return several values. Text and mappings are none, as their characters or keys would pass for the values.
+
+    Raises:
+        InvalidRequest: it is none; the message has the name, and what is expected in the list.
+    """
+    if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
+        raise InvalidRequest(f"{name}: expected a list of {what}, got {type(value).__name__}")
+    return value
 
 
 def is_whole(value: object, low: int, high: int) -> TypeGuard[int]:

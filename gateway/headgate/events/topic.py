@@ -205,6 +205,8 @@ def pattern(template: str, **words: object) -> str:
     Raises:
         InvalidPattern: a value is not one word, is missing or is unused, or the result is no pattern.
     """
+    if not isinstance(template, str):
+        raise InvalidPattern(template, f"expected a string, got {type(template).__name__}")
     names = _PLACE.findall(template)
     if odd := sorted(set(names) ^ set(words)):
         raise InvalidPattern(template, f"{odd[0]} is {'not given' if odd[0] in names else 'not in the template'}")

@@ -81,7 +81,7 @@ class Headgate:
     def __init__(
         self, app: Flask | None = None, *, authenticator: Authenticator | None = None, settings: Settings | None = None
     ) -> None:
-        self._authenticator = authenticator
+        self._authenticator = None if authenticator is None else _function(authenticator, "authenticator")
         self._authorizer: Authorizer | None = None
         self._app: Flask | None = None
         self._answerers: dict[str, Answerer] = {}
@@ -104,6 +104,8 @@ class Headgate:
             SettingsError: with every fault of the configuration.
             BusUnavailable: the process must serve browsers, and no Redis is set.
         """
+        if not isinstance(app, Flask):
+            raise TypeError(f"app: expected a Flask application, got {type(app).__name__}")
         self._settings = self._given or Settings.read(app.config, environment())
         app.extensions["headgate"] = self
         self._app = app
@@ -163,7 +165,7 @@ class Headgate:
 
     def authenticate(self, authenticator: Authenticator) -> Authenticator:
         """Set the authenticator; a decorator."""
-        self._authenticator = authenticator
+        self._authenticator = _function(authenticator, "authenticator")
         if self._gateway is not None:
             self._gateway.set_authenticator(authenticator)
         return authenticator
@@ -175,7 +177,7 @@ class Headgate:
         other result, an exception, or more than 5 s for all patterns of a request refuses with `forbidden`. It may wait. A yes
         is remembered for the connection until its grants change.
         """
-        self._authorizer = authorizer
+        self._authorizer = _function(authorizer, "authorizer")
         if self._gateway is not None:
             self._gateway.set_authorizer(authorizer)
         return authorizer
@@ -203,6 +205,7 @@ class Headgate:
                 with self._app.app_context():
                     return function(request)
 
+            _function(function, f"on_request({name!r})")
             self._answerers[name] = answer
             return function
 
@@ -464,6 +467,13 @@ class Headgate:
         from headgate.transport.http_answers import error_answer
 
         return readable_by_pages(self._attached(), error_answer(status, error), environ)
+
+
+def _function(value: T, name: str) -> T:
+    """Return a function of the application. Raises TypeError: it is none."""
+    if not callable(value):
+        raise TypeError(f"{name}: expected a function, got {type(value).__name__}")
+    return value
 
 
 def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:

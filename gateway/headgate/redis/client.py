@@ -51,7 +51,7 @@ def open_client(
     Raises:
         BusRefused: `url` is wrong.
     """
-    address = read_url(url)
+    address = read_url(url if isinstance(url, str) else "")
     if address.kind is Kind.CLUSTER:
         return ClusterClient(address, timeout_s, max_connections, newest)
     return open_server(address, timeout_s, max_connections, newest)

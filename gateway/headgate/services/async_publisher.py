@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlia
 import msgspec
 
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PublisherClosed
+from headgate.events.numbers import check_items
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_topic
 from headgate.redis.durability import read_durable
 from headgate.runtime.spans import publishing
@@ -186,7 +187,7 @@ class AsyncPublisher:
 
         Arguments and errors as `Publisher.publish_many`. A thread encodes them, so do not change them until this returns.
         """
-        batch = list(islice(events, MAX_BATCH_EVENTS + 1))
+        batch = list(islice(check_items(events, "events", "(topic, data)"), MAX_BATCH_EVENTS + 1))
         return await self._call(
             Publisher.publish_many, batch, namespace, durable=durable, traceparent=traceparent, id_for_s=id_for_s
         )

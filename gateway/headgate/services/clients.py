@@ -27,7 +27,7 @@ from headgate.auth.regrants import DEFAULT_REGRANTED_S, Explicit, check_regrant,
 from headgate.errors import BusUnavailable, InvalidRequest, PayloadTooLarge
 from headgate.events.event import check_event_id
 from headgate.events.json_data import encode_data
-from headgate.events.numbers import check_seconds, check_whole
+from headgate.events.numbers import check_items, check_seconds, check_whole
 from headgate.events.topic import check_namespace, check_topic, check_user
 from headgate.redis.client import open_client
 from headgate.redis.questions import ANSWER_S, MAX_ANSWER_S, MIN_ANSWER_S, Answers, ask
@@ -312,7 +312,7 @@ class Clients:
             raise InvalidRequest("disconnect takes either a session or a user")
         question = DisconnectQuestion(
             _check_text(reason, "reason", MAX_REASON_CHARACTERS),
-            by[:MAX_REASON_CHARACTERS],
+            _requester(by),
             None if session is None else _check_text(session, "session", MAX_SESSION_CHARACTERS),
             None if user is None else check_user(user),
             _within(within),
@@ -386,13 +386,16 @@ class Clients:
             BusUnavailable, BusRefused: call again; it is idempotent.
         """
         check_user(user)
+        by = _requester(by)
         explicit = None
         if subscribe is None and publish is None:
             lift(self._client, user)
         else:
-            may_subscribe, may_publish = check_regrant(subscribe or (), publish or (), for_s)
+            may_subscribe, may_publish = check_regrant(
+                () if subscribe is None else subscribe, () if publish is None else publish, for_s
+            )
             explicit = store(self._client, user, may_subscribe, may_publish, for_s)
-        question = RegrantQuestion(user, by[:MAX_REASON_CHARACTERS], explicit, for_s if explicit else 0)
+        question = RegrantQuestion(user, by, explicit, for_s if explicit else 0)
         return _reached(self._ask(Kind.REGRANT, question, _read_count))
 
     def close(self) -> None:
@@ -414,9 +417,7 @@ class Clients:
 
 
 def _within(namespaces: Sequence[str] | None) -> tuple[str, ...] | None:
-    if isinstance(namespaces, str):  # its characters are names too
-        raise InvalidRequest("within: expected a list of namespaces")
-    return None if namespaces is None else tuple(map(check_namespace, namespaces))
+    return None if namespaces is None else tuple(map(check_namespace, check_items(namespaces, "within", "namespaces")))
 
 
 def _reached(answers: Answers) -> Reached:
@@ -446,6 +447,13 @@ def _check_text(value: object, name: str, limit: int) -> str:
     return value
 
 
+def _requester(by: object) -> str:
+    """Return who asks, as the audit log takes it. Raises InvalidRequest: it is no text."""
+    if not isinstance(by, str):
+        raise InvalidRequest(f"by: expected text, got {type(by).__name__}")
+    return by.encode(errors="backslashreplace").decode()[:MAX_REASON_CHARACTERS]
+
+
 def _after(sort: Sort, place: list[Any]) -> str:
     return urlsafe_b64encode(msgspec.json.encode([sort, *place])).decode()
 
@@ -458,7 +466,7 @@ def _place(after: str, sort: Sort) -> list[Any]:
     """
     order = None
     place: list[Any] = []
-    with suppress(NoBase64, msgspec.DecodeError, UnicodeError):
+    with suppress(NoBase64, msgspec.DecodeError, UnicodeError, AttributeError):
         order, *place = msgspec.json.decode(urlsafe_b64decode(after.encode()), type=_AFTER[sort])
     if order is not sort:
         raise InvalidRequest("after: expected the `after` of a page with the same sort")

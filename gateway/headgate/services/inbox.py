@@ -11,9 +11,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from headgate.errors import InvalidRequest, LimitReached
+from headgate.errors import InvalidEvent, InvalidRequest, InvalidTopic, LimitReached
 from headgate.events.json_data import encode_data
-from headgate.events.topic import INBOX, user_of, user_topic
+from headgate.events.numbers import check_items
+from headgate.events.topic import INBOX, check_topic, check_user, user_of, user_topic
 from headgate.redis.inbox import CHANNELS as CHANNELS
 from headgate.redis.inbox import MAX_CHANGED as MAX_CHANGED
 from headgate.redis.inbox import MAX_MUTES as MAX_MUTES
@@ -53,6 +54,8 @@ class Inbox:
     """
 
     def __init__(self, publisher: Publisher, namespace: str | None = None) -> None:
+        if not isinstance(publisher, Publisher):
+            raise TypeError(f"publisher: expected a Publisher, got {type(publisher).__name__}")
         self._publisher, self._namespace = publisher, namespace
 
     def send(self, users: str | Sequence[str], kind: str, data: object, id: str | None = None) -> list[Receipt]:
@@ -68,7 +71,9 @@ class Inbox:
             InvalidRequest: no user, or an invalid name; nothing was sent.
             HeadgateError: as `Publisher.publish`, for several users as `Publisher.publish_many`.
         """
-        names = [users] if isinstance(users, str) else list(dict.fromkeys(users))
+        if not isinstance(kind, str):
+            raise InvalidTopic(kind, f"expected a string, got {type(kind).__name__}")
+        names = [users] if isinstance(users, str) else list(dict.fromkeys(map(check_user, check_items(users, "users", "names"))))
         if not names:
             raise InvalidRequest(f"users: expected 1 to {MAX_USERS} names, got none")
         if len(names) > MAX_USERS:
@@ -112,15 +117,15 @@ class Inbox:
             InvalidRequest: a name is invalid, or the inbox has none of these items; nothing has changed.
             HeadgateError: as `Publisher.publish`.
         """
-        return self._change(user, {"op": "read", "ids": list(ids)})
+        return self._change_items(user, "read", ids)
 
     def mark_unread(self, user: str, ids: Sequence[str]) -> Receipt:
         """Mark items as unread, and list archived ones again. Otherwise as `mark_read`."""
-        return self._change(user, {"op": "unread", "ids": list(ids)})
+        return self._change_items(user, "unread", ids)
 
     def archive(self, user: str, ids: Sequence[str]) -> Receipt:
         """Archive items: mark them as read and no longer list them. Otherwise as `mark_read`."""
-        return self._change(user, {"op": "archive", "ids": list(ids)})
+        return self._change_items(user, "archive", ids)
 
     def read_all(self, user: str, up_to: int | None = None, epoch: str | None = None) -> Receipt:
         """Mark as read every item whose offset (`at`) is at most `up_to`; None: every item.
@@ -148,7 +153,9 @@ class Inbox:
             LimitReached: the user has muted MAX_MUTES other patterns.
             HeadgateError: as `Publisher.publish`.
         """
-        return self._change(user, {"op": "mute", "pattern": pattern, "channels": list(channels)})
+        return self._change(
+            user, {"op": "mute", "pattern": pattern, "channels": list(check_items(channels, "channels", "words"))}
+        )
 
     def unmute(self, user: str, pattern: str) -> Receipt:
         """End the muting of a pattern on all channels. Idempotent. Raises as `mute`."""
@@ -158,8 +165,11 @@ class Inbox:
         """Return the muted channels of a user by pattern. Raises as `page`."""
         return self.page(user, limit=1).mutes
 
+    def _change_items(self, user: str, op: Operation, ids: Sequence[str]) -> Receipt:
+        return self._change(user, {"op": op, "ids": list(check_items(ids, "ids", "ids of items"))})
+
     def _change(self, user: str, change: dict[str, object]) -> Receipt:
-        return self._publisher.publish(INBOX, change, namespace=self._namespace, user=user)
+        return self._publisher.publish(INBOX, change, namespace=self._namespace, user=check_user(user))
 
 
 def read_change(topic: str, data: bytes | str) -> InboxChange | None:
@@ -167,11 +177,18 @@ def read_change(topic: str, data: bytes | str) -> InboxChange | None:
 
     Args:
         data: the event's payload, as JSON text.
+
+    Raises:
+        InvalidTopic: `topic` is none.
+        InvalidEvent: `data` is not that of a change.
     """
-    user = user_of(topic)
+    user = user_of(check_topic(topic))
     if user is None or topic.split(".", 2)[2] != INBOX:
         return None
-    parts = msgspec.json.decode(data)
-    if parts["op"] == "kept":
-        return InboxChange(user, "kept", parts["unread"], (parts["id"],))
-    return msgspec.convert({"user": user} | parts, InboxChange)
+    try:
+        parts = msgspec.json.decode(data)
+        if parts["op"] == "kept":
+            return InboxChange(user, "kept", parts["unread"], (parts["id"],))
+        return msgspec.convert({"user": user} | parts, InboxChange)
+    except (TypeError, ValueError, LookupError) as error:
+        raise InvalidEvent("data", f"expected the JSON text of a change of an inbox: {error}") from error

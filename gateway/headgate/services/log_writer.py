@@ -33,7 +33,7 @@ from headgate.redis.connections import Command
 from headgate.redis.durability import Durability, OnlineReplicas
 from headgate.redis.faults import refused, reply_error
 from headgate.redis.functions import call_function, ensure_loaded, is_missing
-from headgate.redis.inbox import InboxPage, read_current, read_inbox
+from headgate.redis.inbox import InboxPage, inbox_command, read_current, read_part
 from headgate.redis.keys import STRICT, TRUSTED, head_key, live_channel, log_key, namespace_of
 from headgate.redis.lineage import Fate, LogPosition, alone
 from headgate.redis.log import EventLog
@@ -331,7 +331,7 @@ class LogWriter:
         self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool, had: tuple[str, int] | None
     ) -> InboxPage:
         """Return a part of a user's inbox, with everything up to `had`. Waits for Redis. Raises as `Inbox.page`."""
-        read = partial(read_inbox, self._client, namespace, user, before, limit, archived=archived)
+        read = partial(read_part, self._client, inbox_command(namespace, user, before, limit, archived=archived))
         with self.budget(namespace, is_patient=True):
             if had is None:
                 return read()

@@ -30,7 +30,7 @@ from headgate.errors import (
 from headgate.events.event import check_event_id, encode_ephemeral
 from headgate.events.json_data import encode_data
 from headgate.events.new_ids import endless_ids, new_ids, spare_id
-from headgate.events.numbers import check_whole, is_number, is_whole
+from headgate.events.numbers import check_items, check_whole, is_number, is_whole
 from headgate.events.sender import sender_word
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_pattern, check_topic, check_user, user_topic
 from headgate.events.traceparent import read_traceparent
@@ -218,7 +218,10 @@ class Publisher:
         self._max_payload_bytes = max_payload_bytes
         self._writer = LogWriter(redis_url or find_redis_url(), timeout_s, ATTEMPTS, strict_namespace=strict_namespace)
         self._durable = read_durable(durable)
-        self._show_by = compiled(tuple(map(check_pattern, [show_by] if isinstance(show_by, str) else show_by)))
+        patterns = [show_by] if isinstance(show_by, str) else check_items(show_by, "show_by", "patterns")
+        self._show_by = compiled(tuple(map(check_pattern, patterns)))
+        if on_schema_violation is not None and not callable(on_schema_violation):
+            raise SettingsError([f"on_schema_violation={on_schema_violation!r:.80}: expected a function"])
         self._on_schema_violation = on_schema_violation
         self._schemas = self._writer.open_check(schemas, schema_check, on_schema_violation)
 
@@ -326,7 +329,7 @@ class Publisher:
         batch: list[tuple[_Call, bool]] = []  # with whether its id is new
         fresh_ids = endless_ids()
         size = 0
-        for event in events:
+        for event in check_items(events, "events", "(topic, data)"):
             _check_batch(len(batch) + 1, size)
             try:
                 topic, data, event_id = _parts(event)
@@ -431,8 +434,9 @@ class Publisher:
         parent = current_traceparent() if traceparent is None else read_traceparent(traceparent, "publisher")
         has_origin = not (by is None and parent is None and id_for_s is None)
         prepared: list[Prepared | HeadgateError] = []
-        for topic, data, event_id in events:
+        for event in check_items(events, "events", "(topic, data, id)"):
             try:
+                topic, data, event_id = event if type(event) is tuple and len(event) == 3 else _parts(event)
                 call = self._encoded(key, topic, data, spare_id() if event_id is None else check_event_id(event_id))
                 if check_schemas and self._schemas is not None:
                     self._check_schemas(call)
@@ -455,7 +459,10 @@ class Publisher:
             InvalidRequest: they are of several namespaces; nothing was sent.
             LimitReached, BusUnavailable: as `publish_many`.
         """
-        _check_batch(len(events), sum(event.size_bytes for event in events))
+        try:
+            _check_batch(len(events), sum(event.size_bytes for event in events))
+        except (TypeError, AttributeError):
+            raise InvalidRequest("events: expected a list of events that `prepare` has returned") from None
         if len({event.namespace for event in events}) > 1:
             raise InvalidRequest("events: expected those of one namespace")
         wish = self._durable if durable is None else read_durable(durable)
@@ -474,8 +481,13 @@ class Publisher:
 
         Raises:
             UnknownNamespace: `namespace` is not a name.
+            InvalidRequest: `receipt` is none.
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
+        if not isinstance(receipt, Receipt):
+            raise InvalidRequest(f"receipt: expected a Receipt, got {type(receipt).__name__}")
+        check_epoch(receipt.epoch, "receipt.epoch")
+        check_whole(receipt.offset, "receipt.offset", 0, MAX_OFFSET)
         return self._writer.fate(self._named(namespace), receipt.epoch, receipt.offset, receipt.id)
 
     def position(self, namespace: str | None = None) -> LogPosition | None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from headgate.errors import BusRefused, HeadgateError, InvalidSchema, SchemaViolation, SettingsError
@@ -117,6 +118,8 @@ def open_check(
         return None
     if mode is not None and mode not in MODES:
         raise SettingsError([f"schema_check={mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}"])
+    if schemas is not None and not isinstance(schemas, str | PathLike):
+        raise SettingsError([f"schemas={schemas!r:.80}: expected a folder, or {REGISTRY!r}"])
     if schemas is None and not environment().get("HEADGATE_SCHEMAS"):
         return None  # a service may make a publisher per request, and reading settings would double its cost
     if schemas is None or mode is None:

@@ -85,4 +85,6 @@ def read_folder(folder: str) -> Documents:
                     texts[path.name] = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         raise InvalidSchema(str(error.filename or folder), f"cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a path with a zero or a lone surrogate
+        raise InvalidSchema(str(folder), f"cannot be read: {error}") from error
     return documents(texts)

@@ -121,22 +121,13 @@ class TestEngineIO:
         with pytest.raises(KeyError):
             engineio.Server._get_socket(engine, "nobody")
 
-    def test_events_are_triggered_synchronously_when_asked(self, engine: Any) -> None:
-        """`connect` with sid and environ, `message`, `disconnect` with a reason; what `connect` returns comes back."""
-        seen: list[Any] = []
+    def test_handlers_are_kept_by_their_events(self, engine: Any) -> None:
+        """Where we call them."""
+        handlers = {event: object() for event in ("connect", "message", "disconnect")}
+        for event, handler in handlers.items():
+            engine.on(event, handler)
 
-        def connect(sid: str, environ: Any) -> str:
-            seen.append((sid, environ))
-            return "refused"
-
-        engine.on("connect", connect)
-        engine.on("message", lambda sid, data: seen.append((sid, data)))
-        engine.on("disconnect", lambda sid, reason: seen.append((sid, reason)))
-
-        assert engine._trigger_event("connect", "s", {"x": 1}, run_async=False) == "refused"
-        engine.handlers["message"]("s", "m")
-        engine._trigger_event("disconnect", "s", "r", run_async=False)
-        assert seen == [("s", {"x": 1}), ("s", "m"), ("s", "r")]
+        assert engine.handlers == handlers
 
     def test_an_engineio_packet_encodes_itself(self) -> None:
         """Text with its type in front, bytes as they are; it has a `binary` flag and takes our attribute."""
@@ -171,6 +162,7 @@ class TestSocketIO:
     @pytest.mark.parametrize(
         ("name", "expected"),
         [
+            ("_engineio_server_class", ["self"]),
             ("_send_packet", ["self", "eio_sid", "pkt"]),
             ("_send_eio_packet", ["self", "eio_sid", "eio_pkt"]),
             ("_handle_connect", ["self", "eio_sid", "namespace", "data"]),
@@ -186,6 +178,18 @@ class TestSocketIO:
     def test_our_overrides_have_the_signatures_that_are_called(self, name: str, expected: list[str]) -> None:
         """A renamed parameter or method would make ours dead code."""
         assert parameters(getattr(socketio.Server, name)) == expected
+
+    @pytest.mark.parametrize(
+        ("kind", "name", "expected"),
+        [
+            (socketio.Manager, "_generate_ack_id", ["self", "sid", "callback"]),
+            (socketio.PubSubManager, "_thread", ["self"]),
+            (socketio.PubSubManager, "_listen", ["self"]),
+        ],
+    )
+    def test_our_client_managers_override_what_theirs_call(self, kind: Any, name: str, expected: list[str]) -> None:
+        """`RoomManager`, and what `adopting` puts above it."""
+        assert parameters(getattr(kind, name)) == expected
 
     def test_the_engines_events_come_to_the_overridden_methods(self, stock: Any) -> None:
         """They are bound when the server is made."""
@@ -238,19 +242,14 @@ class TestSocketIO:
         packet = stock.sent[-1][1]
         assert (packet.packet_type, packet.id, packet.data) == (socket_packet.ACK, 7, [1, 2])
 
-    def test_half_a_binary_packet_waits_by_engine_session(self, stock: Any) -> None:
-        """In `_binary_packet`, which we look into and clear."""
-        stock.on("connect", lambda sid, environ, auth: None)
-        seen: list[Any] = []
-        stock.on("blob", lambda sid, data: seen.append(data))
-        stock._handle_eio_connect("e", {})
-        stock._handle_eio_message("e", "0")
-        stock._handle_eio_message("e", '51-["blob",{"_placeholder":true,"num":0}]')
-        assert list(stock._binary_packet) == ["e"]
-        stock._handle_eio_message("e", b"\x01")
+    def test_a_binary_packet_takes_its_attachments(self) -> None:
+        """And says when it has the last, which puts all of them in their places."""
+        placeholders = ",".join(f'{{"_placeholder":true,"num":{number}}}' for number in range(2))
+        packet = socket_packet.Packet(encoded_packet=f'52-["blob",{placeholders}]')
 
-        assert seen == [b"\x01"]
-        assert stock._binary_packet == {}
+        assert (packet.attachment_count, packet.attachments) == (2, [])
+        assert [packet.add_attachment(each) for each in (b"1", b"2")] == [False, True]
+        assert packet.data == ["blob", b"1", b"2"]
 
     @pytest.mark.parametrize("by_the_server", [False, True])
     def test_a_disconnect_handler_runs_between_the_two_steps_of_leaving(self, stock: Any, by_the_server: bool) -> None:

@@ -89,7 +89,7 @@ class Application:
             "environs": self.sio.environ,
             "rooms": {name: rooms for name, rooms in manager.rooms.items() if any(rooms.values())},
             "half gone": {name: gone for name, gone in manager.pending_disconnect.items() if gone},
-            "half binary": self.sio._binary_packet,
+            "half binary": self.sio._begun,
             "handlers": self.sio._running,
             "leaving": self.sio._leaving,
         }

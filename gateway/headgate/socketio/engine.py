@@ -76,8 +76,12 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     # -- what is above the sessions (engine.Application) --------------------------------------------------------------
 
     def opening(self, sid: str, environ: WSGIEnvironment) -> object:
-        """Ask python-socketio whether a session may open."""
-        return self._trigger_event("connect", sid, environ, run_async=False)
+        """Ask python-socketio whether a session may open. Not, if that fails."""
+        try:
+            return self.handlers["connect"](sid, environ)
+        except Exception:
+            self.logger.exception("connect handler error")
+            return False
 
     def message(self, session: Session, message: str | bytes) -> None:
         """Hand one message to python-socketio; its own handlers log exceptions of application code."""
@@ -86,7 +90,9 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     def over(self, sid: str, reason: str) -> None:
         """Notify python-socketio of a session's end."""
         try:
-            self._trigger_event("disconnect", sid, reason, run_async=False)
+            self.handlers["disconnect"](sid, reason)
+        except Exception:
+            self.logger.exception("disconnect handler error")
         finally:
             self._user_sessions.pop(sid, None)
 

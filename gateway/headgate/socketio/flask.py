@@ -8,7 +8,6 @@ It takes the options of Flask-SocketIO's class and of `headgate.socketio.Server`
 
 from __future__ import annotations
 
-import functools
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -81,9 +80,7 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
             self.sockio_mw.wsgi_app = DebuggedApplication(self.sockio_mw.wsgi_app, evalex=True)
         self.wsgi_server = HTTPServer((host or "127.0.0.1", port or _port_of(app)), app, **tls)
         if use_reloader:
-            from werkzeug._reloader import run_with_reloader
-
-            run_with_reloader(functools.partial(self.wsgi_server.serve_forever), **reloader_options)
+            flask_socketio.run_with_reloader(self.wsgi_server.serve_forever, **reloader_options)
         else:
             self.wsgi_server.serve_forever()
 

@@ -141,6 +141,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         super().__init__(client_manager, logger, serializer, **options)
         self.max_handlers = max_handlers
         self._has_attachments = _has_attachments(self.packet_class)
+        self._begun: dict[str, Packet] = {}  # by session: the packet whose attachments are coming
         self._running: dict[str, _RunningHandlers] = {}
         self._leaving: dict[str, _RunningHandlers] = {}
         self.eio.settle = self._fan_out.settle
@@ -265,8 +266,8 @@ class Server(socketio.Server):  # type: ignore[misc]
             super()._handle_eio_message(eio_sid, data)
             return
         fault = packet = None
-        if eio_sid in self._binary_packet:
-            fault = self._attachment_fault(eio_sid, data)
+        if (begun := self._begun.get(eio_sid)) is not None:
+            fault = self._attachment_fault(begun, data)
         elif isinstance(data, bytes) and self._has_attachments:
             fault = "binary message without a binary packet before it"
         else:
@@ -280,18 +281,19 @@ class Server(socketio.Server):  # type: ignore[misc]
             session.end("parse error", code=PROTOCOL_ERROR, shown=fault)
             return
         try:
-            if packet is None:
-                super()._handle_eio_message(eio_sid, data)
-            else:
+            if begun is None:
                 self._dispatch(eio_sid, packet)
+            elif begun.add_attachment(data):
+                del self._begun[eio_sid]
+                self._dispatch(eio_sid, begun)
         except Exception:  # noqa: BLE001 - application code
             # The session goes on, as with stock python-socketio.
             self._failed("event handler failed", eio_sid)
 
-    def _attachment_fault(self, eio_sid: str, data: str | bytes) -> str | None:
+    def _attachment_fault(self, begun: Packet, data: str | bytes) -> str | None:
         if not isinstance(data, bytes):
             return "attachment expected"
-        size = len(data) + sum(map(len, self._binary_packet[eio_sid].attachments))
+        size = len(data) + sum(map(len, begun.attachments))
         most = MAX_ATTACHED_MESSAGES * self.eio.limits.max_message_bytes
         return None if size <= most else f"attachments of more than {most} bytes together"
 
@@ -301,18 +303,20 @@ class Server(socketio.Server):  # type: ignore[misc]
         return self.manager.sid_from_eio_sid(eio_sid, namespace or "/") is not None
 
     def _dispatch(self, eio_sid: str, packet: Packet) -> None:
-        """Give a checked packet to python-socketio, whose own dispatch would parse it again."""
+        """Give a checked packet to python-socketio, whose own dispatch would parse it again. A binary one waits to be whole."""
         kind, namespace = packet.packet_type, packet.namespace
         if kind == socket_packet.CONNECT:
             self._handle_connect(eio_sid, namespace, packet.data)
         elif kind == socket_packet.DISCONNECT:
             self._handle_disconnect(eio_sid, namespace, self.reason.CLIENT_DISCONNECT)
-        elif kind == socket_packet.EVENT:
+        elif packet.attachment_count > len(packet.attachments):
+            self._begun[eio_sid] = packet
+        elif kind in (socket_packet.EVENT, socket_packet.BINARY_EVENT):
             self._handle_event(eio_sid, namespace, packet.id, packet.data)
-        elif kind == socket_packet.ACK:
-            self._handle_ack(eio_sid, namespace, packet.id, packet.data)
         else:
-            self._binary_packet[eio_sid] = packet  # its attachments follow
+            sid = self.manager.sid_from_eio_sid(eio_sid, namespace or "/")
+            self.logger.info("received ack from %s [%s]", sid, namespace or "/")
+            self.manager.trigger_callback(sid, packet.id, packet.data)
 
     def _handle_connect(self, eio_sid: str, namespace: str | None, data: object) -> None:
         """Ask the application whether a client may join, and answer the client. A refused one gets no broadcast."""
@@ -431,7 +435,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         self.eio.logger.info("%s: Disconnected, %s", eio_sid, reason)
         if self.behind and (member := self.member(eio_sid)) is not None:
             self.behind.discard(member)
-        self._binary_packet.pop(eio_sid, None)
+        self._begun.pop(eio_sid, None)
         try:
             for namespace in list(self.manager.get_namespaces()):
                 try:

@@ -94,7 +94,7 @@ class Application(socketio_application.Application):
             "sessions": [connection.sid for connection in sessions],
             "inbox": max((waiting_messages(session) for session in self.sio.eio.sockets.values()), default=0),
             "environs": len(self.sio.environ),
-            "half_binary": len(self.sio._binary_packet),
+            "half_binary": len(self.sio._begun),
             "ends": self.ends,
             "reasons": self.reasons,
             "most_running": self.most_running,

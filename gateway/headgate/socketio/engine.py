@@ -7,13 +7,13 @@ sends by transport/engine.py. tests/contract/test_engineio_corners.py tests each
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import engineio
 from engineio.packet import MESSAGE, Packet
+from werkzeug.http import parse_accept_header
 
 from headgate.events.wire.frames import Frame
 from headgate.runtime.servers import instead_for_sockets
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
     from headgate.transport import limits
-
-
-_QUALITY = re.compile(r"[01](?:\.[0-9]{0,3})?", re.ASCII)
 
 
 class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
@@ -180,9 +177,4 @@ def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
 
 def _accepts_gzip(environ: WSGIEnvironment) -> bool:
     """Return whether the client takes gzip, by Accept-Encoding (RFC 9110 section 12.5.3)."""
-    qualities: dict[str, float] = {}
-    for element in environ.get("HTTP_ACCEPT_ENCODING", "").lower().split(","):
-        coding, *parameters = (part.strip() for part in element.split(";"))
-        quality = next((part[2:].strip() for part in parameters if part.startswith("q=")), "1")
-        qualities[coding] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
-    return qualities.get("gzip", qualities.get("x-gzip", qualities.get("*", 0.0))) > 0
+    return parse_accept_header(environ.get("HTTP_ACCEPT_ENCODING")).quality("gzip") > 0

@@ -393,29 +393,19 @@ def adopting(kind: type[Manager]) -> type[RoomManager]:
     """Return a class of client managers with `RoomManager` between it and python-socketio's `Manager`."""
     if kind not in _adopting:
         bases = (RoomManager,) if kind is Manager else (kind, RoomManager)
-        body: dict[str, object] = {"__module__": kind.__module__}
-        if issubclass(kind, PubSubManager):
-            body |= {"_thread": _listening(kind), "_listen": _heeding(kind)}
-        _adopting[kind] = type(kind.__name__, bases, body)
+        first = (_FromQueue,) if issubclass(kind, PubSubManager) else ()
+        _adopting[kind] = type(kind.__name__, (*first, *bases), {"__module__": kind.__module__})
     return _adopting[kind]
 
 
-def _heeding(kind: Any) -> Callable[[Any], Iterator[object]]:
-    """Return `_listen` for client managers with a queue. It drops messages for other processes before decoding."""
+class _FromQueue:
+    """Messages of a client manager's queue. Those for other processes are not decoded, and emits of the others do not wait."""
 
-    def _listen(manager: Any) -> Iterator[object]:
-        for message in kind._listen(manager):
-            if manager.heeds(message):
-                yield message
+    heeds: Callable[[object], bool]
 
-    return _listen
+    def _thread(self) -> None:
+        self._listener = current()
+        super()._thread()  # type: ignore[misc]
 
-
-def _listening(kind: Any) -> Callable[[Any], None]:
-    """Return `_thread` for client managers with a queue, in which emits do not wait for slow clients."""
-
-    def _thread(manager: Any) -> None:
-        manager._listener = current()
-        kind._thread(manager)
-
-    return _thread
+    def _listen(self) -> Iterator[object]:
+        return (message for message in super()._listen() if self.heeds(message))  # type: ignore[misc]

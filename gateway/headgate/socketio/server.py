@@ -273,7 +273,8 @@ class Server(socketio.Server):  # type: ignore[misc]
         else:
             try:
                 packet = self.packet_class(encoded_packet=data)
-                is_in = self._is_in(eio_sid, packet.namespace)
+                space = packet.namespace or "/"
+                is_in = isinstance(space, str) and self.manager.sid_from_eio_sid(eio_sid, space) is not None
                 fault = fault_of(packet, has_attachments=self._has_attachments, in_namespace=is_in)
             except Exception as error:  # noqa: BLE001 - whatever a packet class raises: the client is told, it is counted
                 fault = f"malformed packet ({type(error).__name__})"
@@ -296,11 +297,6 @@ class Server(socketio.Server):  # type: ignore[misc]
         size = len(data) + sum(map(len, begun.attachments))
         most = MAX_ATTACHED_MESSAGES * self.eio.limits.max_message_bytes
         return None if size <= most else f"attachments of more than {most} bytes together"
-
-    def _is_in(self, eio_sid: str, namespace: object) -> bool:
-        if namespace is not None and not isinstance(namespace, str):
-            return False
-        return self.manager.sid_from_eio_sid(eio_sid, namespace or "/") is not None
 
     def _dispatch(self, eio_sid: str, packet: Packet) -> None:
         """Give a checked packet to python-socketio, whose own dispatch would parse it again. A binary one waits to be whole."""

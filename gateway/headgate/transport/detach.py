@@ -101,16 +101,14 @@ class PollWatch:
         sock = ours or (gunicorn_socket(environ) if handler is None else handler.socket)
         self._fileno: Callable[[], int] | None = None if sock is None else sock.fileno
         self._watcher: Watcher | None = None
-        self._wake: Callable[[], object] | None = None
         self.aborted = False
 
     def start(self, wake: Callable[[], object]) -> None:
         """Check the socket now, and watch it. Does nothing under a server that hides its socket."""
         if self._fileno is not None:
-            self._wake = wake
             self._watcher = io_watcher(self._fileno(), READ)
-            self._watcher.start(self._readable, self._fileno())
-            self._readable(self._fileno())
+            self._watcher.start(self._readable, self._fileno(), wake)
+            self._readable(self._fileno(), wake)
 
     def stop(self) -> None:
         """Stop watching. Idempotent."""
@@ -118,7 +116,7 @@ class PollWatch:
             self._watcher.close()
             self._watcher = None
 
-    def _readable(self, descriptor: int) -> None:
+    def _readable(self, descriptor: int, wake: Callable[[], object]) -> None:
         try:
             readable = is_readable(descriptor)
         except OSError:
@@ -128,8 +126,7 @@ class PollWatch:
         self.stop()  # bytes are a pipelined request, which waits its turn
         if not readable:
             self.aborted = True
-            if self._wake is not None:
-                self._wake()
+            wake()
 
 
 def handler_of(start_response: StartResponse) -> Any:

@@ -21,7 +21,7 @@ from headgate.runtime.servers import instead
 
 from . import engineio_http as eio
 from .cors import Cors
-from .detach import CannotDetach, PollWatch, detach
+from .detach import CannotDetach, Detached, PollWatch, detach
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_answer
 from .limits import TransportLimits
@@ -89,7 +89,7 @@ class Engine:
     """
 
     instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
-    detach = staticmethod(detach)
+    detach: Callable[..., Detached] = staticmethod(detach)
 
     def __init__(
         self,

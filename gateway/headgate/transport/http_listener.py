@@ -44,7 +44,7 @@ class Listener:
         self.address: Any = listener if isinstance(listener, tuple) else listener.getsockname()
         self._socket: socket.socket | None = None
         self._watcher: Watcher | None = None
-        self._is_started = self.is_closed = False
+        self.is_closed = False
         self.leave_s: Callable[[], float] | None = None
         self.max_accept = 32
 
@@ -75,7 +75,6 @@ class Listener:
     def start(self) -> None:
         """Accept connections, unless it is closed. Idempotent. Raises as `open`."""
         self.open()
-        self._is_started = True
         self._accept_again()
 
     def pause(self, seconds: float) -> None:
@@ -117,7 +116,7 @@ class Listener:
             self._take_in(sock, address, has_room)
 
     def _accept_again(self) -> None:
-        if self._is_started and not self.is_closed and self._watcher is None:
+        if not self.is_closed and self._watcher is None:
             self.admission.hold()
             self._watcher = io_watcher(self.socket.fileno(), READ)
             self._watcher.start(self.accept)

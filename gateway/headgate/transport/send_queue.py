@@ -33,17 +33,7 @@ class Sender(Protocol):
 class ClientQueue:
     """Frames that wait for one client. Invariant: offered = taken + discarded + waiting, for every owner."""
 
-    __slots__ = (
-        "_control",
-        "_data",
-        "bytes",
-        "control_bytes",
-        "frames",
-        "max_bytes",
-        "max_frames",
-        "peak_bytes",
-        "peak_frames",
-    )
+    __slots__ = ("_control", "_data", "bytes", "control_bytes", "frames", "max_bytes", "max_frames", "peak_bytes", "peak_frames")
 
     def __init__(self, max_frames: int, max_bytes: int) -> None:
         self.max_frames = max_frames

@@ -187,8 +187,9 @@ class WebSocket:
             close_hard(self._sock.fileno())
         self._sock.close()
         if owner is not None:
-            is_error = isinstance(reason, OSError)
-            owner.websocket_lost(f"transport error: {reason.strerror or type(reason).__name__}" if is_error else reason)
+            if isinstance(reason, OSError):
+                reason = f"transport error: {reason.strerror or type(reason).__name__}"
+            owner.websocket_lost(reason)
 
     def _readable(self) -> None:
         try:

@@ -149,7 +149,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._premises.follow(cfg, getattr(app, "settings_file", None))
         self._row = self._premises.board.take(age)
         self._requests = 0
-        self._peer_workers: PeerWorkers | None = None
         self._servers: list[HTTPServer] = []
 
     @classmethod
@@ -235,15 +234,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
         gate: Headgate = app.extensions["headgate"]
         self._gateway = gateway = gate.gateway
         gateway.own(letters_of(self._row.slot))
-        self._peer_workers = peer_workers = PeerWorkers(
-            self._premises.board,
-            self._premises.folder,
-            self._row.slot,
-            gate.ready,
-            lambda *handed: self._servers[0].adopt(*handed),
+        peer_workers = PeerWorkers(
+            self._premises.board, self._premises.folder, self._row.slot, gate.ready, lambda *taken: self._servers[0].adopt(*taken)
         )
         app.extensions["headgate.workers"] = peer_workers
-        self._servers = [self._server(sock, app, gate) for sock in self.sockets]
+        self._servers = [self._server(sock, app, gate, peer_workers) for sock in self.sockets]
         HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
         lines = start_gateway(gate)
         if lines and self._premises.is_first("not-ready"):
@@ -286,7 +281,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._asked.wait(BUS_S)
         sys.exit(0)
 
-    def _server(self, sock: Any, app: Flask, gate: Headgate) -> HTTPServer:
+    def _server(self, sock: Any, app: Flask, gate: Headgate, peer_workers: PeerWorkers) -> HTTPServer:
         from dataclasses import replace
 
         from headgate.transport.http_limits import BACKLOG, HttpLimits
@@ -322,11 +317,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
         server.listener.max_accept = 1  # then check the others again
         server.listener.leave_s = leave_s
-        server.to_owner = self._hand_over
+        server.to_owner = peer_workers.hand_over
         return server
-
-    def _hand_over(self, received: bytes, descriptor: int) -> bool:
-        return self._peer_workers is not None and self._peer_workers.hand_over(received, descriptor)
 
     def _connections(self) -> int:
         return sum(len(server.connections) for server in self._servers) + self._gateway.sessions

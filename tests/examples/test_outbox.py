@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,18 +53,17 @@ with shop.Session(shop.engine) as session:
 class Postgres:
     """A PostgreSQL server of the test's own, on a loopback port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
         if not found:
             pytest.skip("no PostgreSQL here (Debian: apt-get install postgresql)")
+        # pytest's own folders are closed to other users, and another pytest of this machine would close them again.
+        folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._programs, self._folder, self._held = found[-1].parent, folder, HeldPort()
         self._user = "postgres" if os.geteuid() == 0 else None  # it refuses to run as root
         self.url = f"postgresql+psycopg://shop@127.0.0.1:{self._held.port}/postgres"
-        folder.mkdir()
         if self._user:
             shutil.chown(folder, self._user)
-            for parent in folder.parents[:3]:
-                parent.chmod(0o755)
         self._run("initdb", "-D", str(folder / "data"), "-U", "shop", "--auth", "trust", "--no-sync")
         words = [
             "-D",
@@ -88,6 +88,7 @@ class Postgres:
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(DEADLINE_S)
         self._held.close()
+        shutil.rmtree(self._folder)
 
     def _answers(self) -> bool:
         try:
@@ -102,8 +103,8 @@ class Postgres:
 
 
 @pytest.fixture
-def postgres(tmp_path: Path) -> Iterator[Postgres]:
-    server = Postgres(tmp_path / "postgres")
+def postgres() -> Iterator[Postgres]:
+    server = Postgres()
     yield server
     server.close()
 

@@ -60,7 +60,8 @@ class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
 class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
     """An event: a topic, data that is any JSON, an id, and a namespace (default: the first).
 
-    The id makes publishing to the topic idempotent for 300 s (less at a high rate), or, with a key, for `id_for_s` seconds.
+    The id makes publishing to the topic idempotent for 300 s (less at a high rate), or, with an API key, for `id_for_s` seconds.
+    `id_for_s` needs an id or an `Idempotency-Key`.
     """
 
     topic: Topic
@@ -73,7 +74,7 @@ class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
 class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
     """Events in order. `atomic`: nothing is published unless every event can be; otherwise they are independent.
 
-    `id_for_s`: of the ids of all of them, as for a single event.
+    `id_for_s`: of the ids of all of them, as for a single event; each needs an id, or the batch an `Idempotency-Key`.
     """
 
     events: Annotated[list[BatchEvent], Meta(extra_json_schema={"maxItems": MAX_BATCH_EVENTS})]

@@ -24,7 +24,7 @@ def fence_in(state: FenceState) -> Fence:
 
 
 @pytest.mark.parametrize(
-    ("state", "by"), product(FenceState, (FenceInput.BEGIN, FenceInput.EXPEDITE, FenceInput.PONG, FenceInput.FAIL))
+    ("state", "by"), list(product(FenceState, (FenceInput.BEGIN, FenceInput.EXPEDITE, FenceInput.PONG, FenceInput.FAIL)))
 )
 def test_a_fence_follows_its_table_and_refuses_the_rest(state: FenceState, by: FenceInput) -> None:
     """A second fence, or a PONG without one, is a fault of ours."""

@@ -29,7 +29,7 @@ from headgate.errors import Forbidden, HeadgateError, InvalidEvent, InvalidReque
 from headgate.events.event import Event
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import REPLAY, STATUS, GapReason, notice_packet
-from headgate.events.wire.requests import Replay, Resume, read_history, read_replay
+from headgate.events.wire.requests import MAX_OFFSET, Replay, Resume, read_history, read_replay
 from headgate.node.presence.presence import Presence
 from headgate.redis.inbox import InboxPage, read_current
 from headgate.redis.log import Entry, Head
@@ -196,14 +196,14 @@ class Namespace:
         """
         wanted = read_history(request)
         self._wait_to_read(client, wanted.pattern)
-        epoch, reached = self.bus.epoch, self.bus.offset
-        end: int | None = reached if wanted.before is None else wanted.before - 1
-        if wanted.epoch not in (None, epoch):
-            end = self._line.end_of(wanted.epoch or "", end or 0)
+        last = MAX_OFFSET if wanted.before is None else wanted.before - 1
+        # Where nobody listens the feed is some seconds behind, and another gateway may have shown more.
+        end = self._line.end_of(wanted.epoch or self.bus.epoch or "", last)
+        epoch = self.bus.epoch
         events: list[Event] = []
         next_ = None
-        if end:
-            events, next_ = self.search.page_back(wanted.pattern, min(end, reached) + 1, epoch, wanted.limit)
+        if end and last:
+            events, next_ = self.search.page_back(wanted.pattern, min(last, end) + 1, epoch, wanted.limit)
         return {
             "events": [[event.topic, event.value(), _meta(event)] for event in events],
             "before": None if next_ is None else {"epoch": epoch, "offset": next_},

@@ -357,6 +357,35 @@ def test_a_range_that_is_gone_is_replayed_as_nothing(gateway_on_model: StartGate
     assert (answer["events"], answer["next"]) == ([], None)
 
 
+def offsets_of(answer: Any) -> list[int]:
+    """The offsets of the events in an acknowledgement."""
+    return [meta["offset"] for *_, meta in answer["events"]]
+
+
+@pytest.mark.parametrize("before", [{}, {"before": {"offset": 6}}, {"before": {"offset": 1000}}])
+def test_the_newest_events_are_part_of_the_past_though_nobody_here_listens(
+    gateway_on_model: StartGatewayOnModel, before: dict[str, object]
+) -> None:
+    """The feed has not heard of them, and another gateway may have shown the position."""
+    gateway = gateway_on_model()
+    client = gateway.join()
+    gateway.publish(5)
+    assert offsets_of(client.request("history", {"pattern": "#", "limit": 2, **before})) == [5, 4]
+
+
+def test_parts_of_the_past_follow_each_other_when_the_log_goes_on_in_another_epoch(gateway_on_model: StartGatewayOnModel) -> None:
+    """A failover between two parts of a list that is scrolled repeats no event."""
+    gateway = gateway_on_model()
+    client = gateway.join()
+    gateway.publish(5)
+    newest = client.request("history", {"pattern": "#", "limit": 2})
+    gateway.server.cut()
+    gateway.redis.restart(gateway.redis.ago(0))
+    gateway.clock.advance(3)
+    gateway.publish(1)
+    assert offsets_of(client.request("history", {"pattern": "#", "limit": 2, "before": newest["before"]})) == [3, 2]
+
+
 def test_a_range_outside_the_grants_is_not_replayed(gateway_on_model: StartGatewayOnModel) -> None:
     """The past is granted as the present is."""
     client = gateway_on_model(guard).join({"token": "clerk"})

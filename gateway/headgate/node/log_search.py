@@ -36,7 +36,6 @@ class LogSearch:
     def __init__(self, namespace: str, log: EventLog, settings: Settings, share: Share) -> None:
         self._log = log
         self.share = share
-        self._settings = settings
         self.reads = SharedRates(f"replay:{namespace}", settings.read_per_s, settings.read_burst)
         self._turn = Lock()
         self._topics = LogTopics()
@@ -147,7 +146,7 @@ class LogSearch:
         """
         wait_s = self.reads.borrow(client.account, monotonic(), max_wait_s)
         if wait_s is None:
-            raise LimitReached("read_per_s", self._settings.read_per_s, max_wait_s)
+            raise LimitReached("read_per_s", self.reads.per_s, max_wait_s)
         return wait_s
 
     @contextmanager

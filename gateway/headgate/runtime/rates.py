@@ -14,7 +14,7 @@ class Rates:
     """`burst` at once and `per_s` in the long run, for each name."""
 
     def __init__(self, per_s: float, burst: int) -> None:
-        self._per_s, self._burst = per_s, burst
+        self._per_s, self.burst = per_s, burst
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def spend(self, name: str, now_s: float, count: int = 1) -> float:
@@ -42,7 +42,7 @@ class Rates:
         return bucket
 
     def _new_bucket(self, name: str, now_s: float) -> TokenBucket:
-        bucket = self._buckets[name] = TokenBucket(self._per_s, self._burst, now_s)
+        bucket = self._buckets[name] = TokenBucket(self._per_s, self.burst, now_s)
         if len(self._buckets) > MAX_CALLERS:
             self._buckets.popitem(last=False)
         return bucket

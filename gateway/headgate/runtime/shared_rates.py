@@ -38,7 +38,11 @@ class Spending(NamedTuple):
 
 
 class SharedRates(Rates):
-    """See the module. `wanted` is called when there is something to send. `label` is the rate's word on all."""
+    """See the module. `wanted` is called when there is something to send. `label` is the rate's word on all.
+
+    Attributes:
+        per_s: the rate over all processes, as last applied.
+    """
 
     def __init__(
         self, label: str, per_s: float, burst: int, now_s: Callable[[], float] = monotonic, *, owes: bool = True
@@ -46,7 +50,7 @@ class SharedRates(Rates):
         super().__init__(per_s, burst)
         self.label = label
         self.wanted: Callable[[], None] = lambda: None
-        self._whole_per_s = per_s
+        self.per_s = per_s
         self._now_s, self._owes = now_s, owes
         self._spent: dict[str, int] = {}
         self._unsent: set[str] = set()
@@ -57,8 +61,8 @@ class SharedRates(Rates):
 
     def apply(self, per_s: float, burst: int) -> None:
         """Change the rate; every caller starts with a full bucket."""
-        if (per_s, burst) != (self._whole_per_s, self._burst):
-            self._per_s, self._burst, self._whole_per_s = per_s, burst, per_s
+        if (per_s, burst) != (self.per_s, self.burst):
+            self._per_s, self.burst, self.per_s = per_s, burst, per_s
             self._buckets.clear()
 
     def spend(self, name: str, now_s: float, count: int = 1) -> float:
@@ -124,7 +128,7 @@ class SharedRates(Rates):
                     self._bucket(name, now_s).charge(now_s, more, owes=self._owes)
         if settled:
             # During an upgrade, a process with another setting may report more than a bucket here can lack.
-            most = self._burst * self._processes
+            most = self.burst * self._processes
             for name, missing in strangers.items():
                 bucket = self._bucket(name, now_s)
                 bucket.charge(now_s, max(0, min(missing, most) - math.ceil(bucket.missing(now_s))), owes=self._owes)
@@ -145,7 +149,7 @@ class SharedRates(Rates):
     def _pace(self, now_s: float) -> None:
         """Refill at this process's rate, or at its share while the rates of the others are unknown."""
         in_touch = now_s - self._received_s <= OUT_OF_TOUCH_S and now_s >= self._settled_s
-        per_s = self._whole_per_s if in_touch else self._whole_per_s / self._processes
+        per_s = self.per_s if in_touch else self.per_s / self._processes
         if per_s != self._per_s:
             self._per_s = per_s
             for bucket in self._buckets.values():

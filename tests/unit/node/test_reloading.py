@@ -67,3 +67,14 @@ def test_a_gateway_goes_on_with_other_limits_and_grants(gateway_on_model: StartG
     assert first.request("subscribe", {"pattern": "orders.1"})["ok"] is True
     [namespace] = gateway.gateway.namespaces.values()
     assert len(namespace.clients) == 2
+
+
+def test_a_refusal_names_the_rate_in_force(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the one of the start."""
+    monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.0)
+    gateway = gateway_on_model()
+    gateway.gateway.reload(Settings(dev=True, read_per_s=0.25))
+    client = gateway.join()
+    errors = [client.request("history", {"pattern": "#"}).get("error") for _ in range(2)]
+    assert errors[0] is None
+    assert (errors[1]["name"], errors[1]["limit"]) == ("read_per_s", 0.25)

@@ -186,7 +186,7 @@ class Joining:
         """Count a stream as a read, because a client that polls joins with each request."""
         account = identity.user if identity.user != ANONYMOUS else f"\0{address}"
         if wait_s := namespace.search.reads.spend(account, monotonic()):
-            raise LimitReached("read_per_s", self._settings.read_per_s, wait_s)
+            raise LimitReached("read_per_s", namespace.search.reads.per_s, wait_s)
 
     def _check_open(self, namespace: Namespace) -> None:
         self._drain.check()

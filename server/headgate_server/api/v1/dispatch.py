@@ -28,7 +28,7 @@ from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
 from headgate.events.event import json_reason
 from headgate.events.topic import check_pattern
 from headgate.events.wire.requests import MAX_OFFSET
-from headgate.runtime.rates import Rates
+from headgate.runtime.shared_rates import SharedRates
 from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import account_of, caller, first_known
 from headgate_server.api.json_answers import as_response, encoded_answer
@@ -58,7 +58,7 @@ ACTIONS = {"read": "replay", "presence": "presence"}
 _NOBODY = Identity(ANONYMOUS)
 
 
-def routes(table: Sequence[Operation], services: Services, reads: Rates, below: Mapping[str, Any]) -> Blueprint:
+def routes(table: Sequence[Operation], services: Services, reads: SharedRates, below: Mapping[str, Any]) -> Blueprint:
     """Return the routes.
 
     Args:
@@ -119,7 +119,7 @@ def check_media_type(environ: Mapping[str, Any]) -> None:
         raise UnsupportedMediaType
 
 
-def _answered(operation: Operation, services: Services, reads: Rates, names: Mapping[str, str]) -> Response:
+def _answered(operation: Operation, services: Services, reads: SharedRates, names: Mapping[str, str]) -> Response:
     settings = services.settings
     identity, namespace = _caller(operation, services)
     acts = operation.method != "GET"
@@ -128,7 +128,7 @@ def _answered(operation: Operation, services: Services, reads: Rates, names: Map
     if operation.scope is not Who.ANYONE:
         _check_scope(operation, identity, services, namespace, None)
         if wait_s := reads.spend(account, time.monotonic()):
-            raise RateReached("read_per_s", settings.read_per_s, settings.read_burst, wait_s)
+            raise RateReached("read_per_s", reads.per_s, reads.burst, wait_s)
 
     def need(scope: str) -> None:
         if not may(identity, scope, settings):

@@ -261,8 +261,7 @@ class Publishing:
     def _count(self, identity: Identity, events: int) -> None:
         """Count events against the rate of their user. Raises RateReached if there are too many now."""
         if wait_s := self.rates.spend(identity.user, time.monotonic(), events):
-            settings = self._settings
-            raise RateReached("publish_per_s", settings.publish_per_s, settings.publish_burst, wait_s)
+            raise RateReached("publish_per_s", self.rates.per_s, self.rates.burst, wait_s)
 
 
 def _check_id_for(identity: Identity, *, has_ids: bool) -> None:

@@ -263,6 +263,15 @@ def test_a_secret_shows_neither_in_repr_nor_in_a_fault() -> None:
     assert "(hidden)" in fault
 
 
+@pytest.mark.parametrize("url", ["https://me:hunter2@a.example/jwks", "http://a.example/jwks?key=hunter2"])
+@pytest.mark.parametrize("name", ["TOKEN_JWKS_URL", "ALLOWED_ORIGINS", "HOSTS"])
+def test_a_fault_in_a_url_shows_neither_its_password_nor_its_query(name: str, url: str) -> None:
+    """The log of a start that fails is read by many."""
+    (fault,) = faults_of(**{name: url})
+    assert "a.example" in fault
+    assert "hunter2" not in fault
+
+
 def test_settings_cannot_be_changed() -> None:
     """They are read once; what a client was told at connect stays true."""
     with pytest.raises(dataclasses.FrozenInstanceError):

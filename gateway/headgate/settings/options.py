@@ -22,6 +22,8 @@ Parsed = TypeVar("Parsed")
 _REQUIRED: Any = object()
 SHOWN_CHARACTERS = 80
 MAX_PATH_BYTES = 4095  # PATH_MAX of Linux, without the final zero byte
+# The parts of URLs that may hold a password or a key.
+_USER_INFO, _QUERY = re.compile(r"(?<=//)\S*(?=@)"), re.compile(r"(//[^\s?]*\?)\S+")
 
 
 class Kind(NamedTuple):
@@ -266,8 +268,8 @@ def _plain(default: object) -> str | None:
 
 
 def show(raw: object) -> str:
-    """Return a wrong value in a form for errors: short, printable."""
-    return repr(raw)[:SHOWN_CHARACTERS]
+    """Return a wrong value in a form for errors: short, printable, and of a URL neither user and password nor query."""
+    return _QUERY.sub(r"\1…", _USER_INFO.sub("…", repr(raw)))[:SHOWN_CHARACTERS]
 
 
 def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:

@@ -309,7 +309,7 @@ class Settings:
     )
     token_jwks_url: str | None = option(
         None,
-        Kind(_jwks_url, "a URL such as https://login.example.com/jwks.json; http only to loopback"),
+        Kind(_jwks_url, "a URL such as https://login.example.com/jwks.json, without user and password; http only to loopback"),
         "URL of token keys (JWKS), which the gateway fetches every five minutes and uses beside the configured keys.",
     )
     token_issuer: str | None = option(None, text("a name or URL"), "Required `iss` of a token. Not set: any.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from headgate.node.presence.presence import Presence
 from headgate.node.presence.room import MERGED_AT_ONCE, Room
 from headgate.node.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
 from headgate.node.presence.write_batches import MAX_CHANGES, WriteBatches
-from headgate.redis.presence_entries import LEASE_S, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
+from headgate.redis.presence_entries import LEASE_S, Beat, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
+from headgate.settings.settings import Settings
 from tests.support.presence_world import Page
 
 
@@ -556,3 +558,28 @@ def test_a_reading_that_fails_because_presence_was_closed_is_no_fault(monkeypatc
         presence._run_reader()
     assert [line["event"] for line in lines] == ([] if closes else ["presence not read"])
     assert read == (["one"] if closes else ["one", "two"])
+
+
+# The lease ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_without_members_gives_its_lease_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each of the others takes it for dead, and says so, although it serves on."""
+    now_s, calls = 100.0, []
+    recorded: Any = SimpleNamespace(
+        beat=lambda client, namespace, process: calls.append(f"beat {bool(process)}") or Beat(True, 0, 0, {}),
+        write=lambda *_, **__: calls.append("write") or 0,
+        forget=lambda *_, **__: calls.append("forget"),
+    )
+    monkeypatch.setattr(presence_module, "store", recorded)
+    monkeypatch.setattr(presence_module, "spawn", lambda function: None)
+    presence = Presence("n", "redis://127.0.0.1:1", Settings(), lambda *_, **__: None, lambda: now_s)
+    presence.rooms.prepare("s", "rooms.7")
+    presence.rooms.enter("s", "rooms.7", Page("ana", "s"), "ana", None)
+    presence._beat_and_write()
+    presence.rooms.leave("s", "rooms.7")
+    for _ in range(3):
+        presence._beat_and_write()
+        now_s += 3.0
+    assert calls == ["beat True", "write", "write", "forget", "beat False", "beat False"]
+    presence.close()

@@ -228,6 +228,8 @@ class Presence:
         busy = bool(len(rooms)) or rooms.writes.waits
         if now_s >= self._beat_at_s or (busy and not self._has_lease):  # members are written only under a lease
             self._beat_at_s = now_s + (BEAT_S if busy else IDLE_CHECK_S)
+            if self._has_lease and not busy:  # or the others would take this process for dead
+                store.forget(self._commands, self._namespace, self.process, None, events=self._events)
             self._has_lease = False
             self._beat(self.process if busy else "")
             self._has_lease = busy

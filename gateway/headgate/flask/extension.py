@@ -91,7 +91,7 @@ class Headgate:
         self._publisher: Publisher | None = None
         self._clients: Clients | None = None
         self._making = Lock()
-        self._has_logged_refusal = self._started = False
+        self._has_logged_refusal = self._started = self._closed = False
         self._front: WSGIApplication | None = None
         self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
         if app is not None:
@@ -100,13 +100,21 @@ class Headgate:
     def init_app(self, app: Flask) -> None:
         """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`, the client for a script tag.
 
+        Called again, as when tests call an application factory, it follows the newest application. What it had for one with other
+        settings is closed.
+
         Raises:
             SettingsError: with every fault of the configuration.
             BusUnavailable: the process must serve browsers, and no Redis is set.
         """
         if not isinstance(app, Flask):
             raise TypeError(f"app: expected a Flask application, got {type(app).__name__}")
-        self._settings = self._given or Settings.read(app.config, environment())
+        settings = self._given or Settings.read(app.config, environment())
+        if self._closed or self._settings not in (None, settings):
+            self.close()
+            self._gateway = self._publisher = self._clients = None
+            self._started = self._closed = False
+        self._settings = settings
         app.extensions["headgate"] = self
         self._app = app
         if is_patched():
@@ -193,13 +201,16 @@ class Headgate:
 
         Raises:
             InvalidTopic: of the name.
-            ValueError: another function answers it.
+            ValueError: another function answers it. The same one may be defined again, as by an application factory.
         """
         check_topic(name)
-        if name in self._answerers:
-            raise ValueError(f"on_request({name!r}): another function answers it")
 
         def register(function: AnswererT) -> AnswererT:
+            known: Any = getattr(self._answerers.get(name), "__wrapped__", function)
+            if getattr(known, "__code__", known) is not getattr(function, "__code__", function):
+                raise ValueError(f"on_request({name!r}): another function answers it")
+
+            @wraps(function)
             def answer(request: PageRequest) -> object:
                 assert self._app is not None  # only an attached application serves
                 with self._app.app_context():
@@ -414,6 +425,7 @@ class Headgate:
 
     def close(self) -> None:
         """End every session, stop listening, and close the connections to Redis. Idempotent."""
+        self._closed = True
         for part in (self._gateway, self._publisher, self._clients):
             if part is not None:
                 part.close()

@@ -189,3 +189,41 @@ def test_a_function_is_registered_as_it_is(gate: Headgate) -> None:
         return request.data
 
     assert price(PageRequest("orders.price", 7, Identity("ana"), "notifications", "r1")) == 7
+
+
+def test_an_extension_follows_the_application_of_a_factory_that_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its settings and its functions. What it had for the one before is closed."""
+    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
+    gate = Headgate()
+
+    def create_app(namespace: str) -> Flask:
+        app = Flask("shop")
+        app.config.update(HEADGATE_REDIS_URL="redis://127.0.0.1:1", HEADGATE_NAMESPACES=namespace)
+        gate.init_app(app)
+
+        @gate.on_request("orders.price")
+        def price(request: PageRequest) -> object:
+            return namespace
+
+        return app
+
+    create_app("one")
+    before = gate._find_publisher()
+    create_app("one")
+    assert gate._find_publisher() is before
+    create_app("two")
+    assert gate._find_publisher() is not before
+    assert gate._answerers["orders.price"](PageRequest("orders.price", 1, Identity("ana"), "two", "r1")) == "two"
+
+
+def test_an_extension_that_was_closed_serves_the_next_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gateway had stopped listening."""
+    for module in ("headgate.flask.extension", "headgate.transport.socketio_face"):
+        monkeypatch.setattr(f"{module}.is_patched", lambda: True)
+    gate = Headgate(Flask("shop"), settings=Settings(redis_url="redis://127.0.0.1:1"))
+    before = gate.gateway
+    gate.close()
+    assert gate.gateway is before
+    gate.init_app(Flask("shop"))
+    assert gate.gateway is not before
+    gate.close()

@@ -326,14 +326,14 @@ class Namespace:
             self._turns.give()
 
     def bus_changed(self, up: bool) -> None:
-        """Report to every client whether live delivery is proven. Later reads use new connections."""
+        """Report to every welcomed client whether live delivery is proven. Later reads use new connections."""
         for log in self._logs:
             log.drop_idle()
         frame = message_frame(notice_packet(self.name, STATUS, {"bus": "up" if up else "down"}))
         for client in self._live.each():
             if client is None:
                 self._turns.give()
-            else:
+            elif not client.state.arriving:  # the welcome is the first message, and says so itself
                 client.connection.offer_control(frame)
 
     def fenced(self) -> None:

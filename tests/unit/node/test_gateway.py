@@ -585,6 +585,20 @@ def test_a_lost_redis_is_told_to_clients_and_to_readiness_and_nothing_of_it_is_l
     assert client.closed is None
 
 
+def test_the_welcome_comes_before_the_news_that_redis_is_lost(gateway_on_model: StartGatewayOnModel) -> None:
+    """To a client that joins while Redis stands still, and once."""
+    gateway = gateway_on_model()
+    gateway.server.stop()
+    client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
+    gateway.clock.advance(4)
+    client.wait_for(lambda: client.named("welcome"), "the welcome")
+    assert [name for name, *_ in client.received] == ["welcome", "status"]
+    gateway.server.go_on()
+    gateway.clock.advance(3)
+    client.read()
+    assert client.named("status") == [[{"bus": "down"}], [{"bus": "up"}]]
+
+
 def test_a_subscription_waits_while_redis_stands_still_and_misses_nothing(gateway_on_model: StartGatewayOnModel) -> None:
     """It is acknowledged when the connection is known to be dead; every event behind the acknowledgement comes."""
     gateway = gateway_on_model()

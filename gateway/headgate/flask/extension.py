@@ -503,8 +503,10 @@ def _is_ours(environ: WSGIEnvironment) -> bool:
 
 def _own_paths(app: Flask) -> frozenset[str]:
     """Return the STREAM_PATHS for which an application has its own route. A route for any path does not count."""
-    own, urls = set(), app.url_map.bind("")
-    for path, method in product(STREAM_PATHS, ("GET", "POST")):
+    own, url_map = set(), app.url_map
+    places = {rule.host or rule.subdomain or "" for rule in url_map.iter_rules()}
+    hosts = [url_map.bind(each) if url_map.host_matching else url_map.bind("", subdomain=each) for each in places]
+    for urls, path, method in product(hosts, STREAM_PATHS, ("GET", "POST")):
         try:
             rule, _ = urls.match(path, method, return_rule=True)
         except (NotFound, MethodNotAllowed):

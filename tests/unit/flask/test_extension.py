@@ -103,6 +103,20 @@ def test_a_route_of_the_application_is_no_stream_of_ours(app: Flask, gate: Headg
     assert client.get("/socket.io/stream").status_code == 501
 
 
+@pytest.mark.parametrize(("options", "place"), [({"subdomain_matching": True}, "api"), ({"host_matching": True}, "api.shop.example")])
+def test_a_stream_of_the_application_below_one_of_its_hosts_is_no_stream_of_ours(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], place: str
+) -> None:
+    """By subdomains or by whole hosts."""
+    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
+    app = Flask("shop", static_folder=None, **options)  # type: ignore[arg-type]
+    app.config["SERVER_NAME"] = "shop.example"
+    Headgate(app, settings=Settings())
+    where = {"host" if "host_matching" in options else "subdomain": place}
+    app.add_url_rule("/api/v1/stream", view_func=lambda: "shop", **where)  # type: ignore[arg-type]
+    assert app.test_client().get("/api/v1/stream", base_url="http://api.shop.example").text == "shop"
+
+
 def _answer(request: RoutedRequest) -> Answer | None:
     return None
 

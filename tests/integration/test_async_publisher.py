@@ -204,9 +204,7 @@ def test_another_loop_is_refused(redis_url: str) -> None:
     run(publisher.close)
 
 
-def test_wrong_arguments_are_refused_when_it_begins_and_the_next_call_tries_again(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_arguments_are_refused_at_its_begin_and_tried_again(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of `Publisher`; a Redis that is named later is found by the next call."""
     monkeypatch.setenv("HEADGATE_REDIS_URL", "")
     monkeypatch.setenv("HEADGATE_DATA_DIR", "/nowhere")
@@ -267,9 +265,7 @@ def test_durability_is_asked_for_by_those_who_want_it(redis_url: str) -> None:
     assert wanted.receipt.replicas == 0
 
 
-def test_data_that_breaks_a_schema_is_refused_and_the_others_are_published(
-    redis_url: str, redis_client: Client, tmp_path: Any
-) -> None:
+def test_data_that_breaks_a_schema_is_refused_alone(redis_url: str, redis_client: Client, tmp_path: Any) -> None:
     """Each for itself, in one round trip."""
     (tmp_path / "a.json").write_text('{"type": "integer"}')
 

@@ -181,9 +181,7 @@ def test_an_application_publishes_and_revokes_without_a_gateway(shop: Flask, red
         assert [member for member, _ in read_revoked(client)] == ["user:ben"]
 
 
-def test_beside_a_gateway_in_the_same_folder_the_application_finds_its_private_redis(
-    tmp_path: Path, nowhere: None, redis_url: str
-) -> None:
+def test_beside_a_gateway_the_application_finds_its_private_redis(tmp_path: Path, nowhere: None, redis_url: str) -> None:
     """`headgate serve` in one terminal, `flask shell` in another; no setting."""
     record_private_redis(tmp_path, redis_url)
     with closing(Headgate(Flask(__name__))) as gate:

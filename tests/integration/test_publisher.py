@@ -80,9 +80,7 @@ def test_what_cannot_be_published_is_not_prepared(publisher: Publisher) -> None:
             publisher.prepare(topic, data, event_id)
 
 
-def test_an_id_that_is_to_be_remembered_counts_for_every_kind_of_publish(
-    publisher: Publisher, redis_client: Client, redis_url: str
-) -> None:
+def test_a_remembered_id_counts_for_every_publish(publisher: Publisher, redis_client: Client, redis_url: str) -> None:
     """One event, a batch, a prepared one, and the command line: each finds it when the ids of 300 s are gone."""
     first = publisher.publish("orders.1", 1, id="row-1", id_for_s=86400)
     call(redis_client, "UNLINK", *call(redis_client, "KEYS", "hg:*:id:[0-9]*"))
@@ -184,9 +182,7 @@ def test_a_forked_worker_has_connections_of_its_own(redis_url: str) -> None:
     assert said == "0 102\n"
 
 
-def test_without_a_url_the_private_server_of_the_folder_is_found(
-    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_url_the_folders_server_is_found(tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script beside a running gateway needs no configuration."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)

@@ -89,9 +89,7 @@ def test_it_begins_with_what_is_published_from_now_on(publisher: Publisher, subs
     assert brief(subscriber("a", since=now + timedelta(hours=1))) == []
 
 
-def test_it_waits_for_the_next_event_without_asking_again_and_again(
-    redis_url: str, publisher: Publisher, redis_client: Client
-) -> None:
+def test_it_waits_for_the_next_event_and_asks_once(redis_url: str, publisher: Publisher, redis_client: Client) -> None:
     """One blocking read is under way, and the event ends it; the wait ends by itself where it has an end."""
     publisher.publish("a", 1)
 

@@ -93,9 +93,7 @@ def drip(request: BaseHTTPRequestHandler) -> None:
         pass  # the gateway has given up
 
 
-def test_tokens_of_an_issuers_keys_are_accepted_and_a_token_says_nothing_of_keys(
-    start: Callable[[], GatewayProcess], issuer: Issuer
-) -> None:
+def test_an_issuers_keys_count_and_a_token_says_nothing_of_keys(start: Callable[[], GatewayProcess], issuer: Issuer) -> None:
     """An answer without end is given up and asked for again; then every algorithm is accepted. A public key is no secret."""
     issuer.answer = drip
     gateway = start()
@@ -131,9 +129,7 @@ def test_a_rotated_key_is_fetched_once_it_is_asked_for_and_the_old_one_is_gone(
 # A file of keys ------------------------------------------------------------------------------------------------------------
 
 
-def test_sighup_reads_the_file_of_keys_anew_and_keeps_the_old_ones_when_it_is_wrong(
-    start_gateway: StartGateway, tmp_path: Path
-) -> None:
+def test_sighup_reads_the_keys_anew_and_keeps_the_old_if_it_is_wrong(start_gateway: StartGateway, tmp_path: Path) -> None:
     """Clients stay, new tokens follow; a fault is told without any part of a key."""
     file = tmp_path / "keys.json"
 

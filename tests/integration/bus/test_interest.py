@@ -121,9 +121,7 @@ def test_a_plain_publish_through_overlapping_subscriptions_comes_once_and_the_ne
 # Users -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_user_costs_no_glob_and_gets_everything_below_the_name(
-    redis_bus: StartRedisBus, redis_client: Client, publisher: Publisher
-) -> None:
+def test_a_user_costs_no_glob_and_gets_all_below(redis_bus: StartRedisBus, redis_client: Client, publisher: Publisher) -> None:
     """Over one channel, with the topic of each event, beside a subscription to one of the topics."""
     bus = redis_bus("users.7.#", "users.7.mail")
     publisher.publish("mail", "mine", user="7")

@@ -44,9 +44,7 @@ def quarantined(code: str) -> float:
 
 
 @pytest.mark.parametrize("patterns", [("#",), NARROW], ids=["whole", "narrow"])
-def test_logged_events_are_routed_in_order_each_once(
-    redis_bus: StartRedisBus, publisher: Publisher, patterns: tuple[str, ...]
-) -> None:
+def test_logged_events_come_in_order_once(redis_bus: StartRedisBus, publisher: Publisher, patterns: tuple[str, ...]) -> None:
     """More events than one read brings."""
     bus = redis_bus(*patterns)
     offsets = publish(publisher, 500)

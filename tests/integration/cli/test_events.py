@@ -123,9 +123,7 @@ def test_publish_does_not_read_standard_input_without_end(run: Run) -> None:
     assert is_one_error_line(result.stderr)
 
 
-def test_publish_finds_the_private_server_of_the_folder(
-    run: Run, environment: dict[str, str], tmp_path: Path, redis_url: str
-) -> None:
+def test_publish_finds_the_folders_private_redis(run: Run, environment: dict[str, str], tmp_path: Path, redis_url: str) -> None:
     """Beside a running gateway no configuration is needed; without one the error says what to do."""
     del environment["HEADGATE_REDIS_URL"]
     record_private_redis(tmp_path / ".headgate", redis_url)

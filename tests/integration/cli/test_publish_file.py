@@ -154,9 +154,7 @@ def test_ctrl_c_says_how_to_go_on(publish: Publish, redis_client: Client, monkey
     assert numbers(redis_client) == list(range(45))
 
 
-def test_what_nobody_can_know_is_said_and_left_to_the_caller(
-    publish: Publish, redis_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_unknown_is_left_to_the_caller(publish: Publish, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log and the ids have forgotten whether the second batch came. It is published again, or left out, on demand alone."""
     with monkeypatch.context() as patched:
         kill_in_batch(patched, 2, is_sent=True)
@@ -178,9 +176,7 @@ def test_what_nobody_can_know_is_said_and_left_to_the_caller(
     assert publish().stdout == "published 45 events, 45 of them were there already\n"
 
 
-def test_a_file_that_has_changed_is_refused_and_one_that_has_grown_goes_on(
-    publish: Publish, redis_client: Client, file: Path
-) -> None:
+def test_a_changed_file_is_refused_and_one_that_has_grown_goes_on(publish: Publish, redis_client: Client, file: Path) -> None:
     """Of the lines that were published nothing may differ but the end of the last one."""
     file.write_text("".join(map(line, range(25))).rstrip())
     assert publish().returncode == 0

@@ -60,9 +60,7 @@ def one_clear_line(lines: list[str], advice: str | None = None) -> str:
 # Applications ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_factory_is_called_and_gets_a_gateway_that_lets_nobody_in(
-    in_shop_folder: Path, patched_here: None, redis_url: str
-) -> None:
+def test_a_factory_is_called_and_its_gateway_lets_nobody_in(in_shop_folder: Path, patched_here: None, redis_url: str) -> None:
     """An application that knows nothing of Headgate: with a health page, and closed until it has an authenticator."""
     app = load_application("bare:make_app", Settings(redis_url=redis_url))
     gate = app.extensions["headgate"]

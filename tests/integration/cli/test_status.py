@@ -18,9 +18,7 @@ from tests.support.registered import register, write_row
 from tests.support.stepped_worker import MakeWorker
 
 
-def test_status_shows_all_there_is_and_what_is_wrong(
-    run: Run, redis_url: str, redis_client: Client, make_worker: MakeWorker
-) -> None:
+def test_status_shows_all_and_what_is_wrong(run: Run, redis_url: str, redis_client: Client, make_worker: MakeWorker) -> None:
     """Without a gateway the exit code is 1; with one it is 0, though a consumer is behind. A pause is a warning."""
     worker = make_worker(Consumer, patterns=("none.#",))
     with Publisher(redis_url) as publisher:

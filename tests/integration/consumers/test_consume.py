@@ -178,9 +178,7 @@ def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Pu
 # Running -------------------------------------------------------------------------------------------------------------------
 
 
-def test_it_names_each_consumer_and_its_place_in_the_log(
-    supervised: Supervised, sink_here: SinkFolder, publisher: Publisher
-) -> None:
+def test_it_names_each_consumer_and_its_place(supervised: Supervised, sink_here: SinkFolder, publisher: Publisher) -> None:
     """Each consumer of the file with a line; each gets the events of its patterns, from the beginning where it says so."""
     sink_here.configure(
         SINK_TABLE.format(name="first", more='start = "oldest"')
@@ -263,9 +261,7 @@ def test_the_page_tells_health_and_metrics(supervised: Supervised, sink_here: Si
     supervised.run(configuration(), script, ANYWHERE)
 
 
-def test_a_consumer_in_trouble_is_told_on_the_page(
-    supervised: Supervised, sink_here: SinkFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_names_one_in_trouble(supervised: Supervised, sink_here: SinkFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 while it cannot start, 200 when it could."""
     monkeypatch.setattr(workers, "BUS_LAST_S", 0.01)  # between two tries
     (sink_here.path / "sick").touch()

@@ -104,9 +104,7 @@ def test_a_consumer_of_another_namespace_is_not_listed(run: Run, open_group: Ope
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_consumer_is_removed_with_all_that_is_its(
-    run: Run, open_group: OpenGroup, redis_url: str, redis_client: Client
-) -> None:
+def test_a_consumer_is_removed_with_all_it_has(run: Run, open_group: OpenGroup, redis_url: str, redis_client: Client) -> None:
     """And nothing of another, whose name begins like its."""
     Publisher(redis_url).publish("a", 0)
     other = open_group("old-2")

@@ -181,9 +181,7 @@ def test_a_letter_that_is_not_there_is_a_fault_after_what_is_done(run: Run, stor
         assert (done.exit_code, done.stdout[:2], "1 are no dead letters" in done.stderr) == (1, "1 ", True)
 
 
-def test_a_consumer_of_the_file_that_has_never_run_has_no_letters(
-    run: Run, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_has_never_run_has_no_letters(run: Run, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is no misspelt name."""
     monkeypatch.chdir(tmp_path)
     Path("headgate.toml").write_text('[consumers.new]\ntype = "monitoring"\npatterns = "#"\n')

@@ -54,9 +54,7 @@ def test_consumers_run_in_a_process_of_their_own_on_the_private_redis(gateway: G
     assert has_ended(pid)
 
 
-def test_killed_consumers_are_started_again_and_end_with_a_killed_gateway(
-    gateway: GatewayProcess, sink_folder: SinkFolder
-) -> None:
+def test_killed_consumers_start_again_and_end_with_a_killed_gateway(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:
     """Told in one line; the gateway goes on, and no event is lost. When it is killed, they find that their parent is gone."""
     with gateway:
         os.kill(consumer_pid(sink_folder), signal.SIGKILL)
@@ -97,9 +95,7 @@ def test_without_the_option_the_file_gives_its_settings_only(sink_folder: SinkFo
         assert "consum" not in gateway.output
 
 
-def test_a_file_that_is_named_must_be_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_named_file_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A typing error in its name is no file without consumers; nothing is begun."""
     monkeypatch.chdir(tmp_path)
 

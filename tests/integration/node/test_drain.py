@@ -47,9 +47,7 @@ def ask_to_stop(gateway: GatewayProcess, clients: Sequence[RawClient], notice: M
     return [client for client in clients if client not in told]
 
 
-def test_it_moves_one_after_the_other_lets_nobody_new_in_and_ends_when_they_have_left(
-    start_gateway: StartGateway, elsewhere: dict[str, str]
-) -> None:
+def test_it_moves_each_in_turn_lets_nobody_in_and_then_ends(start_gateway: StartGateway, elsewhere: dict[str, str]) -> None:
     """A connection that had not joined is served to its end, so it is refused in words; a newcomer is refused by status.
 
     The client whose turn is later is served until then.
@@ -82,9 +80,7 @@ def test_it_moves_one_after_the_other_lets_nobody_new_in_and_ends_when_they_have
     assert gateway.wait_until_ended() == 0
 
 
-def test_it_disconnects_clients_that_stay_and_ends_at_once_when_it_is_asked_again(
-    start_gateway: StartGateway, elsewhere: dict[str, str]
-) -> None:
+def test_it_disconnects_who_stays_and_ends_at_once_asked_twice(start_gateway: StartGateway, elsewhere: dict[str, str]) -> None:
     """In turn, within the time; the last at its end. Asked twice, it does not wait for that."""
     gateway = start_gateway({**elsewhere, "HEADGATE_DRAIN_S": "0.5"}, "--dev")
     with RawClient(gateway.url) as first, RawClient(gateway.url) as second:

@@ -63,9 +63,7 @@ def flood(client: WebSocket) -> None:
             client.send("42/notifications," + json.dumps(["subscribe", {"pattern": f"a.{number}"}]))
 
 
-def test_a_flood_of_subscribes_ends_its_sender_and_leaves_others_their_service(
-    start_gateway: StartGateway, redis_url: str, publisher: Publisher
-) -> None:
+def test_a_flood_of_subscribes_ends_its_sender_alone(start_gateway: StartGateway, redis_url: str, publisher: Publisher) -> None:
     """With the limit's name as the reason; its subscriptions end with it."""
     gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url}, "--dev")
     with RawClient(gateway.url, {"subscriptions": [{"pattern": "a.#"}]}) as witness:

@@ -91,9 +91,7 @@ def test_an_event_names_its_sender_where_the_namespace_allows_it(gateway_here: S
 
 
 @pytest.mark.parametrize(("limit", "events"), [(100, 250), (7, 120), (1, 30), (100, 0), (50, 100), (99, 101)])
-def test_the_past_of_a_pattern_is_had_in_parts(
-    gateway_here: StartGatewayHere, publisher: Publisher, limit: int, events: int
-) -> None:
+def test_the_past_comes_in_parts(gateway_here: StartGatewayHere, publisher: Publisher, limit: int, events: int) -> None:
     """Newest first, each event once, down to the first that the log has; and only what is granted."""
     client = gateway_here(clerk).join({"token": "clerk", "subscriptions": [{"pattern": "orders.last"}]})
     assert client.welcome
@@ -141,9 +139,7 @@ def test_an_ephemeral_event_reaches_those_who_are_there_and_no_log(gateway_here:
 
 
 @pytest.mark.parametrize("excess", [0, 1, 60_000])
-def test_a_payload_above_the_limit_is_refused_by_the_gateway_and_the_connection_lives(
-    gateway_here: StartGatewayHere, excess: int
-) -> None:
+def test_a_payload_above_the_limit_is_refused_and_the_connection_lives(gateway_here: StartGatewayHere, excess: int) -> None:
     """Size, limit and where; at the limit itself it passes. Counted in bytes of UTF-8."""
     client = gateway_here().join()
     data = "é" * 32767 + "x" * excess  # 65,536 bytes of JSON with its quotes
@@ -187,9 +183,7 @@ def test_a_message_nested_beyond_every_parser_harms_nobody_else(gateway_here: St
 # Other ways in -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_publish_from_any_redis_client_arrives_without_an_offset(
-    gateway_here: StartGatewayHere, redis_client: Client
-) -> None:
+def test_a_plain_publish_of_any_client_arrives_without_offset(gateway_here: StartGatewayHere, redis_client: Client) -> None:
     """Live only, at most once, and marked so: no offset, no id."""
     client = gateway_here().join()
     client.subscribe("plain.*")

@@ -152,9 +152,7 @@ def test_over_http_a_user_has_the_own_inbox_and_a_key_names_the_user(
     assert (status, "expected a name" in problem["detail"]) == (400, True)
 
 
-def test_over_http_a_page_has_the_position_that_its_reader_names(
-    gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox
-) -> None:
+def test_over_http_a_page_is_not_older_than_asked_for(gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox) -> None:
     """Another gateway may have shown it. A page without it is refused, and may be asked for again."""
     [item] = inbox.send("ira", "news", "hello", "n-1")
 
@@ -226,9 +224,7 @@ def test_a_full_inbox_drops_what_is_archived_first_and_reports_it_to_the_page(
     assert shown["items"][0]["id"] == "news/n-more"
 
 
-def test_an_item_that_is_too_large_is_refused_over_http_and_is_nowhere(
-    gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox
-) -> None:
+def test_an_item_that_is_too_large_is_refused_over_http(gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox) -> None:
     """The problem has the size and the limit, as for any event."""
     before = inbox.page("hal")
     body = {"topic": "users.hal.inbox.news", "data": "x" * MAX_PAYLOAD_BYTES}

@@ -96,9 +96,7 @@ def redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "with another gateway"])
-def test_a_gateway_that_stops_answers_what_runs_before_its_client_moves(
-    start_gateway: StartGateway, redis: EmbeddedRedis, alone: bool
-) -> None:
+def test_a_gateway_that_stops_answers_what_runs_first(start_gateway: StartGateway, redis: EmbeddedRedis, alone: bool) -> None:
     """Within its time for that: the page hears the outcome, and nothing was done twice or half."""
     settings = {"PYTHONPATH": ROOT, "HEADGATE_DEV": "1", "HEADGATE_REDIS_URL": redis.url, "HEADGATE_DRAIN_S": "20"}
     leaving = start_gateway(settings, "tests.support.asked_application:app")

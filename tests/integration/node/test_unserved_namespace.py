@@ -214,9 +214,7 @@ def test_the_command_line_refuses_where_that_is_asked_for(redis_url: str, redis_
     assert events_in(redis_client, "nobody") == 0
 
 
-def test_inside_a_gateway_nobody_asks_for_its_own_namespaces(
-    gateway_here: StartGatewayHere, redis_url: str, redis_client: Client
-) -> None:
+def test_a_gateway_asks_for_none_of_its_own(gateway_here: StartGatewayHere, redis_url: str, redis_client: Client) -> None:
     """Neither the gateway's own publisher nor one beside it in the same process."""
     gateway = gateway_here().gateway
     before = asked(redis_client)

@@ -204,9 +204,7 @@ def test_events_of_python_and_of_redis_cli_reach_the_page(project: Path, serve: 
         page.wait_for("orders.42.shipped UPS", 2)
 
 
-def test_the_authenticator_lets_in_the_users_that_it_knows(
-    redis_url: str, patched_here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_authenticator_lets_known_users_in(redis_url: str, patched_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the grants that it gives; nobody else."""
     monkeypatch.setenv("HEADGATE_REDIS_URL", redis_url)
     written: dict[str, Any] = {"__name__": "yourmodule"}

@@ -36,9 +36,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
         (b"", BusUnavailable, "127.0.0.1"),
     ],
 )
-def test_each_refusal_of_redis_is_told_apart(
-    answer: Callable[[bytes], str], reply: bytes, kind: type[Exception], says: str
-) -> None:
+def test_each_refusal_is_told_apart(answer: Callable[[bytes], str], reply: bytes, kind: type[Exception], says: str) -> None:
     """A fault that passes is BusUnavailable, one that somebody must fix is BusRefused; both say which it is."""
     url = answer(reply).replace(":hunter2@", "")
     client = open_client(url, timeout_s=DEADLINE_S)

@@ -184,9 +184,7 @@ def test_revocations_live_at_one_node_and_reach_every_link(cluster: Cluster, cli
     assert read_revoked(client) == []
 
 
-def test_a_consumer_group_goes_on_after_its_slot_has_moved(
-    cluster: Cluster, client: Client, publisher: Publisher, namespace: str
-) -> None:
+def test_a_group_goes_on_after_its_slot_moved(cluster: Cluster, client: Client, publisher: Publisher, namespace: str) -> None:
     """Work, acknowledgements and the wait for more lead to the new owner."""
     store = Store(client, cluster.url, namespace, "mail", 65536)
     publisher.publish("a", 1)

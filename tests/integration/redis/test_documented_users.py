@@ -140,9 +140,7 @@ def test_every_documented_user_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_documented_user_is_refused_all_that_it_does_not_need(
-    as_documented: Callable[[str], str], redis_client: Client, name: str
-) -> None:
+def test_a_documented_user_is_refused_the_rest(as_documented: Callable[[str], str], redis_client: Client, name: str) -> None:
     """Each command really runs; the log, its head and the dead letters are as they were."""
     client = open_client(as_documented(name))
     before = call(redis_client, "XRANGE", LOG, "-", "+"), call(redis_client, "HGETALL", "hg:{notifications}:head")

@@ -10,9 +10,7 @@ from headgate.redis.event_ids import IdSearch, recent_offsets
 from headgate.services.publisher import Publisher, id_owner
 
 
-def test_all_events_of_an_id_are_found_newest_first(
-    redis_url: str, redis_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_of_an_id_are_found_newest_first(redis_url: str, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Across the parts of a search, each once; at the end it has looked at every event."""
     monkeypatch.setattr(event_ids, "PART_EVENTS", 20)
     with Publisher(redis_url) as publisher:

@@ -73,9 +73,7 @@ def states(items: list[InboxItem]) -> list[tuple[str, bool, bool]]:
     return [(item.id, item.read, item.archived) for item in items]
 
 
-def test_an_event_under_a_users_inbox_stays_when_the_log_is_trimmed(
-    publisher: Publisher, inbox: Inbox, redis_client: Client
-) -> None:
+def test_an_inboxs_events_stay_when_the_log_is_trimmed(publisher: Publisher, inbox: Inbox, redis_client: Client) -> None:
     """It has the event's id, data, time and offset, and counts as unread."""
     receipt = publisher.publish("inbox.orders.failed", {"order": 7}, "o-7", user="ana@example.org")
     call(redis_client, "XTRIM", log_key("notifications"), "MAXLEN", 0)
@@ -212,9 +210,7 @@ def test_a_change_that_is_sent_again_has_the_first_receipt(publisher: Publisher,
     assert (again.offset, again.duplicate) == (first.offset, True)
 
 
-def test_a_full_inbox_drops_archived_items_first_and_reports_them(
-    publisher: Publisher, inbox: Inbox, redis_client: Client
-) -> None:
+def test_a_full_inbox_drops_archived_items_first_and_tells(publisher: Publisher, inbox: Inbox, redis_client: Client) -> None:
     """A tenth at once; the count and the pages follow."""
     publisher.publish_many([("users.ana.inbox.news", number, f"{number}") for number in range(MAX_ITEMS)])
     inbox.archive("ana", ["news/500"])
@@ -441,9 +437,7 @@ def fail_over_to(client: Client, copy: dict[bytes, bytes]) -> None:
 
 @SHARED
 @given(history=st.lists(st.sampled_from(["add", "add", "look", "copy", "fail over", "read all", "read all now"]), max_size=30))
-def test_read_all_marks_exactly_what_was_seen_whatever_the_log_has_lost_since(
-    publisher: Publisher, redis_client: Client, history: list[str]
-) -> None:
+def test_read_all_marks_what_was_seen_whatever_was_lost(publisher: Publisher, redis_client: Client, history: list[str]) -> None:
     """Not an item that has come at the offset of a lost one. Of an unknown epoch it is refused, and marks none."""
     inbox, user = Inbox(publisher), f"user-{next(_users)}"
     seen, copy, number = None, copied(redis_client), 0
@@ -486,9 +480,7 @@ steps = st.one_of(
 
 @SHARED
 @given(history=st.lists(steps, max_size=30))
-def test_whatever_happens_an_inbox_is_as_its_oracle_has_it(
-    publisher: Publisher, redis_client: Client, history: list[Any]
-) -> None:
+def test_an_inbox_is_always_as_its_oracle_has_it(publisher: Publisher, redis_client: Client, history: list[Any]) -> None:
     """Items, states, order, the unread count, the count in each change, and what is muted."""
     inbox, user, oracle = Inbox(publisher), f"user-{next(_users)}", Oracle()
     for kind, argument in history:

@@ -356,9 +356,7 @@ def test_a_refused_publish_begins_no_epoch(client: Client) -> None:
     assert call(client, "HGETALL", EPOCHS) == {old.encode(): b"1 0"}
 
 
-def test_a_killed_server_that_has_lost_its_end_never_repeats_a_position(
-    start_redis: Callable[..., EmbeddedRedis], tmp_path: Path
-) -> None:
+def test_a_killed_server_never_repeats_a_position(start_redis: Callable[..., EmbeddedRedis], tmp_path: Path) -> None:
     """The data of a moment ago come back, as after a machine's crash; every receipt is another position."""
     receipts: list[tuple[str, int]] = []
     kept: Path | None = None

@@ -51,9 +51,7 @@ def test_an_entry_that_is_gone_is_not_in_the_page(log: EventLog, publisher: Publ
     assert log.head().first == 4
 
 
-def test_the_extent_of_a_log_says_what_it_holds_and_how_long_an_event_stays(
-    log: EventLog, publisher: Publisher, redis_client: Client
-) -> None:
+def test_an_extent_says_what_a_log_holds_and_for_how_long(log: EventLog, publisher: Publisher, redis_client: Client) -> None:
     """Counted as the byte limit counts: payload, topic and 128 for each; nothing of a log that is not there."""
     assert EventLog("nothing", redis_client, 1000).extent() == Extent(0, 0, 0, 0.0, 0, 0, 0)
     publisher.publish("a", "x" * 98)
@@ -102,9 +100,7 @@ def test_the_last_events_of_a_pattern_are_found_from_the_end(log: EventLog, publ
     assert start(log, Since(last=5), "bills.#") == 50  # nothing is to be told
 
 
-def test_an_older_library_that_may_not_be_replaced_serves_database_0(
-    redis_client: Client, as_user: Callable[..., Client]
-) -> None:
+def test_an_older_library_that_must_stay_serves_database_0(redis_client: Client, as_user: Callable[..., Client]) -> None:
     """One before version 13 refuses the number of a database, and publishes on the channels of 0."""
     older = SOURCE.replace(f"local VERSION = {VERSION}", "local VERSION = 12").replace("#args <= 6", "#args <= 5")
     older = older.replace("is_replica(), head.database }", "is_replica() }")

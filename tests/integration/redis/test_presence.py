@@ -80,9 +80,7 @@ def test_a_process_that_beats_again_is_not_taken_out(redis_client: Client) -> No
     assert not store.beat(redis_client, NAMESPACE, "p1").known
 
 
-def test_a_death_with_more_topics_than_one_call_takes_is_finished_by_another(
-    redis_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_death_of_more_topics_than_a_call_takes_is_finished(redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one that took it out may die itself: what is left stands in the set of processes, and any look finds it."""
     store.beat(redis_client, NAMESPACE, "p1")
     writes = [TopicWrite(f"t.{number}", 0, number, 1, [("ana", value(1))], [], b"[]") for number in range(1, 6)]

@@ -87,9 +87,7 @@ def test_a_message_of_40_megabytes_arrives_whole_and_the_next_one_after_it(link:
     assert sizes == [40_000_000, 4]
 
 
-def test_a_reply_above_the_bound_breaks_the_link(
-    link: SubscriberLink, redis_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_long_a_reply_breaks_the_link(link: SubscriberLink, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded: a reply larger than any event is not collected to its end."""
     monkeypatch.setattr(subscriber_link, "MAX_REPLY_BYTES", 1_000_000)
     link.send(("SUBSCRIBE", "a"))

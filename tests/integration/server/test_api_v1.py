@@ -186,9 +186,7 @@ def test_one_event_is_found_by_id_and_by_offset(api: Api, publisher: Publisher, 
     assert api.ask("GET", "/events/order-1", key=key("publish:#"))[0] == 403
 
 
-def test_the_newest_event_of_an_id_that_the_caller_may_read_is_found(
-    api: Api, publisher: Publisher, key: Callable[..., str]
-) -> None:
+def test_the_newest_readable_event_of_an_id_is_found(api: Api, publisher: Publisher, key: Callable[..., str]) -> None:
     """An id counts for its topic: an event of another topic with the same id hides none."""
     for topic in ("mail.1", "orders.1"):
         publisher.publish(topic, {}, id="same")

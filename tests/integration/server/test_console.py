@@ -81,9 +81,7 @@ def test_an_event_is_traced(console: FlaskClient, publisher: Publisher) -> None:
     assert console.get("/console/api/trace?event=nothing").get_json()["code"] == "invalid_request"
 
 
-def test_dead_letters_are_shown_tried_again_and_discarded(
-    console: FlaskClient, publisher: Publisher, redis_client: Client
-) -> None:
+def test_dead_letters_are_shown_retried_and_discarded(console: FlaskClient, publisher: Publisher, redis_client: Client) -> None:
     """A letter that is tried again waits as a task; one that is discarded is gone."""
     receipt = publisher.publish("orders.1.failed", {"note": "<b>"})
     store = Store(redis_client, "", "notifications", "mail", 65536)

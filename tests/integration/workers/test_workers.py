@@ -252,9 +252,7 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
 
 
 @pytest.mark.parametrize(("options", "places"), [((), BACKLOG), (("--backlog", "77"), 77)], ids=["its default", "set"])
-def test_as_many_connections_may_wait_at_gunicorn_as_at_headgate_serve(
-    redis_url: str, shop_folder: Path, options: tuple[str, ...], places: int
-) -> None:
+def test_gunicorn_has_the_backlog_of_serve(redis_url: str, shop_folder: Path, options: tuple[str, ...], places: int) -> None:
     """Its own default would be 2,048: all clients of a machine may come back at once. A number that was set is left."""
     with socket.create_server(("127.0.0.1", 0), backlog=77) as listener:  # which gunicorn takes as it is
         bound = ("-b", f"fd://{listener.fileno()}", "-w", "1", *options)
@@ -300,9 +298,7 @@ def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: 
     assert gunicorn.output.count("Booting worker") == 3
 
 
-def test_gunicorn_goes_on_while_redis_is_away_once_it_has_served(
-    shop_folder: Path, start_redis: Callable[..., EmbeddedRedis]
-) -> None:
+def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start_redis: Callable[..., EmbeddedRedis]) -> None:
     """A worker that replaces a killed one serves without Redis: the arbiter does not end for it."""
     redis = start_redis()
     path = shop_folder / "s"
@@ -348,9 +344,7 @@ def slow():
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["serve", "worker"])
-def test_a_request_is_answered_although_its_process_is_asked_to_end(
-    tmp_path: Path, redis_url: str, arguments: tuple[str, ...]
-) -> None:
+def test_a_request_is_answered_by_a_process_that_ends(tmp_path: Path, redis_url: str, arguments: tuple[str, ...]) -> None:
     """Within the time of the drain, also without any client to be moved."""
     (tmp_path / "slow.py").write_text(SLOW)
     settings = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_DRAIN_S": "30"}

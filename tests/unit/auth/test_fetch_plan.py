@@ -150,9 +150,7 @@ def test_gateways_that_start_together_do_not_fetch_together() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "begin", "brought", "failed"]), st.sampled_from("xy"), st.floats(0, 7))))
-def test_no_key_is_called_absent_before_a_fetch_that_began_after_the_question_brought_a_set(
-    steps: list[tuple[str, str, float]],
-) -> None:
+def test_no_key_is_called_absent_before_a_later_fetch_brought_a_set(steps: list[tuple[str, str, float]]) -> None:
     """Against a naive history of questions and fetches."""
     made, now_s = plan(), 0.0
     open_since: dict[str, float] = {}  # key id → the first question that no such fetch has answered

@@ -223,9 +223,7 @@ def test_an_active_pattern_stays_active_and_always_has_a_source(steps: list[tupl
     ),
     st.booleans(),
 )
-def test_what_changes_one_by_one_is_what_is_computed_from_all_sources(
-    steps: list[tuple[str, str | int | None]], in_cluster: bool
-) -> None:
+def test_changes_add_up_to_what_all_sources_give(steps: list[tuple[str, str | int | None]], in_cluster: bool) -> None:
     """In any order, also when the whole feed is taken and left on the way."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MAX_GLOBS", 4)

@@ -395,9 +395,7 @@ class RefusedLink:
 
 
 @pytest.mark.parametrize(("redis_code", "told"), [("MISCONF", []), (NO_PERMISSION, ["narrow refused"])])
-def test_only_a_missing_right_is_a_refusal_of_the_narrow_feed(
-    monkeypatch: pytest.MonkeyPatch, redis_code: str, told: list[str]
-) -> None:
+def test_only_a_missing_right_refuses_a_narrow_feed(monkeypatch: pytest.MonkeyPatch, redis_code: str, told: list[str]) -> None:
     """A Redis that cannot write to its disk refuses a PING as well; the narrow feed works again when it can write."""
     bus = Bus("notifications", "redis://127.0.0.1:1/0", Settings(), Teller())
     heard: list[str] = []

@@ -39,9 +39,7 @@ PATHS = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(headgate.__file__
         *("regrant ana", "disconnect --user ana", "schemas list", "publish --file /dev/null"),
     ],
 )
-def test_variables_for_a_service_called_headgate_stop_no_command(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_services_variables_stop_no_command(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reads the settings that it needs, the file's over the orchestrator's variables, and goes on to Redis."""
     monkeypatch.chdir(tmp_path)
     Path("headgate.toml").write_text(

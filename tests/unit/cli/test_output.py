@@ -127,9 +127,7 @@ def test_help_and_lines_for_the_operator_that_cannot_be_printed_are_one_line(
     assert capsys.readouterr().err == "headgate: standard output does not take what is written: no space left on device\n"
 
 
-def test_a_reader_that_has_enough_ends_a_command_quietly(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_has_enough_ends_it_quietly(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As with `headgate replay '#' | head -1`; but what was done is told, as ever."""
     for told, code in ((False, 1), (True, 3)):
         reading, writing = os.pipe()

@@ -129,7 +129,7 @@ def test_a_template_that_does_not_go_with_an_event_sets_it_aside() -> None:
         ({"urls": "json://a", "body": "{% if %}"}, "body, line 1: Expected an expression, got 'end of statement block'"),
     ],
 )
-def test_a_fault_of_the_options_is_found_before_anything_is_sent(table: dict[str, Any], said: str) -> None:
+def test_a_fault_of_the_options_is_found_first(table: dict[str, Any], said: str) -> None:
     """A line each, without any more of a URL than its scheme."""
     assert Apprise.check(read(table), ["#"]) == [said]
 

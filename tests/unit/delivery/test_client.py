@@ -281,9 +281,7 @@ def test_a_closed_client_is_owed_nothing(make_client: MakeClient) -> None:
 
 
 @pytest.mark.parametrize("policy", [Overflow.DROP, Overflow.LATEST])
-def test_many_subscriptions_cost_a_client_that_is_behind_one_walk_for_each_event(
-    make_client: MakeClient, policy: Overflow
-) -> None:
+def test_many_subscriptions_cost_one_that_is_behind_one_walk_for_each_event(make_client: MakeClient, policy: Overflow) -> None:
     """Not a comparison with each of 128: that took more than a thousand calls of functions."""
     patterns = [f"a.{number}.#" for number in range(32)] + [f"a.b.{number}" for number in range(95)] + ["a.b.c"]
     wired = make_client(dict.fromkeys(patterns, policy))

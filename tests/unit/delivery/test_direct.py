@@ -420,9 +420,7 @@ def test_without_the_c_there_is_no_writer(monkeypatch: pytest.MonkeyPatch) -> No
 
 @built
 @pytest.mark.parametrize(("room", "breaks"), [(0, True), (0, False), (40, False), (100_000, False)])
-def test_the_feed_goes_on_with_clients_whose_socket_did_not_take_all(
-    monkeypatch: pytest.MonkeyPatch, room: int, breaks: bool
-) -> None:
+def test_the_feed_goes_on_with_clients_of_full_sockets(monkeypatch: pytest.MonkeyPatch, room: int, breaks: bool) -> None:
     """What broke counts as gone, what was cut is finished first, and every event is in one place, in the tallies too."""
     monkeypatch.setattr(fanout, "_hand", fanout._hand)  # the world has one of its own
     world = World(1)

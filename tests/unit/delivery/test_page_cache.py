@@ -197,9 +197,7 @@ def test_a_page_without_a_users_topics_is_passed_without_a_look_at_its_frames() 
     patterns=st.lists(st.lists(st.sampled_from(["a", "b", "c", "*", "#"]), min_size=1, max_size=4).map(".".join), max_size=3),
     gone=st.sets(st.integers(1, 12)),
 )
-def test_a_page_that_lacks_something_has_nothing_for_these_patterns(
-    topics: list[str], patterns: list[str], gone: set[int]
-) -> None:
+def test_a_page_that_lacks_something_has_none_of_these(topics: list[str], patterns: list[str], gone: set[int]) -> None:
     """Nor does it hide that something is missing, or cannot be delivered."""
     page = Page(1, 0)
     for offset, topic in enumerate(topics, 1):

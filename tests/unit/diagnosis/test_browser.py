@@ -88,9 +88,7 @@ def say_nothing(server: ServerConnection) -> None:
         (say_nothing, "no answer in time"),
     ],
 )
-def test_a_websocket_that_opens_and_is_no_gateway_is_not_connected(
-    behave: Callable[[ServerConnection], None], reason: str
-) -> None:
+def test_a_websocket_of_no_gateway_is_not_connected(behave: Callable[[ServerConnection], None], reason: str) -> None:
     """The doctor reports it, and checks the rest."""
     with serve(behave, "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever)

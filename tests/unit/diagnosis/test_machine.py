@@ -34,9 +34,7 @@ def test_the_queue_of_new_connections_is_looked_at_where_there_is_one(tmp_path: 
     ("limit", "sessions", "verdict"),
     [(65536, 10_000, Verdict.OK), (1024, 10, Verdict.WARNING), (1024, 900, Verdict.FAULT), (65536, 60_000, Verdict.FAULT)],
 )
-def test_a_gateway_with_few_descriptors_is_told_which_setting_to_change(
-    tmp_path: Path, limit: int, sessions: int, verdict: Verdict
-) -> None:
+def test_few_descriptors_are_told_with_the_setting(tmp_path: Path, limit: int, sessions: int, verdict: Verdict) -> None:
     """Few for what it has now, or for what may come."""
     found = look(tmp_path, Load(sessions, 0, "n", name=HERE, max_files=limit))[f"open files of gateway {HERE}"]
     assert found.verdict is verdict

@@ -249,9 +249,7 @@ def test_a_session_that_is_over_is_freed_without_the_garbage_collector(site: Sit
         pytest.param(1_000_000, [anonymous, token], id="million", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)]),
     ],
 )
-def test_sessions_that_come_and_go_leave_no_memory_behind(
-    site: Site, sessions: int, kinds: list[Callable[[Site, int], None]]
-) -> None:
+def test_sessions_that_come_and_go_leave_nothing(site: Site, sessions: int, kinds: list[Callable[[Site, int], None]]) -> None:
     """With the garbage collector off all the while, sessions add nothing that it would have to look through.
 
     A module that is imported meanwhile, or a cache that fills up, adds objects once: what stays of sessions grows in every part.

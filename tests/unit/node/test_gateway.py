@@ -171,9 +171,7 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
 
 
 @pytest.mark.parametrize(("name", "arguments", "code"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_a_bad_request_is_refused_in_its_acknowledgement(
-    gateway_on_model: StartGatewayOnModel, name: str, arguments: list[Any], code: str
-) -> None:
+def test_a_bad_request_is_refused(gateway_on_model: StartGatewayOnModel, name: str, arguments: list[Any], code: str) -> None:
     """With a code, a text and whether to try again; the connection lives, and nobody's log has a line of it."""
     with capture_logs() as lines:
         client = gateway_on_model().join()
@@ -206,9 +204,7 @@ def test_every_kind_of_refusal_counts(gateway_on_model: StartGatewayOnModel, req
     assert client.closed == (1008, "limit_reached: refusals (at most 6)")
 
 
-def test_a_client_that_is_refused_too_often_is_ended_also_when_it_joins_again_in_between(
-    gateway_on_model: StartGatewayOnModel,
-) -> None:
+def test_a_client_refused_too_often_is_ended_also_if_it_joins_again(gateway_on_model: StartGatewayOnModel) -> None:
     """The connection counts."""
     wrong = {"subscriptions": [{"pattern": f"a..{number}"} for number in range(128)]}
     client = gateway_on_model().join(wrong)
@@ -398,9 +394,7 @@ def test_a_range_outside_the_grants_is_not_replayed(gateway_on_model: StartGatew
 PADDED = json.dumps("x" * 2000).encode()
 
 
-def test_a_client_whose_queue_is_full_has_its_answers_ahead_of_the_events_that_wait(
-    gateway_on_model: StartGatewayOnModel,
-) -> None:
+def test_a_client_whose_queue_is_full_has_its_answers_ahead_of_events(gateway_on_model: StartGatewayOnModel) -> None:
     """By the control lane: it hears that it has subscribed, and its connection lives."""
     gateway = gateway_on_model(queue_frames=16)
     client = gateway.join({"subscriptions": [{"pattern": "full.*", "overflow": "drop"}]}, receive_buffer_bytes=4096)
@@ -540,9 +534,7 @@ def test_the_events_of_an_old_primary_that_returns_come_again_after_a_rollback(g
     ]
 
 
-def test_events_that_redis_has_lost_before_the_gateway_read_them_are_reported_to_nobody(
-    gateway_on_model: StartGatewayOnModel,
-) -> None:
+def test_events_lost_before_the_gateway_read_them_are_reported_to_nobody(gateway_on_model: StartGatewayOnModel) -> None:
     """It had no connection while they were in the log. What it has had is right, and its position follows the line."""
     gateway = gateway_on_model()
     client = gateway.join({"subscriptions": [{"pattern": "#"}]})
@@ -561,9 +553,7 @@ def test_events_that_redis_has_lost_before_the_gateway_read_them_are_reported_to
     assert client.named("cursor")[-1][0] == {"epoch": gateway.redis.epoch, "offset": 2}
 
 
-def test_a_lost_redis_is_told_to_clients_and_to_readiness_and_nothing_of_it_is_lost(
-    gateway_on_model: StartGatewayOnModel,
-) -> None:
+def test_a_lost_redis_is_told_to_clients_and_readiness_and_loses_nothing(gateway_on_model: StartGatewayOnModel) -> None:
     """Down and up again, no socket lost; the events of the meantime arrive."""
     gateway = gateway_on_model()
     client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
@@ -617,9 +607,7 @@ def test_a_subscription_waits_while_redis_stands_still_and_misses_nothing(gatewa
     assert client.offsets == offsets
 
 
-def test_an_idle_client_is_told_its_position_now_and_then(
-    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_client_is_told_its_position(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that its point of resume stays inside the log's retention."""
     gateway = gateway_on_model()
     monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)

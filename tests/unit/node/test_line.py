@@ -122,9 +122,7 @@ def test_a_position_off_the_line_goes_on_behind_its_end_and_is_told_of_the_rest(
     assert gaps(wired) == [("rolled_back", end + 1, offset, offset - end, NEWEST)]
 
 
-def test_a_rolled_back_range_is_told_ahead_of_events_that_have_come_since_it_joined(
-    namespace: Namespace, wired: WiredClient
-) -> None:
+def test_a_rolled_back_range_is_told_ahead_of_events_since_it_joined(namespace: Namespace, wired: WiredClient) -> None:
     """Events of the new line that wait for it come out of the log, behind the gap; a plain publish keeps waiting."""
     client = arriving(namespace, wired)
     wired.connection.cork()
@@ -143,9 +141,7 @@ def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired
     assert gaps(wired) == [("log_lost", None, None, None, None)]
 
 
-def test_a_position_ahead_of_the_feed_makes_the_head_known_that_it_is_compared_with(
-    namespace: Namespace, wired: WiredClient, redis: Redis
-) -> None:
+def test_a_position_ahead_of_the_feed_makes_the_head_known(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
     """So the gateway can report it to a Redis that is reverted: no other event then takes the place of one that a client has."""
     redis.at = Head(NEWEST, 230, 1, 5, LINE)
     assert namespace.resume(arriving(namespace, wired), Resume(NEWEST, 220)) == Resumption(True, Resume(NEWEST, 220))
@@ -184,9 +180,7 @@ def test_a_position_is_judged_by_the_line_that_there_is_when_redis_has_answered(
     assert gaps(wired) == []
 
 
-def test_a_library_that_knows_no_lineage_makes_every_other_epoch_a_lost_log(
-    namespace: Namespace, wired: WiredClient, redis: Redis
-) -> None:
+def test_without_lineage_every_other_epoch_is_a_lost_log(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
     """As before there were lineages."""
     redis.at = Head(NEWEST, 200, 1, 4, None)
     assert namespace.resume(arriving(namespace, wired), Resume(UNKNOWN, 5)) == Resumption(False)

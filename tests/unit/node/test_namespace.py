@@ -348,9 +348,7 @@ def turns_of_others(act: Callable[[], object]) -> int:
     return during
 
 
-def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_between_their_ends(
-    namespace: Namespace, wired: WiredClient
-) -> None:
+def test_others_have_their_turn_between_subscriptions_and_between_ends(namespace: Namespace, wired: WiredClient) -> None:
     """Each costs little; 128 of them, from a hundred clients, do not."""
     slice_everything(namespace)
     client = arriving(namespace, wired)
@@ -364,9 +362,7 @@ def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_bet
     assert (namespace.subscriptions.count, namespace.subscriptions._matcher.patterns) == (0, 0)
 
 
-def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_behind(
-    namespace: Namespace, wired: WiredClient
-) -> None:
+def test_a_client_that_leaves_between_two_subscriptions_leaves_nothing(namespace: Namespace, wired: WiredClient) -> None:
     """A subscription that was not active yet never becomes active."""
     slice_everything(namespace)
     client = arriving(namespace, wired)
@@ -393,9 +389,7 @@ def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace:
     assert (log.heads, log.reads) == (2, 10)
 
 
-def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refused(
-    wired: WiredClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_reads_too_much_waits_and_is_refused(wired: WiredClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name; the subscriptions without a past are active, and another user is not concerned."""
     monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 2.0)
     now_s = 0.0
@@ -439,9 +433,7 @@ def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkey
     namespace.close()
 
 
-def test_an_event_that_comes_live_between_two_subscriptions_is_not_read_from_the_log_as_well(
-    namespace: Namespace, wired: WiredClient
-) -> None:
+def test_an_event_that_comes_live_between_subscriptions_is_not_read_too(namespace: Namespace, wired: WiredClient) -> None:
     """Each begins to read in the step in which it comes into force: from there on, live events pass the client by."""
     slice_everything(namespace)
     searching(namespace, ["a"] * 10)

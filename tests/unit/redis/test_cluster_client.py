@@ -123,9 +123,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def test_a_child_that_is_forked_while_a_thread_opens_a_node_opens_it_itself(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_forked_while_a_thread_opens_a_node_opens_it_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not wait for the lock of a thread that it does not have."""
     begun, ended = threading.Event(), threading.Event()
 

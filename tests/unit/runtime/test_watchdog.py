@@ -139,9 +139,7 @@ def test_after_a_stop_of_the_whole_process_the_loop_has_its_time_again(entries: 
     assert {entry["event"] for entry in entries} == {"loop ran again"}
 
 
-def test_stops_of_the_process_that_are_each_shorter_than_a_stall_blame_nobody(
-    entries: Entries, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stops_of_the_process_shorter_than_a_stall_blame_nobody(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two beats there may be several, and the time until the first of them."""
     watch: list[Callable[[], None]] = []
     monkeypatch.setattr(module, "BEAT_S", BEAT_S)
@@ -193,9 +191,7 @@ def test_a_watchdog_that_was_closed_says_nothing(entries: Entries, monkeypatch: 
     assert entries == []
 
 
-def test_a_watchdog_that_was_closed_while_its_thread_slept_says_nothing(
-    entries: Entries, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watchdog_closed_while_its_thread_slept_says_nothing(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
     """It wakes in the middle of somebody else's stall."""
     watch: list[Callable[[], None]] = []
     monkeypatch.setattr(module, "BEAT_S", 0.6 * module.STALL_S)  # so that it is not late

@@ -247,9 +247,7 @@ def test_tls_with_a_login(start_smtp: StartSmtp, mails: Callable[..., MailServer
         assert len(lines) == 1
 
 
-def test_a_certificate_that_proves_nothing_gets_no_mail(
-    start_smtp: StartSmtp, mails: Callable[..., MailServer], tmp_path: Path
-) -> None:
+def test_a_worthless_certificate_gets_no_mail(start_smtp: StartSmtp, mails: Callable[..., MailServer], tmp_path: Path) -> None:
     """Another name, a date that is over, an authority that nobody trusts: no mail, no login."""
     (tmp_path / "other").mkdir()
     authority, other = Authority(tmp_path), Authority(tmp_path / "other")
@@ -292,9 +290,7 @@ def test_a_challenge_that_is_none_is_a_refusal_of_us(mails: Callable[..., MailSe
             mails(listener.getsockname()[1], user="me", password="the secret").send(MAIL)
 
 
-def test_an_address_of_other_letters_needs_a_server_that_takes_them(
-    start_smtp: StartSmtp, mails: Callable[..., MailServer]
-) -> None:
+def test_an_address_of_other_letters_needs_a_server_for_them(start_smtp: StartSmtp, mails: Callable[..., MailServer]) -> None:
     """With SMTPUTF8 it is sent, without it it is rejected."""
     mail = Mail("a@example.com", "jürgen@example.com", CONTENT, True)
     modern, old = start_smtp(smtputf8=True), start_smtp()

@@ -98,9 +98,7 @@ def test_instances_add_up_and_one_of_them_tells(
     assert alerts_in(redis_client) == [("users.ann.alerts.failing", "firing")]
 
 
-def test_every_key_of_the_state_ends(
-    redis_url: str, redis_client: Client, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_key_ends(redis_url: str, redis_client: Client, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts, records and the lease."""
     monkeypatch.setattr(monitoring, "LEASE_S", 600.0)  # so that it does not end before it is looked at
     instance = Instance(redis_url, redis_client, publisher, RATE)
@@ -148,9 +146,7 @@ class Pager(Consumer):
         self.seen.append((delivery.topic, delivery.value()["state"]))
 
 
-def test_an_event_becomes_an_alert_that_another_consumer_is_handed(
-    redis_client: Client, publisher: Publisher, make_worker: MakeWorker
-) -> None:
+def test_another_consumer_is_handed_the_alert(redis_client: Client, publisher: Publisher, make_worker: MakeWorker) -> None:
     """Through its worker: counted to StatsD, judged, published, handed to the consumer of the alert's topic; and its end."""
     Pager.seen = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:

@@ -31,9 +31,7 @@ def signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_nothing_is_begun_any_more_when_the_end_is_told(
-    redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_begins_once_the_end_is_told(redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that reads that the consumers are stopping may rely on it."""
     monkeypatch.setattr(supervisors, "POLL_S", 0.01)
     begun, release = threading.Event(), threading.Event()

@@ -156,9 +156,7 @@ def test_a_receiver_without_tls_gets_nothing_under_https(receiver: Receiver, mak
 # Where nothing is sent
 
 
-def test_the_address_that_was_checked_is_the_one_that_is_used(
-    receiver: Receiver, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_address_that_was_checked_is_used(receiver: Receiver, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that turns private after the check (DNS rebinding) is asked for once per connection, and checked at the next."""
     asked = resolving(monkeypatch, ["127.0.0.1"], ["127.0.0.2"])
     now_s = [1000.0]

@@ -187,9 +187,7 @@ def test_a_letter_that_is_heavier_than_the_limit_is_kept(store: Store, letters: 
     assert letters.count() == 1
 
 
-def test_the_bytes_of_letters_that_people_take_out_are_given_back(
-    store: Store, letters: DeadLetters, redis_client: Client
-) -> None:
+def test_the_bytes_of_letters_taken_out_are_given_back(store: Store, letters: DeadLetters, redis_client: Client) -> None:
     """Dropped, or tried again: nothing is dropped for them later."""
     for number in range(1, 7):
         bury_one(store, number, 10_000)

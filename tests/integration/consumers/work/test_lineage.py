@@ -80,9 +80,7 @@ def test_a_task_has_the_epoch_in_which_its_event_was_written(store: Store, publi
     assert [(leased.task.epoch, leased.task.offset) for leased in page.work] == [(each.epoch, each.offset) for each in receipts]
 
 
-def test_entries_that_are_leased_when_an_epoch_begins_are_answered_as_ever(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_entries_leased_when_an_epoch_begins_are_answered(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The answers come after the new epoch has begun, and before or after the group has followed it."""
     publisher.publish_many([("a", number) for number in range(1, 5)])
     page = take(store)
@@ -102,9 +100,7 @@ def test_entries_that_are_leased_when_an_epoch_begins_are_answered_as_ever(
     assert len(call(redis_client, "XINFO", "GROUPS", LOG)) == 1
 
 
-def test_entries_given_back_or_abandoned_in_an_older_epoch_are_handed_out_again(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_what_an_older_epoch_gave_back_is_handed_out_again(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """They keep their names, come alone if they had not been answered, and nothing is missed or doubled."""
     publisher.publish_many([("a", 1), ("a", 2), ("a", 3)])
     first = take(store)
@@ -120,9 +116,7 @@ def test_entries_given_back_or_abandoned_in_an_older_epoch_are_handed_out_again(
     assert offsets(take(store, lease_ms=1)) in ([3], [])  # abandoned once its lease of a millisecond is over
 
 
-def test_an_answer_about_a_lost_event_does_not_touch_the_new_one(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_an_answer_about_a_lost_event_leaves_the_new_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The end of the log is lost while its events are in hand; other events get their offsets, and are in another's hand."""
     publisher.publish("a", "kept")
     copied = copy(redis_client)
@@ -141,9 +135,7 @@ def test_an_answer_about_a_lost_event_does_not_touch_the_new_one(
     assert take(store).work == []
 
 
-def test_an_answer_about_a_lost_event_may_come_before_the_new_one_is_taken(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_an_answer_may_come_before_the_new_event_is_taken(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The new event is handed out all the same."""
     copied = copy(redis_client)
     publisher.publish_many([("a", "lost") for _ in range(3)])

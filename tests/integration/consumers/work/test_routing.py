@@ -215,9 +215,7 @@ steps = st.one_of(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(steps, max_size=25))
-def test_whatever_a_user_does_each_item_is_pushed_or_withdrawn_as_the_oracle_says(
-    site: Site, history: list[tuple[str, int]]
-) -> None:
+def test_each_item_is_pushed_or_withdrawn_as_the_oracle_says(site: Site, history: list[tuple[str, int]]) -> None:
     """And its state is that of the facts."""
     user, name, oracle, inbox = f"user-{next(_numbers)}", f"push-{next(_numbers)}", User(), Inbox(site.publisher)
     site.recorder.seen.clear()

@@ -171,9 +171,7 @@ def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Call
         assert runner.stop(DEADLINE_S)
 
 
-def test_work_that_does_not_end_does_not_keep_it_from_stopping(
-    recorder: type[Recorder], publisher: Publisher, redis_url: str
-) -> None:
+def test_endless_work_does_not_keep_it_from_stopping(recorder: type[Recorder], publisher: Publisher, redis_url: str) -> None:
     """The drain is bounded; it says that something is left."""
     begun, release = threading.Event(), threading.Event()
 

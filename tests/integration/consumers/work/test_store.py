@@ -81,9 +81,7 @@ def test_a_new_group_begins_with_new_events(store: Store, publisher: Publisher) 
     assert offsets(take(store)) == [2]
 
 
-def test_a_new_group_may_begin_with_the_oldest_and_misses_nothing_that_way(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_a_new_group_may_begin_with_the_oldest_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """`oldest`: what was trimmed before it was made is nobody's loss."""
     retained(redis_client, 3)
     publisher.publish_many([("a", number) for number in range(10)])
@@ -317,9 +315,7 @@ def test_when_many_wait_nothing_new_is_taken(store: Store, publisher: Publisher,
     assert offsets(take(store, max_waiting=3)) == [4]
 
 
-def test_a_body_that_cannot_be_read_is_handed_out_with_its_error(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_an_unreadable_body_comes_with_its_error(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """It can be set aside by its name."""
     store.open("new")
     leased, task = taken_one(store, publisher)
@@ -335,9 +331,7 @@ def test_a_body_that_cannot_be_read_is_handed_out_with_its_error(
 # Dead letters --------------------------------------------------------------------------------------------------------------
 
 
-def test_dead_letters_are_bounded_and_what_they_push_out_is_counted(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_dead_letters_are_bounded_and_drops_counted(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """The newest stay."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(5)])
@@ -358,9 +352,7 @@ def nothing_open(store: Store) -> bool:
     return progress.handled_ms == progress.now_ms
 
 
-def test_progress_is_the_time_of_the_oldest_event_that_is_not_answered(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_progress_is_the_time_of_the_oldest_open_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Not yet leased, leased, and leased as a task; what is deferred counts as answered."""
     assert store.progress().handled_ms == 0  # nobody opened it
     store.open("new")
@@ -509,9 +501,7 @@ def test_acknowledgements_go_at_once_and_are_confirmed_together(
     assert store.acknowledge(page.epoch, [1])  # it has been on its way for too long
 
 
-def test_acknowledgements_that_went_with_their_connection_are_sent_again(
-    store: Store, publisher: Publisher, redis_client: Client
-) -> None:
+def test_acknowledgements_of_a_cut_connection_go_again(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Trouble shows when they are confirmed, and nothing is forgotten over it."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(3)])
@@ -529,9 +519,7 @@ def test_acknowledgements_that_went_with_their_connection_are_sent_again(
     assert count_leased(redis_client, "mail") == 0
 
 
-def test_an_acknowledgement_that_is_refused_is_told(
-    store: Store, publisher: Publisher, redis_client: Client, redis_server: Any
-) -> None:
+def test_a_refused_acknowledgement_is_told(store: Store, publisher: Publisher, redis_client: Client, redis_server: Any) -> None:
     """And given again with the next confirmation."""
     store.open("new")
     publisher.publish("a", 1)

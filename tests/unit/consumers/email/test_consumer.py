@@ -184,9 +184,7 @@ def test_a_mail_that_failed_is_not_held_back_by_itself(mailer: MakeMailer, postb
 
 
 @pytest.mark.parametrize("limits", [{"digest_s": 60}, {"rate": 1}, {"digest_s": 60, "rate": 1}])
-def test_a_mail_that_went_before_a_kill_goes_again_as_the_same(
-    limits: dict[str, int], mailer: MakeMailer, postbox: MemoryPostbox
-) -> None:
+def test_a_mail_from_before_a_kill_goes_as_before(limits: dict[str, int], mailer: MakeMailer, postbox: MemoryPostbox) -> None:
     """At once, under its Message-ID: joined to a digest it would be a double that nobody recognises."""
     state = MemoryState()
     for attempt in (1, 2):

@@ -451,9 +451,7 @@ def test_a_known_name_does_not_change_a_metric_of_another_consumer() -> None:
 
 
 @given(st.booleans(), st.lists(st.tuples(st.integers(0, 4), st.integers(1, 40), st.none() | st.integers(1, 9)), max_size=40))
-def test_every_notice_is_published_exactly_once_whenever_the_process_dies(
-    at_once: bool, steps: list[tuple[int, int, int | None]]
-) -> None:
+def test_every_notice_is_published_once_whenever_it_dies(at_once: bool, steps: list[tuple[int, int, int | None]]) -> None:
     """Events, seconds, and the step of judging (a call of the state, before or after publishing) at which it dies, if it does.
 
     Back at once, it tells what a process that never dies tells. Back later, it may have missed what came and went; but what it

@@ -190,9 +190,7 @@ def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> 
         ({"ca_file": __file__}, f"ca_file={__file__!r}: no certificates in it"),
     ],
 )
-def test_a_fault_of_the_options_is_found_before_anything_is_sent(
-    monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], said: str
-) -> None:
+def test_a_fault_of_the_options_is_found_first(monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], said: str) -> None:
     """A line each, without the secret."""
     monkeypatch.setenv("BAD", "whsec_short")
 

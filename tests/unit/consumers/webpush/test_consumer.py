@@ -289,9 +289,7 @@ def test_an_event_that_is_no_item_names_none() -> None:
         ({"ca_file": "/nowhere.pem"}, "ca_file='/nowhere.pem': no such file or directory"),
     ],
 )
-def test_a_fault_of_the_options_is_found_before_anything_is_sent(
-    table: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_the_options_is_found_first(table: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line each, without the key."""
     monkeypatch.setenv("WRONG", "canary")
     assert WebPush.check(read(table), ["#"]) == [said]

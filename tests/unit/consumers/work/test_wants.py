@@ -71,9 +71,7 @@ def test_an_answer_that_is_no_boolean_lets_the_notification_out(answer: object, 
     asked.close()
 
 
-def test_a_function_that_blocks_lets_the_notification_out_and_is_not_asked_meanwhile(
-    block: threading.Event, faults: list[str]
-) -> None:
+def test_one_that_blocks_lets_the_notification_out_and_is_left_alone(block: threading.Event, faults: list[str]) -> None:
     """One thread blocks, however many notifications come; when it returns, the function is asked again."""
     calls = []
 

@@ -122,9 +122,7 @@ def test_new_grants_have_everything_asked_anew(gateway: GatewayOnModel, applicat
     assert [each["pattern"] for each in status["ended"]] == ["a.1"]
 
 
-def test_what_new_grants_do_not_cover_ends_before_the_application_is_asked(
-    gateway: GatewayOnModel, application: Application
-) -> None:
+def test_what_new_grants_lack_ends_before_the_application_is_asked(gateway: GatewayOnModel, application: Application) -> None:
     """It may take its time about the rest; no event of the others comes meanwhile."""
     client = join(gateway, "a.1", "b.1")
     go_on = gevent.event.Event()

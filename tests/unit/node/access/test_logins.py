@@ -71,9 +71,7 @@ def test_an_identity_comes_with_the_users_own_topics() -> None:
         (Identity("ana", expires_at=NOW_S), "notifications", UnauthorizedReason.EXPIRED),
     ],
 )
-def test_an_identity_that_may_not_enter_is_refused_with_its_reason(
-    identity: Identity | None, namespace: str, reason: UnauthorizedReason
-) -> None:
+def test_who_may_not_enter_is_told_the_reason(identity: Identity | None, namespace: str, reason: UnauthorizedReason) -> None:
     """None is the authenticator's own refusal."""
     error = refusal(logins(lambda _: identity), shown(namespace=namespace))
     assert isinstance(error, Unauthorized)

@@ -110,9 +110,7 @@ def test_each_client_is_asked_about_in_a_greenlet_of_its_own(people: PeopleHere,
     assert len(set(greenlets)) == 3
 
 
-def test_an_authenticator_that_never_answers_has_failed(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_authenticator_without_answer_failed(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next question about this user is answered."""
     monkeypatch.setattr(module, "ASK_S", 0.01)
 
@@ -186,9 +184,7 @@ def test_explicit_grants_go_before_the_authenticator_until_they_are_lifted(peopl
     assert not may(later, "b.x")
 
 
-def test_when_explicit_grants_end_the_source_counts_again(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_explicit_grants_the_source_counts(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """For live clients too: they are told within some seconds."""
     here = people.start("a", source)
     client = join(here, "ana", "a.x")
@@ -227,9 +223,7 @@ def test_explicit_grants_that_there_was_no_time_to_carry_out_are_carried_out_lat
     assert len(statuses(client)) == told + 1
 
 
-def test_of_two_regrants_at_once_the_one_that_redis_keeps_counts(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_at_once_the_one_in_redis_counts(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever is heard last. A gateway that reads them later would else have other grants than those that heard."""
     here = people.start("a", source)
     client = join(here, "ana", "a.x")
@@ -356,9 +350,7 @@ def test_a_subscribe_that_grants_end_while_the_application_is_asked_again_is_ref
     assert list(inside.subscriptions) == []
 
 
-def test_a_subscription_is_held_against_the_grants_of_the_moment_at_which_it_becomes_active(
-    people: PeopleHere, source: Source
-) -> None:
+def test_a_subscription_is_held_against_the_grants_of_when_it_is_active(people: PeopleHere, source: Source) -> None:
     """Of many at once the last become active some slices of the loop later; not even one event may come of what is lost."""
     here = people.start("a", source)
     join(here, "ana")
@@ -373,9 +365,7 @@ def test_a_subscription_is_held_against_the_grants_of_the_moment_at_which_it_bec
     assert needed == {"a.x": None}  # which nobody needs any more: it is given back
 
 
-def test_a_welcome_that_is_under_way_tells_what_the_new_grants_have_ended(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_welcome_under_way_tells_what_has_ended(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for Redis when they change: a page would else wait for ever for what it is told that it has."""
     here = people.start("a", source)
     go_on, resume = gevent.event.Event(), here.namespace.resume

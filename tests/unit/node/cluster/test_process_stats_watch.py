@@ -134,9 +134,7 @@ def test_a_process_that_stops_takes_itself_out(server: SmallRedis, pair: tuple[P
     assert list(server._hashes[VITALS]) == ["one"]
 
 
-def test_a_process_that_was_killed_is_silent_and_then_gone(
-    server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock
-) -> None:
+def test_a_killed_process_is_silent_and_then_gone(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
     """Its word stays in Redis as long as others renew the hash; the reader takes it out."""
     one, two = pair
     one.ask()

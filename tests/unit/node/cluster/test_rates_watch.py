@@ -69,9 +69,7 @@ def test_failed_logins_of_an_address_are_told_like_a_rate(server: SmallRedis, pa
     logins[1].check("192.0.2.7", server.now_s)
 
 
-def test_a_jump_of_the_servers_clock_and_a_process_that_is_killed_count_nothing_twice(
-    server: SmallRedis, pair: tuple[Process, Process]
-) -> None:
+def test_a_jump_of_the_clock_or_a_kill_counts_nothing_twice(server: SmallRedis, pair: tuple[Process, Process]) -> None:
     """A jump ends all leases, as a death ends one: all tell theirs again, and meanwhile each keeps its share."""
     one, two = pair
     here_s = float(server.now_s)

@@ -43,9 +43,7 @@ def traced(server: SmallRedis, clock: LoopClock) -> Iterator[tuple[Tracer, Any]]
     gevent.idle(-2)
 
 
-def test_what_has_changed_is_told_once_a_second_and_at_the_end(
-    traced: tuple[Tracer, Any], clock: LoopClock, server: SmallRedis
-) -> None:
+def test_changes_are_told_each_second_and_at_the_end(traced: tuple[Tracer, Any], clock: LoopClock, server: SmallRedis) -> None:
     """Under the name of this process."""
     tracer, here = traced
     here.tallies.of(7).matched = 3

@@ -209,9 +209,7 @@ def test_all_clients_of_a_user_are_disconnected_on_all_gateways(people: PeopleHe
     join(one, "ana")
 
 
-def test_a_look_at_thousands_of_clients_lets_the_loop_run_between_any_two(
-    people: PeopleHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_at_thousands_lets_the_loop_run_between_any_two(people: PeopleHere, monkeypatch: pytest.MonkeyPatch) -> None:
     """The share of the loop is asked before each client is looked at, and before each row is made."""
     gateway = people.start("a", by_name)
     for user in ("ana", "ben", "eve"):

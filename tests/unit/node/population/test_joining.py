@@ -123,9 +123,7 @@ def test_every_value_of_subscriptions_is_answered_with_a_welcome(gateway_on_mode
     ],
     ids=["pattern", "subscriptions", "long", "number"],
 )
-def test_a_subscription_of_an_odd_shape_is_refused_in_the_welcome(
-    gateway_on_model: StartGatewayOnModel, auth: Any, code: str
-) -> None:
+def test_an_odd_subscription_is_refused_in_the_welcome(gateway_on_model: StartGatewayOnModel, auth: Any, code: str) -> None:
     """However deep, long or large it is."""
     (result,) = gateway_on_model().join(auth).welcome["subscriptions"]
     assert result["error"]["code"] == code
@@ -200,9 +198,7 @@ def test_a_gateway_that_nobody_configured_lets_nobody_in(gateway_on_model: Start
     ],
     ids=str,
 )
-def test_a_client_that_is_not_accepted_is_told_so_and_nothing_more(
-    gateway_on_model: StartGatewayOnModel, auth: object, says: str
-) -> None:
+def test_a_client_not_accepted_is_told_so_alone(gateway_on_model: StartGatewayOnModel, auth: object, says: str) -> None:
     """The text of an authenticator's own fault stays on the server."""
     error = refusal(gateway_on_model(authenticator).join(auth))
 
@@ -241,9 +237,7 @@ def test_a_connect_that_cannot_be_read_is_refused(gateway_on_model: StartGateway
     assert lines == []
 
 
-def test_a_connect_with_too_many_patterns_to_answer_is_refused_before_anybody_is_asked(
-    gateway_on_model: StartGatewayOnModel,
-) -> None:
+def test_a_connect_with_too_many_patterns_is_refused_before_anybody_is_asked(gateway_on_model: StartGatewayOnModel) -> None:
     """The authenticator costs more than to count, and each pattern has an answer of its own, which costs memory."""
     asked: list[Handshake] = []
     gateway = gateway_on_model(asked.append, max_subscriptions=2)
@@ -455,9 +449,7 @@ def test_an_authenticator_meets_no_locals_of_another_login(gateway_on_model: Sta
     assert met == [False] * 3
 
 
-def test_a_fault_of_ours_ends_the_connection_of_the_client_it_meets(
-    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_fault_ends_that_clients_connection(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Joined without a welcome, it would wait for one for ever."""
     gateway = gateway_on_model()
 

@@ -136,9 +136,7 @@ def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
     assert gateway.gateway.namespaces[NAMESPACE].presence.topics_of(ana.welcome["session"]) == ["rooms.8"]
 
 
-def test_a_redis_that_is_away_refuses_a_room_that_was_never_read(
-    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_redis_a_room_never_read_is_refused(start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was read goes on without it, and tells Redis when it is back."""
     gateway = start()
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
@@ -204,9 +202,7 @@ def test_where_nobody_is_there_redis_is_asked_once_unless_events_are_wanted(
     ana.wait_for(lambda: store.model.read(TOPIC), "ana in Redis")
 
 
-def test_where_somebody_was_there_it_is_asked_until_nobody_is(
-    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_asked_until_nobody_is_there(start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who died with the whole site are taken out by the next one."""
     store.model.beat("p9", 0)
     gateway = start()
@@ -263,9 +259,7 @@ def test_a_topic_that_is_closed_and_opened_while_it_is_read_is_read_for_itself(
     assert readings == 2
 
 
-def test_members_of_whom_redis_knows_nothing_are_kept_and_read_again(
-    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_unknown_to_redis_are_kept_and_reread(start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until a lease is over."""
     gateway = start()
     on_the_clock(gateway, monkeypatch)

@@ -400,9 +400,7 @@ def test_whose_rights_end_is_told_and_gets_nothing_more(gateway_on_model: StartG
     assert gateway.namespace.clients == {}
 
 
-def test_a_stream_with_a_token_that_expires_is_told_and_ends(
-    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_of_an_expired_token_ends(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then it gets everything; then its last words are the reason, and the same token opens no other stream."""
     until_s = time.time() + 60
     ends_s = [until_s, 1.0]

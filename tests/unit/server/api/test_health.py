@@ -115,9 +115,7 @@ class Workers:
         return {"ready": self.asked == 1, "bus": "up"}
 
 
-def test_workers_are_asked_once_for_all_strangers_who_ask_at_the_same_time(
-    gate: RecordingGate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_are_asked_once_for_all_who_ask_at_the_same_time(gate: RecordingGate, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may ask as often as they like, and each question goes to every worker. Loopback has the state of now."""
     now_s = 100.0
     monkeypatch.setattr("headgate_server.api.health.time", SimpleNamespace(monotonic=lambda: now_s))

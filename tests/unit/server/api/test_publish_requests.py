@@ -124,9 +124,7 @@ FAULTS = {"no bus": BusUnavailable("no answer"), "a fault": RuntimeError("a secr
 @pytest.mark.parametrize(
     ("name", "error"), [*((name, None) for name in REQUESTS), *((name, error) for name in REQUESTS for error in FAULTS.values())]
 )
-def test_an_answer_is_the_same_below_wsgi_and_through_flask(
-    name: str, error: Exception | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_is_the_same_below_and_in_flask(name: str, error: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status, headers, body, and whether the connection goes on; and the same is published."""
     monkeypatch.setattr("headgate.transport.http_answers._date_line", lambda now_s: b"Date: Thu, 01 Jan 1970 00:16:40 GMT\r\n")
     monkeypatch.setattr("headgate_server.api.v1.publishing.time", Clock())

@@ -93,9 +93,7 @@ def test_the_version_is_asked_for_once_in_a_while_and_the_schemas_are_read_when_
     assert (registry.asked, registry.reads) == (2, 3)
 
 
-def test_a_first_read_that_fails_is_told_and_made_again_a_second_later(
-    source: RegistrySource, registry: Registry, clock: Clock
-) -> None:
+def test_a_first_read_that_fails_is_made_again_a_second_later(source: RegistrySource, registry: Registry, clock: Clock) -> None:
     """There is nothing that could count meanwhile; a hundred who publish do not each wait for a Redis that is down."""
     registry.fault = BusUnavailable("gone")
     for _ in range(3):
@@ -131,9 +129,7 @@ def test_later_faults_keep_the_schemas_and_are_logged_seldom(
     ]
 
 
-def test_one_of_many_asks_and_the_others_go_on_with_what_is_known(
-    source: RegistrySource, registry: Registry, clock: Clock
-) -> None:
+def test_one_of_many_asks_and_the_others_have_what_is_known(source: RegistrySource, registry: Registry, clock: Clock) -> None:
     """A slow Redis holds up one publish, not all."""
     registry.held["n"] = NUMBER
     assert not takes(source, b'"x"')

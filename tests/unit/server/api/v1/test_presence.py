@@ -28,9 +28,7 @@ def test_the_application_may_refuse_a_topic_that_is_granted(dev: FlaskClient, ga
     assert (answer.status_code, answer.get_json()["code"]) == (403, "forbidden")
 
 
-def test_a_page_of_a_large_topic_costs_more_than_one_read(
-    dev: FlaskClient, gate: RecordingGate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_topics_page_costs_more_reads(dev: FlaskClient, gate: RecordingGate, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names of all members are read for it: one for each thousand, or for each hundred that are shown."""
     monkeypatch.setattr("headgate_server.api.v1.dispatch.time", SimpleNamespace(monotonic=lambda: 100.0))
     gate.present = [PresentUser(f"user{number}", 1, 1, None) for number in range(20_000)]

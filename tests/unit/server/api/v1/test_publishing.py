@@ -118,9 +118,7 @@ def test_an_event_of_a_batch_that_is_refused_keeps_no_other_out(gate: RecordingG
     assert gate.published == [("orders.1", 1), ("orders.5", 5)]
 
 
-def test_a_batch_of_which_nothing_was_published_for_one_reason_that_passes_is_that_error(
-    dev: FlaskClient, gate: RecordingGate
-) -> None:
+def test_a_batch_of_which_all_failed_for_one_passing_reason_is_that_error(dev: FlaskClient, gate: RecordingGate) -> None:
     """503 and Retry-After, as for one event; other reasons stay in their places."""
     gate.error = BusUnavailable("no answer")
     answer = dev.post("/api/v1/events/batch", json={"events": [{"topic": "a", "data": 1}] * 2})

@@ -54,13 +54,6 @@ def test_an_identity_is_for_the_namespaces_that_it_names(namespaces: list[str] |
     assert [name for name in ("first", "second", "third") if found.may_enter(name, "first")] == entered
 
 
-def test_sub_in_a_pattern_is_the_user() -> None:
-    """One template serves every user."""
-    found = identity(claims(subscribe=["teams.*.{sub}.#"]))
-    assert found.may_subscribe("teams.x.ana.y")
-    assert not found.may_subscribe("teams.x.ben.y")
-
-
 @pytest.mark.parametrize(
     ("user", "word"),
     [

@@ -52,13 +52,6 @@ def test_grants_to_subscribe_and_to_publish_are_apart() -> None:
     assert (writer.may_subscribe("orders.1"), writer.may_publish("orders.1")) == (False, True)
 
 
-def test_grants_are_not_joined() -> None:
-    """Two grants that together would cover a pattern do not: each is asked alone, so that the answer is easy to foresee."""
-    both = Identity("ana", subscribe=("orders.*", "orders"))
-    assert both.may_subscribe("orders.*")
-    assert not both.may_subscribe("orders.#")
-
-
 @pytest.mark.parametrize("grants", [{"subscribe": ("orders..x",)}, {"publish": ("orders.a*",)}, {"subscribe": ("",)}])
 def test_a_grant_that_is_no_pattern_is_refused_at_once(grants: dict[str, Any]) -> None:
     """A mistake in an authenticator shows at the first connect, not as a puzzling refusal later."""

@@ -249,11 +249,6 @@ def test_development_lets_anyone_do_everything() -> None:
 # configuration -------------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_key_there_are_no_tokens() -> None:
-    """The gateway then refuses, or the application's authenticator decides."""
-    assert Tokens.configured(Settings()) is None
-
-
 def test_a_secret_is_in_no_repr_and_in_no_fault() -> None:
     """Settings, keys, and the error about a short one."""
     settings = Settings.read({"HEADGATE_TOKEN_SECRET": SECRET.decode()})

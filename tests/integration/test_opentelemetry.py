@@ -12,13 +12,12 @@ import re
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
@@ -27,6 +26,7 @@ from headgate.services.publisher import Publisher
 from tests.support.gateway_process import StartGateway
 from tests.support.held_port import HeldPort
 from tests.support.raw_client import RawClient
+from tests.support.redis_server import wait_until
 from tools.collector import bring
 
 WAIT_S = 60.0
@@ -124,7 +124,10 @@ class Collector:
         self._path = folder / "otelcol.log"
         self._log = self._path.open("wb")
         self._process = subprocess.Popen([str(bring()), "--config", str(configuration)], stdout=self._log, stderr=self._log)
-        until(lambda: self._process.poll() is not None or "Everything is ready" in self._path.read_text(errors="replace"))
+        wait_until(
+            lambda: self._process.poll() is not None or "Everything is ready" in self._path.read_text(errors="replace"),
+            "it starts",
+        )
         assert self._process.poll() is None, self._path.read_text(errors="replace")
 
     def spans(self) -> list[Span]:
@@ -147,14 +150,6 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
         yield sink
 
 
-def until(condition: Callable[[], Any]) -> None:
-    """Wait for a condition, with a deadline."""
-    give_up = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
-
-
 def test_the_way_of_a_sampled_event_is_one_line_of_spans(sink: Sink, start_gateway: StartGateway, tmp_path: Path) -> None:
     """checkout → publish → route → deliver, and publish → consume; the browser has the trace. An unsampled one has no span."""
     (tmp_path / "nothing_consumer.py").write_text(CONSUMER)
@@ -175,7 +170,7 @@ def test_the_way_of_a_sampled_event_is_one_line_of_spans(sink: Sink, start_gatew
     subprocess.run([sys.executable, "-c", SERVICE, url], env={**os.environ, **exporting}, check=True, timeout=WAIT_S)
     for client in clients:
         client.wait_for(lambda client=client: len(client.named("event")) == 4, "four events", WAIT_S)  # type: ignore[misc]
-    until(lambda: len(sink.spans()) >= 8)
+    wait_until(lambda: len(sink.spans()) >= 8, "eight spans")
 
     given = {span.name: span for span in sink.spans() if span.trace == TRACE}
     route, deliver, consume = (given[f"{name} notifications"] for name in ("route", "deliver", "consume"))

@@ -140,9 +140,6 @@ def running(client: RawClient) -> bool:
     return bool(client.request("unsubscribe", {"pattern": "nothing"})["ok"]) and not client.disconnected
 
 
-# tokens --------------------------------------------------------------------------------------------------------------------
-
-
 # a user's own topics ---------------------------------------------------------------------------------------------------------
 
 

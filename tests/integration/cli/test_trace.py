@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import urllib.error
 import urllib.request
 from functools import partial
@@ -22,6 +21,7 @@ from headgate.redis.inbox import mark_seen
 from headgate.services.publisher import Publisher
 from tests.support.gateway_process import StartGateway
 from tests.support.raw_client import RawClient
+from tests.support.redis_server import wait_until
 
 NAMESPACE = "notifications"
 WAIT_S = 20.0
@@ -32,14 +32,6 @@ def told(url: str, event: str, **words: str) -> dict[str, Any]:
     assert found.exit_code == 0, found.output
     answer: dict[str, Any] = json.loads(found.output)
     return answer
-
-
-def until(condition: Any) -> Any:
-    give_up = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
-    return found
 
 
 def whole(found: dict[str, Any], consumers: int) -> dict[str, Any] | None:
@@ -79,7 +71,7 @@ def test_an_event_is_followed_from_its_publish_to_browsers_and_consumers(start_g
         elif name == "dead":
             store.settle([dead(leased.task, "rejected", "no such address", 100), done(leased)])
 
-    found = until(lambda: whole(told(url, "first"), len(groups)))
+    found = wait_until(lambda: whole(told(url, "first"), len(groups)), "the whole trace")
     assert (found["offset"], found["epoch"], found["topic"], found["id"]) == (
         receipt.offset,
         receipt.epoch,
@@ -100,8 +92,9 @@ def test_an_event_is_followed_from_its_publish_to_browsers_and_consumers(start_g
 
     # The same by its offset, for people, and over HTTP.
     assert told(url, str(receipt.offset))["id"] == "first"
-    shown = until(
-        lambda: "consumer late" in (text := CliRunner().invoke(main, ["trace", "first", "--redis", url]).output) and text
+    shown = wait_until(
+        lambda: "consumer late" in (text := CliRunner().invoke(main, ["trace", "first", "--redis", url]).output) and text,
+        "every consumer",
     )
     assert "for 3 clients: 3 written to at once; 1 read it from the log" in shown
     assert "user ann: shown" in shown
@@ -112,7 +105,7 @@ def test_an_event_is_followed_from_its_publish_to_browsers_and_consumers(start_g
             found: dict[str, Any] = json.loads(answer.read())
             return found
 
-    assert until(lambda: whole(over_http(), len(groups))) == found
+    assert wait_until(lambda: whole(over_http(), len(groups)), "the same over HTTP") == found
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{gateway.url}/api/v1/events/nothing/trace", timeout=WAIT_S)
     assert refused.value.code == 404

@@ -14,14 +14,12 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 from headgate import Publisher
 from tests.support.gateway_process import StartGateway
+from tests.support.redis_server import wait_until
 from tests.support.stream_reader import StreamReader
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "stream" / "follow.py"
@@ -62,15 +60,6 @@ class TurningReader(threading.Thread):
             while answer.status == 200 and time.monotonic() < until_s and (data := answer.read1(65536)):
                 self.reader.feed(data)
         link.close()
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Wait until `condition()` is true."""
-    give_up_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        if time.monotonic() > give_up_s:
-            pytest.fail(f"not within {DEADLINE_S} s: {what}")
-        time.sleep(0.02)
 
 
 def test_readers_that_go_from_gateway_to_gateway_get_every_event_once(start_gateway: StartGateway) -> None:

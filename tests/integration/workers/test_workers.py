@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -36,6 +35,7 @@ from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.listening import granted, places_of
 from tests.support.metric_names import asked, exported, expressions_of_dashboard
 from tests.support.raw_client import RawClient
+from tests.support.redis_server import wait_until
 from tests.support.registered import write_row
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,14 +85,6 @@ def workers_told_of_publishes(client: Client) -> int:
 def health(url: str) -> dict[str, Any]:
     answer = get(f"{url}/healthz")
     return dict(json.loads(answer[answer.index("{") :]))
-
-
-def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    give_up = time.monotonic() + DEADLINE_S
-    while not (found := condition()):
-        assert time.monotonic() < give_up, what
-        time.sleep(0.05)
-    return found
 
 
 def wait_for(client: RawClient, condition: Callable[[RawClient], Any], what: str) -> None:

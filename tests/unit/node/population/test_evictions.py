@@ -11,41 +11,23 @@ from headgate.errors import LimitReached
 from headgate.node.population.evictions import Evictions
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
-from tests.unit.node.connections import RecordedNamespace, joined
+from tests.unit.node.connections import RecordedNamespace, RecordedSockets, joined
 
 SETTINGS = Settings(handshake_deadline_s=7)
 
 
-class RecordedSockets:
-    """A face that notes disconnects, and keeps what is due later until the test says that it is."""
+class Sockets(RecordedSockets):
+    """A face that notes disconnects."""
 
     def __init__(self, namespace: RecordedNamespace, done: list[tuple[Any, ...]]) -> None:
+        super().__init__()
         self._namespace, self._done = namespace, done
-        self.environ: dict[str, dict[str, str]] = {}
-        self.later: list[tuple[float, Any, tuple[Any, ...]]] = []
-
-    def environ_of(self, session_id: str) -> dict[str, str]:
-        return self.environ.get(session_id, {})
 
     def disconnect(self, namespace: str, session: str) -> None:
         client = self._namespace.clients.pop(session)
         connection: Any = client.connection
         connection.owners = ()
         self._done.append(("disconnect", session, namespace))
-
-    @property
-    def engine(self) -> Any:
-        """It is its own engine, and that its own timer."""
-        return self
-
-    deadlines = engine
-
-    def after(self, delay_s: float, function: Any, *arguments: Any) -> None:
-        self.later.append((delay_s, function, arguments))
-
-    def pass_deadline(self) -> None:
-        for _, function, arguments in self.later:
-            function(*arguments)
 
 
 class House:
@@ -54,7 +36,7 @@ class House:
     def __init__(self, per_address: int = 1) -> None:
         self.done: list[tuple[Any, ...]] = []
         self.namespace = RecordedNamespace()
-        self.server = RecordedSockets(self.namespace, self.done)
+        self.server = Sockets(self.namespace, self.done)
         self.evictions = Evictions(
             cast(SocketIOFace, self.server),
             {"notifications": self.namespace.real()},

@@ -23,20 +23,19 @@ from headgate.settings.settings import Settings
 from headgate.transport.session import Session
 from headgate.transport.session_state import CLIENT_DISCONNECT
 from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
-from tests.unit.node.connections import RecordedClient, RecordedConnection, RecordedNamespace
+from tests.unit.node.connections import RecordedClient, RecordedConnection, RecordedNamespace, RecordedSockets
 
 HERE = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": "198.51.100.1, 203.0.113.9", "wsgi.input": object()}
 ELSEWHERE = {**HERE, "HTTP_X_FORWARDED_FOR": "203.0.113.10"}
 
 
-class RecordedSockets:
-    """A face that gives each session a recorded connection, and keeps deadlines until the test lets them pass."""
+class Sockets(RecordedSockets):
+    """A face that gives each session a recorded connection."""
 
     def __init__(self, done: list[tuple[Any, ...]]) -> None:
+        super().__init__()
         self.done = done
-        self.environ: dict[str, dict[str, Any]] = {}
         self.connections: dict[str, Any] = {}
-        self.later: list[tuple[float, Any, tuple[Any, ...]]] = []
 
     def session_of(self, namespace: str, client_id: str) -> Any:
         sid = client_id.partition("/")[0]
@@ -50,22 +49,9 @@ class RecordedSockets:
     def count(self) -> int:
         return len(self.connections) + 1
 
-    def environ_of(self, session_id: str) -> dict[str, Any]:
-        return self.environ.get(session_id, {})
-
     def trim_environ(self, session_id: str, names: tuple[str, ...]) -> None:
         kept = self.environ.get(session_id, {})
         self.environ[session_id] = {name: kept[name] for name in names if name in kept}
-
-    @property
-    def engine(self) -> Any:
-        """It is its own engine, and that its own timer."""
-        return self
-
-    deadlines = engine
-
-    def after(self, delay_s: float, function: Any, *arguments: Any) -> None:
-        self.later.append((delay_s, function, arguments))
 
 
 class Joined(RecordedNamespace):
@@ -92,7 +78,7 @@ class Door:
     def __init__(self, **settings: Any) -> None:
         self.settings = Settings(proxies=1, handshake_deadline_s=7, **settings)
         self.done: list[tuple[Any, ...]] = []
-        self.sockets = RecordedSockets(self.done)
+        self.sockets = Sockets(self.done)
         self.namespace = Joined(bus=SimpleNamespace(epoch="e", reached=5, up=True, last_error=None))
         face = cast(SocketIOFace, self.sockets)
         namespaces = {"notifications": self.namespace.real()}
@@ -123,10 +109,6 @@ class Door:
 
     def leave(self, sid: str, reason: str = CLIENT_DISCONNECT) -> None:
         self.joining.leave(self.namespace.real(), f"{sid}/c", reason)
-
-    def pass_deadline(self) -> None:
-        for _, function, arguments in self.sockets.later:
-            function(*arguments)
 
 
 def identify(handshake: Handshake) -> Identity | None:
@@ -165,7 +147,7 @@ def test_a_client_that_leaves_counts_as_pending_and_its_connection_ends_at_the_d
     with pytest.raises(LimitReached):
         door.pending.open("b", "203.0.113.9")
     assert [delay_s for delay_s, *_ in door.sockets.later] == [7]
-    door.pass_deadline()
+    door.sockets.pass_deadline()
     assert door.done[-1] == ("end", "a", "outside every namespace")
     assert door.sockets.connections["a"].closed
 
@@ -177,7 +159,7 @@ def test_a_client_that_comes_back_on_its_connection_stays() -> None:
     door.connect("a")
     door.leave("a")
     assert door.connect("a", "ben") is None
-    door.pass_deadline()
+    door.sockets.pass_deadline()
     assert not door.sockets.connections["a"].closed
     assert door.open("b") is None
 

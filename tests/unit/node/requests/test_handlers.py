@@ -23,19 +23,9 @@ from headgate.node.requests.publish_queue import PublishQueue
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
-from tests.unit.node.connections import RecordedClient, RecordedNamespace, joined
+from tests.unit.node.connections import RecordedClient, RecordedNamespace, RecordedSockets, joined
 
 ANA = Identity("ana", publish=("orders.#",))
-
-
-class RecordedSockets:
-    """A face that knows the environment of each session."""
-
-    def __init__(self) -> None:
-        self.environ: dict[str, dict[str, str]] = {}
-
-    def environ_of(self, session_id: str) -> dict[str, str]:
-        return self.environ.get(session_id, {})
 
 
 class RecordedPublisher:

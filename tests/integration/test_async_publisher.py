@@ -104,9 +104,7 @@ def test_what_waits_behind_a_silent_redis_fails_with_it(redis_url: str, redis_se
     assert {type(outcome) for outcome in outcomes} == {BusUnavailable}
 
 
-def test_what_waits_is_bounded_and_a_refusal_names_the_limit(
-    redis_url: str, redis_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_is_bounded_by_a_named_limit(redis_url: str, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events, their bytes, and other calls: those beyond the bound are refused and counted, and the others are published."""
     monkeypatch.setattr("headgate.services.async_publisher.MAX_WAITING_EVENTS", 3)
 

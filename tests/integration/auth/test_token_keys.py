@@ -113,9 +113,7 @@ def test_an_issuers_keys_count_and_a_token_says_nothing_of_keys(start: Callable[
     assert set(issuer.paths) == {"/jwks.json"}
 
 
-def test_a_rotated_key_is_fetched_once_it_is_asked_for_and_the_old_one_is_gone(
-    start: Callable[[], GatewayProcess], issuer: Issuer
-) -> None:
+def test_a_rotated_key_is_fetched_on_demand_and_the_old_is_gone(start: Callable[[], GatewayProcess], issuer: Issuer) -> None:
     """The client is told to try again until then."""
     gateway = start()
     wait_until_in(gateway, token("rsa", RSA_KEY, "RS256"))

@@ -199,9 +199,7 @@ def test_it_names_each_consumer_and_its_place(supervised: Supervised, sink_here:
     ]
 
 
-def test_only_those_that_are_named_run(
-    supervised: Supervised, sink_here: SinkFolder, publisher: Publisher, redis_client: Client
-) -> None:
+def test_only_named_ones_run(supervised: Supervised, sink_here: SinkFolder, publisher: Publisher, redis_client: Client) -> None:
     """The others' groups are not even made."""
     sink_here.configure("".join(SINK_TABLE.format(name=name, more='start = "oldest"') for name in ("first", "second")))
     publisher.publish("orders.1", 1)

@@ -56,9 +56,7 @@ def asked(client: Client) -> int:
     return int(found["calls"]) if found else 0
 
 
-def test_a_namespace_that_nobody_serves_is_warned_of_once(
-    redis_url: str, redis_client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unserved_name_is_warned_of_once(redis_url: str, redis_client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """With its name and those that are served; the event is in the log all the same."""
     register(redis_client, "a-gateway", ["notifications", "chat"])
     with Publisher(redis_url, namespace="nobody") as publisher:
@@ -158,9 +156,7 @@ def test_a_registry_that_may_not_be_read_keeps_nobody_from_publishing(
     assert "no permission" in record.getMessage()
 
 
-def test_names_that_may_not_be_read_are_left_out(
-    shop: Callable[..., str], redis_client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unreadable_names_are_omitted(shop: Callable[..., str], redis_client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """The rights that docs/operations/redis-users.md gives a publisher name them; fewer are enough to be warned."""
     register(redis_client, "a-gateway", ["notifications"])
     with Publisher(shop("+zcard", "+zrange"), namespace="nobody") as publisher:

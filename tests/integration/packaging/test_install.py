@@ -65,9 +65,7 @@ def run(*words: str | Path, environment: Mapping[str, str] | None = None, folder
 
 
 @pytest.mark.parametrize("versions", ["lowest", "newest"])
-def test_a_service_that_only_publishes_installs_three_distributions(
-    install: Install, redis_url: str, tmp_path: Path, versions: str
-) -> None:
+def test_a_publisher_installs_three_distributions(install: Install, redis_url: str, tmp_path: Path, versions: str) -> None:
     """It publishes to a real Redis, imports no part of the gateway, and is told which extra brings one.
 
     `headgate publish` needs nothing beyond click; every other command names the package and the extra that it lacks.

@@ -129,9 +129,7 @@ def test_a_right_for_a_new_epoch_is_missed_before_it_begins(client: Client, as_u
     assert append(client)[1] == 3
 
 
-def test_a_right_to_read_what_is_trimmed_is_missed_before_the_id_is_remembered(
-    client: Client, as_user: Callable[..., Client]
-) -> None:
+def test_a_right_to_read_the_trimmed_is_missed_before_the_id_is_kept(client: Client, as_user: Callable[..., Client]) -> None:
     """Once the log is full by bytes, entries are read: a user who may not is refused, and the id is still free."""
     call(client, "FCALL", "headgate_configure", 1, KEY, 100, 600_000, 2**20, 2**20)
     large = '"' + "x" * 600_000 + '"'

@@ -422,9 +422,7 @@ LESS = [
     [(entry, rules) for entry in ENTRIES for rules in LESS]
     + [("headgate_publish", without(FULL, right)) for right in ("+xinfo", "+xrange", "+unlink")],
 )
-def test_a_right_that_is_missing_refuses_before_the_first_write(
-    client: Client, redis_server: Any, entry: str, rules: str
-) -> None:
+def test_a_missing_right_refuses_before_the_first_write(client: Client, redis_server: Any, entry: str, rules: str) -> None:
     """Half a step would lose an event, hand out an offset twice, or leave an id that makes the next one a repetition."""
     call(client, "ACL", "SETUSER", "limited", "on", ">pass", "resetchannels", *rules.split())
     call(client, "HSET", HEAD, "database", 0)

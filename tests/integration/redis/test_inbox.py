@@ -101,9 +101,7 @@ def test_a_thousand_users_get_an_item_each_and_one_more_is_refused(inbox: Inbox)
         inbox.send([], "news", "hello")
 
 
-def test_an_item_that_is_sent_again_is_there_once_and_the_pages_hear_of_it(
-    publisher: Publisher, inbox: Inbox, redis_client: Client
-) -> None:
+def test_an_item_sent_again_is_there_once_and_pages_hear_it(publisher: Publisher, inbox: Inbox, redis_client: Client) -> None:
     """Also when the log has forgotten the id, and logs the event once more."""
     clock = WallClock(redis_client)
     inbox.send("ana", "news", 1, "n-1")

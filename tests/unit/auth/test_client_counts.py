@@ -177,9 +177,7 @@ def test_a_limit_below_the_number_of_processes_leaves_one_at_each() -> None:
 
 
 @pytest.mark.parametrize(("seed", "most", "quiet"), [*((n, 24, 0) for n in range(40)), *((n, 200, 16) for n in range(10))])
-def test_whatever_happens_the_limit_is_exceeded_by_a_share_of_each_other_process_at_most(
-    seed: int, most: int, quiet: int
-) -> None:
+def test_the_limit_is_never_exceeded_by_more_than_a_share_of_each_other_process(seed: int, most: int, quiet: int) -> None:
     """Joins, leaves, looks in any order, of counts that are told from one on and of quiet ones; and whoever is refused finds room
     once a client has left and all have looked. Nothing is left in the store of a user or address whose clients are gone.
     """

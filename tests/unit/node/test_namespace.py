@@ -264,9 +264,7 @@ def searching(namespace: Namespace, topics: Sequence[str], meanwhile: Sequence[C
     return search_log
 
 
-def test_a_client_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(
-    namespace: Namespace, wired: WiredClient
-) -> None:
+def test_one_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(namespace: Namespace, wired: WiredClient) -> None:
     """It is told nothing, and reads nothing."""
     client = arriving(namespace, wired)
     searching(namespace, ["a"] * 99, meanwhile=(lambda: namespace.leave(client.session),))

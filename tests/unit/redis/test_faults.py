@@ -67,9 +67,7 @@ def test_a_word_inside_a_text_is_no_code(text: str) -> None:
         ('invalid_request {"reason":"no"}', InvalidRequest, {"reason": "no"}),
     ],
 )
-def test_a_refusal_of_a_function_of_ours_is_the_error_that_it_names(
-    sent: str, kind: type[HeadgateError], parts: dict[str, object]
-) -> None:
+def test_a_refusal_of_our_function_is_the_named_error(sent: str, kind: type[HeadgateError], parts: dict[str, object]) -> None:
     """With the parts that it sent."""
     error = reply(f"HEADGATE {sent}")
     assert type(error) is kind

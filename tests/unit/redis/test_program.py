@@ -46,9 +46,7 @@ def test_without_any_the_error_has_the_command_to_run(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("version", "says"), [(OLD, r"Redis 6\.2\.14: too old; needed: Redis 7\.0"), ("GNU bash, version 5", "not a Redis server")]
 )
-def test_a_named_program_that_will_not_do_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, says: str
-) -> None:
+def test_a_named_program_of_no_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, says: str) -> None:
     """HEADGATE_REDIS_SERVER is meant: nothing else is taken instead."""
     monkeypatch.setenv("HEADGATE_REDIS_SERVER", program(tmp_path / "mine", version))
 
@@ -56,9 +54,7 @@ def test_a_named_program_that_will_not_do_is_refused(
         start_private_redis(tmp_path / "data")
 
 
-def test_a_program_that_does_not_say_its_version_in_time_is_not_taken_for_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_slow_to_say_its_version_is_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine is busy: to say that there is no Redis would send somebody to install one."""
     monkeypatch.setattr(server_program, "VERSION_DEADLINE_S", 0.05)
     mute = tmp_path / "redis-server"

@@ -443,7 +443,7 @@ WRITES = "+xgroup +xreadgroup +xclaim +xack +xadd +xdel +hset +hdel +hincrby +za
 
 
 @pytest.mark.parametrize("missing", ["", *WRITES.split()])
-def test_a_right_that_is_missing_refuses_before_the_first_write(
+def test_a_missing_right_refuses_before_the_first_write(
     store: Store, publisher: Publisher, redis_client: Client, redis_server: Any, missing: str
 ) -> None:
     """Half a step would lose an event or double it; with all that is documented, everything goes."""

@@ -306,9 +306,7 @@ def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes
     assert not gateway.namespace.clients
 
 
-def test_a_client_that_is_not_welcomed_gets_no_event(
-    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_without_welcome_gets_no_event(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event that came while its place was looked up would move its position, past all that it has missed."""
     gateway = gateway_on_model()
     other = gateway.join({"subscriptions": [{"pattern": "#"}]})

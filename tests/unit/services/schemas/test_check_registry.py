@@ -154,9 +154,7 @@ def test_one_of_many_asks_and_the_others_have_what_is_known(source: RegistrySour
     assert registry.asked == 1
 
 
-def test_what_is_kept_of_namespaces_is_bounded(
-    source: RegistrySource, registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_namespaces_keep_is_bounded(source: RegistrySource, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A publisher may name any."""
     monkeypatch.setattr(check, "MAX_NAMESPACES", 3)
     for number in range(10):

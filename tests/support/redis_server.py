@@ -17,6 +17,7 @@ import pytest
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.data_folder import LOCK_NAME
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.redis.subscriber_link import SubscriberLink
 from headgate.services.publisher import Publisher
 
 DEADLINE_S = 30.0
@@ -93,6 +94,27 @@ def as_user(redis_client: Client, limited_url: str) -> Iterator[Callable[..., Cl
     yield open_as
     for each in clients:
         each.close()
+
+
+Listen = Callable[..., SubscriberLink]
+
+
+@pytest.fixture
+def listen(redis_url: str) -> Iterator[Listen]:
+    """Return a link to that Redis that hears what is published on some channels from now on."""
+    with contextlib.ExitStack() as opened:
+
+        def listen(*channels: str) -> SubscriberLink:
+            link = opened.enter_context(contextlib.closing(SubscriberLink(redis_url)))
+            link.connect()
+            link.settimeout(DEADLINE_S)
+            link.send(("SUBSCRIBE", *channels))
+            confirmed = 0
+            while confirmed < len(channels):
+                confirmed += len(link.read())
+            return link
+
+        yield listen
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import read_entry
-from headgate.redis.subscriber_link import SubscriberLink
-from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
+from tests.support.redis_server import PUBLISHER_RIGHTS, Listen
 
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
@@ -47,23 +46,17 @@ def forget(client: Client) -> None:
     call(client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
 
 
-def test_an_event_is_heard_on_the_channel_of_its_topic_or_of_its_user(client: Client, redis_url: str) -> None:
+def test_an_event_is_heard_on_the_channel_of_its_topic_or_of_its_user(client: Client, listen: Listen) -> None:
     """The message is the one that gateways read; the user's channel has the topic in front."""
-    link = SubscriberLink(redis_url)
-    link.connect()
-    link.settimeout(DEADLINE_S)
     topics = ["orders.mail", "users.ada.mail"]
-    link.send(("SUBSCRIBE", *(keys.channel(NAMESPACE, topic) for topic in topics), keys.user_channel(NAMESPACE, "ada")))
+    link = listen(*(keys.channel(NAMESPACE, topic) for topic in topics), keys.user_channel(NAMESPACE, "ada"))
     heard: list[Any] = []
-    while len(heard) < 3:
-        heard += link.read()
     receipts = [append(client, topic, b'{"a":"\xc3\xa9"}', "x:1") for topic in topics]
-    while len(heard) < 5:
+    while len(heard) < 2:
         heard += link.read()
-    link.close()
 
-    messages = [heard[3][2], heard[4][2].removeprefix(b"users.ada.mail\n")]
-    assert heard[4][1].decode() == keys.user_channel(NAMESPACE, "ada")
+    messages = [heard[0][2], heard[1][2].removeprefix(b"users.ada.mail\n")]
+    assert heard[1][1].decode() == keys.user_channel(NAMESPACE, "ada")
     for topic, message, (epoch, offset, _) in zip(topics, messages, receipts, strict=True):
         event = decode_message(topic, message, 65536, 0)
         assert (event.data, event.id, event.epoch, event.offset) == (b'{"a":"\xc3\xa9"}', "x:1", epoch, offset)
@@ -72,19 +65,14 @@ def test_an_event_is_heard_on_the_channel_of_its_topic_or_of_its_user(client: Cl
 @pytest.mark.parametrize(
     "payload", [b"", b"nope", b'{"a":', b'"\xff"', b"1\n2", b"hg1 0 1 2 3\n4", b"[" * 70 + b"]" * 70], ids=ascii
 )
-def test_a_payload_that_is_no_json_is_set_aside_by_every_reader(client: Client, redis_url: str, payload: bytes) -> None:
+def test_a_payload_that_is_no_json_is_set_aside_by_every_reader(client: Client, listen: Listen, payload: bytes) -> None:
     """It is one entry at one offset: those who read the log, and those who listen, find an error there and go on behind it."""
-    link = SubscriberLink(redis_url)
-    link.connect()
-    link.settimeout(DEADLINE_S)
-    link.send(("SUBSCRIBE", keys.channel(NAMESPACE, "a.b")))
-    link.read()
+    link = listen(keys.channel(NAMESPACE, "a.b"))
 
     assert [append(client, "a.b", text)[1] for text in (b"1", payload, b"3")] == [1, 2, 3]
     messages: list[bytes] = []
     while len(messages) < 3:
         messages += [message for _, _, message in link.read()]
-    link.close()
 
     found = [read_entry(offset, fields, 65536) for offset, fields in entries(client)]
     assert [(entry.offset, entry.event is None) for entry in found] == [(1, False), (2, True), (3, False)]

@@ -94,16 +94,6 @@ def test_a_log_within_its_bytes_is_not_read(client: Client) -> None:
     assert reads(client) - before <= 3_000 * 329 // (MIB - 100 * 329) + 2
 
 
-def test_a_full_log_costs_a_few_reads_for_each_event(client: Client) -> None:
-    """The first that stays is the second there is, mostly."""
-    publish(client, 1_000, 1_500)
-    before = reads(client)
-
-    publish(client, 1_000, 500)
-
-    assert reads(client) - before <= 3 * 500
-
-
 def test_entries_of_an_older_library_go_first(client: Client) -> None:
     """They were never counted; once the log is heavy by those that were, none of them is left."""
     for offset in range(1, 51):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,7 @@ from headgate.consumers.work import store as stores
 from headgate.consumers.work.store import GROUP_LIBRARY, MAX_UNCONFIRMED, LeasedTask, Page, Store, back, dead, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
-from headgate.redis.client import Client, call, open_client
+from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
@@ -444,7 +444,7 @@ WRITES = "+xgroup +xreadgroup +xclaim +xack +xadd +xdel +hset +hdel +hincrby +za
 
 @pytest.mark.parametrize("missing", ["", *WRITES.split()])
 def test_a_missing_right_refuses_before_the_first_write(
-    store: Store, publisher: Publisher, redis_client: Client, redis_server: Any, missing: str
+    store: Store, publisher: Publisher, redis_client: Client, as_user: Callable[..., Client], limited_url: str, missing: str
 ) -> None:
     """Half a step would lose an event or double it; with all that is documented, everything goes."""
     store.open("new")
@@ -452,10 +452,7 @@ def test_a_missing_right_refuses_before_the_first_write(
     (one, _) = take(store).work
     publisher.publish("a", 3)
     rights = f"{READS} {WRITES}".replace(f" {missing}", "") if missing else f"{READS} {WRITES}"
-    call(redis_client, "ACL", "SETUSER", "limited", "on", ">pass", "~hg:*", "-@all", *rights.split())
-    limited_url = f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"
-    client = open_client(limited_url)
-    limited = Store(client, limited_url, "notifications", "mail", 65536)
+    limited = Store(as_user("-@all", *rights.split()), limited_url, "notifications", "mail", 65536)
 
     def state() -> Any:
         return (
@@ -474,7 +471,6 @@ def test_a_missing_right_refuses_before_the_first_write(
         except BusRefused as error:
             refusals.append(error)
             assert state() == before
-    client.close()
 
     assert bool(refusals) == bool(missing)
     assert all("permission" in error.message for error in refusals)
@@ -519,14 +515,14 @@ def test_acknowledgements_of_a_cut_connection_go_again(store: Store, publisher: 
     assert count_leased(redis_client, "mail") == 0
 
 
-def test_a_refused_acknowledgement_is_told(store: Store, publisher: Publisher, redis_client: Client, redis_server: Any) -> None:
+def test_a_refused_acknowledgement_is_told(
+    store: Store, publisher: Publisher, redis_client: Client, as_user: Callable[..., Client], limited_url: str
+) -> None:
     """And given again with the next confirmation."""
     store.open("new")
     publisher.publish("a", 1)
     page = take(store)
-    call(redis_client, "ACL", "SETUSER", "limited", "on", ">pass", "~hg:*", "-@all")
-    limited_url = f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"
-    limited = Store(open_client(limited_url), limited_url, "notifications", "mail", 65536)
+    limited = Store(as_user("-@all"), limited_url, "notifications", "mail", 65536)
 
     limited.acknowledge(page.epoch, [1])
     with pytest.raises(BusRefused, match="permission"):

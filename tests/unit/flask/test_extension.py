@@ -103,7 +103,9 @@ def test_a_route_of_the_application_is_no_stream_of_ours(app: Flask, gate: Headg
     assert client.get("/socket.io/stream").status_code == 501
 
 
-@pytest.mark.parametrize(("options", "place"), [({"subdomain_matching": True}, "api"), ({"host_matching": True}, "api.shop.example")])
+@pytest.mark.parametrize(
+    ("options", "place"), [({"subdomain_matching": True}, "api"), ({"host_matching": True}, "api.shop.example")]
+)
 def test_a_stream_of_the_application_below_one_of_its_hosts_is_no_stream_of_ours(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], place: str
 ) -> None:

@@ -49,8 +49,6 @@ import { checkPattern, checkTopic } from "./language/topic.js";
 export class Gate extends Dispatcher {
   #address;
   #session;
-  /** Removes our listeners from the application's signals when the gate closes. */
-  #closing = new AbortController();
   /** Those that have not ended (load.js). @type {Set<import("./load.js").Load>} */
   _loads = new Set();
   /** Likewise (presence/room.js). @type {Set<{ _regranted: () => void }>} */
@@ -103,7 +101,7 @@ export class Gate extends Dispatcher {
     if (typeof handler !== "function") throw TypeError(`headgate: subscribe("${pattern}"): the handler must be a function, not ${String(handler)}`);
     const { signal, ...wanted } = options;
     const gate = this;
-    let open = !signal?.aborted;
+    let open = !signal?.aborted && gate.status !== "closed";
     // A separate function, so that close() ends only this subscription of the handler. It ends at once, because an
     // earlier handler of the same event may close it.
     /** @type {import("./dispatcher.js").Own} */
@@ -118,7 +116,7 @@ export class Gate extends Dispatcher {
     if (open) {
       // Its own context too: two subscriptions of one handler are two.
       this._addHandler(checkPattern(pattern), own, own, wanted);
-      signal?.addEventListener("abort", close, { once: true, signal: this.#closing.signal });
+      signal?.addEventListener("abort", close);
     }
     return {
       pattern,
@@ -217,10 +215,9 @@ export class Gate extends Dispatcher {
     return this.#session.refresh(token);
   }
 
-  /** Disconnect for good; no timer, listener or handler is left. */
+  /** Disconnect for good; no timer, listener or handler is left, also on the application's signals. */
   close() {
     this.#session.close();
-    this.#closing.abort();
     this.stopListening();
     this.#session.tellState();
     this.off();

@@ -1,5 +1,6 @@
 /** A gate that was closed: whatever is made of it then is closed too, waits for nothing, and leaves nothing behind. */
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { beforeEach, describe, it } from "node:test";
 import { connect, events, load } from "#headgate";
 import { history } from "#headgate/history";
@@ -65,6 +66,10 @@ describe("a closed gate", () => {
     assert.equal(room.getSnapshot().status, "closed");
     assert.deepEqual([gate._loads.size, gate._rooms.size], [0, 0]);
     room.close();
+    const { signal } = new AbortController();
+    const subscription = gate.subscribe("a.#", { signal }, () => {});
+    assert.deepEqual([subscription.status, getEventListeners(signal, "abort")], ["idle", []]);
+    await assert.rejects(subscription.ready, { code: "disconnected" });
     assert.equal((await events(gate, "a.#").next()).done, true);
   });
 });

@@ -231,7 +231,7 @@ export function createConnection(address, options) {
   }
 
   function scheduleRefresh() {
-    if (tokens.asks()) refreshIn(refreshDelayMs(shown, Date.now()));
+    if (tokens.asks) refreshIn(refreshDelayMs(shown, Date.now()));
   }
 
   /**

@@ -31,8 +31,8 @@ export function createTokens(source) {
   const current = async () => (given === undefined ? ask() : given);
 
   return {
-    /** Return whether the source can bring another token by itself: it is a function. */
-    asks: () => asks,
+    /** Whether the source can bring another token by itself: it is a function. */
+    asks,
 
     /** Return the token for a CONNECT. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
     current,

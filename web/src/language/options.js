@@ -19,7 +19,7 @@ const TIME_MS = [1, MAX_DELAY_MS];
 /** Messages, events or items that may be held. @type {Rule} */
 export const COUNT = [1, 1_000_000, true];
 /** @type {Rule} */
-const OFFSET = [0, Number.MAX_SAFE_INTEGER, true];
+const OFFSET = [0, 2 ** 53 - 1, true];
 /** A place in the log, {epoch, offset}, or none: null, or the two nulls of a gate that was never up. */
 export const POSITION = "position";
 
@@ -69,8 +69,10 @@ export const LOAD = {
   lost: ["function"],
 };
 
+/** @type {Table} */
+const PLACE = { epoch: [/./, null], offset: [OFFSET, null] };
 /** Where in the log a subscription starts. @type {Table} */
-const SINCE = { offset: [OFFSET], epoch: ["string"], time: [[0, Number.MAX_SAFE_INTEGER]], last: [COUNT] };
+const SINCE = { offset: [OFFSET], epoch: ["string"], time: [[0, 2 ** 53 - 1]], last: [COUNT] };
 
 /** @type {Table} */
 export const PUBLISH = { id: ["string"], echo: ["boolean"], ephemeral: ["boolean"] };
@@ -100,10 +102,8 @@ export function checkOptions(of, table, given) {
 /** @param {string} name @param {any} given @returns {import("./protocol.js").Position | undefined} */
 function positionOf(name, given) {
   if (!given || (given.epoch ?? given.offset) === null) return;
-  const { epoch = null, offset = null } = given;
-  checkRule(`${name}.epoch`, /./, epoch);
-  checkRule(`${name}.offset`, OFFSET, offset);
-  return { epoch, offset };
+  const { epoch, offset } = given;
+  return checkOptions(name, PLACE, { epoch, offset });
 }
 
 /**

@@ -266,7 +266,6 @@ export function createSession(gate, address, options) {
     close() {
       connection.close();
       unwatchPage?.();
-      requests.clear();
       gaps.clear();
       inbox.close();
     },

@@ -98,6 +98,8 @@ export function connectOn(platform, url, given = {}) {
       return role;
     },
     async claim({ id, topic, time }) {
+      // It would open what nothing closes.
+      if (gate.status === "closed") return false;
       if (!platform) return true;
       claims ??= createEventClaims(`${name ?? "headgate"}/claims`, platform);
       return claims.claim(id ?? `${topic} ${time}`);

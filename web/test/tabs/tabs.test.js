@@ -313,6 +313,7 @@ describe("a browser without locks or channels", () => {
     assert.equal(await gate.tabs.claim({ id: "i1" }), true);
     assert.equal(told.mock.callCount(), 1);
     gate.close();
+    assert.equal(await gate.tabs.claim({ id: "i2" }), false, "another tab may");
     for (const options of [null, "t"]) assert.throws(() => connectOn(undefined, "http://gateway.test", options), /^TypeError: headgate: connect: options must be object, not /);
     mock.restoreAll();
   });

@@ -181,6 +181,6 @@ describe("a platform without", () => {
 
   it("AbortController: a gate cannot be made, and the error names it", () => {
     replace("AbortController");
-    assert.throws(() => connect("https://gateway.test"), { name: "ReferenceError", message: /AbortController/ });
+    assert.throws(() => connect("https://gateway.test", { WebSocket: Socket }), { name: "ReferenceError", message: /AbortController/ });
   });
 });

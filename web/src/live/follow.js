@@ -18,10 +18,11 @@
  */
 import { report } from "../base/report.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
-import { checkRule } from "../language/options.js";
 import { load as follow } from "../index.js";
 import { whenEnded } from "./rules.js";
 
+/** Those of LiveOptions that a page may get wrong. @type {import("../language/options.js").Table} */
+const OPTIONS = { resyncSpreadMs: [[0, MAX_DELAY_MS]], refetch: ["boolean", true], mapping: ["function null"], versionAttribute: ["string null"] };
 /** Fetches with `remove: false` (pages of a long list) that are remembered. */
 const MAX_FETCHES = 100;
 
@@ -57,10 +58,11 @@ export class Follow {
    * @param {Gate} gate
    * @param {string} pattern a valid one
    * @param {(event: HeadgateEvent) => void} take
-   * @param {LiveOptions} options
+   * @param {LiveOptions} options beside others, which are Backbone's
+   * @throws {TypeError} an option that breaks its rule
    */
-  start(gate, pattern, take, { resyncSpreadMs, refetch = true }) {
-    checkRule("follow: resyncSpreadMs", [0, MAX_DELAY_MS], resyncSpreadMs);
+  start(gate, pattern, take, { resyncSpreadMs, refetch: given, mapping, versionAttribute }) {
+    const { refetch } = gate._checkOptions("follow", OPTIONS, { resyncSpreadMs, refetch: given, mapping, versionAttribute });
     this.stop();
     const load = follow(gate, pattern, refetch ? () => this.#repeat() : undefined, {
       apply: (_data, event) => take(event),

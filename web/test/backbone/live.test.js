@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import Backbone from "backbone";
 import { connect, Dispatcher } from "#headgate";
 import { LiveCollection, LiveModel, NotificationList } from "#headgate/backbone";
+import { checkOptions } from "../../src/language/options.js";
 import { FakeGateway, settle } from "../fake-gateway.js";
 
 /** A gate as far as these need one: a dispatcher that a test feeds. */
@@ -12,6 +13,7 @@ class Feed extends Dispatcher {
   /** Whether subscriptions are acknowledged. */
   acknowledges = false;
   _loads = new Set();
+  _checkOptions = checkOptions;
 
   _position() {
     return { epoch: "e1", offset: this.#offset };
@@ -503,6 +505,14 @@ describe("LiveCollection", () => {
     feed.send("orders.44.created", { id: 44 });
     requests[0].fail();
     assert.deepEqual(orders.pluck("id"), [44]);
+  });
+
+  it("refuses an option that breaks its rule, and takes Backbone's own", () => {
+    for (const options of [{ resyncSpreadMs: "5" }, { resyncSpreadMs: Number.NaN }, { refetch: "no" }, { mapping: "x" }, { versionAttribute: 5 }]) {
+      const message = new RegExp(`^headgate: follow: ${Object.keys(options)} must be `);
+      assert.throws(() => new Orders(null, { gate: feed, silent: true, ...options }), { name: "TypeError", message });
+    }
+    new Orders(null, { gate: feed, silent: true, mapping: null });
   });
 
   it("fetches again when events are gone for good", async () => {

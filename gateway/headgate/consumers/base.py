@@ -191,7 +191,7 @@ class Consumer:
         """Called once before the first delivery, in the worker's thread."""
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
-        """Name the parts of this event's work. Each is delivered, retried and acknowledged separately. None: ignore the event.
+        """Name the parts of this event's work. Each is delivered, retried and acknowledged separately. No key: ignore it.
 
         Raises: as `handle`.
         """

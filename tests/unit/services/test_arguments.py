@@ -30,7 +30,7 @@ from headgate.services.publisher import Prepared
 NOWHERE = "unix:///nonexistent/no.sock"
 WRONG = [None, True, "5", float("nan"), -1, b"x", 10**30, "\ud800", "", [], {}, 1.5, object(), [None], ["\ud800"], "a\nb", {1: 2}]
 TEXTS = ("5", "\ud800", "", "a\nb")
-EMPTY = ("", [], {}, None)
+EMPTY: tuple[Any, ...] = ("", [], {}, None)
 EPOCH = "0123456789abcdef"
 
 publisher, clients = Publisher(NOWHERE), Clients(NOWHERE)

@@ -25,6 +25,7 @@ import msgspec
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.consumers.notification import WITHDRAWN
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
+from headgate.events.numbers import check_items, is_number
 from headgate.events.topic import check_topic, is_probe, matches
 from headgate.events.traceparent import is_sampled
 from headgate.runtime import metrics
@@ -575,10 +576,10 @@ class _Metrics:
         self.age = metrics.CONSUMER_AGE_SECONDS.labels(consumer)
 
 
-def _checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
+def _checked_keys(keys: Sequence[str] | None) -> tuple[str, ...]:
     """Return the keys without duplicates. Raises TypeError, UnicodeEncodeError: they are not texts that can be stored."""
-    parts = tuple(dict.fromkeys(keys))
-    wrong = "text" if isinstance(keys, str) else next((type(key).__name__ for key in parts if not isinstance(key, str)), None)
+    parts = tuple(dict.fromkeys(check_items(() if keys is None else keys, "keys", "texts")))
+    wrong = next((type(key).__name__ for key in parts if not isinstance(key, str)), None)
     if wrong:
         raise TypeError(f"keys: expected a list of texts, got {wrong}")
     for key in parts:
@@ -600,9 +601,12 @@ def _instead(leased: LeasedTask, answer: Answer) -> list[Answer]:
 
 
 def _delay_ms(answer: Defer) -> int:
+    """Return how long to wait. Raises TypeError: it is no Defer, as when `handle` is a coroutine, or it has no time."""
+    if not isinstance(answer, Defer) or not is_number(answer.until_s, -math.inf, math.inf):
+        raise TypeError(f"expected None or Defer(seconds since 1970), got {answer!r:.80}")
     now_s = time.time()
     # Rounded so that it is not due early by Redis' clock, which has whole milliseconds.
-    return max(0, math.ceil(min(answer.until_s, now_s + LONGEST_S) * 1000) - int(now_s * 1000))
+    return max(0, math.ceil(max(0.0, min(answer.until_s, now_s + LONGEST_S)) * 1000) - int(now_s * 1000))
 
 
 def _age_s(page: Page) -> float | None:

@@ -110,32 +110,20 @@ class Channel:
             if self._turn_bytes >= TURN_BYTES:
                 self._let_others()
 
-    def linger(self, seconds: float | None = None) -> None:
-        """End our side, and read what the peer is still sending, for `seconds` or at the pace of the part. Switches greenlets."""
+    def linger(self) -> None:
+        """End our side, and read what the peer is still sending, at the pace of the part. Switches greenlets. As `receive`."""
         say_last(self.peer.fileno())
-        left_bytes, left_s = MAX_LINGER_BYTES, seconds
-        while left_bytes > 0:
-            if left_s is None:
-                data = self.receive(TURN_BYTES)
-            else:
-                waited_s = self.peer.wait(READ, left_s) if left_s > 0 else None
-                if waited_s is None:
-                    return
-                left_s -= waited_s
-                try:
-                    data = self.peer.recv(TURN_BYTES)
-                except BlockingIOError:
-                    continue
-                sleep()
-            if not data:
-                return
+        left_bytes = MAX_LINGER_BYTES
+        while left_bytes > 0 and (data := self.receive(TURN_BYTES)):
             left_bytes -= len(data)
+            sleep()
 
     def linger_if_unread(self) -> None:
-        """Read what is unread before closing, as the kernel would reset the connection. Switches greenlets."""
+        """Read what is unread before closing, as the kernel would reset the connection. Switches greenlets. As `receive`."""
         if self.peer.is_plain and not self.broken and is_readable(self.peer.fileno()):
             self._waiting()
-            self.linger(LINGER_S)
+            self.part, self._pace = Part.IDLE, Pace(LINGER_S)
+            self.linger()
 
     def _receive_next(self, size: int) -> bytes:
         """Wait before reading, as most clients send a request when they have the last answer.

@@ -36,7 +36,7 @@ def check_string(name: str, expected: str, default: str | None = None) -> None:
         path = spec.submodule_search_locations
     if spec is not None and path is None and isinstance(spec.loader, SourceLoader) and spec.origin is not None:
         source = spec.loader.get_data(spec.origin).decode(errors="replace")
-        if not re.search(rf"\b{attribute}\b", source) and not _BROUGHT.search(source):
+        if not re.search(rf"\b{re.escape(attribute)}\b", source) and not _BROUGHT.search(source):
             raise InvalidRequest(f"module {module_name!r} has no {attribute!r}; expected {expected}")
 
 

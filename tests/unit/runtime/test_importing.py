@@ -36,6 +36,7 @@ def test_what_may_be_there_passes(name: str) -> None:
     ("name", "words"),
     [
         ("shop_with_init.web:ap", "has no 'ap'"),
+        ("shop_with_init.web:app(", r"has no 'app\('"),
         ("shop_with_init.wep:app", "no module named 'shop_with_init.wep'"),
         ("shop_nowhere:app", "no module named 'shop_nowhere'"),
         ("shop with_init:app", "is not of the form"),

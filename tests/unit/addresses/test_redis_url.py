@@ -100,7 +100,11 @@ def test_what_is_wrong_is_one_line(url: str, says: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["redis://{}@h:6379/0", "rediss+sentinel://{}@h,i/main/0", "redis+cluster://{}@h", "unix://{}@/p"]
+    "form",
+    [
+        *("redis://{}@h:6379/0", "rediss+sentinel://{}@h,i/main/0", "redis+cluster://{}@h", "unix://{}@/p"),
+        *("redis://h/0?password={}", "rediss+sentinel://h/main?sentinel_password={}", "rediss://h?ssl_password={}"),
+    ],
 )
 @pytest.mark.parametrize("raw", ["/", "#", "?", "%", "@", "?db=", "?foo=", "#@", "/@", "@/", "@?", ":", "[", "]", "&", "%2"])
 @pytest.mark.parametrize("user", ["", "zebra"])

@@ -4,8 +4,9 @@ In: `redis://[user:password@]host[:port][/database][?options]`, `rediss://` for 
 `redis+sentinel://[…@]host[:port][,host[:port]…]/<primary>[/<database>]` and `redis+cluster://[…@]host[:port][,host[:port]…]`,
 each also as `rediss+…`. Out: a RedisUrl, or one line that names the fault and what is allowed.
 
-No error and no repr shows any part of the user or password. In these, `/ ? # %` must be percent-encoded. In a URL that breaks
-this rule, part of the password is in another place, so no error repeats an option's value, or an invalid port or database.
+No error and no repr shows any part of the user or password. In these, `/ ? # %` must be percent-encoded, and in an option `&`. In
+a URL that breaks this rule, part of the password is in another place, so no error repeats an option's value, an invalid port or
+database, or an unknown option beside a password.
 """
 
 from __future__ import annotations
@@ -219,6 +220,8 @@ def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
             if name in _TLS:
                 raise _wrong(f"has the option {name}, which needs TLS: begin it with rediss")
             known = ", ".join(sorted(allowed))
+            if "password=" in parts.query and name not in _SENTINEL:  # an & in it begins another option
+                raise _wrong(f"has an option that is unknown; allowed: {known}; and in a password & is %26")
             raise _wrong(f"has the option {_printable(name)}, which is unknown; allowed: {known}")
         if name in options:
             raise _wrong(f"has the option {name} twice")

@@ -80,7 +80,7 @@ class Gateway:
         self.requests = Requests(
             settings, sockets, namespaces, self.access, self.population.joining, self.publisher, self.cluster
         )
-        self.population.drain.asking = self.requests.page_requests.asking
+        self.population.spare(self.requests.page_requests.asking)
 
     # -- the gateway's life ------------------------------------------------------------------------------------------
 

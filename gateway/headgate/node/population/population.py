@@ -6,7 +6,7 @@ must move; the answers to questions about them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
@@ -44,6 +44,10 @@ class Population:
         cluster.answers.add(self.clients.kinds())
         self.joining = Joining(settings, sockets, access, evictions, self.drain, self.shedding, cluster.pauses)
         sockets.hooks = self.joining
+
+    def spare(self, asking: Callable[[], Collection[object]]) -> None:
+        """Move the connections that `asking` returns, which wait for the answer of a function, after that."""
+        self.drain.asking = self._rebalancing.asking = asking
 
     def start(self) -> None:
         """Watch the loop and the loads of all processes. Idempotent."""

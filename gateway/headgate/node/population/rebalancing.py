@@ -10,7 +10,7 @@ counts at once. 3. Without new rows no client moves once the known rows have exp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from time import monotonic
 
@@ -41,6 +41,9 @@ class Rebalancing:
         count: returns the number of connections of this process.
         per_s: newcomers per second that a process takes after a deploy; 0: balance only for an operator.
         now_s: monotonic.
+
+    Attributes:
+        asking: returns the connections that wait for an answer; none of these is notified.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Rebalancing:
         self._namespaces, self._serves = namespaces, ",".join(sorted(namespaces))
         self._count, self._per_s, self._now_s = count, per_s, now_s
         self._moves = Moves(namespaces, "rebalance", LEAVE_WITHIN_S, now_s)
+        self.asking: Callable[[], Collection[object]] = tuple
         self._balance = Balance()
         self._counted = 0  # connections in the row before
         self._rounds = Rounds(self.tick, lambda: log.exception("rebalancing failed"), REST_S)
@@ -70,7 +74,9 @@ class Rebalancing:
         before = self._balance.state
         count = self._balance.due(self._now_s(), self._count(), self._moves.under_way())
         if count:
-            self._moves.notify(list(islice(self._moves.connections(), count)))
+            asking = self.asking()
+            idle = (each for each in self._moves.connections() if each not in asking)
+            self._moves.notify(list(islice(idle, count)))
         self._moves.end_late()
         self._log_change(before)
         return NOTICE_EVERY_S if self._balance.state is State.MOVING or self._moves.under_way() else REST_S

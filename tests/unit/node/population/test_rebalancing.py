@@ -77,6 +77,15 @@ def test_after_a_deploy_clients_move_until_all_have_as_many(server: SmallRedis) 
     assert empty.told() == []
 
 
+def test_a_client_that_waits_for_the_answer_of_a_function_is_left_where_it_is(server: SmallRedis) -> None:
+    """Its answer would be lost; others move in its place."""
+    full, empty = Process(server, "full", 60), Process(server, "empty", 0)
+    asking = full.namespace.clients["full-0"].connection
+    full.rebalancing.asking = lambda: {asking}
+    run(server, SETTLED_S + 60, full, empty)
+    assert full.told() == [f"full-{number}" for number in range(1, 31)]
+
+
 @pytest.mark.parametrize("second", range(6))
 def test_clients_who_come_to_all_at_once_move_nowhere(server: SmallRedis, second: int) -> None:
     """One process has looked just before they came: its old count is no reason for the other to send its own away."""

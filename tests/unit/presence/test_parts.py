@@ -565,12 +565,18 @@ def test_a_reading_that_fails_because_presence_was_closed_is_no_fault(monkeypatc
 
 def test_a_process_without_members_gives_its_lease_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise each of the others takes it for dead, and says so, although it serves on."""
-    now_s, calls = 100.0, []
-    recorded: Any = SimpleNamespace(
-        beat=lambda client, namespace, process: calls.append(f"beat {bool(process)}") or Beat(True, 0, 0, {}),
-        write=lambda *_, **__: calls.append("write") or 0,
-        forget=lambda *_, **__: calls.append("forget"),
-    )
+    now_s = 100.0
+    calls: list[str] = []
+
+    def beat(client: object, namespace: str, process: str) -> Beat:
+        calls.append(f"beat {bool(process)}")
+        return Beat(True, 0, 0, {})
+
+    def write(*_: object, **__: object) -> int:
+        calls.append("write")
+        return 0
+
+    recorded = SimpleNamespace(beat=beat, write=write, forget=lambda *_, **__: calls.append("forget"))
     monkeypatch.setattr(presence_module, "store", recorded)
     monkeypatch.setattr(presence_module, "spawn", lambda function: None)
     presence = Presence("n", "redis://127.0.0.1:1", Settings(), lambda *_, **__: None, lambda: now_s)

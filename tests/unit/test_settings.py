@@ -214,6 +214,9 @@ def test_a_value_is_read(name: str, good: object, value: object) -> None:
         ("MAX_PAYLOAD_BYTES", "0"),
         ("DATA_DIR", "a\0b"),
         ("SCHEMAS", "x" * 5000),
+        ("TOKEN_LEEWAY_S", "31"),
+        ("TOKEN_LEEWAY_S", "-1"),
+        ("ANONYMOUS_SUBSCRIBE", "a..b"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name_and_what_was_expected(name: str, bad: object) -> None:

@@ -147,20 +147,8 @@ def test_the_example_of_the_page_passes_without_redis(tmp_path: Path) -> None:
     """As docs/howto/testing.md shows it for Flask; tests/examples/test_python.py runs those of Django and FastAPI."""
     folder = Path(__file__).parents[2] / "examples" / "flask"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTEST_"))}
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        os.devnull,
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        str(folder),
-        str(folder),
-    ]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", "--rootdir", str(folder)]
+    done = subprocess.run([*words, str(folder)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
 

@@ -79,6 +79,14 @@ def test_a_user_who_may_not_ask_for_the_replicas_publishes_nothing(redis_url: st
     assert call(redis_client, "XLEN", log_key(NAMESPACE)) == 0
 
 
+def test_without_the_wish_nothing_is_waited_for(redis_url: str) -> None:
+    """The receipt does not claim what nobody has looked at."""
+    with Publisher(redis_url) as publisher:
+        receipt = publisher.publish("a", 1)
+
+    assert (receipt.replicas, receipt.fsynced) == (None, None)
+
+
 def test_the_wait_of_a_large_batch_may_take_longer_than_an_attempt(redis_url: str) -> None:
     """Several calls and then WAIT in one round trip: an attempt has half of the time, and the wait has more."""
     with Publisher(redis_url, timeout_s=1) as publisher:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Receipt
 from tests.support.raw_log import read_log
-from tests.support.redis_server import wait_until
+from tests.support.redis_server import record_private_redis, wait_until
 
 KEY = log_key("notifications")
 
@@ -179,3 +180,13 @@ def test_a_forked_worker_has_connections_of_its_own(redis_url: str) -> None:
     said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
     assert said == "0 102\n"
+
+
+def test_without_a_url_the_folders_server_is_found(tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script beside a running gateway needs no configuration."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)
+    monkeypatch.delenv("HEADGATE_DATA_DIR", raising=False)
+    record_private_redis(tmp_path / ".headgate", redis_url)
+    with Publisher() as publisher:
+        assert publisher.publish("a", 1).offset == 1

@@ -140,6 +140,23 @@ def running(client: RawClient) -> bool:
     return bool(client.request("unsubscribe", {"pattern": "nothing"})["ok"]) and not client.disconnected
 
 
+# tokens --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_lets_its_user_in_with_its_grants(gateway: GatewayProcess, join: Join, publisher: Publisher) -> None:
+    """Granted events arrive, and others are forbidden: by containment, and also by way of a replay."""
+    wanted = [{"pattern": pattern} for pattern in ("orders.*.shipped", "stock.#", "orders.#", "#")]
+    client = join(gateway, token(subscribe=["orders.*.shipped"]), subscriptions=wanted)
+    assert client.welcome["user"] == "ana"
+    outcomes = [(entry["ok"], entry.get("error", {}).get("code")) for entry in client.welcome["subscriptions"]]
+    assert outcomes == [(True, None), (False, "forbidden"), (False, "forbidden"), (False, "forbidden")]
+    assert client.request("replay", {"pattern": "#", "from": 1, "to": 9})["error"]["code"] == "forbidden"
+    for topic in ("stock.1", "orders.1.opened", "orders.1.shipped.twice", "orders.1.shipped"):
+        publisher.publish(topic, topic)
+    assert client.wait_for_events(1)[0][0] == "orders.1.shipped"
+    assert len(client.events) == 1
+
+
 # a user's own topics ---------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from headgate.cli.main import main
 from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.services.publisher import Publisher
-from tests.integration.cli.conftest import COMMAND, Run, Tail, is_one_error_line
+from tests.integration.cli.conftest import COMMAND, Ended, Run, Tail, is_one_error_line
 from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until
 
 # publish -------------------------------------------------------------------------------------------------------------------
@@ -36,6 +36,13 @@ def test_publish_for_a_user_goes_to_the_users_own_topic(run: Run, redis_client: 
     assert run("publish", "mail", "1", "--user", "dora").returncode == 0
     [(_, fields)] = call(redis_client, "XRANGE", keys.log_key("notifications"), "-", "+")
     assert fields[b"topic"] == b"users.dora.mail"
+
+
+def test_publish_says_that_an_id_was_known(run: Run) -> None:
+    """The second time nothing is added."""
+    run("publish", "a", "1", "--id", "same")
+
+    assert run("publish", "a", "1", "--id", "same").stdout.endswith(" id same (duplicate, not added)\n")
 
 
 @pytest.mark.parametrize(
@@ -180,6 +187,11 @@ def test_tail_ends_after_as_many_events_as_it_was_asked_for(run: Run, publisher:
         ended = run("tail", "#", "--since", "3", "--count", "2")
         published.result(DEADLINE_S)
     assert (ended.returncode, ended.stdout) == (0, "3 a 2\n4 a 3\n")
+
+
+def test_tail_says_when_the_connection_breaks(tail: Tail) -> None:
+    """It does not wait silently for events that will never come."""
+    assert tail("#", then=lambda: None) == Ended("", "", 1)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])

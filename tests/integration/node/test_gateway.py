@@ -12,6 +12,7 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Handshake, Identity
 from headgate.redis.client import Client, call
 from headgate.redis.data_folder import find_private_redis
-from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import channel, log_key
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
@@ -259,6 +260,38 @@ def test_clients_of_two_gateways_on_one_redis_see_the_same_events(start_gateway:
         assert "hunter2" not in json.dumps(refusal)
     for gateway in (development, guarded):
         assert "Traceback" not in gateway.output
+
+
+def test_a_stopped_redis_is_told_to_clients_and_to_readiness(
+    start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Down and up again, no socket lost, and the events of the meantime arrive."""
+    with ExitStack() as started:
+        redis = started.enter_context(start_private_redis(tmp_path_factory.mktemp("r")))
+        started.callback(os.kill, redis.pid, signal.SIGCONT)
+        settings = {"HEADGATE_REDIS_URL": redis.url, "HEADGATE_PING_TIMEOUT_S": "60"}
+        gateway = start_gateway(settings, "--dev")
+        client = started.enter_context(RawClient(gateway.url))
+        client.subscribe("orders.*")
+        os.kill(redis.pid, signal.SIGSTOP)
+        # On a slow machine the bus may be given up, and come back, now and then by itself.
+        client.wait_for(lambda: client.named("status")[-1:] == [[{"bus": "down"}]], "word that the bus is down")
+        assert health(gateway)[0] == 503
+        newcomer = started.enter_context(RawClient(gateway.url))
+        newcomer.wait_for(lambda: newcomer.named("status") == [[{"bus": "down"}]], "the same word to a newcomer")
+        answer = client.request("publish", {"topic": "orders.1", "data": "refused or late"})
+        assert (answer["ok"], answer["error"]["code"], answer["error"]["retry"]) == (False, "bus_unavailable", True)
+
+        told = len(client.named("status"))
+        os.kill(redis.pid, signal.SIGCONT)
+        client.wait_for(lambda: [{"bus": "up"}] in client.named("status")[told:], "word that it is up again")
+        assert client.request("publish", {"topic": "orders.1", "data": "after"})["ok"] is True
+
+        client.wait_for(lambda: client.events and client.events[-1][1] == "after", "the event")
+        wait_until(lambda: health(gateway)[0] == 200, "readiness")
+        offsets = [meta["offset"] for _, _, meta in client.events]
+        assert offsets == list(range(1, len(offsets) + 1))
+        assert client.closed is None
 
 
 def test_a_private_redis_that_is_killed_is_started_again(start_gateway: StartGateway) -> None:

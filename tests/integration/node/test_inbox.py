@@ -220,3 +220,19 @@ def test_a_full_inbox_drops_what_is_archived_first_and_reports_it_to_the_page(
     shown = ask(gateways[1], "GET", "?archived=true", token("gil"))[1]
     assert (shown["total"], shown["unread"]) == (MAX_ITEMS - 99, report["unread"])
     assert shown["items"][0]["id"] == "news/n-more"
+
+
+def test_an_item_that_is_too_large_is_refused_over_http(gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox) -> None:
+    """The problem has the size and the limit, as for any event."""
+    before = inbox.page("hal")
+    body = {"topic": "users.hal.inbox.news", "data": "x" * MAX_PAYLOAD_BYTES}
+    request = urllib.request.Request(
+        f"{gateways[0].url}/api/v1/events",
+        json.dumps(body).encode(),
+        {"Authorization": f"Bearer {ADMIN_KEY}", "Content-Type": "application/json"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)
+    problem = json.load(refused.value)
+    assert (problem["code"], problem["size"], problem["limit"]) == ("payload_too_large", MAX_PAYLOAD_BYTES + 2, MAX_PAYLOAD_BYTES)
+    assert inbox.page("hal").items == before.items == []

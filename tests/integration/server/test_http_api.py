@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 from flask.testing import FlaskClient
 
@@ -152,6 +153,22 @@ def test_a_batch_is_one_request(api: Api, publisher: Publisher) -> None:
         (first["offset"] + 2, False),
     ]
     assert [event["data"] for event in api.events(writer, pattern="orders.#")[1]["events"]] == [0, 2, 3]
+
+
+def test_many_who_publish_at_once_each_have_their_own_receipt(api: Api) -> None:
+    """Every event is in the log where its receipt says, with the data of its caller."""
+    writer = token("shop", publish="orders.#", subscribe="orders.#")
+    answers: dict[int, tuple[int, Any]] = {}
+
+    def publish(number: int) -> None:
+        answers[number] = api.publish(writer, "orders.1.paid", {"n": number})
+
+    gevent.joinall([gevent.spawn(publish, number) for number in range(50)])
+    assert {status for status, _ in answers.values()} == {201}
+    page = api.events(writer, pattern="orders.#", from_=1)[1]["events"]
+    assert {receipt["offset"]: number for number, (_, receipt) in answers.items()} == {
+        event["offset"]: event["data"]["n"] for event in page
+    }
 
 
 # Bodies --------------------------------------------------------------------------------------------------------------------

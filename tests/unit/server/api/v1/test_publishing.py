@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from flask.testing import FlaskClient
 
@@ -14,7 +10,6 @@ from headgate.errors import BusRefused, BusUnavailable
 from headgate.events.traceparent import DROPPED
 from headgate.settings.settings import Settings
 from headgate_server.api.v1.publishing import ENVELOPE_BYTES, MAX_BATCH_BYTES, MAX_BATCH_EVENTS
-from headgate_server.api.waiting_bodies import PER_CALLER
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 
@@ -232,45 +227,3 @@ def test_a_whole_number_with_a_point_is_an_integer_and_the_data_stays_as_it_was_
         answer = client.post(f"/api/v1{path}", data=body + b'"id_for_s": %b}' % seconds, content_type="application/json")
         assert answer.status_code == status, seconds
     assert list(map(repr, gate.published)) == ["('a', 27.0)"] * 2
-
-
-class BodyInTransit(io.RawIOBase):
-    """The body of a request, of this size; something happens before its first byte comes."""
-
-    def __init__(self, text: bytes, size: int, meanwhile: Callable[[], object]) -> None:
-        self._rest = text.ljust(size)
-        self._meanwhile = [meanwhile]
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while self._meanwhile:
-            self._meanwhile.pop()()
-        piece, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(piece)] = piece
-        return len(piece)
-
-
-def test_a_caller_has_so_many_large_bodies_in_transit(gate: RecordingGate) -> None:
-    """The next is refused before it is read; another user's is not, nor a small one; when they have come, there is room."""
-    client = create_app(Settings(), gate=gate).test_client()
-    batch = b'{"events": [{"topic": "orders.1", "data": 1}]}'
-    read: list[str] = []
-
-    def post(user: str, size: int, meanwhile: Callable[[], object] = list) -> int:
-        gate.identity = Identity(user, publish=("#",))
-        body = BodyInTransit(batch, size, lambda: (read.append(user), meanwhile()))
-        environ = {"wsgi.input": body, "CONTENT_LENGTH": str(size), "CONTENT_TYPE": "application/json"}
-        return client.post("/api/v1/events/batch", environ_overrides=environ).status_code
-
-    def post_while_others_come(others: int) -> list[int]:
-        statuses: list[int] = []
-        if others:
-            first = post("ana", MAX_BATCH_BYTES, lambda: statuses.extend(post_while_others_come(others - 1)))
-            return [*statuses, first]
-        return [post("ana", MAX_BATCH_BYTES), post("ben", MAX_BATCH_BYTES), post("ana", len(batch))]
-
-    assert post_while_others_come(PER_CALLER) == [429, 201, 201, *[201] * PER_CALLER]
-    assert read == [*["ana"] * PER_CALLER, "ben", "ana"]
-    assert post("ana", MAX_BATCH_BYTES) == 201

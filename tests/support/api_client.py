@@ -7,7 +7,7 @@ from typing import Any
 from flask import Flask
 from flask.testing import FlaskClient
 
-from headgate.runtime.rates import Rates
+from headgate.runtime.shared_rates import SharedRates
 from headgate.services.clients import ConnectedClient
 from headgate_server.api.error_pages import install_error_pages
 from headgate_server.api.v1.dispatch import routes
@@ -15,11 +15,11 @@ from headgate_server.api.v1.services import Services
 from headgate_server.api.v1.table import OPERATIONS
 
 
-def api_client(services: Services, reads: Rates | None = None) -> FlaskClient:
+def api_client(services: Services, reads: SharedRates | None = None) -> FlaskClient:
     """Return a client of the operations on these services."""
     app = Flask(__name__)
     install_error_pages(app)
-    app.register_blueprint(routes(OPERATIONS, services, reads or Rates(1000, 1000), {}))
+    app.register_blueprint(routes(OPERATIONS, services, reads or SharedRates("reads", 1000, 1000), {}))
     return app.test_client()
 
 

@@ -16,7 +16,6 @@ from headgate.events.event import Event
 from headgate.redis import api_keys
 from headgate.redis.client import Client, call
 from headgate.redis.keys import NAMESPACES
-from headgate.runtime.rates import Rates
 from headgate.runtime.shared_rates import SharedRates
 from headgate.services.clients import Clients, ClientsPage, Reached
 from headgate.services.publisher import PresentUser, Publisher
@@ -206,11 +205,11 @@ def test_lists_hold_what_is_of_the_keys_namespaces(site: Site) -> None:
 EVENTS, LETTERS, KEYS, MEMBERS, CONSUMERS = 2500, 250, 350, 2500, 25
 
 
-class Counted(Rates):
+class Counted(SharedRates):
     """Rates that keep how much was counted."""
 
     def __init__(self) -> None:
-        super().__init__(1.0, 1_000_000)
+        super().__init__("read", 1.0, 1_000_000)
         self.reads = 0
 
     def spend(self, name: str, now_s: float, count: int = 1) -> float:

@@ -59,7 +59,7 @@ def test_after_one_call_without_an_answer_every_call_fails_at_once(stopped: Embe
             lambda: other.publish("a", 2, durable="disk"),
             lambda: other.publish_many([("a", 2), ("a", 3)]),
             lambda: other.publish_prepared([other.prepare("a", 2)]),
-            lambda: other.check(Receipt("e", 1, False, "i")),
+            lambda: other.check(Receipt("e" * 16, 1, False, "i")),
             lambda: other.presence("a"),
             lambda: other.presence_page("a"),
             lambda: other.revoke(user="ana"),
@@ -89,7 +89,7 @@ def test_each_call_keeps_its_budget_whatever_it_asks_for(stopped: EmbeddedRedis)
     calls: list[Callable[[Publisher], object]] = [
         lambda publisher: publisher.publish_many([("a", "x" * 1000) for _ in range(5000)]),
         lambda publisher: publisher.presence("a"),
-        lambda publisher: publisher.check(Receipt("e", 1, False, "i")),
+        lambda publisher: publisher.check(Receipt("e" * 16, 1, False, "i")),
         lambda publisher: publisher.revoke(user="ana"),
         lambda publisher: publisher.publish("a", 1),
     ]

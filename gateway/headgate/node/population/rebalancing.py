@@ -43,7 +43,7 @@ class Rebalancing:
         now_s: monotonic.
 
     Attributes:
-        asking: returns the connections that wait for an answer; none of these is notified.
+        asking: returns the connections that wait for an answer; none of these is notified, nor ended before it is there.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Rebalancing:
         """Notify the clients due now; return the seconds until the next tick."""
         before = self._balance.state
         count = self._balance.due(self._now_s(), self._count(), self._moves.under_way())
+        asking = self.asking()
         if count:
-            asking = self.asking()
             idle = (each for each in self._moves.connections() if each not in asking)
             self._moves.notify(list(islice(idle, count)))
-        self._moves.end_late()
+        self._moves.end_late(asking)
         self._log_change(before)
         return NOTICE_EVERY_S if self._balance.state is State.MOVING or self._moves.under_way() else REST_S
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,6 +86,20 @@ def test_a_client_that_waits_for_the_answer_of_a_function_is_left_where_it_is(se
     assert full.told() == [f"full-{number}" for number in range(1, 31)]
 
 
+def test_a_client_that_begins_to_wait_once_it_was_told_is_not_ended_before_its_answer(server: SmallRedis) -> None:
+    """As in a drain."""
+    full, empty = Process(server, "full", 60), Process(server, "empty", 0)
+    first = full.namespace.clients["full-0"].connection
+    waits = True
+    full.rebalancing.asking = lambda: {first} if waits and full.told() else ()
+    run(server, SETTLED_S + 60, full, empty)
+    assert full.told()[0] == "full-0"
+    assert not first.closed
+    waits = False
+    run(server, 1, full, empty)
+    assert first.closed
+
+
 @pytest.mark.parametrize("second", range(6))
 def test_clients_who_come_to_all_at_once_move_nowhere(server: SmallRedis, second: int) -> None:
     """One process has looked just before they came: its old count is no reason for the other to send its own away."""
@@ -159,11 +173,11 @@ def test_it_ticks_by_itself_once_it_is_started(server: SmallRedis) -> None:
     moves = process.rebalancing._moves
     end_late = moves.end_late
 
-    def faulty() -> None:
+    def faulty(spared: Collection[object]) -> None:
         if faults:
             raise faults.pop()
         ticks.append(1)
-        end_late()
+        end_late(spared)
 
     moves.end_late = faulty  # type: ignore[method-assign, assignment]
     with capture_logs() as lines:

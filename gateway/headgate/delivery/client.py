@@ -59,7 +59,7 @@ class _NoConnection:
 
     queue = ClientQueue(1, 1)
     wire = None
-    ready = awaits_drain = idle = False
+    ready = awaits_drain = False
     closed = True
 
     def offer_control(self, frame: Frame) -> None:

@@ -209,8 +209,6 @@ class HttpConnection:
             channel.send(error_answer(request.status, http_error(code, request.reason)).to_bytes(time.time(), close=True))
         if not isinstance(request, Request) or (self._server.to_owner and self._is_foreign(request) and self._hand_over(channel)):
             return False
-        if self._server.listener.is_closed or not self._server.admission.limits.keep_alive_s:
-            request = request._replace(ends=True)
         channel.begin(Part.BODY)
         if self._asked is None:
             self._server.on_request()
@@ -271,7 +269,7 @@ class HttpConnection:
                 return False
             if answer is not None:
                 is_whole = self._parser.state is ParserState.WHOLE
-                ends = request.ends or answer.closes or (not is_whole and incoming.must_end)
+                ends = self._ends_after(request) or answer.closes or (not is_whole and incoming.must_end)
                 incoming.channel.send(answer.to_bytes(time.time(), close=ends))
                 return (is_whole or incoming.finish()) and not ends
         except OSError:
@@ -284,6 +282,11 @@ class HttpConnection:
             return False
         return self._answer_by_application(request, dict(routed.environ), incoming)
 
+    def _ends_after(self, request: Request) -> bool:
+        """Return whether the connection ends with an answer to a request that begins now."""
+        server = self._server
+        return request.ends or self.is_reserved or server.listener.is_closed or not server.admission.limits.keep_alive_s
+
     def _environ(self, request: Request) -> WSGIEnvironment:
         environ = request.environ(self._server.base_environ.copy(), self._address)
         environ["headgate.handler"] = self
@@ -293,7 +296,7 @@ class HttpConnection:
         """Have the application answer a request; return whether the connection can be used again."""
         server, channel = self._server, incoming.channel
         environ["wsgi.input"] = wsgi_input(incoming.next_piece)
-        exchange = WsgiExchange(self.write, incoming, request, environ, ends=request.ends or self.is_reserved)
+        exchange = WsgiExchange(self.write, incoming, request, environ, lambda: self._ends_after(request))
         began_s, sent_bytes = time.monotonic(), channel.sent_bytes
         try:
             refusal = server.admission.refusal(self, environ)

@@ -36,17 +36,22 @@ class WsgiExchange:
     """
 
     __slots__ = (
-        *("_incoming", "_is_chunked", "_left_bytes", "_request", "_result", "_send"),
+        *("_ends_after", "_incoming", "_is_chunked", "_left_bytes", "_request", "_result", "_send"),
         *("ends", "environ", "headers", "is_begun", "status"),
     )
 
     def __init__(
-        self, send: Callable[[bytes], object], incoming: Incoming, request: Request, environ: WSGIEnvironment, *, ends: bool
+        self,
+        send: Callable[[bytes], object],
+        incoming: Incoming,
+        request: Request,
+        environ: WSGIEnvironment,
+        ends_after: Callable[[], bool],
     ) -> None:
-        """`send` writes bytes to the connection, and switches greenlets."""
-        self._send, self._incoming, self._request, self.environ, self.ends = send, incoming, request, environ, ends
+        """`send` writes bytes to the connection, and switches greenlets. `ends_after`: whether an answer begun now ends it."""
+        self._send, self._incoming, self._request, self.environ, self._ends_after = send, incoming, request, environ, ends_after
         self.status, self.headers = "", Headers()
-        self.is_begun = self._is_chunked = False
+        self.is_begun = self.ends = self._is_chunked = False
         # Of the Content-Length; None without one.
         self._left_bytes: int | None = None
         self._result: Iterable[bytes] | None = None
@@ -136,7 +141,7 @@ class WsgiExchange:
                 self.ends = True
         if not has_date:
             headers.append(("Date", http_date(time.time())))
-        self.ends = self.ends or self._incoming.must_end
+        self.ends = self.ends or self._ends_after() or self._incoming.must_end
         if self.ends or not is_1_1:
             headers.append(("Connection", "close" if self.ends else "keep-alive"))
         lines = [f"HTTP/1.1 {self.status}", *(f"{name}: {value}" for name, value in headers), "", ""]

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from headgate.transport import http_channel
 from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
+from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
@@ -88,7 +89,8 @@ class Process:
             ("GET", "/now"): NeverWaits(lambda request: self._answer(request.environ, b"")),
             ("GET", "/socket"): self._socket,
         }
-        self.server = HTTPServer(("127.0.0.1", 0), self._application, routes=routes)
+        # An idle connection waits for longer than a test does: what ends is ended.
+        self.server = HTTPServer(("127.0.0.1", 0), self._application, routes=routes, limits=HttpLimits(keep_alive_s=600))
         self.server.start()
 
     def _answer(self, environ: Any, body: bytes) -> Answer:

@@ -155,13 +155,15 @@ def test_a_second_connect_is_refused_and_the_first_stands(gateway_on_model: Star
 
 
 @pytest.mark.parametrize("auth", ["token", ["a"], True], ids=repr)
-def test_auth_that_is_no_object_ends_the_connection(gateway_on_model: StartGatewayOnModel, auth: object) -> None:
-    """Not a CONNECT of the protocol: treated as any other malformed packet."""
+def test_auth_that_is_no_object_is_refused_by_its_name(gateway_on_model: StartGatewayOnModel, auth: object) -> None:
+    """The connection lives, and may join with another one."""
     client = gateway_on_model().join(auth)
-    client.wait_for(lambda: client.closed, "the end of the connection")
+    client.wait_for(lambda: client.refusal, "the refusal")
+    assert client.refusal["message"] == "invalid request: auth: expected an object"
 
-    assert not client.connected
-    assert client.received == []
+    client.join(None)
+
+    assert client.welcome
 
 
 def test_a_namespace_that_is_not_served_is_refused_and_another_may_be_joined(gateway_on_model: StartGatewayOnModel) -> None:

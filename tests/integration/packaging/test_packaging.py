@@ -41,7 +41,10 @@ def one_clear_line(ended: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.mark.timeout(2 * DEADLINE_S)
 def test_a_wheel_of_an_unbuilt_checkout_has_the_files_for_browsers(tmp_path: Path) -> None:
-    """It is built first, and not again for the next wheel. A module that is gone since then is in none."""
+    """It is built first, and not again for the next wheel. A module that is gone since then is in none.
+
+    If a page no longer builds, the wheel fails with the words of npm and the command that failed.
+    """
     checkout = copy_checkout(tmp_path, built=False)
     gone = checkout / "gateway" / "headgate" / "gone.py"
     gone.touch()
@@ -56,6 +59,12 @@ def test_a_wheel_of_an_unbuilt_checkout_has_the_files_for_browsers(tmp_path: Pat
     names = names_in(only_file(tmp_path / "again"))
     assert names >= PAGE
     assert "headgate/gone.py" not in names
+
+    (checkout / "web" / "src" / "gate.js").write_text("this is no JavaScript\n")
+    broken = pip_wheel(checkout, tmp_path / "broken")
+
+    assert "`npm run --silent build` failed with status 1" in one_clear_line(broken)
+    assert "src/gate.js:1:" in broken.stderr
 
 
 def test_an_sdist_has_it_too_and_makes_the_same_wheel_without_node(tmp_path: Path) -> None:
@@ -94,18 +103,6 @@ def test_the_package_index_can_show_the_wheel(wheel: Path) -> None:
     assert "<img" not in described
     assert re.findall(r"\]\((?!https?:|#)[^)]*\)", described) == []
     assert {"Framework :: Flask", "Typing :: Typed"} <= set(metadata.get_all("Classifier", []))
-
-
-@pytest.mark.timeout(2 * DEADLINE_S)
-def test_a_page_that_does_not_build_is_told_with_the_words_of_npm(tmp_path: Path) -> None:
-    """Which command failed, below its own words."""
-    checkout = copy_checkout(tmp_path, built=False)
-    (checkout / "web" / "src" / "gate.js").write_text("this is no JavaScript\n")
-
-    ended = pip_wheel(checkout, tmp_path / "wheel")
-
-    assert "`npm run --silent build` failed with status 1" in one_clear_line(ended)
-    assert "src/gate.js:1:" in ended.stderr
 
 
 @pytest.mark.timeout(2 * DEADLINE_S)

@@ -131,7 +131,7 @@ web-check: $(NODE) ## Types and lint of the JavaScript
 	@npm run --silent check
 	@$(PART) passed $@
 
-web-test: build ## JavaScript tests, on the built package and on the sources
+web-test: build ## JavaScript tests, on the built package
 	@$(PART) begin $@ "JavaScript: tests"
 	@NODE_TEST="$(NODE_TEST)" FAILED_TESTS=$$($(PART) failed-tests $@) npm --silent test --ignore-scripts
 	@$(PART) passed $@

@@ -1,7 +1,7 @@
 /**
  * The package as it is built: as an application gets it by `import`, by `require` and by a script tag. Needs `npm run build`.
  *
- * The other tests import `#headgate`: the package as it is built, or with `--conditions=source` its sources.
+ * The other tests import `#headgate`: the package as it is built, or its sources (`npm run test:source`), which are easier to debug.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

@@ -296,6 +296,13 @@ def test_anonymous_clients_are_for_namespaces_that_are_served() -> None:
         Settings.read({**names, "HEADGATE_ANONYMOUS_NAMESPACES": "a,c"})
 
 
+def test_bad_events_are_not_said_to_be_refused_where_nothing_is_checked() -> None:
+    """Without schemas every event passes."""
+    (fault,) = faults_of(SCHEMA_CHECK="refuse")
+    assert fault.startswith("HEADGATE_SCHEMA_CHECK=refuse: expected HEADGATE_SCHEMAS beside it")
+    assert Settings.read({"HEADGATE_SCHEMA_CHECK": "warn"}) == Settings()
+
+
 @pytest.mark.parametrize(
     ("beside", "told"),
     [

@@ -682,6 +682,8 @@ def _cross_faults(settings: Settings) -> list[str]:
             f"HEADGATE_ANONYMOUS_NAMESPACES={','.join(settings.anonymous_namespaces)}: expected names out of HEADGATE_NAMESPACES "
             f"({','.join(settings.namespaces)})"
         )
+    if settings.schema_check == "refuse" and not settings.schemas:
+        faults.append("HEADGATE_SCHEMA_CHECK=refuse: expected HEADGATE_SCHEMAS beside it, as nothing is checked without schemas")
     if settings.demo and (settings.token_secret or settings.token_keys or settings.token_jwks_url):
         faults.append(
             "HEADGATE_DEMO=on: expected neither HEADGATE_TOKEN_SECRET, HEADGATE_TOKEN_KEYS nor HEADGATE_TOKEN_JWKS_URL beside "

@@ -110,7 +110,7 @@ def open_check(
         budget: as `RegistrySource`.
 
     Raises:
-        SettingsError: `mode` or a variable is invalid.
+        SettingsError: `mode` or a variable is invalid, or the mode is REFUSE without schemas.
         InvalidSchema: in the folder.
         MissingExtra: the extra `schemas` is not installed.
     """
@@ -120,11 +120,13 @@ def open_check(
         raise SettingsError([f"schema_check={mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}"])
     if schemas is not None and not isinstance(schemas, str | PathLike):
         raise SettingsError([f"schemas={schemas!r:.80}: expected a folder, or {REGISTRY!r}"])
-    if schemas is None and not environment().get("HEADGATE_SCHEMAS"):
+    # Any folder stands for the given one, which is read below with an error of its own.
+    given = {"HEADGATE_SCHEMAS": "folder" if schemas else None, "HEADGATE_SCHEMA_CHECK": mode}
+    if not any(value or environment().get(name) for name, value in given.items()):
         return None  # a service may make a publisher per request, and reading settings would double its cost
-    if schemas is None or mode is None:
-        set_ = Settings.from_environment("HEADGATE_SCHEMAS", "HEADGATE_SCHEMA_CHECK")
-        schemas, mode = schemas or set_.schemas, mode or set_.schema_check
+    if not schemas or mode is None:
+        set_ = Settings.read({name: environment().get(name) for name in given}, given)
+        schemas, mode = schemas or set_.schemas, set_.schema_check
     if not schemas or mode == OFF:
         return None
     schemas_of = RegistrySource(client, budget=budget).of if schemas == REGISTRY else folder_source(schemas)

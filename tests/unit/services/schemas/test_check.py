@@ -103,6 +103,20 @@ def test_a_publisher_takes_both_from_the_environment(folder: str, tmp_path: Path
         Publisher(url, schema_check="warn").publish("numbers.1", "one")
 
 
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_a_publisher_that_would_check_nothing_does_not_say_that_it_refuses(
+    by_variable: bool, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is missing beside `refuse`. Where the argument names one, the variable may do without."""
+    url = f"unix://{tmp_path}/no.sock"
+    if by_variable:
+        monkeypatch.setenv("HEADGATE_SCHEMA_CHECK", "refuse")
+    with pytest.raises(SettingsError, match="expected HEADGATE_SCHEMAS"):
+        Publisher(url, schema_check=None if by_variable else "refuse")
+    Publisher(url, schemas=folder, schema_check=None if by_variable else "refuse")
+    Publisher(url, schema_check="off")
+
+
 def test_wrong_arguments_are_told_when_the_publisher_is_made(tmp_path: Path) -> None:
     """Not at the first event."""
     url = f"unix://{tmp_path}/no.sock"

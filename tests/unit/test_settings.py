@@ -226,6 +226,24 @@ def test_a_wrong_value_is_refused_with_its_name_and_what_was_expected(name: str,
     assert f"expected {FIELDS[PREFIX + name].metadata['expected']}" in fault
 
 
+@pytest.mark.parametrize("name", ["PORT", "WORKERS", "LOG_MAX_AGE_S", "LOG_MAX_BYTES", "DRAIN_S", "READ_PER_S"])
+@pytest.mark.parametrize(
+    "written", ["2_097_152", "\uff12\uff10\uff19\uff17\uff11\uff15\uff12", "+60", "inf", "nan", "0x10", "6 0", "1e", ".", b"60"]
+)
+def test_a_number_is_read_as_people_write_it(name: str, written: object) -> None:
+    """Python also reads underscores and the digits of every script, which other programs with the same file refuse."""
+    assert len(faults_of(**{name: written})) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("2.5", 2.5), ("60", 60.0), ("1e1", 10.0), (".5", 0.5), ("5.", 5.0), (" 07 ", 7.0), (60, 60.0), (0.5, 0.5)],
+)
+def test_a_duration_is_a_decimal_number(written: object, read: float) -> None:
+    """Blanks around it and zeros in front of it change nothing."""
+    assert Settings.read({"HEADGATE_DRAIN_S": written}).drain_s == read
+
+
 def test_all_faults_are_told_together() -> None:
     """Nobody starts the gateway five times to find five mistakes."""
     faults = faults_of(PORT="x", DEV="maybe", QUEUE_BYTES="-1", PROT="1")

@@ -22,6 +22,9 @@ Parsed = TypeVar("Parsed")
 _REQUIRED: Any = object()
 SHOWN_CHARACTERS = 80
 MAX_PATH_BYTES = 4095  # PATH_MAX of Linux, without the final zero byte
+# What `int` and `float` read beyond these (1_000, digits of other scripts, inf, bytes) is a mistake in a setting.
+_WHOLE = re.compile(r"-?[0-9]+")
+_DECIMAL = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # The parts of URLs that may hold a password or a key.
 _USER_INFO, _QUERY = re.compile(r"(?<=//)\S*(?=@)"), re.compile(r"(//[^\s?]*\?)\S+")
 
@@ -66,9 +69,13 @@ def integer(low: int, high: int, unit: str = "") -> Kind:
     """Whole numbers, also as text."""
 
     def read(raw: Any) -> int:
-        if isinstance(raw, bool) or not re.fullmatch(r"[+-]?\d+", str(raw).strip()) or not low <= int(raw) <= high:
+        if (
+            isinstance(raw, bool)
+            or not _WHOLE.fullmatch(written := str(raw).strip())
+            or not low <= (value := int(written)) <= high
+        ):
             raise ValueError
-        return int(raw)
+        return value
 
     return Kind(read, f"a whole number from {low} to {high} {unit}".rstrip())
 
@@ -77,8 +84,11 @@ def number(low: float, high: float, unit: str = "") -> Kind:
     """Numbers, also as text."""
 
     def read(raw: Any) -> float:
-        value = float(raw)
-        if isinstance(raw, bool) or not low <= value <= high:
+        if (
+            isinstance(raw, bool)
+            or not _DECIMAL.fullmatch(written := str(raw).strip())
+            or not low <= (value := float(written)) <= high
+        ):
             raise ValueError
         return value
 

@@ -154,8 +154,8 @@ def _listen_host(raw: Any) -> str:
 
 
 def _log_bytes(raw: Any) -> int:
-    size = int(str(raw).strip())
-    if size and not 2**20 <= size <= 10**14:
+    size: int = integer(0, 10**14).read(raw)
+    if size and size < 2**20:
         raise ValueError
     return size
 

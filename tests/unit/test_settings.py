@@ -263,6 +263,21 @@ def test_a_misspelt_name_is_refused_with_the_nearest_one() -> None:
     assert faults_of(ZZZZZZZZZZZZZZZZZZZZ="1") == ("HEADGATE_ZZZZZZZZZZZZZZZZZZZZ is not a setting",)
 
 
+@pytest.mark.parametrize("name", ["headgate_port", "HEADGATE_port", "Headgate_Port"])
+def test_a_name_in_small_letters_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Linux it is another variable. Beside the right one, it would be unclear which of them counts."""
+    monkeypatch.setenv(name, "9000")
+    for read in (
+        lambda: Settings.read({name: "9000"}),
+        Settings.from_environment,
+        lambda: Settings.from_environment("HEADGATE_PO"),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            read()
+        assert caught.value.faults == (f"{name} is not a setting; did you mean HEADGATE_PORT?",)
+    assert Settings.read({"headgate_home": "/srv", "headgate_chromium": "x", name: ""}) == Settings()
+
+
 @pytest.mark.parametrize("name", ["REDIS_SERVER", "CHROMIUM"])
 def test_variables_of_the_tools_around_the_gateway_are_let_through(name: str) -> None:
     """`make test` and the private Redis read these; the gateway started by them must not refuse them."""

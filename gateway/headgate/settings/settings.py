@@ -95,11 +95,15 @@ def is_service_link(name: str, value: object) -> bool:
 
 
 def variables_set(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a source: `HEADGATE_` names with a value, except service links."""
+    """Return the settings of a source: `HEADGATE_` names with a value, except service links.
+
+    Also the names of settings in other letters, such as headgate_port, for `Settings.read` to refuse.
+    """
     return {
         name: value
         for name, value in source.items()
-        if isinstance(name, str) and name.startswith(PREFIX) and value not in ("", None) and not is_service_link(name, value)
+        if isinstance(name, str) and (name.startswith(PREFIX) or name.upper() in _VARIABLES)
+        if value not in ("", None) and not is_service_link(name, value)
     }
 
 
@@ -497,13 +501,16 @@ class Settings:
     def read(cls, *sources: Mapping[str, Any]) -> Settings:
         """Return the settings in `sources`; a later source wins over an earlier one.
 
-        Keys without the prefix `HEADGATE_` and service links are ignored. An empty string counts as not set.
+        Service links and keys without the prefix `HEADGATE_` are ignored, but a setting in small letters is a fault. An empty
+        string counts as not set.
 
         Raises:
             SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name.
         """
         merged = {name: raw for source in sources for name, raw in variables_set(source).items()}
-        given = {name.removeprefix(PREFIX).lower(): raw for name, raw in sorted(merged.items()) if name not in _FOREIGN}
+        small = [name for name in sorted(merged) if name != name.upper() in _VARIABLES]
+        left_out = {*_FOREIGN, *small}
+        given = {name.removeprefix(PREFIX).lower(): raw for name, raw in sorted(merged.items()) if name not in left_out}
         quoted = [name for name, raw in given.items() if isinstance(raw, str) and _QUOTED.fullmatch(raw)]
         faults = [f"{_variable(name)} is no longer a setting: {why}" for name, why in REMOVED.items() if name in given]
         faults += [
@@ -511,8 +518,9 @@ class Settings:
             for name in quoted
             if name not in REMOVED
         ]
-        left_out = {*quoted, *REMOVED}
-        settings, faults_read = read_options(cls, {name: raw for name, raw in given.items() if name not in left_out}, "a setting")
+        given = {name: raw for name, raw in given.items() if name not in quoted and name not in REMOVED}
+        settings, faults_read = read_options(cls, given, "a setting")
+        faults += [f"{name} is not a setting; did you mean {name.upper()}?" for name in small]
         faults += [fault.line(_variable) for fault in faults_read]
         if settings is not None:
             faults += _cross_faults(settings)
@@ -528,7 +536,7 @@ class Settings:
         Raises:
             SettingsError: as `read`.
         """
-        return cls.read({name: raw for name, raw in os.environ.items() if name.startswith(only or PREFIX)})
+        return cls.read({name: raw for name, raw in os.environ.items() if name.upper().startswith(only or PREFIX)})
 
     @property
     def lets_nobody_in(self) -> bool:
@@ -660,6 +668,7 @@ REMOVED = dict.fromkeys(
     "body_deadline_s": "it is HEADGATE_WRITE_DEADLINE_S; set that alone",
     "max_connections_per_address": "it is HEADGATE_MAX_CLIENTS_PER_ADDRESS; set that alone",
 }
+_VARIABLES = frozenset(PREFIX + each.name.upper() for each in fields(Settings))
 # The defaults, which also limit parts of Headgate that run without a gateway.
 DEFAULTS = Settings()
 

@@ -6,7 +6,8 @@ msgspec turns the types that check requests into JSON Schemas. Each operation ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -50,7 +51,8 @@ SUCCESS: Mapping[int, str] = {
 }
 
 
-def document(table: Sequence[Operation]) -> dict[str, Any]:
+def document(table: Sequence[Operation], turn: Callable[[], object] = lambda: None) -> dict[str, Any]:
+    """Return the document of a table. `turn` is called between slices of the work, each of a few milliseconds."""
     types = [each for operation in table for each in _types(operation)]
     _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REFERENCE)
     schemas["Problem"]["additionalProperties"] = True
@@ -58,6 +60,7 @@ def document(table: Sequence[Operation]) -> dict[str, Any]:
         schema["description"] = " ".join(schema.get("description", "").removeprefix("See the module. ").split())
     paths: dict[str, dict[str, Any]] = {}
     for operation in table:
+        turn()
         paths.setdefault(ROOT + operation.path, {})[operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
@@ -172,6 +175,7 @@ def _answer(status: int, returns: Any) -> dict[str, Any]:
     return described if returns is None else {**described, "content": {_JSON: {"schema": _schema(returns)}}}
 
 
+@cache  # most answers are problems
 def _schema(kind: Any) -> Any:
     (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
     return schema

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -23,13 +25,24 @@ _ROWS = (row for room in _ROOMS for row in vars(room).values() if isinstance(row
 OPERATIONS: tuple[Operation, ...] = (*publishing.OPERATIONS, *_ROWS, get_document)
 
 
-@cache
+# A caller that comes while the document is built waits for it.
+_building = Lock()
+# Long enough for the loop of a gateway to serve all others; without such a loop, a moment.
+_TURN_S = 0.0001
+
+
 def openapi() -> dict[str, Any]:
-    """Return the document. It is created on the first request, which makes the start of a gateway a tenth of a second faster."""
-    return document(OPERATIONS)
+    """Return the document. The first caller builds it, which makes the start of a gateway faster; others have turns meanwhile."""
+    with _building:
+        return _openapi()
 
 
 @cache
 def openapi_text() -> msgspec.Raw:
     """Return the document as JSON. It is encoded only once, because anyone may ask for it."""
     return msgspec.Raw(msgspec.json.encode(openapi()))
+
+
+@cache
+def _openapi() -> dict[str, Any]:
+    return document(OPERATIONS, lambda: time.sleep(_TURN_S))

@@ -18,6 +18,9 @@ import redis
 
 from .forked import reset_in_child
 
+# A wait that ends so much later than it should shows that the process did not run in between.
+STOOD_STILL_S = 0.05
+
 
 class AllInUse(redis.ConnectionError):
     """All connections of this process to a server are in use."""
@@ -89,8 +92,11 @@ class Pool(redis.ConnectionPool):
             connection.disconnect()
 
     def _next(self) -> Any:
-        """Return a connection that has come back, or a new one."""
-        until_s = monotonic() + self._timeout_s
+        """Return a connection that has come back, or a new one.
+
+        The time that this process stood still counts for nobody: the reply to whoever has the connection came in it, unread.
+        """
+        until_s, is_over = monotonic() + self._timeout_s, False
         with self._returned:
             self.waiting += 1
             try:
@@ -101,8 +107,11 @@ class Pool(redis.ConnectionPool):
                         connection = self.connection_class(**self.connection_kwargs)
                         self._made.append(connection)
                         return connection
-                    if not self._returned.wait(until_s - monotonic()):
+                    if is_over:
                         raise AllInUse("all connections are in use")
+                    if not self._returned.wait(until_s - monotonic()):
+                        late_s = monotonic() - until_s
+                        until_s, is_over = monotonic() + late_s, late_s < STOOD_STILL_S
             finally:
                 self.waiting -= 1
 

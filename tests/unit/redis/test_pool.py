@@ -71,6 +71,25 @@ def test_one_caller_too_many_waits_no_longer_than_the_timeout() -> None:
     assert pool.waiting == 0
 
 
+@pytest.mark.parametrize("waits", [1, 2])
+def test_a_pause_of_the_process_is_no_connection_in_use(waits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop stands still for longer than a caller may wait. The one before it reads its reply in one of the next turns."""
+    pool = pool_of(timeout_s=1.0)
+    link = pool.get_connection()
+    clock_s, paused = [0.0], []
+
+    def wait(timeout: float) -> bool:
+        clock_s[0] += timeout + 0.5
+        paused.append(timeout)
+        if len(paused) == waits:
+            pool._idle.append(link)  # returned just after the time was over, so the wait ended without it
+        return False
+
+    monkeypatch.setattr("headgate.redis.pool.monotonic", lambda: clock_s[0])
+    monkeypatch.setattr(pool._returned, "wait", wait)
+    assert pool.get_connection() is link
+
+
 def test_a_connection_that_comes_back_wakes_one_that_waits() -> None:
     """The thread that waits gets the very connection that is released."""
     pool = pool_of()

@@ -174,6 +174,7 @@ def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
 
 def _drain(gate: Headgate, server: HTTPServer, within_s: float, done: Signal) -> None:
     began_s = monotonic()
+    server.leave()
     try:
         alone = gate.gateway.retire()
         clients = clients_of(gate)

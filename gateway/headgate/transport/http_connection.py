@@ -285,7 +285,8 @@ class HttpConnection:
     def _ends_after(self, request: Request) -> bool:
         """Return whether the connection ends with an answer to a request that begins now."""
         server = self._server
-        return request.ends or self.is_reserved or server.listener.is_closed or not server.admission.limits.keep_alive_s
+        leaves = server.is_leaving or server.listener.is_closed or not server.admission.limits.keep_alive_s
+        return request.ends or self.is_reserved or leaves
 
     def _environ(self, request: Request) -> WSGIEnvironment:
         environ = request.environ(self._server.base_environ.copy(), self._address)

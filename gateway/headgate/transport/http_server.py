@@ -39,6 +39,7 @@ class HTTPServer:
         on_request: called at each request, before it is answered.
         base_environ: the WSGI environment, without a request; to be copied.
         answering: how many requests are being answered.
+        is_leaving: whether the process is about to end, so that each connection ends with its next answer.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class HTTPServer:
         self._tls = ssl_context or (tls_context(**tls) if tls else None)
         self._asks_in_hub = self._tls is None and any(isinstance(route, NeverWaits) for route in self.routes.values())
         self.answering = 0
+        self.is_leaving = False
         self.to_owner: Callable[[bytes, int], bool] | None = None
         self.on_request: Callable[[], None] = lambda: None
         self.access_log: Callable[[WsgiExchange, int, float], object] | None = None
@@ -105,6 +107,10 @@ class HTTPServer:
         self.listener.close()
         self.admission.close()
         self._ended.set()
+
+    def leave(self) -> None:
+        """Give each connection one more answer; accept others, which a load balancer may still send. Idempotent."""
+        self.is_leaving = True
 
     def stop(self, timeout: float | None = None) -> None:
         """As `close`, for callers of gevent's servers. Waits for no request."""

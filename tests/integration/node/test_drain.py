@@ -7,11 +7,13 @@ another gateway.
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -47,6 +49,14 @@ def ask_to_stop(gateway: GatewayProcess, clients: Sequence[RawClient], notice: M
     return [client for client in clients if client not in told]
 
 
+def connection_after(path: str, kept: http.client.HTTPConnection) -> str | None:
+    """Make a request on a kept connection; return what its answer says of the connection."""
+    kept.request("GET", path)
+    answer = kept.getresponse()
+    answer.read()
+    return answer.headers["Connection"]
+
+
 def test_it_moves_each_in_turn_lets_nobody_in_and_then_ends(start_gateway: StartGateway, elsewhere: dict[str, str]) -> None:
     """A connection that had not joined is served to its end, so it is refused in words; a newcomer is refused by status.
 
@@ -56,8 +66,11 @@ def test_it_moves_each_in_turn_lets_nobody_in_and_then_ends(start_gateway: Start
     address = f"{gateway.url}/socket.io/?EIO=4&transport=polling"
     opening = urllib.request.urlopen(address, timeout=DEADLINE_S).read().decode()
     session = f"{address}&sid={json.loads(opening[1:])['sid']}"
-    with RawClient(gateway.url) as first, RawClient(gateway.url) as second:
+    kept = http.client.HTTPConnection(gateway.url.removeprefix("http://"), timeout=DEADLINE_S)
+    with RawClient(gateway.url) as first, RawClient(gateway.url) as second, closing(kept):
+        assert connection_after("/livez", kept) is None
         [later] = ask_to_stop(gateway, [first, second], MOVING)
+        assert connection_after("/livez", kept) == "close"  # the process ends, which a kept connection would meet
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(f"{gateway.url}/healthz", timeout=DEADLINE_S)
         assert later.subscribe("a.b")["ok"]

@@ -172,14 +172,17 @@ def test_a_server_that_has_left_the_port_starts_to_accept_no_more(one: Process, 
     hears(one.connect(asking(FOREIGN)), b"other")
 
 
+@pytest.mark.parametrize("leave", [lambda server: server.leave(), lambda server: server.listener.close()], ids=["leaves", "left"])
 @pytest.mark.parametrize("begins", [b"", asking()], ids=["the first request", "a later request"])
-def test_a_connection_to_a_server_that_has_left_the_port_ends_with_its_next_answer(one: Process, begins: bytes) -> None:
+def test_a_connection_to_a_server_that_leaves_the_port_ends_with_its_next_answer(
+    one: Process, begins: bytes, leave: Callable[[HTTPServer], None]
+) -> None:
     """`Connection: close` says so, as the process is about to end: a client may not repeat a request by itself."""
     peer = one.connect(begins)
     turn()
     if begins:
         hears(peer, b"one")
-    one.server.listener.close()
+    leave(one.server)
     peer.sendall(asking())
     hears(peer, b"Connection: close\r\n\r\none")
     until(lambda: not counted(one))

@@ -13,11 +13,13 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from flask import Flask, Response, abort, request
+from flask import Flask, Response, abort, current_app, has_request_context, request
 
 PATH = "/headgate/<name>"
 ENDPOINT = "headgate_files"
 MAIN = "headgate.js"
+# The part of the rule that any host matches.
+_HOST = "headgate_host"
 YEAR_S = 365 * 86400
 
 
@@ -32,17 +34,26 @@ class PageFile:
 
 
 def add_page_files(app: Flask) -> None:
-    """Add the route to an application. Idempotent."""
-    app.add_url_rule(PATH, ENDPOINT, _serve)
+    """Add the route to an application, for each of its hosts and subdomains. Idempotent."""
+    if app.url_map.host_matching:
+        app.add_url_rule(PATH, ENDPOINT, _serve, host=f"<{_HOST}>")
+    else:
+        app.add_url_rule(PATH, ENDPOINT, _serve)
+        if app.subdomain_matching:
+            app.add_url_rule(PATH, ENDPOINT, _serve, subdomain=f"<{_HOST}>")
     app.url_defaults(_add_version)
 
 
 def _add_version(endpoint: str, values: dict[str, object]) -> None:
-    if endpoint == ENDPOINT and (file := _files().get(str(values.get("name")))) is not None:
+    if endpoint != ENDPOINT:
+        return
+    if (file := _files().get(str(values.get("name")))) is not None:
         values.setdefault("v", file.version)
+    if has_request_context() and current_app.url_map.host_matching:
+        values.setdefault(_HOST, request.host)
 
 
-def _serve(name: str) -> Response:
+def _serve(name: str, **_place: str) -> Response:
     file = _files().get(name)
     if file is None:
         built = "" if MAIN in _files() else " (the browser client is not built: run `make build` in the checkout)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from flask import Flask
+from flask import Flask, url_for
 
 from headgate.auth.identity import Identity, PageRequest
 from headgate.auth.regrants import read_regrants
@@ -117,6 +117,25 @@ def test_a_stream_of_the_application_below_one_of_its_hosts_is_no_stream_of_ours
     where = {"host" if "host_matching" in options else "subdomain": place}
     app.add_url_rule("/api/v1/stream", view_func=lambda: "shop", **where)  # type: ignore[arg-type]
     assert app.test_client().get("/api/v1/stream", base_url="http://api.shop.example").text == "shop"
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [({"subdomain_matching": True}, "api"), ({"subdomain_matching": True}, ""), ({"host_matching": True}, "api.shop.example")],
+)
+def test_the_client_for_a_script_tag_is_served_to_each_host_of_the_application(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], place: str
+) -> None:
+    """By subdomains or by whole hosts; a page of one of them has an address that is answered."""
+    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
+    app = Flask("shop", static_folder=None, **options)  # type: ignore[arg-type]
+    app.config["SERVER_NAME"] = "shop.example"
+    Headgate(app, settings=Settings())
+    where = {"host" if "host_matching" in options else "subdomain": place}
+    app.add_url_rule("/", view_func=lambda: url_for("headgate_files", name="none.js"), **where)  # type: ignore[arg-type]
+    client, own = app.test_client(), f"http://{place.removesuffix('.shop.example')}.shop.example".replace("//.", "//")
+    for url in ("/headgate/none.js", client.get("/", base_url=own).text):
+        assert "Headgate has no file" in client.get(url, base_url=own).text
 
 
 def _answer(request: RoutedRequest) -> Answer | None:

@@ -284,6 +284,7 @@ SHEDDING = Gauge("headgate_shedding", "1 while newcomers are refused because the
 HOSTS_REFUSED = Counter("headgate_hosts_refused_total", "HTTP requests to a host name that is not this gateway's.")
 AUDIT_LEFT_OUT = Counter("headgate_audit_left_out_total", "Lines left out of the audit log: too many of one address.")
 LOGINS_THROTTLED = Counter("headgate_logins_throttled_total", "Logins refused unread: too many of their address had failed.")
+LOGINS_LATE = Counter("headgate_logins_late_total", "Logins without an answer of the application's authenticator within 10 s.")
 JWKS_FETCHES = Counter("headgate_jwks_fetches_total", "Fetches of token keys from HEADGATE_TOKEN_JWKS_URL.", ["outcome"])
 SESSIONS_ENDED = Counter("headgate_sessions_ended_total", "Engine.IO sessions that ended.", ["reason"])
 HTTP_CONNECTIONS = Gauge("headgate_http_connections", "HTTP connections open now, WebSockets not counted.")

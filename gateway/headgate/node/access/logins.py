@@ -2,7 +2,8 @@
 
 In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API, which takes API keys too. Out: its `Identity`, or an error that
 gives the reason; an audit log line for each refusal. After too many failed logins an address is refused without a check, and
-while the failures of those under way could be too many, its next one waits for one of them to end.
+while the failures of those under way could be too many, its next one waits for one of them to end. Neither that wait nor an
+application's authenticator takes longer than LOGIN_S.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from headgate.auth.regrants import Regrants
 from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.runtime.loop import Idle, Share, call_application
-from headgate.runtime.metrics import LOGINS_THROTTLED
+from headgate.runtime.loop import Idle, Share, call_application, deadline
+from headgate.runtime.metrics import LOGINS_LATE, LOGINS_THROTTLED
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
 
@@ -40,6 +41,8 @@ TOKENS_SHARE_S = 0.001
 _NO_GUESS = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR, Reason.WRONG_NAMESPACE)
 # The key in the CONNECT's `auth` by which a page of the console identifies itself.
 CONSOLE = "console"
+# Time for an authenticator to answer, and for a login to wait for others of its address. A slower authenticator has failed.
+LOGIN_S = 10.0
 # For an authenticator that failed.
 _LOGGED_FRAMES = 5
 
@@ -206,14 +209,8 @@ class Logins:
         under_way = self._under_way.get(address) or self._under_way.setdefault(address, _UnderWay())
         under_way.users += 1
         try:
-            while not self._failed.check(address, self._now_s(), under_way.count):
-                turn = Idle()
-                under_way.waiting.append(turn)
-                try:
-                    turn.wait()
-                finally:
-                    if not turn.is_woken:
-                        under_way.waiting.remove(turn)
+            if not self._failed.check(address, self._now_s(), under_way.count):
+                self._wait(address, under_way)
         except BaseException as error:
             self._ended(address, under_way)
             if isinstance(error, LoginsThrottled):
@@ -221,6 +218,22 @@ class Logins:
             raise
         under_way.count += 1
         return under_way
+
+    def _wait(self, address: str | None, under_way: _UnderWay) -> None:
+        """Wait until no more of those under way can fail than may. Raises as `_begin`."""
+        try:
+            with deadline(LOGIN_S):
+                while not self._failed.check(address, self._now_s(), under_way.count):
+                    turn = Idle()
+                    under_way.waiting.append(turn)
+                    try:
+                        turn.wait()
+                    finally:
+                        if not turn.is_woken:
+                            under_way.waiting.remove(turn)
+        except TimeoutError as error:
+            LOGINS_LATE.inc()
+            raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error
 
     def _ended(self, address: str | None, under_way: _UnderWay) -> None:
         """Let the next login of the address try, after one has ended or given up."""
@@ -270,9 +283,13 @@ class Logins:
             if identity is None:
                 raise Unauthorized(Reason.NOT_ACCEPTED)
             return identity
+        began_s = monotonic()
         try:
             if self._tokens is not None and self._tokens.are_quick:
                 identity = call_application(self.authenticator, handshake)
+            elif self.is_application:
+                with deadline(LOGIN_S):
+                    identity = call_application(self.authenticator, handshake)
             else:
                 with self._reading_tokens:
                     identity = call_application(self.authenticator, handshake)
@@ -281,6 +298,8 @@ class Logins:
         except HeadgateError:
             raise
         except Exception as error:
+            if isinstance(error, TimeoutError) and monotonic() - began_s >= LOGIN_S:
+                LOGINS_LATE.inc()
             # No traceback, because the texts of exceptions, and of their causes, may hold the token.
             log.error("authenticator failed", namespace=handshake.namespace, **_described(error, handshake))
             raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error

@@ -14,6 +14,7 @@ import gevent
 import gevent.event
 import jwt
 import pytest
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import LoginsThrottled
@@ -162,6 +163,35 @@ def test_logins_at_the_same_time_do_not_pass_the_limit_of_an_address(token: str,
     go_on.set()
     gevent.joinall(tries)
     assert [type(each.value) for each in tries] == outcomes
+    assert not tried._under_way
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["a connection", "over HTTP"])
+def test_an_authenticator_without_an_answer_has_failed_and_so_have_the_logins_that_wait_for_it(
+    again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of an address are under way, and the third waits. Each is answered and counted, and none counts as a guess."""
+    monkeypatch.setattr(module, "LOGIN_S", 0.01)
+    late = REGISTRY.get_sample_value("headgate_logins_late_total") or 0
+    answers = gevent.event.Event()
+
+    def authenticator(handshake: Handshake) -> Identity:
+        answers.wait()
+        return Identity("ana")
+
+    tried = logins(authenticator)
+
+    def outcome() -> str:
+        with pytest.raises(Unauthorized) as caught:
+            tried.identify(shown(), again=again)
+        return caught.value.reason
+
+    tries = [gevent.spawn(outcome) for _ in range(3)]
+    gevent.joinall(tries)
+    assert [each.value for each in tries] == ["authenticator_failed"] * 3
+    assert REGISTRY.get_sample_value("headgate_logins_late_total") == late + 3
+    answers.set()
+    assert tried.identify(shown()).user == "ana"
     assert not tried._under_way
 
 

@@ -16,6 +16,7 @@ from headgate.auth.tokens import Tokens
 from headgate.errors import Unauthorized
 from headgate.events.wire.packets import Overflow
 from headgate.events.wire.requests import Subscription
+from headgate.node.access import logins
 from headgate.node.access import regranting as module
 from headgate.node.access.regranting import RENEW_WITHIN_S
 from headgate.services import clients
@@ -112,7 +113,7 @@ def test_each_client_is_asked_about_in_a_greenlet_of_its_own(people: PeopleHere,
 
 def test_an_authenticator_without_answer_failed(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next question about this user is answered."""
-    monkeypatch.setattr(module, "ASK_S", 0.01)
+    monkeypatch.setattr(logins, "LOGIN_S", 0.01)
 
     def wait(handshake: Handshake) -> Identity | None:
         gevent.event.Event().wait()

@@ -475,14 +475,31 @@ def test_a_user_has_so_many_streams(gateway_on_model: StartGatewayOnModel) -> No
     assert refused.error["code"] == "limit_reached"
 
 
-def test_polls_are_charged_as_reads(gateway_on_model: StartGatewayOnModel) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": "pattern=orders.1&wait=0", "HTTP_ACCEPT": "application/json"},
+        {
+            "query": "",
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": REQUEST_PATH,
+            "body": {"token": "ann", "name": "cancel", "body": {"id": 1}},
+        },
+    ],
+    ids=["a long-poll", "a request without a stream"],
+)
+def test_what_joins_for_one_answer_is_charged_as_a_read(gateway_on_model: StartGatewayOnModel, asked: dict[str, Any]) -> None:
     """Each of them is the work of a join."""
     gateway = gateway_on_model(guard, read_per_s=0.5)
-    answers = [Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", query="pattern=orders.1&wait=0", HTTP_ACCEPT="application/json")
-               for _ in range(3)]  # fmt: skip
-    assert answers[-1].error["name"] == "read_per_s"
-    assert answers[-1].status.startswith("429")
-    assert "Retry-After" in answers[-1].headers
+    asked = dict(asked)
+    body = json.dumps(asked.pop("body", None)).encode()
+    for refused in (False, False, True):
+        sent = {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body)), "CONTENT_TYPE": "application/json"}
+        answer = Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", **asked, **sent)
+        gateway.wait_until(lambda answer=answer: answer.over, "the answer")  # type: ignore[misc]
+        assert answer.status.startswith("429" if refused else "200")
+    assert answer.error["name"] == "read_per_s"
+    assert "Retry-After" in answer.headers
 
 
 # Bad input ---------------------------------------------------------------------------------------------------------------

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import gevent
 import pytest
+from gevent.event import Event
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from headgate.auth.identity import Handshake, Identity
+from headgate.auth.identity import Handshake, Identity, PageRequest
 from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
@@ -644,6 +646,25 @@ def test_a_gateway_that_never_registered_does_not_know_that_it_is_alone(gateway_
     gateway = gateway_on_model().gateway
     assert gateway.retire() is False
     assert gateway.draining
+
+
+def test_a_page_that_waits_for_a_function_is_moved_after_the_answer(gateway_on_model: StartGatewayOnModel) -> None:
+    """By the drain and by the balance after a deploy, which both ask the requests."""
+    here, go_on = gateway_on_model(), Event()
+    here.gateway.answer_requests({"orders.price": lambda request: go_on.wait()})
+    client = here.join()
+    client.wait_for(lambda: client.named("welcome"), "welcome")
+    request = PageRequest("orders.price", 1, Identity("ana"), NAMESPACE, "r1")
+    here.gateway.requests.page_requests.begin("ana", request, 60.0, client.session)(lambda answer: None)
+    population = here.gateway.population
+    assert population.drain.asking() == population._rebalancing.asking() == {client.session}
+    draining = gevent.spawn(here.gateway.drain, 30.0, alone=True)
+    client.read()
+    assert told(client, "status") == []
+    go_on.set()
+    draining.join()
+    client.read()
+    assert client.named("status") == [[{"moving": {"reason": "restart", "within_s": 0}}]]
 
 
 def test_a_gateway_without_redis_is_refused() -> None:

@@ -207,7 +207,9 @@ class Joining:
         if self._settings.dev and identity.user == ANONYMOUS:
             address = None  # not counted
         self._find_place(identity.user, address)
+        # The waits were long enough for the gateway to change.
         self._drain.check()  # a client that joins after the notice would never get it
+        self._pauses.check_connect(handshake.namespace)
         self._shedding.check_client(returning=point is not None)  # others may have joined
         # From here on a change of the user's rights reaches this client.
         return self._logins.as_of_now(identity), address

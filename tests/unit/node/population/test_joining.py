@@ -291,6 +291,20 @@ def test_a_newcomer_is_refused_once_the_drain_has_begun(gateway_on_model: StartG
     assert not gateway.namespace.clients
 
 
+@pytest.mark.parametrize("what", ["connects", f"namespace:{NAMESPACE}"])
+def test_a_newcomer_that_is_looked_at_as_an_operator_pauses_is_refused(gateway_on_model: StartGatewayOnModel, what: str) -> None:
+    """Every gateway obeys within two seconds, and an authenticator may take ten."""
+
+    def accept(handshake: Handshake) -> Identity:
+        gateway.gateway.cluster.pauses.replace({what: 60.0})
+        return Identity("clerk")
+
+    gateway = gateway_on_model(accept)
+    error = refusal(gateway.join({"token": "clerk"}))
+    assert (error["code"], error["retry"]) == ("paused", True)
+    assert not gateway.namespace.clients
+
+
 def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes_back(
     gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

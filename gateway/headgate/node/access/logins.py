@@ -3,7 +3,8 @@
 In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API, which takes API keys too. Out: its `Identity`, or an error that
 gives the reason; an audit log line for each refusal. After too many failed logins an address is refused without a check, and
 while the failures of those under way could be too many, its next one waits for one of them to end. Neither that wait nor an
-application's authenticator takes longer than LOGIN_S.
+application's authenticator takes longer than LOGIN_S. An authenticator that was asked before a user's rights changed, and answers
+after that, is asked again.
 """
 
 from __future__ import annotations
@@ -99,6 +100,9 @@ class Logins:
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
         self.failed_rates = self._failed.rates
         self._under_way: dict[str | None, _UnderWay] = {}
+        # How often the rights of any user have changed, and for each user of the last LOGIN_S the last such number, and when.
+        self.changes = 0
+        self._changed: dict[str, tuple[int, float]] = {}
 
     def start(self) -> None:
         """Start fetching the issuer's keys, if tokens need them. Idempotent."""
@@ -176,6 +180,19 @@ class Logins:
     def is_application(self) -> bool:
         """Whether an application's authenticator decides. Its answers may change, those for a token cannot."""
         return self.authenticator is not self._by_token
+
+    def rights_changed(self, user: str) -> None:
+        """Note that the source of a user's rights has others now, so that answers from before do not count."""
+        now_s = self._now_s()
+        while self._changed and self._changed[oldest := next(iter(self._changed))][1] < now_s - LOGIN_S:
+            del self._changed[oldest]
+        self.changes += 1
+        self._changed.pop(user, None)  # so that the order is that of time
+        self._changed[user] = (self.changes, now_s)
+
+    def has_changed(self, user: str, since: int) -> bool:
+        """Return whether the rights of a user have changed since `changes` had this value, at most LOGIN_S ago."""
+        return self.changes != since and self._changed.get(user, (0, 0.0))[0] > since
 
     def as_of_now(self, identity: Identity) -> Identity:
         """Return the current state of an earlier identity: not revoked, with the explicit grants in force. Never waits.
@@ -289,7 +306,7 @@ class Logins:
                 identity = call_application(self.authenticator, handshake)
             elif self.is_application:
                 with deadline(LOGIN_S):
-                    identity = call_application(self.authenticator, handshake)
+                    identity = self._asked(handshake)
             else:
                 with self._reading_tokens:
                     identity = call_application(self.authenticator, handshake)
@@ -306,6 +323,14 @@ class Logins:
         if identity is None:
             raise Unauthorized(Reason.NOT_ACCEPTED)
         return identity
+
+    def _asked(self, handshake: Handshake) -> Identity | None:
+        """Return the answer of an application's authenticator, which may wait. Raises whatever that raises."""
+        while True:
+            since = self.changes
+            identity = call_application(self.authenticator, handshake)
+            if not isinstance(identity, Identity) or not self.has_changed(identity.user, since):
+                return identity
 
 
 def _described(error: Exception, handshake: Handshake) -> dict[str, str]:

@@ -131,6 +131,7 @@ class Regranting:
     def regrant(self, user: str) -> int:
         """Check a user's grants again for each client here; return how many. One call at a time per user. May wait."""
         self._noted.pop(user, None)
+        self._logins.rights_changed(user)
         turn, waiting = self._turns.setdefault(user, (Lock(), []))
         waiting.append(None)
         try:

@@ -206,11 +206,14 @@ class Joining:
         identity = self._logins.identify(handshake, again=again, address=address)
         if self._settings.dev and identity.user == ANONYMOUS:
             address = None  # not counted
+        changes = self._logins.changes
         self._find_place(identity.user, address)
         # The waits were long enough for the gateway to change.
         self._drain.check()  # a client that joins after the notice would never get it
         self._pauses.check_connect(handshake.namespace)
         self._shedding.check_client(returning=point is not None)  # others may have joined
+        if self._logins.has_changed(identity.user, changes):
+            return self._let_in(handshake, subscriptions, point, again=again)
         # From here on a change of the user's rights reaches this client.
         return self._logins.as_of_now(identity), address
 

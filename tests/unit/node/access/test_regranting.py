@@ -412,6 +412,56 @@ def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
         assert client.refusal["data"]["reason"] == "revoked"
 
 
+@pytest.mark.parametrize("waits", ["for the authenticator", "for its place"])
+def test_a_client_that_is_on_its_way_in_does_not_enter_with_what_the_source_said_before(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, waits: str
+) -> None:
+    """The application takes a right away while it is asked, and calls `regrant`, which finds no client of the user yet."""
+    here = people.start("a", source)
+    go_on = gevent.event.Event()
+
+    def answer_late(handshake: Handshake) -> Identity:
+        identity = Identity("ana", subscribe=source.subscribe["ana"])
+        if waits == "for the authenticator":
+            go_on.wait()
+        return identity
+
+    source.says = answer_late
+    if waits == "for its place":
+        monkeypatch.setattr(here.gateway.population.joining, "_find_place", lambda user, address: go_on.wait())
+    client = here.join({"token": "ana", "subscriptions": [{"pattern": "a.x"}]})
+    client.read()
+    assert source.asked == ["ana"]
+    source.subscribe["ana"] = ("b.#",)
+    regrant(people, "ana")
+    go_on.set()
+    assert client.welcome["subscriptions"] == [{**forbidden("a.x"), "ok": False}]
+    assert source.asked == ["ana"] * 2
+
+
+def test_a_refresh_that_was_under_way_does_not_bring_rights_back(people: PeopleHere, source: Source) -> None:
+    """The application is asked about the new token before it takes a right away, and answers after `regrant`."""
+    here = people.start("a", source)
+    client = join(here, "ana", "a.x")
+    go_on, answers = gevent.event.Event(), [("a.#",)]
+
+    def answer_late(handshake: Handshake) -> Identity:
+        if not answers:
+            return Identity("ana", subscribe=("b.#",))
+        identity = Identity("ana", subscribe=answers.pop())
+        go_on.wait()
+        return identity
+
+    source.says = answer_late
+    client.send_request('["refresh", {"token": "ana"}]')
+    client.read()
+    regrant(people, "ana")
+    go_on.set()
+    client.read()
+    assert not may(client, "a.x")
+    assert may(client, "b.x")
+
+
 def test_a_client_that_leaves_while_its_grants_change_is_counted_no_more(people: PeopleHere, source: Source) -> None:
     """Its user has as many places as before, and the gateway keeps nothing of the client."""
     here = people.start("a", source)

@@ -267,13 +267,9 @@ def test_a_misspelt_name_is_refused_with_the_nearest_one() -> None:
 def test_a_name_in_small_letters_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Linux it is another variable. Beside the right one, it would be unclear which of them counts."""
     monkeypatch.setenv(name, "9000")
-    for read in (
-        lambda: Settings.read({name: "9000"}),
-        Settings.from_environment,
-        lambda: Settings.from_environment("HEADGATE_PO"),
-    ):
+    for only in ((), ("HEADGATE_PO",)):
         with pytest.raises(SettingsError) as caught:
-            read()
+            Settings.from_environment(*only)
         assert caught.value.faults == (f"{name} is not a setting; did you mean HEADGATE_PORT?",)
     assert Settings.read({"headgate_home": "/srv", "headgate_chromium": "x", name: ""}) == Settings()
 

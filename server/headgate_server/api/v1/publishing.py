@@ -169,7 +169,7 @@ class Publishing:
         known = self._begin(asked)
         batch = decode(self._body(asked, known[1], self._max_batch_bytes), _decode_batch)
         key = _idempotency_key(asked.environ, MAX_BATCH_KEY_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in asked.environ else None
-        limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be accepted
+        limit = min(MAX_BATCH_EVENTS, self.rates.burst)  # more than a burst would never be accepted
         if len(batch.events) > limit:
             raise LimitReached("batch_events", limit)
         namespace, identity = self._caller(asked, known, batch.namespace)

@@ -118,6 +118,16 @@ def served(sends: list[bytes | Pause], gate: RecordingGate, *, below: bool) -> b
     return peer.received
 
 
+@pytest.mark.parametrize(("before", "now", "status"), [(8, 2, b"409"), (2, 8, b"201")])
+def test_a_batch_is_held_against_the_burst_that_is_in_force(before: int, now: int, status: bytes) -> None:
+    """After a reload too: a batch above the burst would be told to come again, for ever."""
+    publishing = Publishing(RecordingGate(), Settings(publish_per_s=before / 2))
+    publishing.rates.apply(now / 2, now)
+    peer, routes = Peer([batch(EVENT, EVENT, EVENT)]), routes_below({BATCH: publishing.batch}, lambda environ: True)
+    peer.served_by(lambda *_: pytest.fail("the application was asked"), HttpLimits(), routes=routes)
+    assert peer.received.split()[1] == status
+
+
 FAULTS = {"no bus": BusUnavailable("no answer"), "a fault": RuntimeError("a secret")}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
-from headgate.errors import Forbidden, LimitReached, Unauthorized, UnauthorizedReason
+from headgate.errors import Forbidden, LimitReached, Paused, Unauthorized, UnauthorizedReason
 from headgate.events.wire.packets import PRESENCE
 from headgate.events.wire.requests import PresenceAct, read_presence
 from headgate.node.cluster.pauses import Pauses
@@ -44,6 +44,11 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
     _prepare(namespace, client, topic)
     if wanted.act is PresenceAct.WATCH:
         return presence.rooms.watch(session, topic, connection_of(client))
+    try:
+        pauses.check_enter(namespace.name)  # again, as Redis or the application may have taken seconds
+    except Paused:
+        presence.rooms.leave_unless_in(session, topic)
+        raise
     return presence.enter(session, topic, connection_of(client), client.identity.user, meta)
 
 

@@ -123,6 +123,24 @@ def test_a_pause_of_the_namespace_keeps_newcomers_out(start: Start) -> None:
     assert ask(ana, "watch")["ok"]
 
 
+def test_an_entry_that_is_under_way_when_the_namespace_is_paused_is_refused(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for Redis or for the application, and then has changed nothing."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    session, presence = ana.welcome["session"], gateway.gateway.namespaces[NAMESPACE].presence
+    prepare = presence.prepare
+
+    def pause(session: str, topic: str) -> None:
+        prepare(session, topic)
+        gateway.gateway.cluster.pauses.replace({namespace_member(NAMESPACE): 60.0})
+
+    monkeypatch.setattr(presence, "prepare", pause)
+    assert ask(ana, "enter")["error"]["code"] == "paused"
+    assert presence.topics_of(session) == []
+
+
 def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
     """With a notice; what it grants stays."""
     grants = ["rooms.*"]

@@ -147,7 +147,7 @@ def test_a_composed_gateway_has_settings_that_headgate_accepts(name: str) -> Non
 
 
 def test_the_composed_files_name_services_that_are_there() -> None:
-    """Whoever renames one must not forget nginx, Prometheus or the consumers."""
+    """A rename of one must not forget nginx, Prometheus or the consumers."""
     services = yaml.safe_load((COMPOSE / "docker-compose.yml").read_text())["services"]
     for file, named in {
         "nginx.conf": r"server ([\w-]+):",
@@ -164,7 +164,7 @@ def test_the_composed_files_name_services_that_are_there() -> None:
 
 # Secrets -------------------------------------------------------------------------------------------------------------
 
-# Of Redis an address, whose password is Redis' own affair.
+# Of Redis an address, with a password that is Redis' own affair.
 _SECRET_NAMES = [each.name for each in fields(Settings) if each.metadata.get("secret") and each.name != "redis_url"]
 _SECRETS = "|".join(f"HEADGATE_{name.upper()}|{name}" for name in _SECRET_NAMES)
 
@@ -183,7 +183,7 @@ def shown_secrets() -> list[tuple[str, str]]:
 
 
 def test_every_secret_of_an_example_is_refused_by_a_gateway() -> None:
-    """Whoever forgets to replace it does not run with a secret that everybody knows. Secrets are shipped empty."""
+    """A forgotten replacement does not run with a secret that everyone knows. Secrets are shipped empty."""
     for place, value in shown_secrets():
         assert is_weak_secret(value.encode()), f"{place} shows the secret {value!r}, which a gateway takes"
     # Those of webhooks, in base64, are read by their own grammar.
@@ -273,7 +273,7 @@ def test_what_comes_through_a_proxy_of_the_examples_sees_no_figures(proxy: str, 
 
 
 def test_the_composed_nginx_keeps_figures_and_console_inside() -> None:
-    """Also if the gateways behind it were of another mind."""
+    """Also if the gateways after it were of another mind."""
     text = (COMPOSE / "nginx.conf").read_text()
     for place in ("= /metrics", "^~ /console"):
         assert re.search(rf"location {re.escape(place)} {{ return 404; }}", text), place

@@ -118,7 +118,7 @@ def test_the_composed_gateway_is_on_loopback_healthy_by_healthz_and_without_righ
 
 
 def test_the_composed_consumers_have_a_file_that_headgate_accepts(compose: dict[str, Any], tmp_path: Path) -> None:
-    """The mail server that it names is the catcher beside it, on a network that nobody else is on."""
+    """The mail server that it names is the catcher beside it, on a network without other hosts."""
     consumers = compose["services"]["consumers"]
     [mounted] = consumers["configs"]
     assert mounted["target"] == consumers["environment"]["HEADGATE_CONFIG"]
@@ -134,7 +134,7 @@ def test_the_composed_consumers_have_a_file_that_headgate_accepts(compose: dict[
 
 
 def test_the_composed_consumers_are_healthy_by_their_own_page_and_without_rights(compose: dict[str, Any]) -> None:
-    """Not by the gateway's, which the image asks; nobody outside reaches it."""
+    """Not by the gateway's, which the image asks; it is unreachable from outside."""
     consumers = compose["services"]["consumers"]
     port = consumers["command"][consumers["command"].index("--listen") + 1].rpartition(":")[2]
     assert f"http://127.0.0.1:{port}/healthz" in consumers["healthcheck"]["test"][-1]
@@ -193,7 +193,7 @@ def test_no_composed_image_is_older_than_its_last_known_hole(compose: dict[str, 
 
 
 def test_updates_of_everything_that_is_pinned_are_looked_for_every_week() -> None:
-    """A pin that nobody looks after grows old with its holes."""
+    """A pin without an update grows old with its holes."""
     parsed = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())
     watched = {update["package-ecosystem"]: update for update in parsed["updates"]}
     assert set(watched) == {"pip", "npm", "docker", "docker-compose", "github-actions"}

@@ -44,7 +44,7 @@ def test_every_link_to_a_file_or_heading_of_ours_leads_there(page: Path) -> None
 
 @pytest.mark.parametrize("file", [*PAGES, *SHIPPED], ids=name_of)
 def test_every_setting_that_is_named_exists(file: Path) -> None:
-    """A misspelt one stops the gateway of whoever copies it."""
+    """A misspelt one stops the gateway of a reader who copies it."""
     known = {name for name, *_ in describe()} | set(re.findall(r"HEADGATE_[A-Z_]+", settings_page()))
     if file.name == "CHANGELOG.md":
         known |= {f"HEADGATE_{name.upper()}" for name in REMOVED}
@@ -88,7 +88,7 @@ def test_pages_show_examples() -> None:
     assert len(EMBEDDED) >= 5
 
 
-# A wait for the subscription, or the option that tells of a loss, and a fetch right behind it.
+# A wait for the subscription, or the option that reports a loss, and a fetch right after it.
 FETCHES_BY_HAND = re.compile(
     r"(?:subscribed\([^)]*\)|\.ready)\)?[\s;]*(?:\.then\(|await\s+)\s*[^\n]*(?:load|fetch|reload)|resync: *\w*(?:load|fetch)",
     re.IGNORECASE,

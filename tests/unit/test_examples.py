@@ -19,7 +19,7 @@ PYTHON_COMMENT = re.compile(r"\s*#")
 
 
 def lines_of_code(folder: Path) -> int:
-    """Return how many lines of its own code an example has."""
+    """Return how many lines of code an example has itself."""
     files = [
         path
         for path in folder.rglob("*")

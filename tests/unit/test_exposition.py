@@ -14,7 +14,7 @@ NAME = "headgate_x_seconds"
 
 
 def family(*histograms: Histogram) -> Family:
-    """A family of ours, each histogram with a namespace of its own."""
+    """A family of ours, each histogram with a separate namespace."""
     samples: list[tuple[str, dict[str, str], float]] = []
     for number, histogram in enumerate(histograms):
         labels = {"namespace": f"n{number}"}
@@ -46,6 +46,6 @@ def test_as_text_a_histogram_of_ours_is_a_classic_one(seconds: list[float]) -> N
 
 
 def test_classic_leaves_everything_else_as_it_is() -> None:
-    """Only histograms of ours are made anew."""
+    """Only histograms of ours are rebuilt."""
     other: Family = ("a", "counter", "A.", [("a_total", {}, 3.0)])
     assert list(classic([other])) == [other]

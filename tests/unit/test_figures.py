@@ -313,12 +313,12 @@ PROMISED = [
 
 @pytest.mark.parametrize(("pattern", "values"), PROMISED, ids=lambda each: each if isinstance(each, str) else "")
 def test_a_promise_names_the_bound_that_the_code_has(pattern: str, values: tuple[str, ...]) -> None:
-    """The behaviour at each bound has a test of its own, which the page names."""
+    """The behaviour at each bound has a separate test, which the page names."""
     (found,) = re.finditer(pattern, re.sub(r"\s+", " ", text_of("docs/guarantees.md")))
     assert found.groups() == values
 
 
-# Each text from which somebody learns that an id makes a publish safe to repeat.
+# Each text from which a reader learns that an id makes a publish safe to repeat.
 TEXTS_ABOUT_IDS = (
     *(f"docs/{page}.md" for page in ("guarantees", "protocol", "http-api", "guide", "howto/celery")),
     *("docs/reference/python.md", "docs/reference/commands.md", "examples/progress/tasks.py"),
@@ -350,7 +350,7 @@ def texts() -> Iterator[str]:
 
 
 def test_every_text_says_for_how_long_an_id_counts_in_the_same_words() -> None:
-    """Those of `event.ID_RULE`, whose time is that of the function library; also where a sentence is broken over two lines."""
+    """Those of `event.ID_RULE`, with the time of the function library; also where a sentence is broken over two lines."""
     assert f"local IDEMPOTENCY_MS = {event.ID_COUNTS_S}000\n" in LUA
     said = {name: re.sub(r'[\s"]+(?:[*#]|--)?[\s"]*', " ", text) for name in texts() if OF_300_S.search(text := text_of(name))}
     sentences = [(name, sentence) for name, text in said.items() for sentence in re.split(r"[.|;] ", text)]

@@ -46,7 +46,7 @@ def test_there_is_an_expression_for_each_alert_and_panel() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
 def test_an_alert_says_what_it_means_and_what_to_do(alert: dict[str, Any]) -> None:
-    """In sentences, for somebody who has just been woken."""
+    """In sentences, for a reader who has just been woken."""
     for said in ("summary", "action"):
         assert alert["annotations"][said].endswith("."), said
         assert len(alert["annotations"][said]) > 20, said

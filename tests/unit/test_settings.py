@@ -1,4 +1,4 @@
-"""Settings: read once from mappings, later ones win, every fault told together, secrets hidden."""
+"""Settings: read once from mappings, later ones win, every fault reported together, secrets hidden."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_value_in_quotes_is_refused_with_the_cure(name: str) -> None:
 @pytest.mark.parametrize("around", ["{}\n", "{}\r\n", " {}", "{} "])
 @pytest.mark.parametrize("name", ["TOKEN_SECRET", "ADMIN_KEY"])
 def test_a_secret_with_white_space_around_it_is_refused(name: str, around: str) -> None:
-    """Its other owner may read it with or without: every token would be refused, and nobody would know why."""
+    """Its other owner may read it with or without: every token would be refused, without a visible reason."""
     assert Settings.read({PREFIX + name: SECRET})
     [fault] = faults_of(**{name: around.format(SECRET)})
     assert "has no blank or line end around it" in fault
@@ -245,7 +245,7 @@ def test_a_duration_is_a_decimal_number(written: object, read: float) -> None:
 
 
 def test_all_faults_are_told_together() -> None:
-    """Nobody starts the gateway five times to find five mistakes."""
+    """One start of the gateway reports all five mistakes."""
     faults = faults_of(PORT="x", DEV="maybe", QUEUE_BYTES="-1", PROT="1")
     assert [fault.split("=")[0].split(" ")[0] for fault in faults] == [
         "HEADGATE_DEV",
@@ -305,7 +305,7 @@ def test_a_fault_in_a_url_shows_neither_its_password_nor_its_query(name: str, ur
 
 
 def test_settings_cannot_be_changed() -> None:
-    """They are read once; what a client was told at connect stays true."""
+    """They are read once; what a client learned at connect stays true."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().port = 1  # type: ignore[misc]
 
@@ -318,7 +318,7 @@ def test_one_event_may_not_fill_a_clients_queue() -> None:
 
 
 def test_anonymous_clients_are_for_namespaces_that_are_served() -> None:
-    """One that is misspelt would let nobody in, and say nothing."""
+    """One that is misspelt would admit no client, and say nothing."""
     names = {"HEADGATE_NAMESPACES": "a,b", "HEADGATE_ANONYMOUS_NAMESPACES": "b"}
     assert Settings.read(names).anonymous_namespaces == ("b",)
     with pytest.raises(SettingsError, match="expected names out of HEADGATE_NAMESPACES"):
@@ -500,7 +500,7 @@ def test_whatever_is_set_the_result_is_settings_or_one_settings_error(environmen
 
 @pytest.mark.parametrize("most", [1, 128, 65536])
 def test_a_client_may_be_refused_more_often_than_it_has_subscriptions(most: int) -> None:
-    """Or one whose subscriptions are all refused could never be told so."""
+    """Otherwise one with only refused subscriptions could never be notified of that."""
     assert Settings(max_subscriptions=most).max_refusals > most
 
 

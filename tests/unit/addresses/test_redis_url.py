@@ -129,7 +129,7 @@ def test_a_raw_character_in_a_password_says_what_to_write(raw: str) -> None:
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_url_or_one_error(rest: str) -> None:
-    """No other exception, whatever stands behind the scheme."""
+    """No other exception is raised, whatever follows the scheme."""
     for scheme in ("redis", "rediss+sentinel", "redis+cluster", "unix"):
         with suppress(BusRefused):
             assert str(read_url(f"{scheme}://{rest}"))

@@ -80,7 +80,7 @@ def test_a_renewed_client_is_found_by_its_new_token_only() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 5))))
 def test_it_counts_as_a_list_would(steps: list[tuple[str, str, int]]) -> None:
-    """Joins, and leaves of whoever is in, against the naive count; nothing is kept of those who left."""
+    """Joins, and leaves of present clients, against the naive count; nothing is kept of clients that left."""
     admission: Admission[Guest] = Admission(2, 3, Expiry(lambda clients: None))
     inside: list[tuple[Guest, str]] = []
     for user, address, leaver in steps:
@@ -132,7 +132,7 @@ def test_a_session_that_is_in_no_namespace_is_counted_once(steps: list[tuple[str
 
 
 def test_without_a_limit_any_number_may_be_outside() -> None:
-    """And nobody is counted."""
+    """And no client is counted."""
     pending = PendingSessions(0)
     for number in range(9):
         pending.open(f"session-{number}", "192.0.2.1")
@@ -204,7 +204,7 @@ def test_without_a_limit_any_number_of_logins_may_fail() -> None:
 
 
 def test_limits_can_be_changed_while_clients_are_in() -> None:
-    """Whoever is above a new limit stays; failed logins count anew under another one."""
+    """A client above a new limit stays; failed logins are counted from zero under another limit."""
     admission: Admission[Guest] = Admission(1, 2, Expiry(lambda clients: None))
     admission.join(guest(), "192.0.2.7")
     admission.apply(5, 1)

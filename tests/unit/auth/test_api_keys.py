@@ -1,4 +1,4 @@
-"""API keys: their form, whose they are, and for how long a process remembers one. On a clock of the test's own."""
+"""API keys: their form, their owner, and how long a process remembers one. On a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ def test_the_id_of_a_key_is_taken_from_the_whole_key_too() -> None:
         check_key_id("no id")
 
 
-# Whose it is ---------------------------------------------------------------------------------------------------------------
+# Its owner -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_key_is_an_identity_with_its_scopes_as_grants() -> None:
-    """Whose name no user has, for the first namespace unless it is told otherwise."""
+    """No user has its name; it is for the first namespace unless one is given."""
     key = made("publish:orders.#", "read:mail.*", "clients")
     identity = Store(key).api_keys().identify(shown(key.text))
     assert identity is not None
@@ -150,7 +150,7 @@ def test_a_token_that_is_no_key_is_left_to_others() -> None:
 
 
 def test_an_unknown_key_and_a_wrong_secret_get_the_same_answer() -> None:
-    """Nobody learns which ids there are."""
+    """A caller cannot find out which ids exist."""
     key, other = made(), made()
     forged = msgspec.structs.replace(other.stored, sha256="0" * 64)
     store = Store(key)
@@ -161,7 +161,7 @@ def test_an_unknown_key_and_a_wrong_secret_get_the_same_answer() -> None:
 
 
 def test_a_key_ends_when_it_said() -> None:
-    """To the second; told only to one who has the whole key."""
+    """To the second; reported only to a caller that has the whole key."""
     key = made(ttl_s=60)
     store = Store(key)
     assert store.api_keys(time_s=NOW_S + 59).identify(shown(key.text)) is not None
@@ -215,7 +215,7 @@ def test_a_revoked_key_is_refused_within_two_seconds() -> None:
 
 
 def test_while_one_caller_asks_others_have_what_was_known_for_two_seconds_at_most() -> None:
-    """One question to Redis, and nobody else waits for it."""
+    """One request to Redis, and no other caller waits for it."""
     key = made()
     store = Store(key)
     keys = store.api_keys()

@@ -1,4 +1,4 @@
-"""The audit log: what it tells, what it leaves out, and that nothing in it can be mistaken for another line."""
+"""The audit log: what it reports and omits, and that nothing in it can be mistaken for another line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def refuse(audit: Audit, address: str | None, reason: str = "expired") -> None:
 
 
 def test_a_refused_login_is_one_line_with_its_fields() -> None:
-    """Under a logger name of its own; who it was is not known."""
+    """Under a separate logger name; the user is not known."""
     with capture_logs() as lines:
         refuse(Audit(HeldClock()), "192.0.2.9")
     (line,) = lines

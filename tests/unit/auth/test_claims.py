@@ -159,7 +159,7 @@ def test_bad_claims_are_refused_with_their_word(word: str, shown: Any) -> None:
     ],
 )
 def test_where_an_issuer_is_set_the_claims_must_be_from_it(issuer: Any, word: str | None) -> None:
-    """Letter by letter; without the setting nobody looks."""
+    """Letter by letter; without the setting the issuer is not checked."""
     strict = ClaimRules("headgate", LEEWAY_S, lambda: NOW_S, "https://login.example.com")
     shown = {**claims(), "iss": issuer}
     assert identity(shown).user == "ana"

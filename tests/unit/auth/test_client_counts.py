@@ -139,7 +139,7 @@ def test_the_places_of_a_dead_process_come_back_when_its_lease_ends() -> None:
 
 
 def test_without_redis_each_process_keeps_its_share() -> None:
-    """Of the processes that were known. When Redis is back, having lost it all, each waits until the others have told theirs."""
+    """Of the processes that were known. When Redis is back, having lost it all, each waits for the reports of the others."""
     world = World(4, 20)
     world.store_is_up = False
     world.now_s += OUT_OF_TOUCH_S + 1
@@ -178,8 +178,8 @@ def test_a_limit_below_the_number_of_processes_leaves_one_at_each() -> None:
 
 @pytest.mark.parametrize(("seed", "most", "quiet"), [*((n, 24, 0) for n in range(40)), *((n, 200, 16) for n in range(10))])
 def test_the_limit_is_never_exceeded_by_more_than_a_share_of_each_other_process(seed: int, most: int, quiet: int) -> None:
-    """Joins, leaves, looks in any order, of counts that are told from one on and of quiet ones; and whoever is refused finds room
-    once a client has left and all have looked. Nothing is left in the store of a user or address whose clients are gone.
+    """Joins, leaves and looks in any order, of counts that are reported from one on and of quiet ones; a refused client finds
+    room once another has left and all have looked. Nothing stays in the store about a user or address without clients.
     """
     random = Random(seed)
     world = World(random.randint(2, 5), random.randint(1, most), quiet)
@@ -217,7 +217,7 @@ def test_the_limit_is_never_exceeded_by_more_than_a_share_of_each_other_process(
 
 
 def test_few_clients_of_an_address_are_neither_told_nor_asked_about() -> None:
-    """Most addresses have one or two. One with more is told, until it has fewer again."""
+    """Most addresses have one or two. One with more is reported, until it has fewer again."""
     world = World(2, 100, quiet=16)
     for _ in range(15):
         assert world.join(0) is None

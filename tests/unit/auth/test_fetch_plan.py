@@ -31,7 +31,7 @@ def plan() -> FetchPlan:
 
 
 def brought(now_s: float = 0.0) -> FetchPlan:
-    """A plan whose first fetch, at `now_s`, brought a set."""
+    """A plan with a first fetch at `now_s` that brought a set."""
     made = plan()
     made.begin(now_s)
     made.brought(now_s)
@@ -60,7 +60,7 @@ def test_a_key_may_come_until_a_fetch_that_began_after_it_was_asked_for_has_come
 
 
 def test_an_absent_key_may_be_asked_for_again_later() -> None:
-    """The issuer may have published it meanwhile."""
+    """The issuer may have published it since."""
     made = plan()
     made.may_bring("new", 0.0)
     made.begin(0.0)
@@ -87,7 +87,7 @@ def test_a_key_id_that_no_set_can_hold_is_never_on_its_way() -> None:
 
 
 def test_a_flood_of_made_up_key_ids_is_not_remembered_without_end() -> None:
-    """Those beyond the bound are told to try again, and are forgotten."""
+    """Those beyond the bound are asked to try again, and are forgotten."""
     made = plan()
     assert all(made.may_bring(f"made-up-{number}", 0.0) for number in range(2 * MAX_ASKED))
     assert len(made._asked) == MAX_ASKED
@@ -98,7 +98,7 @@ def test_a_flood_of_made_up_key_ids_is_not_remembered_without_end() -> None:
 
 
 def test_known_keys_stay_active_while_fetches_fail_for_a_day_at_most() -> None:
-    """After that nobody knows whether the issuer has withdrawn them."""
+    """After that it is unknown whether the issuer has withdrawn them."""
     made = brought(0.0)
     states, dropped = [], []
     for now_s in (REFRESH_S, KEPT_S, KEPT_S + 1, KEPT_S + 2):
@@ -127,7 +127,7 @@ def test_retries_become_rarer_up_to_a_bound_and_begin_anew_after_a_success() -> 
 
 
 def test_asking_brings_about_one_fetch_each_again_s_at_most() -> None:
-    """Counted from the beginning of the fetch before it; without anybody who asks the set is refreshed."""
+    """Counted from the beginning of the fetch before it; without requests the set is refreshed."""
     made = plan()
     made.begin(100.0)
     made.brought(103.0)

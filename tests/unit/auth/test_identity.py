@@ -60,7 +60,7 @@ def test_a_grant_that_is_no_pattern_is_refused_at_once(grants: dict[str, Any]) -
 
 
 def test_an_identity_cannot_be_changed() -> None:
-    """Nothing can widen the grants of a live connection behind the gateway's back."""
+    """Nothing can widen the grants of a live connection without the gateway's knowledge."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         Identity("ana").subscribe = ("#",)  # type: ignore[misc]
 
@@ -141,7 +141,7 @@ def test_a_pattern_of_which_something_does_not_fit_is_refused(template: str, wor
 @pytest.mark.parametrize("name", ["*", "#", "a.*", "#.a", "a.#.b"])
 @pytest.mark.parametrize("kind", ["subscribe", "publish"])
 def test_a_name_that_is_a_wildcard_in_a_grant_is_refused_with_it(name: str, kind: str) -> None:
-    """An authenticator that puts the name into a grant by itself then lets nobody of that name in; other grants are as usual."""
+    """An authenticator that puts the name into a grant by itself refuses every user of that name; other grants are as usual."""
     with pytest.raises(InvalidPattern, match="it holds the user's name, which is a wildcard there"):
         Identity(name, **{kind: (f"teams.{name}.x",)})  # type: ignore[arg-type]
     found = Identity(name, subscribe=(pattern("teams.{who}.x", who=user_word(name)),)).with_own_topics()

@@ -1,4 +1,4 @@
-"""The fetching of an issuer's keys: the greenlet around the plan, with fetches that the test scripts, on a clock of its own."""
+"""The fetching of an issuer's keys: the greenlet around the plan, with fetches that the test scripts, on a test clock."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_issuer_that_answers_wrongly_is_asked_again(broken: Step | bytes, tol
 
 
 def test_while_the_issuer_is_away_the_known_keys_stay_active_and_after_a_day_they_are_dropped() -> None:
-    """Its trouble is not ours, until nobody knows whether a key was withdrawn."""
+    """The issuer's trouble is not ours, until it is unknown whether a key was withdrawn."""
     issuer = Issuer(jwks(a=RSA_KEY), fail(OSError("away")), fail(OSError("away")), jwks(a=RSA_KEY))
 
     def pass_a_day() -> bytes:
@@ -148,7 +148,7 @@ def test_without_a_question_the_set_is_refreshed(monkeypatch: pytest.MonkeyPatch
 
 
 class _Silent:
-    """A signal that nobody sets."""
+    """A signal that is never set."""
 
     def __init__(self, wait: Callable[[float | None], bool]) -> None:
         self.wait = wait
@@ -211,7 +211,7 @@ def test_an_answer_has_a_bound(server: Receiver) -> None:
 
 
 def test_informational_answers_before_the_keys_are_skipped(server: Receiver) -> None:
-    """A proxy or a CDN in front of the issuer may send them to anybody."""
+    """A proxy or a CDN in front of the issuer may send them to any client."""
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
     server.answer = say(hints + b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
     assert fetch(server.url()) == b"{}"

@@ -39,7 +39,7 @@ STRONG = [
 
 @pytest.mark.parametrize("secret", WEAK, ids=lambda secret: secret[:12])
 def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) -> None:
-    """One letter again and again, a word that fills up the length: told at start with what is expected, and not shown."""
+    """One letter again and again, a word that fills up the length: reported at start with what is expected, and not shown."""
     if secret:
         with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different") as caught:
             Settings.read({"HEADGATE_TOKEN_SECRET": secret})

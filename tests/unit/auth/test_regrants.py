@@ -69,7 +69,7 @@ def test_what_others_wrote_there_is_passed_over(redis: SmallRedis, monkeypatch: 
 
 
 def test_they_take_the_place_of_a_users_own_and_nothing_else() -> None:
-    """The topics of its own stay, and so do the end of the token, its id and its namespaces."""
+    """Its own topics stay, and so do the end of the token, its id and its namespaces."""
     copy = Copy()
     copy.regrants.put("ana", Explicit(("b.#",), (), 0), 60)
     applied = copy.regrants.apply(ANA)

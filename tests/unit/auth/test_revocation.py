@@ -41,7 +41,7 @@ def test_a_message_refuses_a_user_or_a_token_until_it_ends(message: bytes) -> No
 
 
 def test_zero_seconds_lift_a_revocation() -> None:
-    """And name nobody who is to be disconnected."""
+    """And it names no user to disconnect."""
     revocations = Revocations(HeldClock(1000.0))
     revocations.apply(b"60 user:ana")
     assert revocations.apply(b"0 user:ana") is None
@@ -49,7 +49,7 @@ def test_zero_seconds_lift_a_revocation() -> None:
 
 
 def test_the_whole_set_takes_the_place_of_what_was_known() -> None:
-    """After a reconnect: what was lifted meanwhile is lifted, what was revoked is revoked."""
+    """After a reconnect, what was lifted in between is lifted, and what was revoked is revoked."""
     revocations = Revocations(HeldClock(1000.0))
     revocations.apply(b"60 user:ben")
     revocations.replace([("user:ana", 30)])
@@ -122,7 +122,7 @@ def test_a_member_names_a_kind(member: str, found: tuple[str, str] | None) -> No
     ],
 )
 def test_a_revocation_of_nobody_or_for_no_time_is_refused_before_redis_is_asked(asked: dict[str, object]) -> None:
-    """The client leads to a port where nobody listens."""
+    """The client leads to a port without a listener."""
     client = open_client("redis://127.0.0.1:1")
     with pytest.raises(InvalidRequest):
         revoke(client, **asked)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ def server() -> SmallRedis:
 
 @pytest.fixture
 def published(server: SmallRedis) -> list[Any]:
-    """What is told to gateways."""
+    """The message to the gateways."""
     told: list[Any] = []
     server.hearers[revoked_channel(0)] = [told.append]
     return told

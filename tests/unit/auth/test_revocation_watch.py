@@ -1,4 +1,4 @@
-"""The watch on revocations: its answer to the replies and the faults of its link. No Redis: nobody listens on its port."""
+"""The watch on revocations: its answer to the replies and the faults of its link. No Redis: its port has no listener."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_nobody_is_let_in_before_it_is_known_what_is_revoked(watched: Watched) -
 
 
 def test_the_whole_set_is_read_when_the_subscription_is_confirmed(watched: Watched) -> None:
-    """Nothing can fall between; those who are connected and hit are told, after each reconnect again."""
+    """Nothing can fall between; the connected clients that are hit are notified, after each reconnect again."""
     watched.stored = [("user:ana", 60)]
     watched.take(CONFIRMED)
     assert watched.hit == [["user:ana"]]
@@ -65,7 +65,7 @@ def test_the_whole_set_is_read_when_the_subscription_is_confirmed(watched: Watch
 
 
 def test_messages_of_one_read_are_one_call(watched: Watched) -> None:
-    """A thousand revocations at once disconnect their clients in one pass; what lifts one, or is none, hits nobody."""
+    """A thousand revocations at once disconnect their clients in one pass; what lifts one, or is none, hits no client."""
     watched.take(CONFIRMED)
     with capture_logs():
         watched.take(message(b"60 user:ana"), message(b"60 token:t"), message(b"0 user:ben"), message(b"rubbish"))
@@ -173,7 +173,7 @@ class Linked:
 
 
 def test_a_user_without_the_right_to_the_other_channel_still_hears_of_revocations() -> None:
-    """A deploy must not lock everybody out because Redis' rights are those of the version before."""
+    """A deploy must not lock out every client because Redis' rights are those of the version before."""
     forbidden = BusRefused("this user has no permissions to access one of the channels", redis_code="NOPERM")
     refused, link = Link(forbidden), Link([CONFIRMED], BROKEN)
     linked = Linked(refused, link, Link(BROKEN), stored=[("user:ana", 60)])
@@ -200,7 +200,7 @@ def test_a_watch_whose_link_breaks_reads_everything_anew() -> None:
 
 
 def test_while_redis_is_away_the_watch_tries_again_ever_more_slowly_and_says_so_once() -> None:
-    """Up to a bound; after a link that brought something it begins anew."""
+    """Up to a bound; after a link that brought something it starts from the first delay again."""
     away = [Link() for _ in range(6)]
     linked = Linked(*away, Link([CONFIRMED], BROKEN), Link(), Link(BROKEN))
     lines = linked.run()

@@ -234,7 +234,7 @@ def test_anonymous_clients_come_in_where_configured_with_those_grants_only() -> 
 
 @pytest.mark.parametrize("bad", ["", "x", 7, ["a"]])
 def test_a_bad_token_never_makes_anyone_anonymous(bad: object) -> None:
-    """A client that shows something is the user that it proves, or nobody; in development too."""
+    """A client that shows something is the user that it proves, or is refused; in development too."""
     for extra in ({"anonymous_subscribe": "#"}, {"dev": "1"}):
         with pytest.raises(Unauthorized):
             authenticate({"token": bad}, token_secret=SECRET.decode(), **extra)

@@ -1,4 +1,4 @@
-"""Received or told: the feed through random interleavings of everything that may happen between a gateway and Redis.
+"""Received or reported: the feed through random interleavings of everything that may happen between a gateway and Redis.
 
 HEADGATE_HISTORIES sets how many (`make fuzz`: 100,000), HEADGATE_SEED tries one.
 """
@@ -74,7 +74,7 @@ def test_every_event_is_delivered_in_order_and_once_or_told_before_anything_late
 
 
 class TakesAnyHole(Feed):
-    """A whole feed that takes an event behind a hole at its word."""
+    """A whole feed that trusts an event after a hole."""
 
     def _next_events(self) -> list[Event]:
         whole, self._interest.whole = self._interest.whole, False
@@ -117,7 +117,7 @@ class HandsOnTwice(Feed):
 
 
 class ForgetsAFailedPass(Feed):
-    """A feed that tells nobody of a pass that failed midway."""
+    """A feed that does not report a pass that failed midway."""
 
     def failed(self) -> list[Action]:
         super().failed()
@@ -150,14 +150,14 @@ class KeepsTheEpoch(Feed):
 
 
 class EndsTooHigh(Feed):
-    """A feed that takes the first event of another line for one of its own."""
+    """A feed that takes the first event of another line for one of its own line."""
 
     def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
         yield from super()._change_line(head, lineage, end + 1)
 
 
 class EndsTooLow(Feed):
-    """A feed that tells one event more than was lost."""
+    """A feed that reports one event more than was lost."""
 
     def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
         yield from super()._change_line(head, lineage, end - 1)

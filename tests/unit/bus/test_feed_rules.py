@@ -1,4 +1,4 @@
-"""The rules of the feed, one at a time: the inputs, and what the namespace behind it is told.
+"""The rules of the feed, one at a time: the inputs, and what it reports to its namespace.
 
 Redis is the model of tests/support/model_redis.py, and answers at once. test_feed.py tries every order of things.
 """
@@ -28,10 +28,10 @@ EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], 
 
 
 class Gateway:
-    """A feed whose actions are carried out at once.
+    """A feed that carries out its actions at once.
 
     Attributes:
-        told: what the namespace was told, in order.
+        told: the reports to the namespace, in order.
         sent: what Redis was asked to run on the connection.
         fences: the heads that fences asked for.
         cut: replies are held back from the feed while it is set.
@@ -181,7 +181,7 @@ def test_more_events_than_one_batch_takes_follow_in_the_next(patterns: tuple[str
 
 
 def test_the_offset_moves_when_events_have_been_handed_on_and_reached_when_they_are_given() -> None:
-    """Events that come in meanwhile join the same pass."""
+    """Events that come in during a pass join it."""
     gateway = Gateway("#")
     gateway.redis.publish("orders.1")
     gateway.feed.receive(list(gateway.redis.sent), TIME_MS)
@@ -213,7 +213,7 @@ def test_an_event_without_a_message_is_read_from_the_log_when_the_next_one_shows
 
 
 def test_events_that_could_not_be_handed_on_are_told_as_missing() -> None:
-    """Nobody knows which clients have them. The plain one was promised to nobody."""
+    """It is unknown which clients have them. The plain one was promised to no client."""
     gateway = Gateway("orders.1")
     publish(gateway, 6, "bills.1")
     gateway.redis.send("orders.1", b"0")
@@ -266,7 +266,7 @@ def test_events_that_the_log_no_longer_holds_are_told_in_one_gap(patterns: tuple
 
 
 def test_a_log_that_ends_before_the_head_that_was_read_is_told_as_trimmed() -> None:
-    """Somebody emptied the stream by hand."""
+    """The stream was emptied by hand."""
     gateway = Gateway("#")
     gateway.disconnect()
     for _ in range(5):
@@ -305,7 +305,7 @@ def test_only_a_refusal_during_a_subscribe_makes_it_take_the_whole_feed() -> Non
 
 
 def test_the_fence_finds_an_event_that_nobody_heard_of_live() -> None:
-    """The last of a burst, with nothing behind it to show the hole."""
+    """The last of a burst, with nothing after it to show the hole."""
     gateway = Gateway("#")
     gateway.redis.publish("orders.1", live=False)
     gateway.tick()
@@ -459,7 +459,7 @@ def test_messages_of_a_moment_that_is_gone_and_back_hide_nothing(patterns: tuple
     assert gateway.offsets == [6, 7, 8, 9, 10]
     publish(gateway, 1)
     gateway.tick()
-    # From this fence on a hole is what nobody here needs again.
+    # From this fence on no client here needs the events of a hole.
     reads = gateway.reads
     redis.publish("bills.2")
     publish(gateway, 1)
@@ -518,7 +518,7 @@ class OfVersionTwo(ModelRedis):
 
 
 def test_an_older_library_that_cannot_be_replaced_goes_back_in_the_same_epoch() -> None:
-    """It tells no lineage and begins no epoch; the end is where its head stands."""
+    """It reports no lineage and begins no epoch; the end is where its head stands."""
     gateway = Gateway("orders.1", redis=OfVersionTwo())
     publish(gateway, 10)
     gateway.redis.downgrade()
@@ -635,7 +635,7 @@ def test_a_publish_behind_a_change_of_sources_is_not_taken_for_a_copy() -> None:
 
 
 def test_a_connection_to_another_server_than_the_heads_is_closed_before_it_subscribes() -> None:
-    """Two servers stand behind one address, and nothing that one sends proves anything about the other."""
+    """Two servers share one address, and nothing that one sends proves anything about the other."""
     gateway = Gateway("#")
     gateway.disconnect()
     gateway.sent.clear()
@@ -669,7 +669,7 @@ def test_a_server_that_the_address_has_left_is_left_as_soon_as_a_connection_foll
 
 @pytest.mark.parametrize("noticed_by", ["fence", "connection"])
 def test_a_replica_is_not_listened_to(noticed_by: str) -> None:
-    """A primary that was made a replica keeps its connections; its log is behind, and may be replaced."""
+    """A primary that was made a replica keeps its connections; its log lags, and may be replaced."""
     gateway = Gateway("#")
     read_head, configure = gateway.redis.head, gateway.redis.configure
     gateway.redis.head = lambda *known: replace(read_head(*known), replica=True)  # type: ignore[method-assign]
@@ -776,7 +776,7 @@ def test_the_state_follows_the_table_and_refuses_the_rest(state: State, cause: C
 
 
 def test_inputs_that_the_state_does_not_allow_raise() -> None:
-    """An answer that nobody asked for, a read instead of an answer, an event for a pass that is over."""
+    """An answer without a request, a read instead of an answer, an event for a pass that is over."""
     feed = Feed(NAMESPACE, 65536, INTERVAL_S)
     with pytest.raises(IllegalStep):
         feed.next_action()

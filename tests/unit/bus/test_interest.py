@@ -271,7 +271,7 @@ def test_a_glob_costs_the_same_however_many_sources_there_are(globs: int) -> Non
 
 
 def test_a_pattern_is_active_after_a_fence_that_began_behind_its_acknowledgement() -> None:
-    """A fence whose head was read before does not cover it."""
+    """A fence does not cover it if its head was read before."""
     interest = attached()
     interest.acquire("orders.*")
     assert interest.to_subscribe() == [glob("orders.*")]
@@ -303,7 +303,7 @@ def test_a_source_inside_a_new_glob_is_dropped_after_the_glob_is_synced() -> Non
 
 
 def test_a_source_outlives_its_last_client_by_a_moment() -> None:
-    """A page that is loaded anew does not wait for Redis."""
+    """A page that is loaded again does not wait for Redis."""
     interest = attached("orders.1")
     interest.release("orders.1", 10)
     assert interest.to_unsubscribe(10 + LINGER_S - 0.1) == []
@@ -315,7 +315,7 @@ def test_a_source_outlives_its_last_client_by_a_moment() -> None:
 
 
 def test_a_source_is_not_dropped_before_it_is_synced() -> None:
-    """After a second request, its acknowledgement could not be told from the first."""
+    """After a second request, its acknowledgement would look like the first one's."""
     interest = attached()
     interest.acquire("orders.1")
     interest.to_subscribe()
@@ -328,7 +328,7 @@ def test_a_source_is_not_dropped_before_it_is_synced() -> None:
 
 
 def test_a_glob_is_not_dropped_before_the_wider_one_that_replaces_it_is_synced() -> None:
-    """A pattern may be active through a glob of somebody else, who has just left."""
+    """A pattern may be active through a glob of another client that has just left."""
     interest = attached("orders.1", "orders.*")
     assert interest.active("orders.1")
     interest.release("orders.*", 0)
@@ -383,7 +383,7 @@ def test_above_so_many_channels_the_whole_feed_is_taken(monkeypatch: pytest.Monk
 # Sharded channels -----------------------------------------------------------------------------------------------------------
 
 FEED: Source = (b"ssubscribe", b"hg:{n}/feed")
-# They bring a plain PUBLISH, of which a Cluster tells every node.
+# They bring a plain PUBLISH, which a Cluster forwards to every node.
 PLAIN = EVERYTHING
 
 

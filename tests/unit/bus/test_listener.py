@@ -52,7 +52,7 @@ def leave(server: ModelServer) -> None:
 
 
 def attempts_while(bus: ModelBus, seconds: float) -> list[float]:
-    """Let time pass, a hundredth of a second at a time; return when somebody tried to connect."""
+    """Let time pass, a hundredth of a second at a time; return at an attempt to connect."""
     at_s: list[float] = []
     began_s = bus.clock.now_s
     for _ in range(round(seconds * 100)):
@@ -66,7 +66,7 @@ def attempts_while(bus: ModelBus, seconds: float) -> list[float]:
 
 
 def test_a_listener_that_is_up_says_where_the_log_stands(model_bus: StartModelBus) -> None:
-    """To the namespace, to whoever waits for the first connection, and in the metrics."""
+    """To the namespace, to the callers that wait for the first connection, and in the metrics."""
     bus = model_bus("orders.1", before=lambda server: [server.redis.publish("orders.1") for _ in range(3)])
     assert (bus.bus.up, bus.bus.was_up.is_set(), bus.bus.last_error) == (True, True, None)
     assert (bus.bus.epoch, bus.bus.offset, bus.bus.reached, bus.bus.head, bus.bus.first) == (bus.redis.epoch, 3, 3, 3, 1)
@@ -108,7 +108,7 @@ class Taking:
         return cast(Run, SimpleNamespace(taken=taken, crowd=crowd, full=taken < count))
 
     def _routed(self, more: Callable[[], list[Event]]) -> None:
-        """Events have come by way of the feed; those that have come in meanwhile go with them."""
+        """Events have come by way of the feed; those that have come in since go with them."""
         self.offsets += [offset for _, offset, _ in self._bus.told[-1][1]]
         if self._bus.redis.offset % 3 == 0:
             self._bus.redis.publish("orders.1")
@@ -117,7 +117,7 @@ class Taking:
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
 def test_what_is_taken_directly_and_what_is_not_come_in_order_each_once(model_bus: StartModelBus, most: int) -> None:
-    """Whatever a read brings: events behind one that has to be routed never overtake it, whether or not they join its pass."""
+    """Whatever a read brings: events after one that has to be routed never overtake it, whether or not they join its pass."""
     bus = model_bus("#")
     taking = Taking(bus, most)
     before = counted("events_received_total")
@@ -155,7 +155,7 @@ def test_what_cannot_be_taken_goes_to_the_feed_in_growing_portions(model_bus: St
 
 
 def test_a_fault_while_events_are_taken_directly_is_told_as_a_gap(model_bus: StartModelBus) -> None:
-    """Nobody knows which clients have which of them; a new connection goes on behind."""
+    """It is unknown which clients have which events; a new connection goes on after them."""
     bus = model_bus("#")
     taking = Taking(bus)
     bus.publish(2)
@@ -203,7 +203,7 @@ def test_events_that_arrive_while_a_closed_listener_still_routes_are_left(model_
 
 
 def test_a_router_that_fails_leaves_a_gap_and_a_new_connection(model_bus: StartModelBus) -> None:
-    """Nobody knows which clients have which of the events; the feed goes on behind them."""
+    """It is unknown which clients have which events; the feed goes on after them."""
     bus = model_bus("#")
 
     def during(more: object) -> None:
@@ -325,7 +325,7 @@ def test_a_redis_that_acknowledges_no_subscription_is_given_up(model_bus: StartM
 
 
 def test_an_emptied_redis_is_told_once_and_live_goes_on(model_bus: StartModelBus) -> None:
-    """Nobody publishes meanwhile: the fence notices, and begins the new epoch itself."""
+    """No publish comes in between: the fence notices, and begins the new epoch itself."""
     bus = model_bus("orders.*")
     bus.publish(10)
     before = counted("log_lost_total")
@@ -435,7 +435,7 @@ def test_two_hundred_users_cost_no_glob_and_leave_nothing_behind(model_bus: Star
 
 
 def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModelBus) -> None:
-    """Fences that pass meanwhile, and other patterns, do not help it."""
+    """Fences that pass in between, and other patterns, do not help it."""
     bus = model_bus("#")
     bus.bus.feed._interest.active_among = lambda patterns: set()  # type: ignore[method-assign]
     waiting = gevent.spawn(bus.bus.wait_for, "orders.*")
@@ -474,7 +474,7 @@ def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: 
 
 
 def test_a_subscription_waits_while_redis_stands_still_until_the_connection_is_given_up(model_bus: StartModelBus) -> None:
-    """The next connection begins with it, and with the log from the position on: nothing behind its acknowledgement is missed."""
+    """The next connection begins with it, and with the log from the position on: nothing after its acknowledgement is missed."""
     bus = model_bus("orders.1")
     bus.server.stop()
     bus.bus.acquire("bills.*")
@@ -490,7 +490,7 @@ def test_a_subscription_waits_while_redis_stands_still_until_the_connection_is_g
 
 
 def test_a_connection_that_takes_no_more_bytes_is_noticed_by_the_fence(model_bus: StartModelBus) -> None:
-    """Commands wait for room in a greenlet of their own; the fence goes on."""
+    """Commands wait for room in a separate greenlet; the fence goes on."""
     bus = model_bus("orders.1")
     bus.server.full = True
     bus.bus.acquire("bills.1")
@@ -506,7 +506,7 @@ def test_a_connection_that_takes_no_more_bytes_is_noticed_by_the_fence(model_bus
 
 
 def test_commands_for_a_connection_that_has_gone_are_dropped(model_bus: StartModelBus) -> None:
-    """The next one subscribes to everything anew."""
+    """The next one subscribes to everything again."""
     bus = model_bus("orders.1", before=leave)
     bus.bus._carry_out(Subscribe([(b"subscribe", b"hg:{n}:orders.1")]))
     bus.bus._carry_out(Ping(b"token"))
@@ -523,7 +523,7 @@ def test_a_send_that_outlives_its_connection_does_not_touch_the_next_one(model_b
 
 
 def test_an_expedited_fence_makes_the_next_one_wait_a_moment(model_bus: StartModelBus) -> None:
-    """Clients that come meanwhile share the next one."""
+    """Clients that come in between share the next one."""
     bus = model_bus("orders.1")
     fence = gevent.spawn(bus.bus._read_fence_head, ReadFenceHead(0, True, ("",)))
     bus.run()
@@ -564,7 +564,7 @@ def test_a_listener_that_was_never_up_can_be_closed(model_bus: StartModelBus) ->
 
 
 def test_a_listener_that_is_closed_behind_an_expedited_fence_ends_at_once(model_bus: StartModelBus) -> None:
-    """Such a fence makes the next one wait a moment, which nobody needs any more."""
+    """Such a fence makes the next one wait a moment, which is no longer needed."""
     bus = model_bus("orders.1")
     bus.bus.acquire("orders.2")
     bus.run()

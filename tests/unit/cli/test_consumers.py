@@ -15,7 +15,7 @@ from headgate.errors import InvalidRequest
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "a" * 65, "a/b", "a\n"])
 def test_a_name_that_no_consumer_can_have_is_refused(name: str) -> None:
-    """It would be a key of Redis that is nobody's."""
+    """It would be a key of Redis without an owner."""
     with pytest.raises(InvalidRequest, match="expected a name of 1 to 64 characters"):
         check_consumer(name)
 

@@ -1,4 +1,4 @@
-"""Who may trouble a gateway: the one who started it as a demo, on loopback, with a Redis of its own, and nobody else."""
+"""The demo operator is allowed only on loopback, to the user that started the gateway as a demo, with a private Redis."""
 
 from __future__ import annotations
 

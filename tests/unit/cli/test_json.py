@@ -1,4 +1,4 @@
-"""`--json`: every command has it, and tells a fault in one shape."""
+"""`--json`: every command has it, and reports a fault in one shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 
-# They run until somebody ends them, and log (HEADGATE_LOG_FORMAT=json).
+# They run until they are stopped, and log (HEADGATE_LOG_FORMAT=json).
 WITHOUT = {"demo", "serve", "consume"}
 NOWHERE = "redis://127.0.0.1:1"
 # What a command must be given so that it comes as far as Redis.
@@ -39,7 +39,7 @@ GIVEN = {
     "types": ["--registry"],
     "who-can": ["#"],
 }
-# They need a folder first, tell what is wrong with Redis as their result, or do not ask it.
+# They need a folder first, report what is wrong with Redis as their result, or do not ask it.
 NO_FAULT = {"schemas push", "check", "doctor", "status", "config show"}
 
 

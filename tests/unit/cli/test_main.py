@@ -15,7 +15,7 @@ import headgate
 from headgate.cli.main import _COMMANDS, _SECTIONS, main
 from tests.support.service_links import SERVICE_LINKS
 
-# Without the site module, which an editable installation has load a finder of its own.
+# Without the site module, which in an editable installation loads a separate finder.
 PATHS = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(headgate.__file__).parents[1]), *sys.path])}
 
 

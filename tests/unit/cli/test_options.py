@@ -32,7 +32,7 @@ def test_any_other_text_is_wrong_usage(text: str) -> None:
     [(None, None), ("127.0.0.1:9100", ("127.0.0.1", 9100)), ("[::1]:0", ("::1", 0)), ("localhost:65535", ("localhost", 65535))],
 )
 def test_an_address_is_a_host_and_a_port(given: str | None, expected: tuple[str, int] | None) -> None:
-    """IPv6 with brackets: without, nobody can see where the port begins."""
+    """IPv6 with brackets: without them it is unclear where the port begins."""
     assert read_address(CONTEXT, OPTION, given) == expected
 
 

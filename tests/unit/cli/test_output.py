@@ -128,7 +128,7 @@ def test_help_and_lines_for_the_operator_that_cannot_be_printed_are_one_line(
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with `headgate replay '#' | head -1`; but what was done is told, as ever."""
+    """As with `headgate replay '#' | head -1`; but what was done is reported, as ever."""
     for told, code in ((False, 1), (True, 3)):
         reading, writing = os.pipe()
         os.close(reading)
@@ -148,7 +148,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(capsys: pytest.CaptureFixture[
 
 
 def test_all_that_commands_print_goes_through_here() -> None:
-    """So that nothing that others wrote reaches a terminal as it is, and a full disk is told everywhere."""
+    """So that nothing that others wrote reaches a terminal as it is, and a full disk is reported everywhere."""
     for file in (Path(headgate.__file__).parent / "cli").glob("*.py"):
         if file.name != "output.py":
             assert not re.search(r"click\.s?echo|\bprint\(|click\.style", file.read_text()), file

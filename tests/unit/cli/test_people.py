@@ -99,7 +99,7 @@ def test_as_json_each_client_is_an_object() -> None:
 
 
 def test_one_session_is_printed_with_all_its_patterns() -> None:
-    """A session that nobody has is a fault."""
+    """An unknown session is a fault."""
     assert "[a b c d and 1 more]" in headgate("clients", "--session", "s1").stdout
     run = headgate("clients", "--session", "none")
     assert (run.exit_code, run.stdout) == (1, "")
@@ -108,7 +108,7 @@ def test_one_session_is_printed_with_all_its_patterns() -> None:
 
 @pytest.mark.parametrize("command", [("clients",), ("disconnect", "--user", "ana")])
 def test_a_gateway_that_did_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    """It is named, behind what the others have said."""
+    """It is named, after what the others have said."""
     monkeypatch.setattr(Clients, "silent", ("web2/9",))
     run = headgate(*command)
     assert run.exit_code == 1

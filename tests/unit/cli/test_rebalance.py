@@ -31,7 +31,7 @@ def headgate(*arguments: str) -> str:
 
 
 def test_it_asks_all_gateways_and_says_how_many_will_move(server: SmallRedis) -> None:
-    """For each group of processes that serve the same; `--show` asks nobody."""
+    """For each group of processes that serve the same; `--show` asks no gateway."""
     assert headgate("--show") == "no gateway process is at work\n"
     for name, sessions, serves in (("a", 700, "shop"), ("b", 500, "shop"), ("c", 0, "shop"), ("d", 9, "chat,mail")):
         write_row(server.client(), name, Load(sessions, 900, serves))

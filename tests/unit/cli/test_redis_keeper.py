@@ -38,7 +38,7 @@ class DyingServer:
 
 
 class Clock:
-    """Seconds that pass when somebody waits."""
+    """Seconds that pass during a wait."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""`types`: what it writes and where, `--check`, and how faults are told. Without Redis."""
+"""`types`: what it writes and where, `--check`, and how faults are reported. Without Redis."""
 
 from __future__ import annotations
 

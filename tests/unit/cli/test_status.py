@@ -38,7 +38,7 @@ def test_a_screen_has_the_most_important_rows(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_watch_shows_the_rate_since_the_last_look(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the same epoch; another one begins anew."""
+    """Of the same epoch; another one starts from zero."""
     earlier = dataclasses.replace(SEEN.namespaces[0], head=450)
     _show(SEEN, dataclasses.replace(SEEN, at_s=SEEN.at_s - 2, namespaces=[earlier]))
     assert "61 s    90 s      25.0\n" in capsys.readouterr().out

@@ -56,7 +56,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("line", "code", "says"), FAULTS, ids=[line for line, *_ in FAULTS])
 def test_wrong_usage_is_one_clear_fault(line: str, code: int, says: str) -> None:
-    """Nothing is printed, and nobody listens at the address of Redis."""
+    """Nothing is printed, and the address of Redis has no listener."""
     environment = {"HEADGATE_REDIS_URL": "redis://127.0.0.1:1/0", "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more"}
     ended = CliRunner().invoke(main, shlex.split(line), env=environment)
     assert (ended.exit_code, ended.stdout) == (code, "")

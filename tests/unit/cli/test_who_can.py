@@ -119,7 +119,7 @@ def test_users_see_the_topics_of_their_own(redis: SmallRedis, pattern: str, expe
 
 
 def test_what_only_a_login_shows_is_said(redis: SmallRedis) -> None:
-    """Nobody has a list of the tokens that were signed."""
+    """There is no list of the tokens that were signed."""
     assert ("token", "whoever has one whose `subscribe` covers it", [], "claims") in seers("x", HEADGATE_TOKEN_SECRET=SECRET)
     result = run("stock.1")
     assert result.stdout == "consumer: archive: all of it through stock.#\n"
@@ -141,6 +141,6 @@ def test_it_works_without_a_file_and_without_consumers(redis: SmallRedis, tmp_pa
 
 
 def test_what_is_no_pattern_is_refused(redis: SmallRedis) -> None:
-    """And a namespace that nobody serves."""
+    """And a namespace that no gateway serves."""
     assert run("a..b").exit_code == 1
     assert run("a", "--namespace", "elsewhere").exit_code == 1

@@ -180,7 +180,7 @@ def one_address(delivery: Delivery) -> str:
 
 
 def test_a_template_sends_to_the_user_whose_topic_it_is() -> None:
-    """The name is percent-encoded, and an event that is no user's goes to nobody."""
+    """The name is percent-encoded, and an event that is no user's goes to no recipient."""
     table = {"urls_template": ["json://a/{user}", "json://b/?to={user}"]}
 
     assert sent_to(table, user_topic("ana@example.org", "inbox.due")) == [

@@ -1,4 +1,4 @@
-"""templates.py: what a template may say of an event, what is wrong with one, and what it never tells."""
+"""templates.py: what a template may say of an event, what is wrong with one, and what it never reveals."""
 
 from __future__ import annotations
 

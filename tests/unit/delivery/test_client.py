@@ -1,4 +1,4 @@
-"""A client that cannot keep up: bounded, in order, and told exactly what it did not get."""
+"""A client that cannot keep up: bounded, in order, and notified exactly of what it did not get."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_latest_keeps_the_newest_of_each_topic_and_counts_the_others(make_client
 
 
 def test_latest_of_more_topics_than_there_is_room_for_is_told_as_a_gap(make_client: MakeClient) -> None:
-    """Bounded also when every event has a topic of its own."""
+    """Bounded also when every event has a separate topic."""
     wired = make_client({"#": Overflow.LATEST})
     for offset in range(1, 101):
         publish(wired.matcher, [event(offset, f"topic.{offset}", 2 * KIB)])
@@ -212,7 +212,7 @@ def test_the_strongest_policy_decides_for_any_subscriptions(subscriptions: dict[
 
 
 def test_the_newest_values_below_a_trimmed_range_come_ahead_of_the_word_of_it(make_client: MakeClient) -> None:
-    """Its end moves the browser's position, so that they would count as seen; newer values come behind it."""
+    """Its end moves the browser's position, so that they would count as seen; newer values come after it."""
     wired = make_client({"#": Overflow.LATEST})
     last = fill(wired, "a", beyond=3)
     wired.client.miss(last + 1, last + 5, GapReason.TRIMMED)
@@ -223,7 +223,7 @@ def test_the_newest_values_below_a_trimmed_range_come_ahead_of_the_word_of_it(ma
 
 
 def test_however_much_is_missing_what_waits_for_a_stopped_client_stays_bounded(make_client: MakeClient) -> None:
-    """A log full of bad entries must not fill the memory with notices; their sum is told."""
+    """A log full of bad entries must not fill the memory with notices; their sum is reported."""
     wired = make_client({"#": Overflow.DROP})
     fill(wired, beyond=1)
     for offset in range(1000, 3000):
@@ -240,7 +240,7 @@ def test_however_much_is_missing_what_waits_for_a_stopped_client_stays_bounded(m
 def test_a_lost_log_is_told_to_a_client_whose_queue_is_full_between_the_old_log_and_the_new(
     make_client: MakeClient, policy: Overflow
 ) -> None:
-    """Offsets begin anew: an old one behind the cursor, or a cursor that found no room, would hide every new event."""
+    """Offsets start again: an old one after the cursor, or a cursor that found no room, would hide every new event."""
     wired = make_client({"#": policy})
     cursor = message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": "f" * 16, "offset": 0}))
     last = fill(wired, beyond=5)

@@ -1,4 +1,4 @@
-"""Whose turn it is to be told its position: by the clock, spread, and sooner only where the log would pass a client's place."""
+"""Which client is sent its position next: by the clock, spread, and sooner only where the log would pass a client's place."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_not_all_clients_are_told_at_once() -> None:
 
 @pytest.mark.parametrize("retained", [100, 10_000, 79_000])
 def test_no_place_is_older_than_half_of_what_the_log_retains_and_the_events_between_two_fences(retained: int) -> None:
-    """A busy log passes a place in less than ten seconds: its client is told sooner."""
+    """A busy log passes a place in less than ten seconds, so its client is notified sooner."""
     per_s = 4000
     turns = turns_of(60, per_s, retained)
     for slot in range(CURSOR_SLOTS):

@@ -1,4 +1,4 @@
-"""Received or told, in order, once: clients, log readers and the live feed through random histories, with a naive oracle.
+"""Received or reported, in order, once: clients, log readers and the live feed through random histories, with a naive oracle.
 
 HEADGATE_HISTORIES sets how many histories, HEADGATE_SEED replays one. The oracle is tried on planted faults, too.
 """
@@ -98,7 +98,7 @@ def takes_live_events_below_the_handover_offset(patch: pytest.MonkeyPatch) -> No
 
 
 def tells_no_gaps(patch: pytest.MonkeyPatch) -> None:
-    """Events that a full queue left out are never told."""
+    """Events that a full queue left out are never reported."""
 
     def forget(client: Client) -> None:
         client._gaps = None
@@ -217,7 +217,7 @@ def sends_the_cursor_of_another_epoch_ahead_of_events(patch: pytest.MonkeyPatch)
 
 
 def says_the_feeds_place_for_everybodys(patch: pytest.MonkeyPatch) -> None:
-    """A client that is behind is told to have everything."""
+    """A client that lags is notified that it has everything."""
     cursor = LiveFeed._cursor
 
     def of_the_feed(feed: LiveFeed, epoch: str, offset: int) -> Frame:
@@ -227,13 +227,13 @@ def says_the_feeds_place_for_everybodys(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_what_waits_for_one_that_arrives(patch: pytest.MonkeyPatch) -> None:
-    """Events of the line before come behind its welcome."""
+    """Events of the line before come after its welcome."""
     forget_above = Client._forget_above
     patch.setattr(Client, "_forget_above", lambda client, end: None if end else forget_above(client, end))
 
 
 def forgets_what_clients_were_told(patch: pytest.MonkeyPatch) -> None:
-    """The feed has gone back already, so nobody seems to have had more."""
+    """The feed has gone back already, so no client seems to have had more."""
     patch.setattr(LiveFeed, "position", lambda feed: feed._at.reached)
 
 
@@ -244,17 +244,17 @@ def resumes_without_judging(patch: pytest.MonkeyPatch) -> None:
 
 
 def judges_by_the_gateway_alone(patch: pytest.MonkeyPatch) -> None:
-    """A gateway that is behind tells a client of losses that are none."""
+    """A gateway that lags reports losses to a client that are none."""
     patch.setattr(Line, "end_of", lambda line, epoch, offset: line.bus.lineage.end_of(epoch, line._newest()))
 
 
 def is_welcomed_above_its_place(patch: pytest.MonkeyPatch) -> None:
-    """A client that has not had all that waits for it is told that it has."""
+    """A client that has not had all that waits for it is notified that it has."""
     patch.setattr(LiveFeed, "welcome_offset", lambda feed, client: feed.position())
 
 
 def crosses_a_bridge_with_a_hole(patch: pytest.MonkeyPatch) -> None:
-    """The feed has told of events that will not come, but not to clients that read."""
+    """The feed has reported events that will not come, but not to clients that read."""
     patch.setattr(Bridge, "close", lambda bridge: None)
 
 
@@ -289,7 +289,7 @@ def counts_nothing_that_comes_for_a_client_that_has_left(patch: pytest.MonkeyPat
 
 
 def counts_what_waited_at_a_broken_connection_as_queued(patch: pytest.MonkeyPatch) -> None:
-    """A tally says that events have gone into queues, and nobody will send them."""
+    """A tally says that events have gone into queues, and they will never be sent."""
 
     def forget(queue: ClientQueue) -> None:
         queue._control = queue._data = None
@@ -323,7 +323,7 @@ def counts_what_a_broken_socket_did_not_take_from_the_log(patch: pytest.MonkeyPa
 
 
 def forgets_tallies_of_the_epoch_before(patch: pytest.MonkeyPatch) -> None:
-    """What had not been told of them is lost."""
+    """Its unreported part is lost."""
     change_line = LiveFeed.change_line
 
     def forget(feed: LiveFeed, end: int) -> Iterator[None]:

@@ -177,7 +177,7 @@ def test_the_channels_of_users_and_the_feed_channel_have_the_topic_in_the_messag
 
 @built
 def test_times_and_tallies_are_those_of_what_was_taken() -> None:
-    """Of each hundredth event a tally is kept, if somebody wanted it."""
+    """Of each hundredth event a tally is kept, if one was asked for."""
     room = Room(tally_every=2)
     room.listen("a")
     room.listen("a")
@@ -237,7 +237,7 @@ _TEXT = message_of(NAMESPACE, event())[2]
     ],
 )
 def test_anything_but_the_usual_case_is_left_with_all_behind_it(room: Room, reply: Any) -> None:
-    """The feed says what it is. It may be the usual case for the event behind it, which must not overtake."""
+    """The feed says what it is. It may be the usual case for the event after it, which must not overtake."""
     client = room.listen("#")
     run = room.take(reply, event(1), event(2))
     assert (run.taken, run.crowd, run.full, room.front.reached, client.connection.wire.data) == (0, False, False, 0, b"")
@@ -299,7 +299,7 @@ def test_a_run_ends_behind_some_sixty_writes_and_before_it_is_more_than_a_slice(
 
 @built
 def test_what_a_socket_did_not_take_is_left_with_the_frames(room: Room) -> None:
-    """In part, not at all, or broken: the fan-out goes on as it does behind a write of its own."""
+    """In part, not at all, or broken: the fan-out goes on as it does after its own writes."""
     half = room.listen("a", Wire(room=100))
     blocked = room.listen("a", Wire(room=0))
     broken = room.listen("a", Wire(error=BrokenPipeError(errno.EPIPE, "Broken pipe")))
@@ -364,7 +364,7 @@ def test_a_fault_before_the_first_write_leaves_the_front_where_it_was(room: Room
 
 @built
 def test_a_fault_behind_a_write_moves_the_front_behind_all_that_may_have_been_written(room: Room) -> None:
-    """The listener tells of these as a gap."""
+    """The listener reports these as a gap."""
     client, broken = room.listen("a"), room.listen("b")
     broken.connection.wire.send = lambda data: 1 / 0
     with pytest.raises(ZeroDivisionError):
@@ -415,14 +415,14 @@ def test_without_the_c_there_is_no_writer(monkeypatch: pytest.MonkeyPatch) -> No
     assert direct_writer(NAMESPACE, matcher, 65536, Tallies(0)) is None
 
 
-# Behind a write ----------------------------------------------------------------------------------------------------------
+# After a write ------------------------------------------------------------------------------------------------------------
 
 
 @built
 @pytest.mark.parametrize(("room", "breaks"), [(0, True), (0, False), (40, False), (100_000, False)])
 def test_the_feed_goes_on_with_clients_of_full_sockets(monkeypatch: pytest.MonkeyPatch, room: int, breaks: bool) -> None:
     """What broke counts as gone, what was cut is finished first, and every event is in one place, in the tallies too."""
-    monkeypatch.setattr(fanout, "_hand", fanout._hand)  # the world has one of its own
+    monkeypatch.setattr(fanout, "_hand", fanout._hand)  # the world has another one
     world = World(1)
     connection, client = world.witness.connection, world.witness.client
     assert connection is not None
@@ -444,7 +444,7 @@ def test_the_feed_goes_on_with_clients_of_full_sockets(monkeypatch: pytest.Monke
 
 @built
 def test_a_writer_that_was_never_made_ready_refuses() -> None:
-    """`__new__` alone makes one that knows nobody to ask."""
+    """`__new__` alone makes one without a listener to ask."""
     kind: Any = vars(direct)["Writer"]
     writer = kind.__new__(kind)
     with pytest.raises(TypeError):

@@ -176,7 +176,7 @@ def test_a_notice_goes_straight_to_a_socket_with_room(crowd: Crowd) -> None:
 
 
 def test_a_notice_that_a_full_socket_cuts_or_refuses_comes_whole_and_in_order(crowd: Crowd) -> None:
-    """Wherever it is cut, events behind it follow it."""
+    """Wherever it is cut, events after it follow it."""
     member = crowd.join(EVERYTHING)
     sent = 0
     while member.connection.ready and sent < 1000:
@@ -274,7 +274,7 @@ def count_greenlets() -> int:
 
 
 def test_an_event_that_comes_in_goes_along_with_the_writes_that_are_still_to_come(crowd: Crowd) -> None:
-    """A client that has had the first event gets the second behind it; everyone else gets both in one write."""
+    """A client that has had the first event gets the second after it; everyone else gets both in one write."""
     kernels = [Kernel(crowd.join(EVERYTHING)) for _ in range(40)]
     pass_ = Pass(crowd.slice(event(1)))
     pass_.advance(-1)

@@ -37,7 +37,7 @@ def test_an_overflow_of_plain_events_alone_cannot_be_recovered() -> None:
 
 
 def test_a_lost_log_has_no_range_and_no_count() -> None:
-    """Nobody knows them."""
+    """They are unknown."""
     gaps = Gaps()
     gaps.add(GapReason.LOG_LOST, None, None, 0, 0, ["a", "b"])
     (body,) = told(gaps)

@@ -1,4 +1,4 @@
-"""A client and a log that goes on in another epoch: the word that it is told, by its phase and its pressure."""
+"""A client and a log that goes on in another epoch: the notice that it gets, by its phase and its pressure."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def stalled(wired: WiredClient) -> Client:
 def test_words_of_several_changes_that_follow_each_other_become_one(
     make_client: MakeClient, changes: list[tuple[int, int]], told: list[tuple[object, ...]]
 ) -> None:
-    """For a client that reads nothing meanwhile; with what it has had, the last epoch, and the lowest end."""
+    """For a client that reads nothing in between; with what it has had, the last epoch, and the lowest end."""
     wired = make_client()
     client = stalled(wired)
     for number, (feed_offset, end) in enumerate(changes):
@@ -123,7 +123,7 @@ def test_words_of_several_changes_that_follow_each_other_become_one(
 
 
 def test_a_client_that_does_not_read_while_the_log_changes_again_and_again_is_disconnected(make_client: MakeClient) -> None:
-    """Its queue is bounded also where a gap comes ahead of each change; it resumes, and is told of all at once."""
+    """Its queue is bounded also where a gap comes ahead of each change; it resumes, and is notified of all at once."""
     wired = make_client(Overflow.DROP)
     client = stalled(wired)
     offset = 100
@@ -211,7 +211,7 @@ def test_one_that_arrives_and_waits_for_the_log_reads_it_from_the_end_on(make_cl
 
 
 def test_one_that_arrives_reads_from_the_log_what_the_feed_missed(make_client: MakeClient) -> None:
-    """A gap in its queue might be of a line that is gone when it is told, and the log knows better what is missing."""
+    """A gap in its queue might be of a line that is gone when it is reported, and the log knows better what is missing."""
     wired = make_client()
     client = arriving(wired)
     offer(client, 99)

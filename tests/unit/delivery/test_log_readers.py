@@ -19,7 +19,7 @@ from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
 
 class Feed:
-    """A feed at an offset, whose log begins at another."""
+    """A feed at an offset, with a log that begins at another."""
 
     def __init__(self, offset: int, first: int) -> None:
         self._offset, self._first, self._bridge = offset, first, Bridge(NAMESPACE)
@@ -156,7 +156,7 @@ def test_a_client_gets_to_a_feed_that_is_always_ahead_of_the_log_that_was_read(w
 
 
 def test_a_bridge_has_all_or_nothing() -> None:
-    """Nothing for a client that has not read as far as it begins, behind a range that will not come, or when it is too long."""
+    """Nothing for a client that has not read as far as it begins, after a range that will not come, or when it is too long."""
     bridge = Bridge(NAMESPACE)
     assert bridge.above(7, lambda frame: True) is None
     bridge.open(5)
@@ -169,7 +169,7 @@ def test_a_bridge_has_all_or_nothing() -> None:
 
 
 def test_nobody_is_served_while_the_readers_are_paused_and_all_are_behind_it(wired: WiredClient) -> None:
-    """Clients that come meanwhile wait too, and the greenlet that serves is woken at the end."""
+    """Clients that come in between wait too, and the greenlet that serves is woken at the end."""
     woken: list[bool] = []
     pages: Any = Pages()
     readers = LogReaders(pages, lambda: woken.append(readers.waiting))

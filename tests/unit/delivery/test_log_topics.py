@@ -1,4 +1,4 @@
-"""Topics and times of the log, remembered: one reading of Redis for everybody, and only so much of it."""
+"""Topics and times of the log, remembered: one reading of Redis for all clients, and only so much of it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def reached(audience: Audience[int]) -> list[int]:
 
 
 def made_of(audience: Audience[int]) -> tuple[_Pattern[int], ...]:
-    """The patterns whose clients these are."""
+    """The patterns of these clients."""
     if isinstance(audience, _Union):
         return audience.patterns
     assert isinstance(audience, _Pattern)
@@ -311,7 +311,7 @@ def test_a_pattern_that_matches_everything_costs_little_when_much_is_remembered(
 
 
 def test_topics_that_are_doubted_again_and_again_stay_bounded_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each first `#`-like pattern doubts all; what nobody asks for in between waits, and leaves when room is needed."""
+    """Each first `#`-like pattern doubts all; what no event asks for in between waits, and leaves when room is needed."""
     monkeypatch.setattr(module, "MAX_FORGOTTEN", 3)
     matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_cached_topics=50)
     topics = [f"a.{number}" for number in range(50)]
@@ -357,7 +357,7 @@ def test_a_list_with_more_clients_than_all_lists_may_have_is_made_but_not_kept()
 
 
 def test_a_new_list_takes_the_place_of_others_and_not_of_all() -> None:
-    """The rest of them stay, so that a crowd in one room does not make all others lists anew."""
+    """The rest of them stay, so that a crowd in one room does not rebuild the lists of all others."""
     matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_listed_clients=100)
     matcher.add("#", -1)
     for room in range(50):

@@ -180,7 +180,7 @@ def page_with(*topics: str) -> Page:
 
 
 def test_a_page_without_a_users_topics_is_passed_without_a_look_at_its_frames() -> None:
-    """It costs the same for each of thousands of users, whose pages came back at once and are all different."""
+    """It costs the same for each of thousands of users that come back at once with different pages."""
     page = page_with(*(f"users.u{number}.inbox.news" for number in range(PAGE_OFFSETS)))
 
     def looks(frame: Frame) -> bool:

@@ -89,7 +89,7 @@ TestMapBesideADict.settings = settings(max_examples=100, stateful_step_count=40)
 
 @given(present=st.sets(patterns, max_size=80))
 def test_it_keeps_nothing_of_what_was_removed(present: set[str]) -> None:
-    """Clients that invent patterns must not leave shapes or automata behind."""
+    """Clients that invent patterns must not leave shapes or automata in memory."""
     made = of(*present)
     for pattern in present:
         made.discard(pattern)

@@ -91,7 +91,7 @@ def test_each_past_holds_exactly_what_was_asked_for(log: Log, wanted: list[tuple
     logs(), st.lists(st.tuples(st.sampled_from(PATTERNS), st.builds(Since, last=st.integers(1, 1000))), min_size=1, max_size=128)
 )
 def test_the_log_is_read_once_for_all_patterns(log: Log, wanted: list[tuple[str, Since]]) -> None:
-    """No page twice, and none that nobody needs."""
+    """No page twice, and none that is not needed."""
     starts = log.starts(*wanted)
     assert set(log.reads.values()) <= {1}
     if all(len(log.events(pattern)) >= (since.last or 0) for pattern, since in wanted):
@@ -99,7 +99,7 @@ def test_the_log_is_read_once_for_all_patterns(log: Log, wanted: list[tuple[str,
 
 
 def test_a_past_that_holds_nothing_begins_at_the_end() -> None:
-    """Nobody has to read the log only to be told nothing."""
+    """No client has to read the log only to learn that there is nothing."""
     assert Log(1, [("a", 1)] * 500).starts(("b", Since(last=1000))) == [500]
 
 

@@ -1,4 +1,4 @@
-"""The router: which events become which slices, for whom, and at what cost for events that nobody wants."""
+"""The router: which events become which slices, for whom, and at what cost for events that no client wants."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_event_for_many_is_encoded_once(matcher: SubscriptionMatcher[Client],
 
 @given(sizes=st.lists(st.sampled_from([1, 100, 20_000, 65_000]), min_size=1, max_size=12))
 def test_slices_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
-    """At most MAX_SLICE_BYTES together; a larger event has a slice of its own."""
+    """At most MAX_SLICE_BYTES together; a larger event has a separate slice."""
     matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
     wired = WiredClient({"a": Overflow.DROP}, matcher)
     try:
@@ -117,7 +117,7 @@ def test_a_subscription_during_a_batch_brings_events_that_come_in_from_then_on(m
 
 
 def test_passes_start_at_different_clients(matcher: SubscriptionMatcher[Client]) -> None:
-    """Nobody is always last."""
+    """No client is always last."""
     members = [WiredClient({"a": Overflow.DROP}, matcher) for _ in range(10)]
     firsts: list[int] = []
     order: list[int] = []

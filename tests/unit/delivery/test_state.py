@@ -14,7 +14,7 @@ WALK_STEPS = 1_000_000
 
 
 def allowed(state: State) -> dict[Step, State]:
-    """Return the steps from a state, and the states behind them."""
+    """Return the steps from a state, and the states that they lead to."""
     return {step: after for (before, step), after in MACHINE.items() if before is state}
 
 

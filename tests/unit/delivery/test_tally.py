@@ -29,7 +29,7 @@ def busy(every: int) -> Tallies:
 
 
 def test_all_busy_gateways_count_the_same_events() -> None:
-    """Those whose offset is a multiple of a number; with 0 none."""
+    """Those at multiples of a number; with 0 none."""
     assert [offset for offset in range(1, 31) if busy(10).of(offset)] == [10, 20, 30]
     assert not any(Tallies(0).of(offset) for offset in range(1, 31))
 
@@ -46,7 +46,7 @@ def test_frames_that_were_read_from_the_log_are_counted(first: int, last: int, c
 
 
 def test_a_tally_is_told_when_it_has_changed() -> None:
-    """Once for each change, and also one that was told before."""
+    """Once for each change, and also one that was reported before."""
     tallies = Tallies(1)
     first = tallies.of(1)
     assert first is not None

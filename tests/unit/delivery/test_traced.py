@@ -1,4 +1,4 @@
-"""Events whose traces are recorded: one for each event and gateway, when it was routed and delivered, and bounded."""
+"""Events with recorded traces: one for each event and gateway, when it was routed and delivered, and bounded."""
 
 from __future__ import annotations
 

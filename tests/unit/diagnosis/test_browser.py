@@ -18,12 +18,12 @@ from headgate.runtime.check_result import Verdict
 from headgate.settings.settings import LET_IN
 from tests.support.http_receiver import Receiver, say
 
-# Longer than a test may take: a wait that is not answered hangs, and is told.
+# Longer than a test may take: a wait without an answer hangs, and is reported.
 PATIENT_S = 600.0
 
 
 class Scripted(Browser):
-    """A client whose packets a test writes: `answers` are what comes for what it sends, by the beginning of that."""
+    """A client with packets that a test writes: `answers` are what comes for what it sends, by the beginning of that."""
 
     def __init__(self, answers: dict[str, list[str]], timeout_s: float = PATIENT_S) -> None:
         super().__init__("http://h", "n", "http://h", timeout_s)

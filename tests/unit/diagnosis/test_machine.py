@@ -1,4 +1,4 @@
-"""The clocks, the machine's limits, and those that gateways tell of themselves."""
+"""The clocks, the machine's limits, and those that gateways report."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_clock_that_is_off_is_named_with_what_it_spoils(skew_s: float, verdict
 
 
 def test_each_gateway_that_tells_its_clock_is_looked_at() -> None:
-    """An older one does not tell it."""
+    """An older one does not report it."""
     loads = {
         "a": Load(1, 0, "n", name="web-2/9", skew_ms=9000),
         "b": Load(1, 0, "n", name="web-1/9", skew_ms=1),

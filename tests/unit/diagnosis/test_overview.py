@@ -43,7 +43,7 @@ def consumer(idle_s: float | None, **counts: int) -> GroupStatus:
     ],
 )
 def test_only_what_somebody_should_look_at_is_wrong(given: Any, verdict: Verdict | None, says: str) -> None:
-    """A consumer that is behind and at work catches up; one that never ran and has nothing to do waits for nobody."""
+    """A consumer with a backlog that is at work catches up; one that never ran and has nothing to do holds up nothing."""
     found = list(wrong(*given))
     assert [finding.verdict for finding in found] == ([] if verdict is None else [verdict])
     assert all(says in finding.line for finding in found)
@@ -63,6 +63,6 @@ def test_a_consumer_that_cannot_take_work_is_not_taken_for_stopped() -> None:
 
 
 def test_a_gateway_that_is_registered_alone_is_at_work() -> None:
-    """It has not told its state yet, or may not."""
+    """It has not reported its state yet, or may not."""
     [found] = wrong({}, [namespace(1)], [], {})
     assert (found.verdict, "1 registered" in found.text) == (Verdict.WARNING, True)

@@ -33,7 +33,7 @@ DAY_S = 86400
     ],
 )
 def test_each_answer_of_a_proxy_or_gateway_leads_to_a_setting(name: str, reason: str, status: int | None, says: str) -> None:
-    """The one that most often is behind it."""
+    """The one that most often is in front of it."""
     fix = _fix(name, NotConnected(reason, status))
     assert fix is not None
     assert says in fix
@@ -56,7 +56,7 @@ def test_nothing_is_advised_about_what_may_have_any_cause() -> None:
     ],
 )
 def test_a_refusal_of_the_gateway_is_known_by_its_code(code: str, status: int, says: str | None) -> None:
-    """A full gateway is one: nothing has to be started behind the proxy."""
+    """A full gateway is one: nothing has to be started after the proxy."""
     content = json.dumps({"code": 3, "message": "Bad request", "error": {"code": code, "message": "the reason"}}).encode()
     refused = refusal_of(status, content)
     fix = _fix("WebSocket", refused)

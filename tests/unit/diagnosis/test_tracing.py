@@ -45,7 +45,7 @@ LINEAGE = read_lineage("e2", [("e1", 1, 0), ("e2", 11, 1)])
 
 
 class Answers:
-    """A Redis with a log of `size` events, and one group `mail` whose state a test sets."""
+    """A Redis with a log of `size` events, and one group `mail` in a state that a test sets."""
 
     def __init__(self, size: int = 20) -> None:
         self.size, self.position = size, 20
@@ -304,7 +304,7 @@ MAIL = "consumer mail"
 def test_what_a_stalled_redis_does_not_tell_by_the_deadline_is_named(
     answers: Answers, stall: Stall, monkeypatch: pytest.MonkeyPatch, step: str, unknown: list[str]
 ) -> None:
-    """The rest is there, and nobody waits for a command."""
+    """The rest is there, and no command is waited for."""
     known = {"Known.names": "Groups.names", "Letters.page": "DeadLetters.page"}
     monkeypatch.setattr(f"headgate.diagnosis.tracing.{known.get(step, step)}", stall)
     found = trace(NOBODY, "n", "id-12", lambda: 0.0, stall.wait)
@@ -333,7 +333,7 @@ def test_a_trace_ends_at_its_deadline_between_two_commands(answers: Answers) -> 
 
 
 def test_what_browsers_say_is_told_and_so_is_a_gateway_that_does_not_answer(answers: Answers) -> None:
-    """For a program as counts, for a person in words; nothing where nobody is connected."""
+    """For a program as counts, for a person in words; nothing where no client is connected."""
     assert not [line for line in lines(of()) if line.startswith("browsers: of")]
     answers.browsers, answers.silent = AtBrowsers(5, handled=2, unhandled=1, unanswered=2), ("web-2/9",)
     found = of()
@@ -388,7 +388,7 @@ def test_a_key_that_published_is_named(answers: Answers, monkeypatch: pytest.Mon
 
 
 def test_an_entry_without_a_time_is_found(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody wrote it to the stream by hand."""
+    """It was written to the stream by hand."""
     monkeypatch.setattr(answers, "entry", lambda offset: (b"%d-0" % offset, {b"id": b"id-%d" % offset, b"time": b"soon"}))
     assert (of().time_ms, of().topic) == (0, "")
 

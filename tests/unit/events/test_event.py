@@ -121,7 +121,7 @@ def test_the_payload_limit_is_exact_and_says_where(message: bytes) -> None:
 
 
 def test_size_is_looked_at_before_content() -> None:
-    """A huge message that is also not JSON is too large: nobody parses it to find out more."""
+    """A huge message that is also not JSON is too large: it is not parsed to find out more."""
     with pytest.raises(PayloadTooLarge):
         decode(b"[" * 40_000_000)
 

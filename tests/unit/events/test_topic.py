@@ -249,7 +249,7 @@ def test_a_users_name_is_one_word_and_back(name: str, word: str) -> None:
 
 @pytest.mark.parametrize("name", [*USERS["refused"], None, 7, b"ana"])
 def test_what_is_no_name_is_refused_in_one_sentence(name: object) -> None:
-    """Nothing else is: whatever can be written down is somebody's name."""
+    """Nothing else is: any name that can be written down may be a user's."""
     with pytest.raises(InvalidRequest, match="user: "):
         user_word(name)
 

@@ -1,4 +1,4 @@
-"""The Flask extension in a process without a gateway: a worker of a web server, Celery, cron. Nobody listens at its Redis."""
+"""The Flask extension in a process without a gateway: a worker of a web server, Celery, cron. It has no Redis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.small_redis import SmallRedis
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Flask:
-    """An application with the extension, in a process whose standard library is not patched; nobody listens at its Redis."""
+    """An application with the extension, in a process whose standard library is not patched, without a Redis."""
     monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     app = Flask("shop")
     Headgate(app, settings=Settings(redis_url="redis://127.0.0.1:1", namespaces=("notifications",)))
@@ -36,7 +36,7 @@ def gate(app: Flask) -> Headgate:
 
 
 def test_each_event_has_its_own_outcome(gate: Headgate) -> None:
-    """In order: what is wrong with an event is told in its place, and of the others that Redis does not answer."""
+    """In order: an invalid event is reported in its place, and of the others that Redis does not answer."""
     outcomes = gate.publish_each(
         [("orders.1", 1, None), ("orders..1", 1, None), ("orders.1", {"total": object()}, None), ("orders.2", 2, "a")]
     )

@@ -15,17 +15,17 @@ from headgate.settings.settings import Settings
 
 
 def presence_of(name: str) -> Presence:
-    """Return the presence of a namespace, for which nobody has asked yet."""
+    """Return the presence of a namespace that has had no request yet."""
     return Presence(name, "redis://127.0.0.1:1/0", Settings(), cast(Any, None))
 
 
 def namespace_of(name: str, settings: Settings) -> Namespace:
-    """Return a real namespace, whose bus has not been started."""
+    """Return a real namespace without a started bus."""
     return Namespace(name, "redis://127.0.0.1:1/0", settings, Authorizing(), presence_of(name))
 
 
 class RecordedConnection:
-    """A connection that notes what it is told to send, and how it is ended."""
+    """A connection that notes what it is asked to send, and how it is ended."""
 
     def __init__(self, sid: str, done: list[tuple[Any, ...]]) -> None:
         self.sid = sid
@@ -61,7 +61,7 @@ class RecordedClient:
 
 @dataclass
 class RecordedNamespace:
-    """A namespace whose clients have the subscriptions that a test gives them, and a bus that says how it is."""
+    """A namespace with clients that have the subscriptions of a test, and a bus that says how it is."""
 
     clients: dict[str, Client] = field(default_factory=dict)
     bus: Any = None
@@ -121,7 +121,7 @@ class RecordedSockets:
 
 
 def joined(namespace: RecordedNamespace, session: str, done: list[tuple[Any, ...]], user: str = "ana") -> RecordedClient:
-    """Put a client of a connection of its own into a namespace."""
+    """Put a client with a new connection into a namespace."""
     client = RecordedClient(session, RecordedConnection(session, done), Identity(user))
     client.connection.owners = (client,)
     namespace.clients[session] = client.real()

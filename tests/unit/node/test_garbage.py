@@ -1,4 +1,4 @@
-"""Sessions that are over leave nothing behind: no cycle that would wait for the garbage collector, and no growth.
+"""Sessions that are over leave no garbage: no cycle that would wait for the garbage collector, and no growth.
 
 Real HTTP over loopback, in the test's own process, to a gateway on a model of Redis.
 """
@@ -40,7 +40,7 @@ WEBSOCKET = (
 
 
 class Site:
-    """A gateway behind its HTTP server, and the greenlet that moves its clock. `tokens` mints."""
+    """A gateway with its HTTP server, and the greenlet that moves its clock. `tokens` mints."""
 
     def __init__(self, gateway: GatewayOnModel) -> None:
         self.gateway = gateway
@@ -94,7 +94,7 @@ class Site:
 
 @pytest.fixture
 def site(gateway_on_model: StartGatewayOnModel) -> Iterator[Site]:
-    """A gateway that takes tokens, and anonymous clients; nobody is one too many."""
+    """A gateway that takes tokens, and anonymous clients; no client is one too many."""
     options: dict[str, Any] = {"token_secret": SECRET, "anonymous_subscribe": ("#",), "anonymous_namespaces": (NAMESPACE,)}
     gateway = gateway_on_model(dev=False, max_clients_per_address=0, failed_logins_burst=0, **options)
     site = Site(gateway)
@@ -219,7 +219,7 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_session_that_is_over_is_freed_without_the_garbage_collector(site: Site, kind: Callable[[Site, int], None]) -> None:
-    """No cycle holds a session, its client, its socket, its request, or an error that it was told."""
+    """No cycle holds a session, its client, its socket, its request, or an error that it received."""
     kind(site, 0)  # what is made once
     site.settle()
     gc.collect()
@@ -252,7 +252,7 @@ def test_a_session_that_is_over_is_freed_without_the_garbage_collector(site: Sit
 def test_sessions_that_come_and_go_leave_nothing(site: Site, sessions: int, kinds: list[Callable[[Site, int], None]]) -> None:
     """With the garbage collector off all the while, sessions add nothing that it would have to look through.
 
-    A module that is imported meanwhile, or a cache that fills up, adds objects once: what stays of sessions grows in every part.
+    A module that is imported in between, or a cache that fills up, adds objects once: what stays of sessions grows in every part.
     """
     gc.collect()
     gc.disable()
@@ -290,7 +290,7 @@ def is_ours(thing: object) -> bool:
 
 
 def opened(site: Site) -> tuple[cooperative.socket, bytes]:
-    """Return a WebSocket that is open, and what has come behind the handshake's answer."""
+    """Return a WebSocket that is open, and what has come after the handshake's answer."""
     sock = site.connect()
     sock.sendall(WEBSOCKET.format(more="").encode())
     return sock, read_until(sock, b"", b"\r\n\r\n").split(b"\r\n\r\n", 1)[1]

@@ -118,7 +118,7 @@ def test_a_guest_without_grants_may_join_and_do_nothing(gateway_on_model: StartG
 
 
 def test_subscriptions_and_wildcards_are_limited_each_by_name(gateway_on_model: StartGatewayOnModel) -> None:
-    """The welcome told the limits; subscribing again to the same pattern, or after leaving another, is free."""
+    """The welcome had the limits; subscribing again to the same pattern, or after leaving another, is free."""
     client = gateway_on_model(guard, max_subscriptions=8).join({"token": "clerk"})
     assert (client.welcome["limits"]["max_subscriptions"], client.welcome["limits"]["max_wildcards"]) == (8, 2)
     client.subscribe("orders.*")
@@ -174,7 +174,7 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
 
 @pytest.mark.parametrize(("name", "arguments", "code"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_a_bad_request_is_refused(gateway_on_model: StartGatewayOnModel, name: str, arguments: list[Any], code: str) -> None:
-    """With a code, a text and whether to try again; the connection lives, and nobody's log has a line of it."""
+    """With a code, a text and whether to try again; the connection lives, and no log has a line of it."""
     with capture_logs() as lines:
         client = gateway_on_model().join()
         answer = client.request(name, *arguments)
@@ -200,7 +200,7 @@ def test_every_kind_of_refusal_counts(gateway_on_model: StartGatewayOnModel, req
     client = gateway_on_model(max_subscriptions=3).join()
     for _ in range(6):
         assert not client.request_text(json.dumps(request_))["ok"]
-    while client.closed is None:  # one more is enough, but for those that have been forgiven meanwhile
+    while client.closed is None:  # one more is enough, but for those that have been forgiven since
         number = client.send_request(json.dumps(request_))
         client.wait_for(lambda number=number: number in client.acknowledged or client.closed, "an answer, or the end")  # type: ignore[misc]
     assert client.closed == (1008, "limit_reached: refusals (at most 6)")
@@ -415,7 +415,7 @@ def test_a_client_whose_queue_is_full_has_its_answers_ahead_of_events(gateway_on
 
 
 def test_a_gap_of_a_drop_subscription_is_repaired_by_replay(gateway_on_model: StartGatewayOnModel) -> None:
-    """A client can have every event that it was told of."""
+    """A client can have every event that it was notified of."""
     gateway = gateway_on_model(queue_frames=16)
     client = gateway.join({"subscriptions": [{"pattern": "orders.*", "overflow": "drop"}]}, receive_buffer_bytes=4096)
     assert client.welcome
@@ -505,7 +505,7 @@ def test_a_lost_log_is_told_once_to_each_client_and_then_it_is_live(gateway_on_m
 
 
 def history(client: ClientHere) -> list[tuple[object, ...]]:
-    """What a page was told of the log, in order: `(id, offset)` of each event, `(reason, from, to)` of each gap."""
+    """What a page received of the log, in order: `(id, offset)` of each event, `(reason, from, to)` of each gap."""
     return [
         (rest[2]["id"], rest[2]["offset"]) if name == "event" else (rest[0]["reason"], rest[0]["from"], rest[0]["to"])
         for name, *rest in client.received
@@ -514,7 +514,7 @@ def history(client: ClientHere) -> list[tuple[object, ...]]:
 
 
 def test_the_events_of_an_old_primary_that_returns_come_again_after_a_rollback(gateway_on_model: StartGatewayOnModel) -> None:
-    """From A to B and back to A: on each line once, and between the two copies the page is told that the first one is gone."""
+    """From A to B and back to A: on each line once, and between the two copies the page learns that the first one is gone."""
     gateway = gateway_on_model()
     redis = gateway.redis
     client = gateway.join({"subscriptions": [{"pattern": "#"}]})
@@ -592,7 +592,7 @@ def test_the_welcome_comes_before_the_news_that_redis_is_lost(gateway_on_model: 
 
 
 def test_a_subscription_waits_while_redis_stands_still_and_misses_nothing(gateway_on_model: StartGatewayOnModel) -> None:
-    """It is acknowledged when the connection is known to be dead; every event behind the acknowledgement comes."""
+    """It is acknowledged when the connection is known to be dead; every event after the acknowledgement comes."""
     gateway = gateway_on_model()
     client = gateway.join({"subscriptions": [{"pattern": "orders.1"}]})
     assert client.welcome
@@ -642,7 +642,7 @@ def test_an_idle_client_in_a_busy_log_is_told_its_position_sooner(
 
 
 def test_a_gateway_that_never_registered_does_not_know_that_it_is_alone(gateway_on_model: StartGatewayOnModel) -> None:
-    """Not known is not none; it lets nobody in from then on."""
+    """Not known is not none; it admits no client from then on."""
     gateway = gateway_on_model().gateway
     assert gateway.retire() is False
     assert gateway.draining

@@ -139,7 +139,7 @@ def test_a_connect_that_comes_with_the_handshake_is_read(ways: Ways, way: str) -
 @pytest.mark.parametrize("query", [QUERY, "EIO=4&transport=polling"])
 @pytest.mark.parametrize("way", ["through", "below", "at_once"])
 def test_a_gateway_whose_loop_lags_refuses_a_handshake_with_503_and_a_time(ways: Ways, way: str, query: str) -> None:
-    """A load balancer may try another gateway; a client of ours waits for so long. No session is left behind."""
+    """A load balancer may try another gateway; a client of ours waits for so long. No session stays."""
     gateway = ways.gateway.gateway
     for _ in range(3):
         gateway.population.shedding.beat(1.0)

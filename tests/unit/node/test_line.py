@@ -63,7 +63,7 @@ def redis(monkeypatch: pytest.MonkeyPatch) -> Redis:
 
 @pytest.fixture
 def namespace(redis: Redis) -> Iterator[Namespace]:
-    """A namespace whose feed stands at 200 of the newest epoch."""
+    """A namespace with a feed at 200 of the newest epoch."""
     namespace = namespace_of(NAMESPACE, Settings())
     stand_at(namespace.bus, NEWEST, 200, 1)
     namespace.search._log = cast(EventLog, redis)
@@ -87,7 +87,7 @@ def live(namespace: Namespace, wired: WiredClient) -> Client:
 
 
 def gaps(wired: WiredClient) -> list[tuple[Any, ...]]:
-    """Reason, range, count and epoch of every gap that the browser was told."""
+    """Reason, range, count and epoch of every gap that was reported to the browser."""
     wired.drain()
     return [(gap["reason"], gap["from"], gap["to"], gap["count"], gap.get("epoch")) for gap in wired.notices("gap")]
 
@@ -123,7 +123,7 @@ def test_a_position_off_the_line_goes_on_behind_its_end_and_is_told_of_the_rest(
 
 
 def test_a_rolled_back_range_is_told_ahead_of_events_since_it_joined(namespace: Namespace, wired: WiredClient) -> None:
-    """Events of the new line that wait for it come out of the log, behind the gap; a plain publish keeps waiting."""
+    """Events of the new line that wait for it come out of the log, after the gap; a plain publish keeps waiting."""
     client = arriving(namespace, wired)
     wired.connection.cork()
     namespace.route([event(None), event(201)])
@@ -202,7 +202,7 @@ def test_a_past_begins_behind_the_end_of_the_line_that_its_offset_is_on(
 
 
 def test_a_past_of_a_lost_log_is_all_that_there_is(namespace: Namespace, wired: WiredClient) -> None:
-    """Nothing of this log has been seen there, and what it has trimmed is told."""
+    """Nothing of this log has been seen there, and what it has trimmed is reported."""
     stand_at(namespace.bus, NEWEST, 200, 30)
     client = live(namespace, wired)
     namespace.subscribe(client, {"pattern": "a", "since": {"offset": 120, "epoch": UNKNOWN}})

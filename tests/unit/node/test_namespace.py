@@ -1,6 +1,6 @@
 """A namespace between its bus and its clients: what resuming, missing ranges and lost logs mean for each client.
 
-Its bus is not started and its Redis is a port where nobody listens: what is tested here needs neither.
+Its bus is not started and its Redis is a port without a listener: what is tested here needs neither.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OTHER = "f" * 16
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    """A namespace whose feed stands at offset 10 of a log that begins at 1."""
+    """A namespace with a feed at offset 10 of a log that begins at 1."""
     namespace = namespace_of(NAMESPACE, Settings(log_max_events=8))
     stand_at(namespace.bus, EPOCH, 10, 1)
     yield namespace
@@ -66,7 +66,7 @@ def publish(namespace: Namespace, *offsets: int) -> None:
 
 
 def read(client: Client, after: int = 5) -> None:
-    """Let a live client read the log behind an offset."""
+    """Let a live client read the log after an offset."""
     client.ask_past("#", after, after)
     client.pasts_complete()
 
@@ -79,7 +79,7 @@ def read_up_to(client: Client, offset: int) -> None:
 
 
 def slice_everything(namespace: Namespace) -> None:
-    """Let everybody else have a turn after each step of the work on subscriptions."""
+    """Let all other clients have a turn after each step of the work on subscriptions."""
     namespace.subscriptions._share._slice_s = 0
 
 
@@ -191,7 +191,7 @@ def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespa
     publish(namespace, 11)
     round_.join()
     wired.drain()
-    assert not wired.notices("cursor")  # the event has told it a place above that of the time before
+    assert not wired.notices("cursor")  # the event has reported a place above that of the time before
     namespace._cursors = CursorTurns(-math.inf)
     namespace.fenced()
     namespace._round.join()
@@ -200,7 +200,7 @@ def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespa
 
 
 def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that come while idle clients are told are read after the next step at the latest, not when all have been told."""
+    """Bytes that come while idle clients are notified are read after the next step at the latest, not after the last one."""
     ours, theirs = socket.socketpair()
     arrivals, steps, read_at = Arrivals(ours.fileno(), None), list[int](), list[int]()
 
@@ -227,7 +227,7 @@ def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monk
 
 
 def test_a_plain_event_tells_no_position(namespace: Namespace, wired: WiredClient) -> None:
-    """A client that has had only such ones is told as one that has had nothing."""
+    """A client that has had only such ones is treated as one that has had nothing."""
     joined(namespace, wired)
     namespace.route([Event("a", b"1", None, 1)])
     namespace._cursors = CursorTurns(-math.inf)
@@ -265,7 +265,7 @@ def searching(namespace: Namespace, topics: Sequence[str], meanwhile: Sequence[C
 
 
 def test_one_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(namespace: Namespace, wired: WiredClient) -> None:
-    """It is told nothing, and reads nothing."""
+    """It is sent nothing, and reads nothing."""
     client = arriving(namespace, wired)
     searching(namespace, ["a"] * 99, meanwhile=(lambda: namespace.leave(client.session),))
     with pytest.raises(Unauthorized):
@@ -277,7 +277,7 @@ def test_one_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(na
 def test_a_client_that_waits_too_long_to_search_the_log_is_refused(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Searches go one at a time: behind a Redis that says nothing, a thousand would wait for an hour."""
+    """Searches go one at a time: on a Redis that does not answer, a thousand would wait for an hour."""
     monkeypatch.setattr("headgate.node.log_search.SEARCH_TURN_S", 0.01)
     client = joined(namespace, wired, "other")
     with namespace.search._turn, pytest.raises(BusUnavailable):
@@ -373,7 +373,7 @@ def test_a_client_that_leaves_between_two_subscriptions_leaves_nothing(namespace
 
 
 def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace: Namespace, wired: WiredClient) -> None:
-    """The head once, each page once; and whoever asks next reads nothing again."""
+    """The head once, each page once; and the next caller reads nothing again."""
     log = searching(namespace, ["a", "b", "c", "d"] * 250)
     client = arriving(namespace, wired)
     requests = [{"pattern": f"none.{number}", "since": {"last": 1000}} for number in range(100)]
@@ -519,7 +519,7 @@ def test_sockets_are_read_between_two_slices_of_a_pass(namespace: Namespace, mon
 
 
 def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:
-    """Those that are active by then are told of it; the others begin where the new log says."""
+    """Those that are active by then are notified of it; the others begin where the new log says."""
     slice_everything(namespace)
     log = searching(namespace, ["a"] * 10)
     client = joined(namespace, wired, "other")
@@ -628,7 +628,7 @@ def test_joins_are_counted_by_what_became_of_their_point(namespace: Namespace, w
 
 
 def test_an_event_is_measured_from_its_publish_until_it_was_written(namespace: Namespace, wired: WiredClient) -> None:
-    """Once, whoever it was for; one that nobody wants is not."""
+    """Once, for any number of clients; an event without clients is not."""
     joined(namespace, wired, "a.#")
     latency = PUBLISH_TO_SOCKET.of(NAMESPACE)
     before = latency.count

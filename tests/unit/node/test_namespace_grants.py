@@ -49,7 +49,7 @@ def test_no_event_outside_a_clients_grants_ever_arrives(seed: int) -> None:
         accepted = {outcome for outcome in outcomes if isinstance(outcome, str)}
         granted = set().union(*(REACH[grant] for grant in grants))
         assert all(REACH[pattern] <= granted for pattern in accepted), (grants, accepted)
-        # Topics of four words tell patterns of up to three apart, wildcards included.
+        # Topics of four words distinguish patterns of up to three, wildcards included.
         assert accepted == {pattern for pattern in WORDS if any(REACH[pattern] <= REACH[grant] for grant in grants)}
         clients.append((wired, set().union(*(REACH[pattern] for pattern in accepted))))
     offsets = range(11, 11 + len(TOPICS))

@@ -119,7 +119,7 @@ def test_a_process_whose_beat_redis_has_lost_is_dead_after_a_lease_too() -> None
 
 
 def test_nobody_is_dead_for_what_we_have_not_seen() -> None:
-    """After a time without Redis each lease begins anew."""
+    """After a time without Redis each lease starts again."""
     leases = Leases()
     leases.received({"p1": 5}, 5, 0.0)
     assert leases.received({"p1": 5}, 99_000, 60.0) == []
@@ -145,7 +145,7 @@ def test_one_that_died_before_we_came_is_not_known_to_be_dead_until_it_could_hav
 
 
 def test_one_that_beats_again_after_our_first_look_is_not_dead_whatever_its_age_was() -> None:
-    """Nor is one whose age says nothing, since another process has looked for longer than we have."""
+    """Nor is one with an age that says nothing, since another process has looked for longer than we have."""
     leases = Leases("p0")
     leases.received({"p1": 1000, "p2": 1000}, 61_000, 5.0)
     assert leases.received({"p1": 62_000, "p2": 1000}, 62_000, 6.0) == []
@@ -159,7 +159,7 @@ def test_one_that_beats_again_after_our_first_look_is_not_dead_whatever_its_age_
 
 
 class Members(dict[str, Entry]):
-    """This process's members of each topic, and what is told of them."""
+    """This process's members of each topic, and what is reported of them."""
 
     def writes(self) -> WriteBatches:
         return WriteBatches("p1", lambda _, user: self.get(user), lambda _: list(self))
@@ -171,7 +171,7 @@ def message(write: Any) -> list[Any]:
 
 
 def test_what_comes_to_nothing_is_not_written() -> None:
-    """A user who came and left meanwhile, or has the same entry as before."""
+    """A user who came and left in between, or has the same entry as before."""
     members = Members(ana=entry())
     writes = members.writes()
     writes.changed("t", ["ana", "ben"])
@@ -320,7 +320,7 @@ def test_a_reading_that_is_not_whole_does_not_count(end: Found) -> None:
 
 
 def test_members_that_redis_has_lost_are_kept_for_a_lease_and_no_longer() -> None:
-    """Their process may be about to write them again. Readings tell how long we have been in touch."""
+    """Their process may be about to write them again. Readings show how long we have been in touch."""
     room = live_room()
     room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
     older: Found = {"p2": (5, {"old": entry()})}
@@ -334,7 +334,7 @@ def test_members_that_redis_has_lost_are_kept_for_a_lease_and_no_longer() -> Non
 
 
 def test_members_that_redis_has_lost_are_kept_anew_after_another_outage() -> None:
-    """The time in which nobody could write does not count."""
+    """The time in which no process could write does not count."""
     room = live_room()
     room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
     for now_s in (100.0, 101.0, 120.0, 121.0):
@@ -416,7 +416,7 @@ def rooms_of(max_topics: int = 2, max_members: int = 2) -> Rooms:
 
 
 def test_a_page_that_is_slow_gets_a_reset_and_nothing_else() -> None:
-    """And one that leaves while it is behind is forgotten."""
+    """And one that leaves while it lags is forgotten."""
     rooms = rooms_of(max_members=10)
     pages = [Page(name, name) for name in ("slow", "quick", "gone")]
     for page in pages:
@@ -458,7 +458,7 @@ def test_a_client_has_so_many_topics_and_a_topic_so_many_members() -> None:
 
 
 def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
-    """Then messages and readings that still come are nobody's."""
+    """Then messages and readings that still come belong to no room."""
     closed: list[str] = []
     now = [0.0]
     rooms = Rooms("n", "p1", Limits(5, 5, 5), closed=closed.append, now_s=lambda: now[0])

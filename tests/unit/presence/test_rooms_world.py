@@ -170,8 +170,8 @@ def absences(random: Random) -> None:
 class Watch:
     """The oracle of a history with outages: it knows who is connected, and looks at each page and at the events after each step.
 
-    A user whose last connection ended in good order, or broke GRACE_S ago, may be told to leave, until it is connected again and
-    Redis has been there for as long as it takes to tell that. Nobody else may.
+    A user whose last connection ended in good order, or broke GRACE_S ago, may be reported as gone, until it is connected again
+    and Redis has been there for as long as that report takes. No other user may.
     """
 
     def __init__(self, world: World) -> None:
@@ -179,7 +179,7 @@ class Watch:
         self.absent_s: dict[str, float] = {}
         self.doubted_s: dict[str, float] = {}  # user → when the last process died that had it
         self.may_leave_s: dict[str, float] = {}
-        # Until when a process cannot know what Redis had lost just before it opened the topic: it has no memory of its own.
+        # Until when a process cannot know what Redis had lost just before it opened the topic: it has no memory.
         self.new_until_s: dict[Process, float] = {}
         self.watchers: list[Page] = []
         self.events: list[str] = []
@@ -190,7 +190,7 @@ class Watch:
             self.absent_s.setdefault(user, self.world.now_s)
 
     def left_in_order(self, user: str, process: Process, lost_s: float) -> None:
-        """A page has left. Its process cannot know of one that has just come elsewhere, and is not told of yet."""
+        """A page has left. Its process cannot know of one that has just come elsewhere, and is not reported yet."""
         world = self.world
         others = [(each, page) for each in world.processes for page in each.pages.values() if page.user == user]
         told_s = world.now_s - RETRY_S - BEAT_S - 0.5
@@ -233,10 +233,10 @@ class Watch:
 
 
 def test_nobody_is_told_to_leave_for_what_redis_has_lost() -> None:
-    """Flushes, empty restarts, failovers, outages, deaths, steps of clocks: members who are connected are never told to leave.
+    """Flushes, empty restarts, failovers, outages, deaths, steps of clocks: connected members are never reported as gone.
 
-    Those who are gone are told so within ten seconds of Redis being available. `occupied` and `vacated` alternate while Redis has
-    its memory.
+    Those who are gone are reported within ten seconds of Redis being available. `occupied` and `vacated` alternate while Redis
+    has its memory.
     """
     for random in histories():
         outages(random)
@@ -251,7 +251,7 @@ def outages(random: Random) -> None:
         assert page is not None
         watch.watchers.append(page)
     world.advance(2.0)  # they know of each other
-    coming: list[tuple[float, str, Page | None]] = []  # when a page tries, whose, and which if it is not new
+    coming: list[tuple[float, str, Page | None]] = []  # when a page tries, of which user, and which if it is not new
     held: dict[str, set[Process]] = {}  # user → processes that have had it
     lost_s = -1e9
     for _ in range(random.randrange(12, 30)):

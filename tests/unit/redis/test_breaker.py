@@ -19,7 +19,7 @@ def test_every_step_has_an_end_in_every_state_but_a_probe_that_begins() -> None:
 
 
 def test_after_a_timeout_all_fail_and_then_one_probes() -> None:
-    """For OPEN_S nobody begins; then one, and until it has ended nobody else."""
+    """For OPEN_S no call begins; then one, and until it has ended no other."""
     breaker = Breaker()
     assert breaker.admit(0.0) is Admission.CALL
     assert timed_out(breaker, 1.0)

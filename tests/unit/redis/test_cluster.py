@@ -39,7 +39,7 @@ class Nodes:
 
 
 def topology(nodes: Nodes, *seeds: Node) -> Topology:
-    # A name of its own: a process remembers the nodes of each Cluster.
+    # A separate name: a process remembers the nodes of each Cluster.
     address = RedisUrl(Kind.CLUSTER, False, (*seeds, (f"unknown{next(_names)}", 1)))
     return Topology(address, nodes.ask)
 
@@ -182,7 +182,7 @@ def test_nodes_that_are_silent_are_passed_over_and_asked_last() -> None:
 
 
 def test_another_node_is_asked_each_time() -> None:
-    """One that is cut off from the others answers, and tells old news for ever."""
+    """One that is cut off from the others answers, and reports old news for ever."""
     nodes = Nodes(a=[(0, 9, A)], b=[(0, 9, B)])
     found = topology(nodes, A, B)
     assert found.owner(0) == A
@@ -252,7 +252,7 @@ def test_nodes_without_slots_are_passed_over() -> None:
 
 
 def test_nothing_there_is_one_clear_error() -> None:
-    """A client of a Cluster whose nodes refuse connections says so, with its seeds."""
+    """A client of a Cluster with nodes that refuse connections says so, with its seeds."""
     client = open_client("redis+cluster://127.0.0.1:1,127.0.0.1:2", timeout_s=1)
     with pytest.raises(
         BusUnavailable, match=r"the Cluster of 127\.0\.0\.1:1, 127\.0\.0\.1:2: none of its nodes answers"

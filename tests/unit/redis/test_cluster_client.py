@@ -197,7 +197,7 @@ def test_a_slot_on_its_way_is_not_followed(world: World, error: Exception, code:
 
 
 def test_a_broken_connection_puts_the_topology_in_doubt(world: World) -> None:
-    """The command is not sent again behind the caller's back; the next one finds the new owner."""
+    """The command is not sent again without the caller's knowledge; the next one finds the new owner."""
     world.nodes[A].broken = True
     with pytest.raises(BusUnavailable, match="a:1"):
         world.client.run("SET", LOW, 1)
@@ -216,7 +216,7 @@ def test_replies_of_several_nodes_keep_the_order_of_the_commands(world: World) -
 
 
 def test_commands_that_have_moved_are_sent_again_in_order_with_what_waits_for_them(world: World) -> None:
-    """Those that ran are not; WAIT behind a command that moved says nothing about it until it is sent again."""
+    """Those that ran are not; WAIT after a command that moved says nothing about it until it is sent again."""
     world.nodes[A].answers = [b"1", moved(LOW, C), 7, moved(LOW, C)]
     world.nodes[C].answers = [b"2", 1, b"3"]
     commands = [("INCR", LOW), ("INCR", LOW), ("WAIT", 1, 5), ("INCR", LOW), ("GET", HIGH)]
@@ -236,7 +236,7 @@ def test_many_commands_of_a_slot_that_goes_round_are_given_up(world: World) -> N
 
 
 def test_a_node_that_is_silent_keeps_no_other_from_its_commands(world: World) -> None:
-    """The caller is told that something is not known."""
+    """The caller learns that something is not known."""
     world.nodes[A].broken = True
     with pytest.raises(BusUnavailable, match="a:1"):
         world.client.run_many([("SET", LOW, 1), ("SET", HIGH, 1)])
@@ -267,7 +267,7 @@ def test_closing_ends_every_node(world: World) -> None:
 
 
 def test_a_server_beside_another_is_asked_with_the_same_credentials() -> None:
-    """A replica, of which the primary has told: within half a second, and without its socket or its Sentinels."""
+    """A replica that the primary has named: within half a second, and without its socket or its Sentinels."""
     primary = connections.open_server(read_url("redis://u:pw@a:1/3"), 5.0, 4)
     beside = connections.open_beside(primary, "b", 2)
     options = beside.connection_pool.connection_kwargs

@@ -24,7 +24,7 @@ from headgate.redis.data_folder import find_private_redis
     ],
 )
 def test_a_record_that_leads_nowhere_is_no_server(tmp_path: Path, record: bytes | None) -> None:
-    """A crash may leave anything behind, and none was there at first."""
+    """A crash may leave anything, and none was there at first."""
     if record is not None:
         (tmp_path / "redis.lock").write_bytes(record)
     assert find_private_redis(tmp_path) is None

@@ -1,4 +1,4 @@
-"""Errors of redis-py and of the connection become errors of our tree: told apart by the code of the reply, with an advice."""
+"""Errors of redis-py and of the connection become errors of our tree: distinguished by the code of the reply, with an advice."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_refusal_of_our_function_is_the_named_error(sent: str, kind: type[Head
 
 @given(st.text(max_size=60))
 def test_whatever_follows_headgate_is_an_error_of_the_tree(text: str) -> None:
-    """A library of another version, or of somebody else, may send anything."""
+    """A library of another version, or of another owner, may send anything."""
     assert isinstance(reply(f"HEADGATE {text}"), HeadgateError)
 
 

@@ -37,7 +37,7 @@ def test_of_many_epochs_that_are_lost_at_once_the_newest_are_remembered() -> Non
 
 
 def test_few_lost_epochs_are_remembered() -> None:
-    """A gateway whose Redis is put back again and again keeps the newest of what was lost."""
+    """A gateway with a Redis that is put back again and again keeps the newest of what was lost."""
     line = read_lineage("0", [("a", 1, 0), ("0", 5, 1)])
     for number in range(1, 200):
         line = read_lineage(str(number), [("a", 1, 0), (str(number), 5, 1)]).following(line)
@@ -54,7 +54,7 @@ def test_two_lines_part_where_their_events_differ(steps: list[tuple[int, int, in
     lines: list[list[str]] = [["a0"]]
     for number, (from_, lost, written) in enumerate(steps, 1):
         from_ %= len(lines)
-        # At most what the epoch itself wrote: whoever loses more takes an earlier one over.
+        # At most what the epoch itself wrote: a browser that loses more takes an earlier one over.
         kept = max(len(lines[from_]) - lost, epochs[from_][-1][1] - 1)
         epochs.append([*epochs[from_], (str(number), kept + 1, len(epochs[from_]))])
         lines.append([*lines[from_][:kept], *(f"{number}.{each}" for each in range(written))])

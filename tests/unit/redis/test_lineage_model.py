@@ -50,7 +50,7 @@ def explore(world: World, depth: int) -> int:
 
 
 def run(seed: int, rules: frozenset[str] = ALL_RULES) -> None:
-    """One random history, with weights of its own, and its end."""
+    """One random history, with its weights, and its end."""
     random_ = random.Random(seed)
     world = World(rules) if seed % 2 else in_use(rules)
     steps = world.steps()
@@ -62,7 +62,7 @@ def run(seed: int, rules: frozenset[str] = ALL_RULES) -> None:
 
 @pytest.mark.parametrize(("begin", "depth", "states"), [(World, 5, 2_000), (in_use, 5, 10_000)])
 def test_every_interleaving_to_a_depth(begin: Callable[[], World], depth: int, states: int) -> None:
-    """No two events have one name; what a browser holds is the log's; nothing that is there is told as lost."""
+    """No two events have one name; what a browser holds is the log's; nothing that is there is reported as lost."""
     assert explore(begin(), depth) > states
 
 
@@ -77,7 +77,7 @@ def test_random_histories() -> None:
 
 @pytest.mark.parametrize("rule", sorted(ALL_RULES))
 def test_no_rule_can_be_left_out(rule: str) -> None:
-    """Without one of the rules the oracle finds a broken promise: a loss that nobody is told of, or one that is none."""
+    """Without one of the rules the oracle finds a broken promise: an unreported loss, or a reported one that is none."""
     assert any(is_broken(seed, ALL_RULES - {rule}) for seed in range(4000))
 
 

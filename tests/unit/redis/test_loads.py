@@ -1,4 +1,4 @@
-"""Loads in Redis: told, read, gone with their process, and an operator's wish. On the small Redis of the tests."""
+"""Loads in Redis: reported, read, gone with their process, and an operator's wish. On the small Redis of the tests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_word_that_was_given_to_another_server_is_kept_for_a_while(server: Sma
 
 
 def test_what_cannot_be_read_is_to_be_taken_out(server: SmallRedis) -> None:
-    """It is no load, and keeps nobody from finding the others."""
+    """It is no load, and keeps no reader from finding the others."""
     server.execute_command("HSET", LOADS, "odd", "{", "other", '["x"]')
     rows = write_row(server.client(), "one", Load(1, 900, "shop"))
     assert (set(rows.loads), rows.gone) == ({"one"}, ["odd", "other"])
@@ -73,6 +73,6 @@ def test_a_rate_that_cannot_be_is_refused(server: SmallRedis, per_s: float) -> N
 
 
 def test_words_of_an_older_gateway_are_read(server: SmallRedis) -> None:
-    """It tells neither its name nor its clock."""
+    """It reports neither its name nor its clock."""
     server.execute_command("HSET", LOADS, "old", '[7,900,"shop",1000]')
     assert loads.read(server.client()).loads == {"old": Load(7, 900, "shop", 1000)}

@@ -51,7 +51,7 @@ def test_the_connection_that_came_back_last_is_lent_first() -> None:
 
 
 def test_a_connection_that_has_broken_is_opened_again() -> None:
-    """A connection that the server has closed meanwhile is opened before it is lent."""
+    """A connection that the server has closed since is opened before it is lent."""
     pool = pool_of()
     link = pool.get_connection()
     pool.release(link)

@@ -153,7 +153,7 @@ def test_failovers_to_and_fro_are_no_two_primaries() -> None:
 
 
 def test_a_replica_is_no_place_to_go_to() -> None:
-    """A name with two addresses leads to one and the other; a connection to the replica leaves, nobody follows it."""
+    """A name with two addresses leads to one and the other; a connection to the replica leaves, and no other follows it."""
     switch, link = PrimarySwitch(), Link()
     switch.note("a", 100.0, count=switch.count)
     switch.follow(link, "a", 0)
@@ -178,7 +178,7 @@ def test_a_server_without_a_token_is_never_taken_for_another() -> None:
 
 
 def test_an_empty_server_is_another_one_and_gets_its_library_without_a_switch() -> None:
-    """The first process on a new Redis loads the library, which gives the server its token; nobody has to leave for that."""
+    """The first process on a new Redis loads the library, which gives the server its token; no process has to leave for that."""
     fresh = PrimarySwitch()
     fresh.note(NO_LIBRARY, 100.0, count=fresh.count)
     fresh.note("a", 100.0, count=fresh.count)

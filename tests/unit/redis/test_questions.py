@@ -1,4 +1,4 @@
-"""Questions to all gateway processes: who answers, who is named as silent, and for how long anybody waits. On a small Redis."""
+"""Questions to all gateway processes: which answer, which are named as silent, and how long a caller waits. On a small Redis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.small_redis import SmallRedis
 
 
 class Asked:
-    """A Redis, gateways that hear its questions, and a clock that moves while nobody answers."""
+    """A Redis, gateways that hear its questions, and a clock that moves while none answers."""
 
     def __init__(self) -> None:
         self.redis = SmallRedis()
@@ -71,7 +71,7 @@ def test_one_that_does_not_answer_in_time_is_named(asked: Asked) -> None:
 
 
 def test_an_answer_that_is_enough_ends_the_wait(asked: Asked) -> None:
-    """Nobody else is silent then: nobody has waited for them."""
+    """No other gateway is silent then: none was waited for."""
     asked.gateway("a:1", "no", "yes")
     answers = asked.ask("a:1", "b:1", is_enough=lambda part: part == "yes")
     assert answers.parts == ["no", "yes"]
@@ -80,7 +80,7 @@ def test_an_answer_that_is_enough_ends_the_wait(asked: Asked) -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_none(asked: Asked) -> None:
-    """Of another version, or pushed there by somebody else: its process is silent."""
+    """Of another version, or pushed there by another program: its process is silent."""
     asked.gateway("a:1", 1)
 
     def of_another_version(message: bytes) -> None:
@@ -112,7 +112,7 @@ def test_one_that_is_about_to_stop_is_heard_and_waited_for(asked: Asked) -> None
 
 
 def test_where_no_gateway_lives_nobody_waits(asked: Asked) -> None:
-    """There is nobody to name either."""
+    """There is no gateway to name either."""
     answers = asked.ask()
     assert (list(answers.parts), answers.silent) == ([], ())
     assert asked.redis.now_s == 1000
@@ -128,7 +128,7 @@ def test_an_answer_that_nobody_reads_goes_by_itself(asked: Asked) -> None:
 
 
 def test_without_redis_nobody_is_asked(asked: Asked) -> None:
-    """The fault is told."""
+    """The fault is reported."""
     asked.redis.up = False
     with pytest.raises(BusUnavailable):
         asked.ask("a:1")

@@ -69,7 +69,7 @@ def test_a_reply_too_many_is_noticed_where_it_came_with_the_first(pair: Pair) ->
 
 
 def test_a_closed_connection_has_an_end_to_read(pair: Pair) -> None:
-    """Whoever reads gets the error of a connection that has ended."""
+    """The reader gets the error of a connection that has ended."""
     replies, server = pair
     server.close()
 

@@ -1,4 +1,4 @@
-"""The URL of a Redis behind Sentinels."""
+"""The URL of a Redis with Sentinels."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ OLD, NEW, OTHER = Answer(1, ("old", 6379)), Answer(2, ("new", 6379)), Answer(2, 
         (None, [OLD, NEW], NEW),
         (OLD, [NEW], NEW),
         (NEW, [NEW], NEW),
-        (NEW, [OLD], NEW),  # one that lags leads nobody back
+        (NEW, [OLD], NEW),  # one that lags leads no connection back
         (NEW, [OLD, OLD], NEW),  # nor do two, which have not heard yet from the one that leads the failover
         (NEW, [OLD, OLD, OLD], OLD),  # all of them: they were set up again
         (NEW, [OLD, NEW, OLD], NEW),

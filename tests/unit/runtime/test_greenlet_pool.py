@@ -15,7 +15,7 @@ from tests.support.session_clock import turn
 
 @pytest.fixture
 def pool() -> Iterator[GreenletPool]:
-    """None yet; they are all ended behind the test."""
+    """None yet; they are all ended after the test."""
     pool = GreenletPool()
     yield pool
     while pool.idle:

@@ -45,7 +45,7 @@ class Still:
 
 
 def promote() -> None:
-    """Have Python look at its survivors, as it does by itself behind THRESHOLDS."""
+    """Have Python look at its survivors, as it does by itself after THRESHOLDS."""
     gc.collect(0)
     gc.collect(1)
 

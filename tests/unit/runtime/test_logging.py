@@ -1,4 +1,4 @@
-"""The log seldom tells of events that clients can cause at will."""
+"""The log throttles events that clients can cause at will."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def fresh_configuration(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("fresh_configuration")
 def test_each_line_is_a_json_object_of_one_schema(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """Our own loggers', the standard library's, and the words to the operator; what JSON has not is told as text."""
+    """Our own loggers', the standard library's, and the words to the operator; what JSON has not is written as text."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest has one there
     logs.configure("info", worker=3, form="json")
     structlog.get_logger("headgate.shop").warning("sold", price=1, at=Path("/shop"))
@@ -117,7 +117,7 @@ def test_each_line_is_a_json_object_of_one_schema(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_other_forms_have_the_same_fields(capfd: pytest.CaptureFixture[str], form: str, shape: str) -> None:
-    """Where nobody looks at a terminal, logfmt without a word; no colour in a pipe."""
+    """Without a terminal, logfmt and no message; no colour in a pipe."""
     logs.configure("info", form=form)
     structlog.get_logger("headgate.shop").info("sold", price=1)
     assert re.fullmatch(shape, capfd.readouterr().err)

@@ -107,7 +107,7 @@ def test_a_pause_says_whether_others_have_had_a_turn(slice_s: float, had_a_turn:
 
 
 def test_a_greenlet_that_waits_outside_keeps_nobody_out() -> None:
-    """And is in again behind the wait, also when that fails."""
+    """And is in again after the wait, also when that fails."""
     share = Share(60.0)
     done: list[str] = []
     with share:
@@ -146,7 +146,7 @@ def test_a_greenlet_that_is_thrown_out_of_its_rest_is_not_woken_from_another() -
 
 
 def test_closing_wakes_whoever_waits_for_bytes() -> None:
-    """Once, and nobody who waits for something else later. Without a limit on the time it would wait for ever."""
+    """Once, and no later waiter for something else. Without a limit on the time it would wait for ever."""
     ours, theirs = socket.socketpair()
     other, went_on = Signal(), list[bool]()
     arrivals = Arrivals(ours.fileno(), None)
@@ -170,7 +170,7 @@ def test_closing_wakes_whoever_waits_for_bytes() -> None:
 
 
 def test_bytes_are_waited_for_again_and_again() -> None:
-    """Also those that came when nobody waited; the end of the stream counts, and time that is over is told."""
+    """Also those that came without a waiter; the end of the stream counts, and time that is over is reported."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     arrivals, long_ago = Arrivals(ours.fileno(), 3600), Arrivals(ours.fileno(), 0.001)

@@ -25,7 +25,7 @@ class Level(IntEnum):
 
 @given(TABLES, st.integers(0, 3), st.integers(0, 3))
 def test_a_step_leads_where_the_table_says_and_is_taken_alone(table: dict[tuple[int, int], int], state: int, step: int) -> None:
-    """An error keeps the state and the step, for whoever looks for the fault."""
+    """An error keeps the state and the step, for a search for the fault."""
     machine = Machine("anything", table)
     if (state, step) in table:
         assert machine[state, step] == table[state, step]

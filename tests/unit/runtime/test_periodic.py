@@ -1,4 +1,4 @@
-"""Rounds: one at a time, sooner in a hurry, and none behind the end."""
+"""Rounds: one at a time, sooner in a hurry, and none after the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.runtime.periodic import Rounds
 
 
 class Work:
-    """Rounds whose steps are counted; the first raise these faults."""
+    """Rounds with counted steps; the first raise these faults."""
 
     def __init__(self, *faults: Exception, gap_s: float = 0.0) -> None:
         self.faults, self.failed = list(faults), 0
@@ -64,7 +64,7 @@ def test_a_fault_is_told_and_does_not_end_them() -> None:
 
 
 def test_a_hurry_in_the_middle_of_a_round_is_another_round() -> None:
-    """Something may have changed behind what the round has looked at."""
+    """Something may have changed after the round has looked at it."""
     work = Work()
     work.held.clear()
     work.rounds.start()

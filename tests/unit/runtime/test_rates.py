@@ -26,7 +26,7 @@ def test_a_batch_counts_as_many_as_it_has() -> None:
 
 
 def test_the_longest_silent_is_forgotten_first() -> None:
-    """And has a full bucket then; whoever keeps asking stays known."""
+    """And has a full bucket then; a caller that keeps asking stays known."""
     assert rates.MAX_CALLERS == 10_000
     found = Rates(0.1, 1)
     for number in range(rates.MAX_CALLERS):
@@ -45,7 +45,7 @@ def test_a_caller_may_wait_for_its_turn() -> None:
 
 
 def test_a_caller_that_is_gone_is_forgotten() -> None:
-    """The next of that name begins anew; forgetting twice is no fault."""
+    """The next of that name starts from zero; forgetting twice is no fault."""
     found = Rates(0.1, 1)
     assert found.spend("ana", 0) == 0
     assert found.spend("ana", 0)

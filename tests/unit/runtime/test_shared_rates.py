@@ -1,4 +1,4 @@
-"""Shared rates on a clock of the test's own: processes tell each other what callers have spent when the test says so."""
+"""Shared rates on a clock of the test's own: processes report to each other what callers have spent when the test says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.runtime.shared_rates import OUT_OF_TOUCH_S, SETTLE_S, SharedRates,
 
 
 class World:
-    """Processes with one rate each, and what they have told."""
+    """Processes with one rate each, and their reports."""
 
     def __init__(self, processes: int, per_s: float = 2, burst: int = 10) -> None:
         self.now_s = 0.0
@@ -81,7 +81,7 @@ def test_what_is_told_counts_once() -> None:
 
 
 def test_between_two_looks_each_process_may_let_a_burst_go_which_is_paid_back() -> None:
-    """Nobody waits for the others, and the rate holds in the long run."""
+    """No caller waits for the others, and the rate holds in the long run."""
     world = World(3)
     assert [world.spend_all(process) for process in range(3)] == [10, 10, 10]
     world.look()
@@ -92,7 +92,7 @@ def test_between_two_looks_each_process_may_let_a_burst_go_which_is_paid_back() 
 
 
 def test_a_caller_whose_bucket_is_full_is_told_no_more() -> None:
-    """What it spends from then on counts anew."""
+    """What it spends from then on counts from zero."""
     world = World(2)
     world.spend(0, 4)
     world.look()
@@ -106,7 +106,7 @@ def test_a_caller_whose_bucket_is_full_is_told_no_more() -> None:
 
 
 def test_a_process_that_starts_learns_what_callers_lack() -> None:
-    """Once, though several tell it; what they have spent long ago is not counted again."""
+    """Once, though several report it; what they have spent long ago is not counted again."""
     world = World(2)
     world.now_s = 100
     for _ in range(50):
@@ -163,7 +163,7 @@ def test_without_redis_each_process_keeps_its_share() -> None:
 
 
 def test_after_a_flush_nothing_is_counted_twice() -> None:
-    """All tell theirs again, and meanwhile each keeps its share."""
+    """All report theirs again, and each keeps its share until then."""
     world = World(2)
     world.spend(0, 4)
     world.look()
@@ -197,7 +197,7 @@ def test_only_so_many_callers_are_shared(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_look_is_wanted_once_for_many_spendings() -> None:
-    """And again for what is spent behind it. A refused caller has spent nothing."""
+    """And again for what is spent after it. A refused caller has spent nothing."""
     wanted: list[None] = []
     rates = SharedRates("publish", 1, 3, lambda: 0.0)
     rates.wanted = lambda: wanted.append(None)

@@ -37,7 +37,7 @@ def read(descriptor: int, until: bytes) -> str:
 
 
 def test_a_pipe_that_nobody_reads_holds_up_no_write(pipe: tuple[int, int]) -> None:
-    """The queue is bounded; its lines come in order once somebody reads, and a line says exactly how many are missing."""
+    """The queue is bounded; its lines come in order once they are read, and a line says exactly how many are missing."""
     reading, writing = pipe
     stream = QueuedStream(writing, "test")
     before = dropped("full")

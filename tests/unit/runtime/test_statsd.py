@@ -19,7 +19,7 @@ from tests.support.redis_server import wait_until
 
 @pytest.fixture
 def faults() -> list[Exception]:
-    """The errors that `on_fault` was told."""
+    """The errors that `on_fault` received."""
     return []
 
 
@@ -84,7 +84,7 @@ def test_datagrams_are_few_small_and_complete(gauges: dict[str, float]) -> None:
 def test_a_server_that_is_gone_is_counted_and_found_again(listener: socket.socket, faults: list[Exception]) -> None:
     """Once it listens again the next datagram arrives, though the kernel still holds the answer to one before.
 
-    Connected to somebody else, a socket takes nothing from us, and keeps the port for the one that will.
+    Connected to another peer, a socket takes nothing from us, and keeps the port for the one that will.
     """
     place = listener.getsockname()
     listener.connect(("127.0.0.1", 9))
@@ -108,7 +108,7 @@ def test_a_server_that_is_gone_is_counted_and_found_again(listener: socket.socke
 def test_a_name_that_is_not_found_is_told_and_looked_up_again(
     listener: socket.socket, faults: list[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A minute later, in a thread of its own; what was to be sent meanwhile is lost and counted."""
+    """A minute later, in a separate thread; what was to be sent until then is lost and counted."""
     place = ("no-such-host.invalid", listener.getsockname()[1])
 
     def unknown(*place: Any, **how: Any) -> Any:
@@ -140,7 +140,7 @@ def test_a_name_that_is_not_found_is_told_and_looked_up_again(
 def test_a_name_that_moves_while_its_old_place_is_connected_to_is_followed(
     listener: socket.socket, faults: list[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look-up has a thread of its own, and may be through at any moment."""
+    """The look-up has a separate thread, and may be through at any moment."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as older:
         older.bind(("127.0.0.1", 0))
         found = iter([older.getsockname(), listener.getsockname()])

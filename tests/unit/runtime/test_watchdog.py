@@ -58,7 +58,7 @@ def computes() -> None:
 
 
 def holds_the_interpreter() -> None:
-    """One call into C, which nobody else gets a turn in."""
+    """One call into C, during which no other code gets a turn."""
     began_s, count = time.monotonic(), 10_000_000
     while time.monotonic() - began_s < 2 * STALL_S:
         count *= 2
@@ -67,7 +67,7 @@ def holds_the_interpreter() -> None:
 
 
 def blocks_the_loop(entries: Entries, how: Callable[[], None]) -> None:
-    """Keep it from running until that was told, and for long enough to be told again.
+    """Keep it from running until that was reported, and for long enough to be reported again.
 
     Until: on a machine that stops for a while the watchdog has patience once more. And what was named between the last beat and
     here (this thread waited for a disk, say) is not named again before the next one.
@@ -83,7 +83,7 @@ def blocks_the_loop(entries: Entries, how: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("how", [waits, computes, holds_the_interpreter])
 def test_the_code_that_blocks_the_loop_is_named_once(watchdog: Watchdog, entries: Entries, how: Callable[[], None]) -> None:
-    """By its function; and told again when the loop runs."""
+    """By its function; and reported again when the loop runs."""
     stalls = REGISTRY.get_sample_value("headgate_loop_stalls_total") or 0
     blocks_the_loop(entries, how)
     beats(2)
@@ -126,7 +126,7 @@ def test_a_loop_that_runs_is_left_alone(entries: Entries) -> None:
 
 
 def test_after_a_stop_of_the_whole_process_the_loop_has_its_time_again(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watchdog's thread may be the first to run: that the loop is not back yet is nobody's fault."""
+    """The watchdog's thread may be the first to run: that the loop is not back yet is no fault."""
     monkeypatch.setattr(module, "BEAT_S", BEAT_S)
     monkeypatch.setattr(module, "STALL_S", 1.0)
     stops = [1.2]
@@ -192,7 +192,7 @@ def test_a_watchdog_that_was_closed_says_nothing(entries: Entries, monkeypatch: 
 
 
 def test_a_watchdog_closed_while_its_thread_slept_says_nothing(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It wakes in the middle of somebody else's stall."""
+    """It wakes in the middle of another stall."""
     watch: list[Callable[[], None]] = []
     monkeypatch.setattr(module, "BEAT_S", 0.6 * module.STALL_S)  # so that it is not late
     monkeypatch.setattr(module, "in_native_thread", watch.append)

@@ -10,7 +10,7 @@ from headgate_server.api.security_headers import content_security_policy
 
 @pytest.mark.parametrize("path", ["/", "/?user=ana&twice=1", "/healthz", "/no/such/page"])
 def test_every_response_carries_the_strict_headers(demo: FlaskClient, path: str) -> None:
-    """No inline script, no sniffing, no referrer, framed by nobody; error pages included."""
+    """No inline script, no sniffing, no referrer, no frame around it; error pages included."""
     headers = demo.get(path).headers
     policy = headers["Content-Security-Policy"]
     assert "script-src 'self';" in policy

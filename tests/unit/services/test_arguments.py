@@ -123,7 +123,7 @@ def test_a_wrong_argument_is_named(call: Callable[..., Any], right: dict[str, An
     "receipt", [Receipt("", 1, False, "a"), Receipt(EPOCH, -1, False, "a"), Receipt(EPOCH, True, False, "a"), ("a", 1)]
 )
 def test_a_receipt_that_was_put_together_wrongly_is_refused(receipt: Any) -> None:
-    """An application may keep its parts in a table of its own."""
+    """An application may keep its parts in another table."""
     with pytest.raises(HeadgateError, match=r"receipt.*expected"):
         publisher.check(receipt)
 

@@ -14,7 +14,7 @@ from headgate.services.publisher import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, Prepa
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
-    """A publisher whose Redis is not there: whatever raises something else than BusUnavailable has sent nothing."""
+    """A publisher without a Redis: a call that raises something else than BusUnavailable has sent nothing."""
     return Publisher(f"unix://{tmp_path}/no.sock")
 
 

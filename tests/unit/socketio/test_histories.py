@@ -1,10 +1,10 @@
 """Random histories of an application, beside what python-socketio's documentation says each client receives.
 
-Clients come and go in every way, over polling, WebSocket and from one to the other; they enter and leave rooms, which are closed
-under them; events go to rooms, lists of rooms, everybody and single clients, with and without attachments, out of handlers and
-beside them, while other handlers wait. Each client must have received exactly the events to rooms that it was in when they were
-emitted, and the answers to its own, in that order; one that is gone, the beginning of that. Afterwards nothing is left of it.
-HEADGATE_HISTORIES sets how many are tried for each policy (`make fuzz`: 5,000), HEADGATE_SEED tries one.
+Clients come and go in every way, over polling, WebSocket and from one to the other; they enter and leave rooms, which are
+closed under them; events go to rooms, lists of rooms, all clients and single clients, with and without attachments, out of
+handlers and outside them, while other handlers wait. Each client must have received exactly the events to rooms that it was in
+when they were emitted, and the answers to its own, in that order; one that is gone, the beginning of that. Afterwards nothing
+is left of it. HEADGATE_HISTORIES sets how many are tried for each policy (`make fuzz`: 5,000), HEADGATE_SEED tries one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Told = tuple[Any, ...]
 
 
 class Client:
-    """One client: its browser, what it was told, and what it should have been told."""
+    """One client: its browser, what it received, and what it should have received."""
 
     def __init__(self, world: World, *, websocket: bool) -> None:
         self.world = world
@@ -44,7 +44,7 @@ class Client:
         self.asked = 0
 
     def read(self) -> None:
-        """Take what has come. A packet's attachments must be directly behind it."""
+        """Take what has come. A packet's attachments must come directly after it."""
         if self.upgrading or self.browser.is_gone:
             return
         messages = iter(self.browser.received())
@@ -66,7 +66,7 @@ class Client:
 
 
 def _head(message: str) -> tuple[str, int, str]:
-    """Return a packet's kind, the number of its attachments, and the rest behind its namespace."""
+    """Return a packet's kind, the number of its attachments, and the rest after its namespace."""
     kind, rest, count = message[:2], message[2:], 0
     if kind in ("45", "46"):
         number, rest = rest.split("-", 1)
@@ -93,7 +93,7 @@ class World:
         for name in ("connect", "say", "wait", "disconnect"):
             self.sio.on(name, getattr(self, f"on_{name}"), namespace="/h")
 
-    # -- the application, which tells the oracle what it does ---------------------------------------------------------
+    # -- the application, which reports its actions to the oracle-------------------------------------------------------
 
     def emit(self, to: Any, skip: list[Client], *, binary: bool) -> None:
         """Emit a numbered event."""
@@ -105,7 +105,7 @@ class World:
         elif isinstance(to, list):
             audience, room = [client for name in to for client in self.rooms[name]], to
         else:
-            # python-socketio counts a client among everybody while its connect handler runs, which may announce it to all.
+            # python-socketio counts a client among all while its connect handler runs, which may announce it to all.
             audience, room = ([*self.connected, *self.joining] if to is None else self.rooms[to]), to
         for client in dict.fromkeys(audience):
             if client not in skip:
@@ -126,7 +126,7 @@ class World:
         self.sio.leave_room(client.sid, room, namespace="/h")
 
     def close(self, room: Any) -> None:
-        """Let everybody leave a room."""
+        """Let all clients leave a room."""
         self.rooms[room].clear()
         self.sio.close_room(room, namespace="/h")
 
@@ -142,7 +142,7 @@ class World:
         if auth["refuse"]:
             client.gone = True
             if not client.browser.session.closed:
-                client.expected.clear()  # it gets nothing of what was for everybody meanwhile
+                client.expected.clear()  # it gets nothing of what was for all in between
             raise ConnectionRefusedError
         self.by_sid[sid] = client
         if client.gone:
@@ -152,7 +152,7 @@ class World:
         self.emit("red", [], binary=auth["binary"])
 
     def on_say(self, sid: str, room: Any, binary: Any) -> Any:
-        """Emit to a room, and answer behind that."""
+        """Emit to a room, and answer after that."""
         client = self.by_sid[sid]
         self.emit(room, [], binary=bool(binary))
         return self.answer(client, binary=bool(binary))
@@ -175,7 +175,7 @@ class World:
         return data
 
     def on_disconnect(self, sid: str, reason: str) -> None:
-        """Tell the rooms of a client that it leaves."""
+        """Notify the rooms of a client that it leaves."""
         client = self.by_sid[sid]
         if client not in self.connected:
             return  # it has gone while its connect handler waited
@@ -236,7 +236,7 @@ class World:
         client.gone = client.gone or session.closed
 
     def ask(self) -> None:
-        """A client sends an event, whose handler emits and answers, perhaps after a while."""
+        """A client sends an event to a handler that emits and answers, perhaps after a while."""
         client = self.here()
         if client is not None and not client.upgrading and not client.browser.session.closed:
             client.asked += 1
@@ -245,7 +245,7 @@ class World:
             client.browser.send(f"42/h,{client.asked}{json.dumps(arguments)}")
 
     def announce(self) -> None:
-        """The application emits, once or in a burst, in a greenlet of its own."""
+        """The application emits, once or in a burst, in a separate greenlet."""
         somebody = self.here()
         to: Any = self.random.choice([None, *ROOMS, ["red", 3], list(ROOMS), somebody])
         skip = [each for each in self.connected if self.random.random() < 0.1]
@@ -283,7 +283,7 @@ class World:
             self.gates.pop(self.random.randrange(len(self.gates))).set()
 
     def read(self) -> None:
-        """Somebody reads."""
+        """One client reads."""
         if self.clients:
             self.random.choice(self.clients).read()
 
@@ -296,7 +296,7 @@ class World:
             gevent.sleep(0)
 
     def run(self) -> None:
-        """Take the steps of a history, and come to its end: everybody has read everything."""
+        """Take the steps of a history, and come to its end: every client has read everything."""
         steps = [self.come, self.go, self.ask, self.announce, self.move, self.upgrade, self.go_on, self.read]
         weights = [3, 1, 3, 6, 3, 1, 2, 3]
         for step in self.random.choices(steps, weights, k=STEPS):
@@ -319,7 +319,7 @@ class World:
                 client.read()
 
     def end(self) -> None:
-        """Everybody leaves."""
+        """Every client leaves."""
         for client in self.clients:
             client.browser.go()
         turn()
@@ -331,7 +331,7 @@ class World:
 
 
 def without_numbers(told: list[Told]) -> list[Told]:
-    """Return what a client was told, with its answers by what they say, and not by the numbers of its questions."""
+    """Return what a client received, with its answers by what they say, and not by the numbers of its questions."""
     return [(each[0], each[-1]) for each in told]
 
 

@@ -107,7 +107,7 @@ def test_a_socket_that_gevent_websocket_has_answered_is_taken_without_a_second_a
 
 
 class Unreader:
-    """What gunicorn has read of a connection, behind the request."""
+    """What gunicorn has read of a connection, after the request."""
 
     def take_buffered(self) -> bytes:
         """Return it."""

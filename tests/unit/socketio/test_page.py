@@ -51,7 +51,7 @@ def _text(value: object) -> str:
 
 
 def test_it_has_the_options_of_python_socketio() -> None:
-    """Those of the Engine.IO server among them; its logger has a name of its own, and `json` and `async_handlers` are one."""
+    """Those of the Engine.IO server among them; its logger has a separate name, and `json` and `async_handlers` are one."""
     stock = options_of(engineio.Server.__init__) | options_of(socketio.Server.__init__) | {"engineio_logger": "False"}
 
     assert table("option of `Server` (python-socketio's)") == stock

@@ -23,7 +23,7 @@ SMALL = {"queue_frames": FRAMES, "write_deadline_s": 10.0}
 
 @pytest.fixture
 def make(make: Make, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Make:
-    """Make applications whose queues hold few frames, on a clock that the test moves."""
+    """Make applications with queues that hold few frames, on a clock that the test moves."""
     monkeypatch.setattr(member, "monotonic", lambda: clock.now_s)
     return lambda **options: make(**options | {"limits": SMALL | options.get("limits", {})})
 
@@ -130,7 +130,7 @@ class TestOneClient:
         assert application.ends == []
 
     def test_a_browser_that_polls_no_more_is_cut_at_the_write_deadline(self, make: Make, clock: Clock) -> None:
-        """The emit returns, and the application gets the reason; the browser is told at its next request."""
+        """The emit returns, and the application gets the reason; the browser learns it at its next request."""
         application = make(limits={"write_deadline_s": 0.01})
         browser = Browser(application)
         sid = browser.join()
@@ -207,7 +207,7 @@ class TestOneClient:
         assert sorted(map(len, got.values())) == [4 * FRAMES + 1, 8 * FRAMES + 1]
 
     def test_an_emitter_goes_on_when_a_connect_handler_takes_too_long(self, make: Make, clock: Clock) -> None:
-        """The handler may wait for the emitter itself. Its client, whose events we keep back, is not cut for that."""
+        """The handler may wait for the emitter itself. Its client, with events that we keep back, is not cut for that."""
         application = make(overflow="wait", emit_deadline_s=60)
         gate = gevent.event.Event()
         application.sio.on("connect", lambda *_: gate.wait() and None, namespace="/slow")
@@ -268,10 +268,10 @@ class TestOneClient:
 
 
 class TestBroadcast:
-    """Events to a room: nobody waits for the slow, unless the server is told so."""
+    """Events to a room: no emit waits for slow clients, unless the server is set to wait."""
 
     def test_a_full_queue_disconnects_its_client_and_nobody_else(self, make: Make) -> None:
-        """The default: reason `slow consumer`, which the browser is told, and nothing is lost in silence."""
+        """The default: reason `slow consumer`, which the browser receives, and nothing is lost in silence."""
         application = make()
         slow, witness = Browser(application, websocket=True), Browser(application)
         slow.join()
@@ -307,7 +307,7 @@ class TestBroadcast:
         assert application.ends == []
 
     def test_with_wait_the_emitter_waits_for_the_slowest(self, make: Make, websocket: bool) -> None:
-        """Everybody gets everything."""
+        """Every client gets everything."""
         application = make(overflow=Overflow.WAIT)
         slow, witness = Browser(application, websocket=websocket), Browser(application)
         slow.join()
@@ -372,7 +372,7 @@ class TestBroadcast:
         assert browser.received() == []
 
     def test_a_call_that_is_not_answered_in_time_raises(self, make: Make) -> None:
-        """The client may answer later; nobody waits for that any more."""
+        """The client may answer later; no caller waits for that any more."""
         application = make()
         browser = Browser(application)
         sid = browser.join()

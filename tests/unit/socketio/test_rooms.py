@@ -1,4 +1,4 @@
-"""Client managers with a queue between processes: events of another process go out by our fan-out, and wait for nobody."""
+"""Client managers with a queue between processes: events of another process go out by our fan-out, and wait for no client."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_events_reach_the_rooms_of_every_process(here_and_there: tuple[Applicati
 def test_an_event_that_is_for_nobody_here_is_not_decoded(
     here_and_there: tuple[Application, Application], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To a room without members here, to a namespace without clients, or our own; one that is for somebody is."""
+    """To a room without members here, to a namespace without clients, or our own; one that has a receiver is."""
     here, there = here_and_there
     Browser(here).join()
     far = Browser(there)
@@ -119,7 +119,7 @@ def test_an_answer_finds_its_way_to_the_process_that_asked(here_and_there: tuple
 def test_what_was_asked_of_a_client_elsewhere_leaves_nothing_behind_when_it_is_answered(
     here_and_there: tuple[Application, Application],
 ) -> None:
-    """Nobody hears here that the client has gone. An answer that comes again is nobody's, and never another question's."""
+    """No process here hears that the client has gone. A repeated answer belongs to no question, and never to another one."""
     here, there = here_and_there
     Browser(here).join()  # the server listens to the others from its first client on
     far, farther = Browser(there), Browser(there)
@@ -165,7 +165,7 @@ def test_answers_that_never_come_from_elsewhere_are_waited_for_up_to_a_bound(
 
 
 def test_a_slow_client_does_not_hold_up_what_comes_from_another_process(here_and_there: tuple[Application, Application]) -> None:
-    """An event to it alone is queued within its bounds, and beyond them it is cut; the others get theirs meanwhile."""
+    """An event to it alone is queued within its bounds, and beyond them it is cut; the others get theirs in the meantime."""
     here, there = here_and_there
     Browser(here).join()
     slow, witness = Browser(there), Browser(there)
@@ -215,7 +215,7 @@ def test_a_member_whose_socket_is_broken_costs_nobody_else_anything(application:
 @pytest.mark.parametrize("namespace", ["/", "/custom", "/other"])
 @pytest.mark.parametrize("end", ["refused", "fails", "let in"])
 def test_a_client_that_is_refused_gets_nothing_that_was_for_everybody(application: Application, namespace: str, end: str) -> None:
-    """It counts among everybody while its connect handler runs, as in python-socketio. One that is let in gets all, in order."""
+    """It counts among all clients while its connect handler runs, as in python-socketio. An admitted one gets all, in order."""
     sio, gate = application.sio, gevent.event.Event()
     prefix = "" if namespace == "/" else namespace + ","
 

@@ -296,7 +296,7 @@ class TestApplicationsOwn:
     """Corners that applications lean on."""
 
     def test_handlers_run_by_the_servers_own_start_of_tasks(self, application: Application) -> None:
-        """An application that overrides it, for a context of its own, gets every handler through it."""
+        """An application that overrides it, for another context, gets every handler through it."""
         started: list[str] = []
         start = application.sio.start_background_task
 

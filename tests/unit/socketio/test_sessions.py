@@ -33,7 +33,7 @@ def browser(application: Application) -> Browser:
 
 @pytest.fixture(params=[True, False], ids=["async handlers", "handlers in turn"])
 def asynchronous(request: pytest.FixtureRequest) -> bool:
-    """Whether handlers run in greenlets of their own, or one by one."""
+    """Whether handlers run in separate greenlets, or one by one."""
     value: bool = request.param
     return value
 
@@ -71,7 +71,7 @@ class TestConnect:
         assert second == auth
 
     def test_namespaces_of_one_session_have_ids_of_their_own(self, browser: Browser) -> None:
-        """The Engine.IO id is told to nobody else."""
+        """The Engine.IO id is revealed to no other client."""
         assert len({browser.join(), browser.join("/custom"), browser.session.sid}) == 3
 
     def test_an_unknown_namespace_is_refused_by_name(self, browser: Browser) -> None:
@@ -226,7 +226,7 @@ class TestEvents:
         assert application.seen == list(range(1000))
 
     def test_slow_handlers_are_bounded_and_stop_the_reading(self, make: Make, asynchronous: bool) -> None:
-        """The client's events then back up into its own socket. Another is served meanwhile, and at last all are handled."""
+        """The client's events then back up into its own socket. Another is served then, and at last all are handled."""
         application = make(async_handlers=asynchronous, max_handlers=MAX_HANDLERS)
         browser, witness = Browser(application), Browser(application)
         browser.join()
@@ -320,11 +320,11 @@ class TestDisconnect:
 
 
 class TestDisconnectHandler:
-    """It finds everything of its client still there, and nothing stays behind it."""
+    """It finds everything of its client still there, and nothing stays after it."""
 
     @pytest.fixture
     def application(self, make: Make, asynchronous: bool) -> Application:
-        """An application whose handlers run in greenlets of their own, or one by one."""
+        """An application that runs handlers in separate greenlets, or one by one."""
         return make(async_handlers=asynchronous)
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`make audit`: what the services said is told, and what could not be asked is never taken for nothing found."""
+"""`make audit`: the services' findings are reported, and an unanswered query is never taken for nothing found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_finding_is_told(audit: Any, answer: Any, found: list[str]) -> Non
 
 @pytest.mark.parametrize(("audit", "answer", "err", "why"), NOT_REACHED)
 def test_a_question_without_an_answer_is_not_taken_for_nothing_found(audit: Any, answer: Any, err: str, why: str) -> None:
-    """An exit code of its own, and a line that says so."""
+    """A separate exit code, and a line that says so."""
     outcome = audit("a lock", run=answering(answer, err))
     assert (outcome.found, outcome.why) == (None, why)
     assert summary([Outcome("another", []), outcome]) == (

@@ -18,7 +18,7 @@ SOURCE = Path("web", "src", "gate.js")
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: a checkout whose page is built, on a machine without npm."""
+    """The current folder: a checkout with a built page, on a machine without npm."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.devnull)
     for path in (SOURCE, *build_backend.BUILT, build_backend.STAMP):
@@ -50,7 +50,7 @@ def test_a_built_page_without_its_sources_is_taken_as_it_is(checkout: Path) -> N
 
 
 def test_an_unbuilt_checkout_without_npm_is_one_clear_line(checkout: Path) -> None:
-    """No wheel, rather than one whose pages are empty."""
+    """No wheel, rather than one with empty pages."""
     build_backend.BUILT[0].unlink()
     line = told()
     assert "(gateway/headgate/static/headgate.js not there)" in line

@@ -27,7 +27,7 @@ def test_the_check_tells_a_stale_page_from_a_fresh_one(monkeypatch: pytest.Monke
 
 
 def test_a_part_that_is_missing_is_a_fault() -> None:
-    """Nobody takes the reference out by mistake."""
+    """The reference cannot be taken out by mistake."""
     with pytest.raises(ValueError, match="expected operations, types, codes"):
         http_api_page.filled(PAGE.replace("<!-- codes -->", ""))
 

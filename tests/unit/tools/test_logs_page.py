@@ -1,4 +1,4 @@
-"""docs/logs.md: every event that the code writes is in its table, and every event that people are told to watch exists."""
+"""docs/logs.md: every event that the code writes is in its table, and every event that operators are asked to watch exists."""
 
 from __future__ import annotations
 

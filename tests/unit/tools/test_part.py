@@ -54,7 +54,7 @@ def failed_once(folder: Path, names: list[str], command: list[str]) -> subproces
 
 
 def test_a_few_failed_tests_are_tried_again_and_named_although_they_pass(tmp_path: Path) -> None:
-    """By their names, each once, behind the command; the part passes, and the summary does not hide them."""
+    """By their names, each once, after the command; the part passes, and the summary does not hide them."""
     again = failed_once(tmp_path, ["test_x.py::test_a[two words]", "test_x.py::test_b", "test_x.py::test_b"], ["printf", "<%s>"])
     assert again.returncode == 0
     assert again.stdout.endswith("<test_x.py::test_a[two words]><test_x.py::test_b>")
@@ -109,7 +109,7 @@ def test_node_tells_failures_in_full_at_the_end_and_their_names(tmp_path: Path) 
 
 
 def test_pytest_tells_the_names_of_failed_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that had an error before or after them, too; behind what is there already."""
+    """Of those that had an error before or after them, too; after what is there already."""
     stats = {word: [SimpleNamespace(nodeid=f"test_x.py::{word}")] for word in ("failed", "error", "passed")}
     terminal = cast(pytest.TerminalReporter, SimpleNamespace(stats=stats))
     monkeypatch.delenv("FAILED_TESTS", raising=False)

@@ -97,7 +97,7 @@ def test_a_release_needs_changes_a_clean_checkout_and_a_new_tag(project: Path) -
 
 
 def test_the_versions_of_this_project_agree() -> None:
-    """The release writes them together; nobody else may write one of them."""
+    """The release writes them together; no other commit may write one of them."""
     now = tool.current(tool.ROOT)
     assert json.loads((tool.ROOT / NPM).read_text())["version"] == now
     assert json.loads((tool.ROOT / LOCK).read_text())["packages"]["web"]["version"] == now

@@ -116,7 +116,7 @@ def test_without_an_address_they_are_words() -> None:
 
 
 def test_the_metadata_has_the_projects_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only whoever releases it knows it."""
+    """Only a publisher of the release knows it."""
     monkeypatch.setenv(setup.PROJECT_URL, "https://example.org/headgate/")
     assert setup.described()["project_urls"]["Changelog"] == "https://example.org/headgate/blob/main/CHANGELOG.md"
     monkeypatch.delenv(setup.PROJECT_URL)
@@ -124,7 +124,7 @@ def test_the_metadata_has_the_projects_address(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_release_has_a_compiled_wheel_for_each_python_that_is_supported() -> None:
-    """Whoever has another one gets the pure wheel, and nobody would notice."""
+    """Users of another one get the pure wheel, without notice."""
     file = tomllib.loads(Path("pyproject.toml").read_text())
     prefix = "Programming Language :: Python :: "
     supported = [each.removeprefix(prefix) for each in file["project"]["classifiers"] if each.startswith(f"{prefix}3.")]

@@ -113,7 +113,7 @@ def test_one_is_given_away_for_a_connection_when_clients_have_all_theirs(table: 
 
 
 def test_what_is_held_is_none_of_the_gateways_own(table: Table) -> None:
-    """When a client was quicker, it waits until there is another. Nothing is held when the server has ended, told twice."""
+    """If a client was quicker, it waits until there is another. After the server's end nothing is held, even if closed twice."""
     held = HeldDescriptors()
     table.accept_all()
     used = set(table.used)

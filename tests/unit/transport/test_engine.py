@@ -64,7 +64,7 @@ class Answer:
 
 
 class Engine:
-    """A server whose application records, and whose connect handler the test chooses."""
+    """A server with an application that records, and a connect handler that the test chooses."""
 
     def __init__(self, limits: TransportLimits = LIMITS, **options: Any) -> None:
         self.server = DropInEngine(transport_limits=limits, **options)
@@ -161,7 +161,7 @@ def test_a_session_opens_with_the_limits_of_the_server(make: Callable[..., Engin
     ],
 )
 def test_a_session_that_the_application_refuses_does_not_exist(engine: Engine, refusal: object, status: str, code: int) -> None:
-    """Nobody is told of its end: it never was. A refusal that passes says when to come again, in the body and in the header."""
+    """No handler is notified of its end: it never was. A passing refusal says when to come again, in body and header."""
     engine.connect = lambda sid: refusal
     answer = engine.ask(HANDSHAKE)
     turn()
@@ -219,7 +219,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(engine: Engine, p
 
 
 def test_final_frames_are_given_to_the_next_poll_once(engine: Engine, polling: str) -> None:
-    """Behind it the session is unknown."""
+    """After it the session is unknown."""
     engine.server.send(engine.sid, "final")
     engine.server.disconnect(engine.sid)
     turn()
@@ -240,7 +240,7 @@ def test_an_answer_of_a_poll_that_was_not_written_ends_the_session(engine: Engin
 
 
 def test_an_application_without_clients_of_ours_loses_a_session_whose_queue_is_full(engine: Engine, polling: str) -> None:
-    """There is nobody to tell of a gap."""
+    """There is no client to notify of a gap."""
     sid = engine.sid
     for number in range(LIMITS.queue_frames + 1):
         engine.server.send(sid, str(number))
@@ -293,7 +293,7 @@ def test_a_wrong_request_is_answered_400_with_its_code(listing: Engine, method: 
 )
 def test_a_wrong_websocket_handshake_leaves_no_session(engine: Engine, change: dict[str, str], status: str) -> None:
     """RFC 6455 section 4.2.1. Nor does one without a socket that can be detached, as under another server: 501, and its end is
-    told. The fields are lists (RFC 9110 section 7.8)."""
+    reported. The fields are lists (RFC 9110 section 7.8)."""
     assert engine.ask("EIO=4&transport=websocket", **(UPGRADE | change)).status == status
     turn()
 
@@ -361,7 +361,7 @@ class TestBodies:
 
 
 class TestEnds:
-    """The end of a session, told by HTTP."""
+    """The end of a session, reported by HTTP."""
 
     @pytest.mark.parametrize("poll_first", [True, False])
     def test_a_closing_post_ends_the_poll_with_a_noop(self, engine: Engine, polling: str, poll_first: bool) -> None:
@@ -376,7 +376,7 @@ class TestEnds:
         assert engine.ends == ["client disconnect"]
 
     def test_a_second_poll_ends_both(self, engine: Engine, polling: str) -> None:
-        """The first is told CLOSE, the second is refused, the session is gone."""
+        """The first gets CLOSE, the second is refused, the session is gone."""
         first = engine.begin(polling)
         second = engine.ask(polling)
         first.join()
@@ -403,7 +403,7 @@ class TestWebSocket:
     """WebSockets over the real HTTP handler, on a socket pair."""
 
     def dial(self, engine: Engine, query: str, behind: bytes = b"") -> socket.socket:
-        """Send a handshake, with more bytes right behind it; return the browser's end."""
+        """Send a handshake, with more bytes right after it; return the browser's end."""
         server = HTTPServer(("127.0.0.1", 0), engine.server.handle_request)
         ours, theirs = gevent.socket.socketpair()
         theirs.sendall(handshake("here", f"/engine.io/?{query}") + behind)
@@ -414,7 +414,7 @@ class TestWebSocket:
         return browser
 
     def received(self, browser: socket.socket) -> tuple[bytes, list[bytes]]:
-        """Return the head of the answer, and the payloads of the frames behind it."""
+        """Return the head of the answer, and the payloads of the frames after it."""
         head, _, stream = read_all(browser).partition(b"\r\n\r\n")
         return head, [payload for _, payload in frames_in(stream)[0]]
 
@@ -431,7 +431,7 @@ class TestWebSocket:
             engine.close()
 
     def test_a_session_moves_from_polling(self, engine: Engine, polling: str) -> None:
-        """The probe is answered, and what is sent behind the move goes over the WebSocket."""
+        """The probe is answered, and what is sent after the move goes over the WebSocket."""
         query = polling.replace("polling", "websocket")
         with self.dial(engine, query, masked(TEXT, "2probe") + masked(TEXT, "5")) as browser:
             engine.server.send(engine.sid, "moved")
@@ -490,7 +490,7 @@ class TestHeaders:
 
 
 def test_packets_for_a_session_that_is_over_are_dropped(engine: Engine) -> None:
-    """Nobody waits for them; python-socketio looks the session up by a method of its own."""
+    """No caller waits for them; python-socketio looks the session up by a separate method."""
     engine.server.send("nobody", "text")
     engine.server.disconnect("nobody")
     with pytest.raises(KeyError):

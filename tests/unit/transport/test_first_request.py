@@ -96,8 +96,8 @@ def door(open_door: Callable[..., Door]) -> Door:
 
 
 def test_a_request_that_is_there_is_answered_in_the_hub(door: Door) -> None:
-    """The route has the request as the application would, and the socket, with the bytes behind; it is no connection of HTTP's
-    any more."""
+    """The route has the request as the application would, and the socket, with the bytes after it; it is no connection of
+    HTTP's any more."""
     peer = door.connect(ASK + b"X-One: 1\r\n\r\nbehind")
     ((sock, behind),) = door.taken
     assert (door.hubs, behind, door.waiting, door.connections) == ([True], b"behind", 0, 0)
@@ -132,7 +132,7 @@ def test_any_other_request_is_the_applications(door: Door, sent: bytes) -> None:
 
 
 def test_a_request_that_is_not_there_as_a_whole_is_read_by_a_handler(door: Door) -> None:
-    """It may wait for the body, so the route is asked there; behind a head in two pieces it goes on, too."""
+    """It may wait for the body, so the route is asked there; after a head in two pieces it goes on, too."""
     door.takes = False
     door.connect(ASK + b"Content-Length: 1\r\n\r\nx")
     assert door.hubs == [False]
@@ -144,7 +144,7 @@ def test_a_request_that_is_not_there_as_a_whole_is_read_by_a_handler(door: Door)
 
 
 def test_an_answer_is_written_and_the_connection_goes_on(door: Door) -> None:
-    """The route is asked once; the next request, which had come behind the first, is a handler's."""
+    """The route is asked once; the next request, which had come after the first, is a handler's."""
     door.takes, door.answer = False, Answer("200 OK", [("Content-Length", "2")], b"no")
     peer = door.connect(ASK + b"\r\n" + ELSEWHERE)
     received = b""
@@ -222,7 +222,7 @@ def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused(open_door: C
 
 
 def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> None:
-    """It is the route's, with the loop watching it: nothing is written to it, and nobody else closes it."""
+    """It is the route's, with the loop watching it: nothing is written to it, and no other part closes it."""
     door.fault = ValueError("no")
     peer = door.connect(ASK + b"\r\n")
     ((sock, _),) = door.taken

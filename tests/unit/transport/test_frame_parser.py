@@ -162,7 +162,7 @@ def test_a_frame_too_large_is_refused_from_its_header(opcode: Opcode, declared: 
 
 
 def test_the_limit_counts_bytes_and_not_characters() -> None:
-    """A character of two bytes counts twice. It begins anew with each message: it is no budget."""
+    """A character of two bytes counts twice. It starts from zero with each message: it is no budget."""
     assert fed(sent(Opcode.TEXT, "ü".encode() * (LIMIT // 2)))[0][0] is Opcode.TEXT
     assert refused(sent(Opcode.TEXT, "ü".encode() * (LIMIT // 2) + b"x")) == 1009
     assert len(fed(fragmented(Opcode.BINARY, [b"x" * 400, b"x" * 600]) * 3)) == 3

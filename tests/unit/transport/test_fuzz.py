@@ -1,4 +1,4 @@
-"""Random frames and packets (F17): every one is taken or refused with a code; nothing is uncaught, and nothing stays behind.
+"""Random frames and packets (F17): every one is taken or refused with a code; nothing is uncaught, and nothing is left.
 
 2,000 of each in the test command; with HEADGATE_FUZZ=nightly a million. tests/integration/transport/test_fuzz.py
 sends frames to a real server.
@@ -81,7 +81,7 @@ def fuzzed() -> Iterator[Application]:
 @settings(max_examples=EXAMPLES)
 @given(sent=st.lists(packets(), min_size=PER_EXAMPLE, max_size=PER_EXAMPLE))
 def test_random_packets_are_taken_or_refused(fuzzed: Application, sent: list[str | bytes]) -> None:
-    """Each in a session of its own that has joined: it lives, or it ended for a reason that we know; nothing is left of it."""
+    """Each in a new session that has joined: it lives, or it ended for a reason that we know; nothing is left of it."""
     with capture_logs() as logs:
         for packet in sent:
             browser = Browser(fuzzed)

@@ -1,4 +1,4 @@
-"""A connection whose next request names a session of another process goes on there, with the bytes that were read of it."""
+"""A connection with a next request that names a session of another process goes on there, with the bytes that were read of it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def counted(process: Process) -> int:
 
 
 def test_a_session_of_nobody_else_stays(one: Process, other: Process) -> None:
-    """Its request is answered here, by a handler; one without a session asks nobody."""
+    """Its request is answered here, by a handler; one without a session asks no process."""
     hears(one.connect(asking(OWN)), b"one")
     hears(one.connect(asking()), b"one")
     assert (len(one.asked), other.bodies) == (1, [])
@@ -110,7 +110,7 @@ def test_a_session_of_nobody_else_stays(one: Process, other: Process) -> None:
 
 @pytest.mark.parametrize("first", [b"", asking()])
 def test_the_kernel_watches_a_connection_that_was_handed_over_for_its_owner_only(one: Process, first: bytes) -> None:
-    """Its next byte would make libev build the epoll set of the process that gave it away anew, once for each connection."""
+    """Its next byte would make libev rebuild the epoll set of the process that gave it away, once for each connection."""
     given: list[Watched] = []
     one.handing_over = lambda descriptor: given.append(Watched(descriptor, os.fstat(descriptor).st_ino))
     peer = one.connect(first)
@@ -137,7 +137,7 @@ def test_an_owner_that_closes_before_the_giver_does_leaves_nothing_behind(one: P
 
 
 def test_a_process_that_ends_while_it_hands_over_takes_no_byte_of_the_connection(one: Process, other: Process) -> None:
-    """It may be the owner's by then, though nobody has said so yet."""
+    """It may be the owner's by then, though no message has said so yet."""
     waiting: list[gevent.Greenlet] = []
 
     def never_over(received: bytes, descriptor: int) -> bool:
@@ -189,7 +189,7 @@ def test_a_connection_to_a_server_that_leaves_the_port_ends_with_its_next_answer
 
 
 def test_the_next_connection_is_left_to_others_for_a_while(one: Process) -> None:
-    """As long as this process is told; it does not accept meanwhile."""
+    """As long as this process is asked to; it does not accept in that time."""
     left = [0.0005, 0.0005]
     one.server.listener.leave_s = lambda: left.pop() if left else 0.0
     hears(one.connect(asking()), b"one")

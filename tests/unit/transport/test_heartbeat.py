@@ -22,7 +22,7 @@ clock = pytest.fixture(controlled_clock)
 
 
 class Session:
-    """A session whose way for pongs the test blocks and frees."""
+    """A session with a way for pongs that the test blocks and frees."""
 
     def __init__(self) -> None:
         self.pong_blocked = False
@@ -166,8 +166,8 @@ STEPS = st.sampled_from(["tick", "pong", "block", "free", "stall", "accept"])
 def test_no_browser_that_could_not_answer_is_blamed_and_no_silent_one_is_kept(steps: list[str]) -> None:
     """This holds for any steps in any order, each a fifth of a timeout long.
 
-    A session ends only if its browser had at least one timeout behind the ping without a pong; and it does end when the way has
-    been free, or nothing was accepted, for two timeouts behind a ping.
+    A session ends only if its browser had at least one timeout after the ping without a pong; and it does end when the way has
+    been free, or nothing was accepted, for two timeouts after a ping.
     """
     step_s = TIMEOUT_S / 5
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""`wsgi.input`, over pieces that the test makes, and the rest of a body that nobody has read."""
+"""`wsgi.input`, over pieces that the test makes, and the rest of a body that was not read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_body_reads_as_a_file_does(pieces: list[bytes], calls: list[tuple[str,
 
 
 def incoming(head: bytes, *sends: bytes | Pause | Reset) -> tuple[Incoming, Channel, Peer]:
-    """Return a connection whose peer has sent this head, and sends the rest."""
+    """Return a connection to a peer that has sent this head, and sends the rest."""
     peer = Peer(sends)
     channel = Channel(peer.as_socket(), HttpLimits(), lambda: None)
     reading = Incoming(channel, RequestParser(b"POST / HTTP/1.1\r\n" + head + b"\r\n"), 10_000_000)
@@ -73,7 +73,7 @@ def test_a_body_that_is_read_behind_the_beginning_of_its_answer_has_its_own_dead
 def test_a_body_that_could_not_be_read_is_the_connections_last(
     head: bytes, sends: list[bytes | Reset], failure: type[OSError]
 ) -> None:
-    """Nobody knows where the next request would begin; a second look finds no end of it either."""
+    """It is unknown where the next request would begin; a second look finds no end of it either."""
     reading, channel, _ = incoming(head, *sends)
     for expected in (failure, OSError):
         with pytest.raises(expected):
@@ -98,7 +98,7 @@ def test_a_connection_cannot_be_used_again_with_too_much_unread(head: bytes, mus
 
 
 def test_the_rest_of_a_small_body_is_read_so_that_the_connection_can_be_used_again() -> None:
-    """And no byte of what comes behind it."""
+    """And no byte of what comes after it."""
     for head, sent in ((b"Content-Length: 1000\r\n", b"x" * 1000), (CHUNKED, chunks(400, 600))):
         reading, _, peer = incoming(head, sent + b"the next request")
         assert reading.finish()
@@ -111,7 +111,7 @@ def test_the_rest_of_a_small_body_is_read_so_that_the_connection_can_be_used_aga
     ids=["length", "chunked"],
 )
 def test_of_a_large_body_no_more_is_read_than_the_goodbye_needs(head: bytes, sent: bytes) -> None:
-    """The client is told that our answer was all; what it is still sending is read for a while, or it would be reset."""
+    """The client learns that our answer was all; what it is still sending is read for a while, or it would be reset."""
     reading, _, peer = incoming(head, sent)
     assert not reading.finish()
     assert peer.shut

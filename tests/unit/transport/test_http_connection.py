@@ -1,4 +1,4 @@
-"""One HTTP connection, by a peer whose bytes and pauses the test chooses: where a request ends, and how long it may take."""
+"""One HTTP connection, by a peer with bytes and pauses that the test chooses: where a request ends, and how long it may take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMITS = HttpLimits(
     header_deadline_s=5, keep_alive_s=60, body_deadline_s=10, write_deadline_s=20, min_bytes_per_s=100, max_body_bytes=200_000
 )
 ECHO = b"POST /echo HTTP/1.1\r\nHost: test\r\n"
-# A smuggler hides this behind a request, and hopes for an answer to it.
+# A smuggler hides this after a request, and hopes for an answer to it.
 HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: test\r\n\r\n"
 # Requests that a route answers where the server has routes.
 ROUTED = [("POST", "/echo"), ("GET", "/echo"), ("GET", "/"), ("GET", "/hidden"), ("GET", "/last")]
@@ -91,7 +91,7 @@ def exchange(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) 
 
 @contextmanager
 def others(look: Callable[[], object]) -> Iterator[list[object]]:
-    """Have a look in each turn that everybody else has."""
+    """Have a look in each turn that all others have."""
     seen: list[object] = []
 
     def run() -> None:
@@ -201,7 +201,7 @@ class TestFraming:
         assert exchange.application.paths == ["/echo", "/last"]
 
     def test_a_body_that_the_application_leaves_is_not_taken_for_the_next_request(self, exchange: Exchange) -> None:
-        """It is read and dropped. With a large one the connection ends; its client is told so, and may go on sending for a
+        """It is read and dropped. With a large one the connection ends; its client is notified, and may go on sending for a
         while: closed at once, the connection would be reset."""
         exchange.application.reads = False
         small = exchange.with_(ECHO + b"Content-Length: %d\r\n\r\n" % len(HIDDEN) + HIDDEN + LAST, FOREVER)
@@ -392,7 +392,7 @@ class TestManners:
         assert waiting == [False, True]
 
     def test_a_request_that_is_one_too_many_is_answered_without_the_application(self) -> None:
-        """Behind a proxy, where the address is known only now; the proxy may use the connection for others."""
+        """With a proxy, where the address is known only now; the proxy may use the connection for others."""
         application = Application()
         limits = HttpLimits(max_connections_per_address=1, proxies=1)
         forwarded = b"GET /a HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 203.0.113.%d\r\n\r\n"

@@ -10,8 +10,8 @@ from headgate.transport.http_limits import HttpLimits, Pace, Part
 
 
 def test_silence_is_given_the_grace_and_bytes_give_time_back_up_to_that() -> None:
-    """Waiting in pieces counts as one wait. Nobody saves time up with a megabyte, to be silent for an hour behind it; without
-    a rate, as for headers, which are short, the grace is for the whole."""
+    """Waiting in pieces counts as one wait. No peer saves time up with a megabyte, to be silent for an hour after it; without a
+    rate, as for headers, which are short, the grace is for the whole."""
     pace, whole = Pace(10, 1000), Pace(10)
     for _ in range(10):
         assert pace.left_s > 0

@@ -202,7 +202,7 @@ def test_headers_have_the_names_and_values_of_wsgi(lines: list[str]) -> None:
     ],
 )
 def test_a_target_is_a_path_and_a_query(line: str, path: str, query: str, host: str) -> None:
-    """In origin form, in absolute form, whose host counts (RFC 9112 section 3.2.2), or `*`; decoded as WSGI has it."""
+    """In origin form, in absolute form, with the host that counts (RFC 9112 section 3.2.2), or `*`; decoded as WSGI has it."""
     event = one(request_of("Host: test", line=line))
     assert isinstance(event, Request)
     assert (event.path, event.query, event.fields["HTTP_HOST"]) == (path, query, host)
@@ -256,7 +256,7 @@ BAD_LINES = (
     ids=lambda value: value.removeprefix(ECHO)[:60].decode("latin-1") if isinstance(value, bytes) else str(value),
 )
 def test_what_is_no_request_or_ends_in_doubt_is_refused_as_soon_as_that_is_known(sent: bytes, status: int) -> None:
-    """Without waiting for the end of the head where its lines do not end as they must; nothing behind it is read."""
+    """Without waiting for the end of the head where its lines do not end as they must; nothing after it is read."""
     parser = RequestParser(sent)
     while isinstance(event := parser.next_event(), Request | bytes):
         pass
@@ -355,7 +355,7 @@ def test_a_parser_that_is_left_gives_back_what_it_has_not_read() -> None:
 
 
 def test_every_state_can_be_reached_and_left() -> None:
-    """But for the last one; the next request begins only behind a whole one."""
+    """But for the last one; the next request begins only after a whole one."""
     assert set(MACHINE.values()) == set(ParserState)
     assert set(ParserState) - {before for before, _ in MACHINE} == {ParserState.OVER}
     assert [before for before, after in MACHINE if after is ParserState.HEAD] == [ParserState.WHOLE]

@@ -77,7 +77,7 @@ def test_a_route_answers_its_requests_and_the_application_all_others(room: Room)
 
 
 def test_the_answer_of_a_route_is_that_of_wsgi_to_the_byte(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status, headers in their order, Date, body; also where the connection ends behind it."""
+    """Status, headers in their order, Date, body; also where the connection ends after it."""
     monkeypatch.setattr("headgate.transport.http_answers._date_line", lambda now_s: b"Date: Thu, 01 Jan 1970 00:16:40 GMT\r\n")
     found = answer(b"the body", ("X-A", "1"), ("Content-Type", "text/plain"), status="418 I'M A TEAPOT")
 
@@ -96,7 +96,7 @@ def test_the_answer_of_a_route_is_that_of_wsgi_to_the_byte(room: Room, monkeypat
 
 
 def test_an_answer_may_end_the_connection(room: Room) -> None:
-    """Nothing behind it is read."""
+    """Nothing after it is read."""
     room.route = lambda request: answer(b"bye")._replace(closes=True)
     peer = room.serve(POST + b"\r\nfirst" + LAST)
     assert peer.received.count(b"Connection: close\r\n") == 1
@@ -110,7 +110,7 @@ def test_a_header_with_a_line_break_is_a_fault_of_ours() -> None:
 
 
 def test_a_body_that_is_too_late_is_told_to_the_route_and_ends_the_connection(room: Room) -> None:
-    """The route may still answer; nobody knows where the next request would begin."""
+    """The route may still answer; it is unknown where the next request would begin."""
 
     def late(request: RoutedRequest) -> Answer:
         with pytest.raises(TimeoutError):
@@ -163,7 +163,7 @@ def test_the_application_gets_what_a_route_leaves_to_it(room: Room) -> None:
 
 
 def test_a_route_that_fails_is_logged_and_answered_without_a_word_of_it(room: Room) -> None:
-    """500, and the connection ends behind it; who has published before is told so."""
+    """500, and the connection ends after it; a caller that has published before is notified of that."""
     with capture_logs() as logs:
         peer = room.serve(told(b"first") + told(b"again", b"fail") + told(b"third"))
     first, fault = peer.received.split(b"HTTP/1.1 ")[1:]
@@ -175,7 +175,7 @@ def test_a_route_that_fails_is_logged_and_answered_without_a_word_of_it(room: Ro
 
 
 def test_what_a_route_has_found_out_about_a_head_is_there_with_the_next(room: Room) -> None:
-    """On the same connection, for the same head, whatever its length, which the request has of its own everywhere."""
+    """On the same connection, for the same head, whatever its length; each request has its own everywhere."""
     seen: list[tuple[object, ...]] = []
 
     def ask(request: RoutedRequest) -> Answer:

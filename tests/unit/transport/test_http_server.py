@@ -36,7 +36,7 @@ PEERS = 100
 def test_a_connection_is_accepted_with_the_address_that_python_has(
     family: socket.AddressFamily, in_c: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next connection blocks nobody and no child inherits it; without one there is an error, as with a closed listener."""
+    """The next connection blocks no caller and no child inherits it; without one there is an error, as with a closed listener."""
     if in_c and build_in_use() is Build.PYTHON:
         pytest.skip("the C extension is not built here, or not wanted")
     monkeypatch.setattr(http_listener, "_ACCEPTS_IN_C", in_c)
@@ -152,7 +152,7 @@ def test_an_address_with_one_too_many_loses_the_connection_that_has_waited_longe
 
 
 def test_an_address_whose_connections_all_work_is_refused_one_more(open_door: OpenDoor) -> None:
-    """429, told which limit; another address is not."""
+    """429, with the name of the limit; another address is not."""
     door = open_door(max_connections_per_address=2)
     for _ in range(2):
         door.connections.work(door.take())
@@ -205,7 +205,7 @@ def test_http_has_a_quarter_of_the_descriptors_at_most(
 
 
 class TestBehindAProxy:
-    """All connections are the proxy's: each request says whose it is."""
+    """All connections are the proxy's: each request names its address."""
 
     def ask(self, door: Door, connection: Connection, address: str) -> str | None:
         """Let a request come in on a connection; return the status with which it is refused."""
@@ -236,7 +236,7 @@ class TestBehindAProxy:
 
     @pytest.mark.parametrize("limits", [{"proxies": 0}, {"max_connections_per_address": 0, "proxies": 1}])
     def test_requests_count_for_nobody_else(self, open_door: OpenDoor, limits: dict[str, int]) -> None:
-        """Without a proxy of ours anybody could name any address; without a limit there is nothing to count."""
+        """Without a proxy of ours a client could name any address; without a limit there is nothing to count."""
         door = open_door(**{"max_connections_per_address": 1, **limits})
         connection = door.take()
 
@@ -323,7 +323,7 @@ class TestReservedPlaces:
     def test_a_reserve_that_is_short_of_a_descriptor_keeps_nobody_waiting_for_longer(
         self, full: Door, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Refused peers that come again at once: a turn lasts as long as their requests, whose places the next ones get."""
+        """Refused peers that come again at once: a turn lasts as long as their requests, and the next ones get their places."""
         monkeypatch.setattr(descriptors, "places", lambda: 2)  # the third is a connection of the gateway's own
         full.admission._held.lend()
         failures = ACCEPT_FAILURES._value.get()
@@ -390,7 +390,7 @@ def test_connections_are_counted_until_they_are_over(serve: Serve) -> None:
 
 
 def test_a_server_accepts_again_when_there_is_room_again(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a pause; a peer waits in the kernel's queue meanwhile, and nothing of the reserve is lost."""
+    """After a pause; a peer waits in the kernel's queue until then, and nothing of the reserve is lost."""
     failed: list[OSError] = []
     accept = http_listener._accept
 
@@ -421,7 +421,7 @@ def test_a_server_that_was_closed_in_a_pause_stays_so(serve: Serve) -> None:
 
 @pytest.mark.parametrize("of_tuple", [True, False])
 def test_a_server_serves_until_it_is_closed(of_tuple: bool) -> None:
-    """On an address, or on a socket that somebody else has made listen."""
+    """On an address, or on a socket that already listens."""
     listener = ("127.0.0.1", 0) if of_tuple else gevent.socket.create_server(("127.0.0.1", 0))
     server = HTTPServer(listener, lambda environ, start_response: [])
     serving = gevent.spawn(server.serve_forever)

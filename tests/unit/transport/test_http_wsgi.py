@@ -17,7 +17,7 @@ GET = b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n"
 
 
 def answers(application: Application, *sent: bytes, **limits: Any) -> list[tuple[str, dict[str, str], bytes]]:
-    """Return the status, the headers and what stands behind them of each answer."""
+    """Return the status, the headers and what comes after them of each answer."""
     peer = Peer([b"".join(sent)])
     peer.served_by(application, HttpLimits(**limits))
     return peer.answers
@@ -57,7 +57,7 @@ def test_a_client_of_http_1_0_reads_to_the_end_of_the_connection() -> None:
 
 
 def test_an_answer_to_head_has_the_headers_and_no_body() -> None:
-    """Whatever the application yields; the next answer begins behind it."""
+    """Whatever the application yields; the next answer begins after it."""
     head = GET.replace(b"GET", b"HEAD")
     found = answers(answering(b"one", headers=[("Content-Length", "3")]), head, GET)
     assert [(headers["Content-Length"], body) for _, headers, body in found] == [("3", b""), ("3", b"one")]
@@ -90,7 +90,7 @@ def test_write_is_as_good_as_returning() -> None:
 
 
 def test_an_answer_may_be_replaced_until_it_has_begun() -> None:
-    """With exc_info; behind that the error is raised again, and the connection ends."""
+    """With exc_info; after that the error is raised again, and the connection ends."""
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
         start_response("200 OK", [("X-A", "1")])

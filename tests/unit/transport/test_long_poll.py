@@ -83,7 +83,7 @@ def test_a_poll_that_the_browser_gives_up_takes_no_frames(browser: Browser) -> N
 
 
 def test_a_poll_waits_no_longer_than_a_heartbeat_can_take(browser: Browser) -> None:
-    """Then the session ends, and the poll is told so."""
+    """Then the session ends, and the poll is notified."""
     poll = browser.poll()
     browser.clock.now_s += 45
     browser.session.long_poll.wake()  # for nothing: it looks at the clock before it waits on
@@ -107,7 +107,7 @@ def test_a_second_body_while_one_is_under_way_ends_the_session(browser: Browser)
 def test_a_body_that_fills_the_inbox_is_answered_when_there_is_room_or_the_session_ends(
     browser: Browser, moves: bool, ends: bool
 ) -> None:
-    """So that the next one comes later. A session that has moved meanwhile does not read until then."""
+    """So that the next one comes later. A session that has moved in between does not read until then."""
     go_on = Event()
     browser.server.delivering = lambda: go_on.wait() and None
 

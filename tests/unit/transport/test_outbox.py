@@ -26,7 +26,7 @@ class Client:
 
 
 class Line(Browser):
-    """A session on WebSocket with one client, and the browser's end, which reads only when it is told to."""
+    """A session on WebSocket with one client, and the browser's end, which reads only on demand."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, TransportLimits(queue_frames=QUEUE_FRAMES, send_buffer_bytes=4096))
@@ -39,7 +39,7 @@ class Line(Browser):
         return fill(self.wire.send)
 
     def read(self, skip: int = 0) -> list[bytes]:
-        """Let the browser read all there is, behind `skip` bytes of padding; return the packets."""
+        """Let the browser read all there is, after `skip` bytes of padding; return the packets."""
         packets = [payload for _, payload in self.received(skip)]
         assert self.unparsed == b"", "a frame was cut"
         return packets
@@ -68,7 +68,7 @@ def test_an_idle_session_takes_direct_writes(line: Line) -> None:
 
 
 def test_a_session_whose_socket_is_full_takes_none_until_it_has_caught_up(line: Line) -> None:
-    """Events queue up behind what waits, and keep their order."""
+    """Events queue up after what waits, and keep their order."""
     padding = line.back_up()
     sent = events(4)
     for frame in sent:
@@ -104,7 +104,7 @@ def test_a_cork_keeps_data_back_and_lets_control_through(line: Line, clock: Cloc
 
 
 def test_corked_frames_follow_connect_by_a_moment(line: Line) -> None:
-    """In a segment of its own; with nothing to send, the cork is out at once."""
+    """In a separate segment; with nothing to send, the cork is out at once."""
     line.session.cork()
     line.session.uncork()
     assert line.ready()
@@ -139,7 +139,7 @@ def test_what_was_not_put_in_cannot_be_taken_back(line: Line) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 12, 13, 14, 25, 26, 38])
 def test_a_direct_write_that_was_cut_is_finished_where_it_was_cut(line: Line, cut: int) -> None:
-    """The frame that was hit goes out whole; those behind it are the caller's to offer."""
+    """The frame that was hit goes out whole; those after it are the caller's to offer."""
     frames = [Frame(b"4" + bytes([65 + number]) * 10) for number in range(3)]
     data = b"".join(frame.wire for frame in frames)
     assert line.wire.send(data[:cut]) == cut if cut else True

@@ -38,7 +38,7 @@ RANDOM = "abcdefghij0123456_-Z"
 
 
 class Request(NamedTuple):
-    """One request of a client. `owner` is the number of the process whose session it names; None: it names none."""
+    """One request of a client. `owner` is the number of the process that has the session it names; None: it names none."""
 
     kind: str
     owner: int | None
@@ -48,7 +48,7 @@ class Request(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether the client says that its connection ends behind the answer."""
+        """Whether the client says that its connection ends after the answer."""
         return self.more in ("close", "1.0") or self.kind == "refused"
 
     def to_bytes(self, number: int) -> bytes:
@@ -133,7 +133,7 @@ class World:
         return True
 
     def at_rest(self) -> bool:
-        """Whether nobody is served."""
+        """Whether no client is served."""
         return not any(len(process.server.connections) for process in self.processes)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Processes whose sockets let the loop run."""
+    """Processes with sockets that let the loop run."""
     for name in ("socket", "create_connection", "socketpair"):
         monkeypatch.setattr(socket, name, getattr(gevent.socket, name))
     with gevent.Timeout(280):
@@ -252,7 +252,7 @@ REQUESTS = st.builds(
 
 
 def test_each_request_has_its_own_answer_once_and_in_order(world: World) -> None:
-    """Whoever owns the sessions, wherever the pieces are cut, and where clients come back. No descriptor is left behind."""
+    """For any owner of the sessions, any cut of the pieces, and any place to which clients come back. No descriptor is left."""
     ask_all(world, [Request("route", 1, 10, 10, "")], [], 0, False)  # every part is there now
     before = descriptors()
 
@@ -325,7 +325,7 @@ def test_a_client_that_sends_ahead_without_end_is_left_after_a_while(world: Worl
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("behind", [b"", b"hello"])
 def test_an_upgrade_may_stand_at_the_end_of_a_pipeline(world: World, owner: int, before: int, behind: bytes) -> None:
-    """Its socket is its owner's, with the bytes behind the request, and in both directions."""
+    """Its socket is its owner's, with the bytes after the request, and in both directions."""
     requests = [Request("route", 0, 10, 10, ""), Request("application", 0, 10, 10, "")][:before]
     sid = f"{letters_of(owner)}{RANDOM}"
     upgrade = f"GET /socket?sid={sid} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode() + behind

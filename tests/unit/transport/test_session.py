@@ -29,7 +29,7 @@ clock = pytest.fixture(controlled_clock)
 
 @pytest.fixture
 def browser(clock: Clock) -> Iterator[Browser]:
-    """A browser whose session the application has not let in yet."""
+    """A browser with a session that the application has not let in yet."""
     made = Browser(clock)
     yield made
     made.over()
@@ -47,7 +47,7 @@ class TestBeginning:
         assert browser.state() is SessionState.OPEN
 
     def test_a_websocket_for_a_session_that_ended_meanwhile_is_closed(self, browser: Browser) -> None:
-        """While the handshake's answer was written: no descriptor stays behind."""
+        """While the handshake's answer was written: no descriptor is left."""
         browser.session.end("server disconnect")
         browser.connect()
         turn()
@@ -65,7 +65,7 @@ class TestBeginning:
         assert told == ([] if joined else [(1008, "no CONNECT within 10 s")])
 
     def test_a_session_whose_connect_waits_for_the_application_is_not_ended_for_it(self, browser: Browser) -> None:
-        """As when everybody comes back at once. It has another deadline once nothing of it waits any more."""
+        """As when all clients come back at once. It has another deadline once nothing of it waits any more."""
         handled = gevent.event.Event()
         browser.server.delivering = handled.wait
         browser.connect()
@@ -110,7 +110,7 @@ class TestHeartbeat:
         self.is_silent_after_grace(pinged)
 
     def test_a_slow_reader_that_has_caught_up_just_now_may_still_answer(self, browser: Browser) -> None:
-        """The ping waited behind data that it has taken only now."""
+        """The ping waited after data that it has taken only now."""
         browser.connect().session.joined = True
         wire = browser.wire
         fill(wire.send)
@@ -157,7 +157,7 @@ class TestHeartbeat:
         assert not browser.session.alive()
 
     def test_a_polling_session_that_never_polls_is_ended(self, browser: Browser) -> None:
-        """The ping that nobody fetched counts as unanswered; a request between two ticks finds the session gone."""
+        """The ping that no poll fetched counts as unanswered; a request between two ticks finds the session gone."""
         browser.begin_polling().session.joined = True
         browser.clock.asked.clear()  # as if the timer were late
         browser.clock.now_s += 45

@@ -173,7 +173,7 @@ def test_a_namespace_that_is_not_served_is_refused_as_the_protocol_has_it(gatewa
 
 
 def test_requests_are_dispatched_by_name_and_acknowledged(gateway: Gateway) -> None:
-    """Ahead of events that wait: a client that is behind must hear that it has subscribed."""
+    """Ahead of events that wait: a client that lags must hear that it has subscribed."""
     session, _ = gateway.join()
     session.offer(message_frame(b'2/notifications,["event"]'))
 
@@ -184,7 +184,7 @@ def test_requests_are_dispatched_by_name_and_acknowledged(gateway: Gateway) -> N
 
 
 def test_a_request_that_is_acknowledged_later_holds_up_nothing(gateway: Gateway) -> None:
-    """The client's next requests are answered meanwhile; a client that has left gets no answer, and that is no fault."""
+    """The client's next requests are answered in the meantime; a client that has left gets no answer, and that is no fault."""
     session, _ = gateway.join()
     assert gateway.say(session, '42/notifications,7["ask",{}]') == []
     assert gateway.say(session, '42/notifications,8["subscribe",{}]') == [b'43/notifications,8[{"ok":true,"arguments":[{}]}]']
@@ -228,7 +228,7 @@ def test_an_ended_session_leaves_its_namespaces_and_is_over_last(gateway: Gatewa
 
 
 def test_a_session_joins_a_namespace_once(gateway: Gateway) -> None:
-    """A second CONNECT is refused, and the first client stays; behind a goodbye it may come again."""
+    """A second CONNECT is refused, and the first client stays; after a goodbye it may come again."""
     session, client = gateway.join()
 
     assert gateway.say(session, "40/notifications,") == [b'44/notifications,"Unable to connect"']

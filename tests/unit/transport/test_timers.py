@@ -48,7 +48,7 @@ class Clock:
         self.now_s = end_s
 
     def stall(self, seconds: float) -> None:
-        """Let time pass while the loop is busy: one tick at the end, and the one that the loop has ready behind it."""
+        """Let time pass while the loop is busy: one tick at the end, and the one that the loop has ready after it."""
         self.late_tick(seconds)
         self.fire()
 
@@ -65,7 +65,7 @@ class Clock:
 
 @contextmanager
 def wheel() -> Iterator[tuple[Clock, Deadlines]]:
-    """A wheel on a clock of its own."""
+    """A wheel on a separate clock."""
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock()
         patch.setattr(deadlines, "monotonic", lambda: clock.now_s)
@@ -116,7 +116,7 @@ def test_nothing_is_skipped_in_a_stall(clocked: tuple[Clock, Deadlines]) -> None
 def test_bytes_that_came_in_during_a_stall_are_read_before_anybody_is_blamed(
     clocked: tuple[Clock, Deadlines], stalls: list[int]
 ) -> None:
-    """The loop serves timers before sockets: the first tick behind a stall calls nobody, the second everyone who is due."""
+    """The loop serves timers before sockets: the first tick after a stall calls none, the second everyone who is due."""
     clock, timer = clocked
     called: list[int] = []
     timer.after(5, called.append, 5)

@@ -31,7 +31,7 @@ def closed(browser: Browser) -> list[tuple[int, str]]:
 
 
 def test_a_session_moves_with_what_is_queued(browser: Browser) -> None:
-    """Each state in turn; the frames that no poll has taken go first, and the deadline means nothing behind the move."""
+    """Each state in turn; the frames that no poll has taken go first, and the deadline means nothing after the move."""
     browser.probe()
     assert browser.state() is SessionState.PROBING
     browser.send("2probe")
@@ -95,7 +95,7 @@ def test_an_upgrade_that_is_not_finished_in_time_is_closed_and_the_session_polls
 
 
 def test_an_end_closes_the_probe_too(browser: Browser) -> None:
-    """Its WebSocket belongs to nobody any more."""
+    """Its WebSocket has no owner any more."""
     browser.probe()
     browser.send("2probe")
     browser.session.end("server disconnect")

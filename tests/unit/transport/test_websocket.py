@@ -78,7 +78,7 @@ def line_of(deadlines: Deadlines, limits: TransportLimits = LIMITS) -> Line:
 
 @pytest.fixture
 def line() -> Iterator[Line]:
-    """A wire with a timer of its own."""
+    """A wire with a separate timer."""
     timer = Deadlines(1.0)
     made = line_of(timer)
     yield made
@@ -128,7 +128,7 @@ def test_the_rest_of_a_frame_comes_before_the_goodbye(line: Line) -> None:
 
 
 def test_a_slow_reader_gets_a_goodbye_whole(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The linger begins behind the close frame: until that is written, the write deadline counts."""
+    """The linger begins after the close frame: until that is written, the write deadline counts."""
     wire, _, theirs = line
     asked: list[tuple[float, str]] = []
     monkeypatch.setattr(wire._deadlines, "after", lambda delay_s, callback, *args: asked.append((delay_s, callback.__name__)))
@@ -190,8 +190,8 @@ def test_a_slow_reader_is_answered_the_latest_of_its_pings(line: Line) -> None:
 
 
 def test_a_close_frame_is_answered_and_told_at_once(line: Line) -> None:
-    """The owner does not wait until the socket has lingered out. Frames behind it are not read: the client has said that it
-    was all."""
+    """The owner does not wait until the socket has lingered out. Frames after it are not read: the client has said that it was
+    all."""
     line.wire.open(masked(TEXT, "before") + masked(CLOSE, b"\x03\xe8bye") + masked(TEXT, "behind"))
 
     assert line.frames() == [(CLOSE, b"\x03\xe8")]
@@ -260,7 +260,7 @@ def test_a_goodbye_before_the_answer_was_written_follows_it(line: Line) -> None:
 
 
 def test_an_answer_to_a_client_that_is_gone_loses_the_socket(line: Line) -> None:
-    """The owner is told once."""
+    """The owner is notified once."""
     wire, owner, theirs = line
     wire.open(unsent=b"the answer")
     theirs.close()

@@ -1,4 +1,4 @@
-"""An application that is about to be served: what is added to it, and what it keeps of its own. No gateway is started."""
+"""An application that is about to be served: what is added to it, and what it keeps. No gateway is started."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_application_that_is_no_flask_application_is_refused() -> None:
 
 
 def test_flask_socketio_at_the_gateways_path_is_refused() -> None:
-    """Its clients would reach the gateway, and nobody would say so."""
+    """Its clients would reach the gateway, without notice."""
     app = Flask("shop")
     app.extensions["socketio"] = SimpleNamespace(sockio_mw=SimpleNamespace(engineio_path="/socket.io/"))
 

@@ -1,4 +1,4 @@
-"""The board: what workers know of each other, in memory that all of them share; and whose turn the next connection is."""
+"""The board: what workers know of each other, in memory that all of them share; and which has the next turn to accept."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ def test_the_process_manager_stops_when_every_worker_leaves() -> None:
 
 @pytest.mark.parametrize("index", [-1, 4, 1000])
 def test_a_row_that_is_not_there_is_an_error(index: int) -> None:
-    """An id that somebody has made up must not wrap around."""
+    """An invented id must not wrap around."""
     with pytest.raises(IndexError):
         board_of(set()).row(index)
 
 
 def test_a_worker_alone_takes_every_connection_at_once() -> None:
-    """Nobody else could."""
+    """No other could."""
     assert [Turn().leave_s(count, [count]) for count in (0, 10, 10_000)] == [0, 0, 0]
 
 

@@ -53,7 +53,7 @@ def test_gauges_are_put_together_by_their_meaning() -> None:
 
 
 def test_a_gauge_of_the_application_keeps_the_label_of_its_worker() -> None:
-    """Nobody here knows what it means."""
+    """Its meaning is unknown here."""
     told = values(exposed({7: [gauge("shop_temperature", 20)], 9: [gauge("shop_temperature", 22)]}, {7: 1, 9: 2}, Totals()))
     assert told == {("shop_temperature", "1"): 20, ("shop_temperature", "2"): 22}
 
@@ -114,7 +114,7 @@ def test_the_families_of_several_workers_are_text_for_prometheus() -> None:
 
 
 def test_what_one_worker_has_seen_another_one_reads(tmp_path: Path) -> None:
-    """Also when the worker that was seen has ended meanwhile."""
+    """Also when the worker that was seen has ended since."""
     keep(tmp_path, {1: [counter(3)]}, living=[1, 2])
     totals = keep(tmp_path, {2: [counter(4)]}, living=[2])
     assert (totals.ended, totals.seen) == ([counter(3)], {2: [counter(4)]})

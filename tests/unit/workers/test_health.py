@@ -23,7 +23,7 @@ def answer(clients: int = 1, offset: int = 5, **changed: Any) -> dict[str, Any]:
 
 
 def test_all_that_serve_are_well() -> None:
-    """Their clients are counted together, and the lowest offset is told."""
+    """Their clients are counted together, and the lowest offset is reported."""
     report = joined([row(1), row(2)], {1: answer(2, offset=9), 2: answer(3, offset=7)})
     assert (report["ready"], report["bus"], report["revocations"]) == (True, "up", True)
     assert report["namespaces"] == {"n": {"bus": "up", "epoch": "e", "offset": 7, "clients": 5}}
@@ -44,14 +44,14 @@ def test_one_that_serves_and_is_not_well_is_enough(bad: dict[str, Any] | None, b
 
 @pytest.mark.parametrize("state", [State.BOOTING, State.DRAINING, State.ALONE])
 def test_one_that_begins_or_leaves_is_named_and_does_not_count(state: State) -> None:
-    """The others serve meanwhile."""
+    """The others serve in the meantime."""
     report = joined([row(1), row(2, state)], {1: answer(), 2: answer(ready=False)})
     assert report["ready"]
     assert report["workers"][1] == {"worker": 2, "process": 102, "state": state.name.lower()}
 
 
 def test_the_worst_admission_is_told_and_every_pause() -> None:
-    """Each worker has room of its own, and may learn of a pause a second before another."""
+    """Each worker has separate room, and may learn of a pause a second before another."""
     answers = {1: answer(admission="admitting", paused=["connects"]), 2: answer(admission="shedding", paused=["namespace n"])}
     report = joined([row(1), row(2)], answers)
     assert (report["admission"], report["paused"]) == ("shedding", ["connects", "namespace n"])
@@ -65,6 +65,6 @@ def test_nobody_serves() -> None:
 
 
 def test_the_reason_for_unknown_revocations_is_told() -> None:
-    """As one process tells it."""
+    """As one process reports it."""
     report = joined([row(1), row(2)], {1: answer(), 2: answer(revocations=False, revocations_error="why")})
     assert (report["revocations"], report["revocations_error"]) == (False, "why")

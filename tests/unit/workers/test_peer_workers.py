@@ -1,6 +1,6 @@
 """The owner that a session id claims: letters that select a row of the board, and nothing else.
 
-A connection for a sibling that is gone is left to this worker, and told seldom; counts of workers that have ended stay.
+A connection for a sibling that is gone is left to this worker, and logged seldom; counts of workers that have ended stay.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def request(row: int) -> bytes:
 
 @pytest.fixture
 def peer_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[PeerWorkers]:
-    """Worker 1 of a gateway whose worker 2 serves, as the board has it, and is behind no door; worker 3 boots."""
-    monkeypatch.setattr(socket, "socket", gevent.socket.socket)  # as in a worker, whose process gevent has patched
+    """Worker 1 of a gateway with a worker 2 that serves, as the board has it, and is at no door; worker 3 boots."""
+    monkeypatch.setattr(socket, "socket", gevent.socket.socket)  # as in a worker, in a process that gevent has patched
     board = Board()
     for age in (1, 2, 3):
         board.take(age)

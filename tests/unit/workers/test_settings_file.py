@@ -50,7 +50,7 @@ def test_a_process_that_inherits_the_environment_knows_what_the_file_has_put_the
 
 
 def test_a_file_that_is_wrong_changes_nothing(path: Path) -> None:
-    """An unknown name is told with the nearest right one; so are faults that only all settings together have."""
+    """An unknown name is reported with the nearest right one; so are faults that only all settings together have."""
     environ = {"HEADGATE_DEV": "1"}
     file = SettingsFile(str(path))
     path.write_text("[settings]\nmax_client = 5\n")

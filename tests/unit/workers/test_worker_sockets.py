@@ -19,7 +19,7 @@ from headgate.workers.worker_sockets import CONNECTION, METRICS, TAKEN, WorkerSo
 
 @pytest.fixture(autouse=True)
 def cooperative(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sockets let the loop run, as in a worker, whose process gevent has patched."""
+    """Sockets let the loop run, as in a worker, in a process that gevent has patched."""
     monkeypatch.setattr(socket, "socket", gevent.socket.socket)
 
 
@@ -52,7 +52,7 @@ def listening(path: Path) -> socket.socket:
 
 
 def test_a_connection_is_taken_with_the_bytes_that_were_read_of_it(path: Path, connection: socket.socket) -> None:
-    """The sibling knows before the connection is used; each has a descriptor of its own."""
+    """The sibling knows before the connection is used; each has a separate descriptor."""
     taken: list[tuple[int, bytes]] = []
     opened = WorkerSocket(path, lambda _: b"", lambda *handed: taken.append(handed))
     with gevent.Timeout(30):
@@ -69,7 +69,7 @@ def test_a_sibling_that_was_blocked_takes_no_connection_that_was_given_up(path: 
     """The one that has accepted it serves it by then: two would answer one request. Nothing is left open."""
     taken: list[int] = []
     before = descriptors()
-    with listening(path) as listener:  # it was blocked: the kernel has the question, and nobody has read it
+    with listening(path) as listener:  # it was blocked: the kernel has the question, and it has not been read
         with pytest.raises(TimeoutError):
             ask(path, CONNECTION, b"GET /", connection.fileno(), within_s=0.01)
         accepted, _ = listener.accept()

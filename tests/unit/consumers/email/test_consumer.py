@@ -86,7 +86,7 @@ def test_a_template_names_the_recipient(mailer: MakeMailer) -> None:
 
 
 def test_a_function_names_the_recipients(mailer: MakeMailer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given the delivery; text alone is one address, None is nobody, and too many are refused without counting them all."""
+    """It is given the delivery; text alone is one address, None is no recipient, and too many are refused uncounted."""
 
     def recipients(asked: Delivery) -> Any:
         twice = ["a@example.com"] * 2
@@ -185,7 +185,7 @@ def test_a_mail_that_failed_is_not_held_back_by_itself(mailer: MakeMailer, postb
 
 @pytest.mark.parametrize("limits", [{"digest_s": 60}, {"rate": 1}, {"digest_s": 60, "rate": 1}])
 def test_a_mail_from_before_a_kill_goes_as_before(limits: dict[str, int], mailer: MakeMailer, postbox: MemoryPostbox) -> None:
-    """At once, under its Message-ID: joined to a digest it would be a double that nobody recognises."""
+    """At once, under its Message-ID: joined to a digest it would be a double that no server recognises."""
     state = MemoryState()
     for attempt in (1, 2):
         assert mailer(state, **limits).handle(delivery(FAILED, attempt=attempt)) is None

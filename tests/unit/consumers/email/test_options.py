@@ -118,7 +118,7 @@ def test_templates_come_from_files(tmp_path: Path) -> None:
 
 
 def test_certificates_come_from_a_file(tmp_path: Path) -> None:
-    """One that holds none is told before the first mail."""
+    """One that holds none is reported before the first mail."""
     empty = tmp_path / "empty.pem"
     empty.write_text("nothing")
     assert faults(security="tls", ca_file=Authority(tmp_path).ca_file) == []

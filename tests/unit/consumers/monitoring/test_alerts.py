@@ -115,7 +115,7 @@ def test_a_notice_says_what_was_found_and_since_when() -> None:
 
 
 def test_a_repeat_is_told_as_one() -> None:
-    """With a number of its own, and the same `since`."""
+    """With its own number, and the same `since`."""
     rule = rate(repeat_s=10)
     record = notified(judge(rule, None, T, 11))
     record = judge(rule, record, T + 10_000, 12)
@@ -124,7 +124,7 @@ def test_a_repeat_is_told_as_one() -> None:
 
 
 def test_a_rule_is_not_judged_before_its_notice_was_told() -> None:
-    """The instance that finds it tells that one first, with its number."""
+    """The instance that finds it reports that one first, with its number."""
     record = judge(rate(), None, T, 11)
     assert judge(rate(), record, T + 1000, 0) is record
 

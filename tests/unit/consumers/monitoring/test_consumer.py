@@ -62,7 +62,7 @@ class Site:
     def __init__(self, toml: str) -> None:
         self.options = read(toml)
         self.state, self.publisher = MemoryState(), RecordingPublisher()
-        self.name = next(names)  # Prometheus' counters are the process's: a name of its own keeps them apart
+        self.name = next(names)  # Prometheus' counters are the process's: a separate name keeps them apart
         self.offsets = itertools.count(1)
 
     def start(self) -> Monitoring:
@@ -338,7 +338,7 @@ def test_a_backlog_does_not_look_like_a_burst() -> None:
 
 
 def test_alerts_are_judged_as_of_what_has_been_handled() -> None:
-    """Five minutes behind, the burst of five minutes ago is found, with its own time."""
+    """Five minutes late, it finds the burst of five minutes ago, with its own time."""
     site = Site(RATE)
     monitoring = site.start()
     site.state.handled_ms = int((site.state.now_s - 300) * 1000)
@@ -403,7 +403,7 @@ def test_only_the_holder_of_the_lease_judges() -> None:
 
 
 def test_a_notice_that_redis_refuses_is_told_when_it_does_not() -> None:
-    """Though the alert is over by then; others are told meanwhile, and each fault is counted."""
+    """Though the alert is over by then; others are reported in the meantime, and each fault is counted."""
     site = Site(RATE)
     monitoring = site.start()
     monitoring.handle_many([site.event("orders.1.failed") for _ in range(3)])
@@ -442,7 +442,7 @@ def test_preview_names_what_would_count() -> None:
 
 
 def test_a_known_name_does_not_change_a_metric_of_another_consumer() -> None:
-    """Counters are told apart by the consumer's name."""
+    """The consumer's name distinguishes the counters."""
     one, other = Site(COUNTING), Site(COUNTING)
     one.start().handle_many([one.event("orders.1.paid")])
     other.start()
@@ -454,8 +454,8 @@ def test_a_known_name_does_not_change_a_metric_of_another_consumer() -> None:
 def test_every_notice_is_published_once_whenever_it_dies(at_once: bool, steps: list[tuple[int, int, int | None]]) -> None:
     """Events, seconds, and the step of judging (a call of the state, before or after publishing) at which it dies, if it does.
 
-    Back at once, it tells what a process that never dies tells. Back later, it may have missed what came and went; but what it
-    told alternates, and at rest nothing fires.
+    Back at once, it reports the same as a process that never dies. Back later, it may have missed what came and went; but its
+    reports alternate, and at rest nothing fires.
     """
     dying, steady = Site(RATE), Site(RATE)
     monitoring, undying = dying.start(), steady.start()

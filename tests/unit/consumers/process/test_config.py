@@ -32,7 +32,7 @@ class PagerOptions:
 
 
 class Pager(Consumer):
-    """A consumer of somebody's own."""
+    """An application's own consumer."""
 
     Options = PagerOptions
 
@@ -87,13 +87,13 @@ class Undeclared(Consumer):
 
 @dataclass(frozen=True)
 class ClashingOptions:
-    """An option whose name is taken."""
+    """An option with a name that is taken."""
 
     patterns: str = option("", text("a word"), "Its own.")
 
 
 class Clashing(Consumer):
-    """A consumer whose option would never be read."""
+    """A consumer with an option that would never be read."""
 
     Options = ClashingOptions
 

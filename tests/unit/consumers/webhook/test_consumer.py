@@ -68,7 +68,7 @@ def test_the_envelope_is_as_the_specification_recommends(post: MemoryPost) -> No
 
 
 def test_a_second_attempt_has_the_same_id_and_a_time_of_its_own(post: MemoryPost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a receiver can tell a double from news, and an old request from a fresh one."""
+    """So a receiver can distinguish a double from news, and an old request from a fresh one."""
     hook = make(post)
     for now_s in (1_700_000_000.9, 1_700_000_100.9):
         monkeypatch.setattr(webhook, "time", SimpleNamespace(time=lambda now_s=now_s: now_s))

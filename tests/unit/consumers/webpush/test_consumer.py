@@ -26,7 +26,7 @@ ITEM = Delivery(
     "users.ana.inbox.orders.failed", b'{"title":"Order 42","why":"no stock"}', "42", 0, "0123456789abcdef", 17,
     namespace="shop", consumer="push",
 )  # fmt: skip
-# What the application keeps, by user, and the endpoints that it was told are gone.
+# What the application keeps, by user, and the endpoints that were reported as gone.
 kept: dict[str, Any] = {}
 gone: list[str] = []
 

@@ -80,7 +80,7 @@ def test_a_wait_that_begins_after_an_interrupt_ends_at_once(monkeypatch: pytest.
 
 
 def test_a_connection_that_breaks_by_itself_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has interrupted that wait."""
+    """That wait was not interrupted."""
 
     def at(step: str) -> None:
         if step == "read":

@@ -93,7 +93,7 @@ def test_a_wrong_subscription_is_refused_with_what_is_expected(request_: Any, to
 
 @pytest.mark.parametrize("request_", [{}, {"pattern": None}, {"pattern": ""}, {"pattern": "a..b"}, {"pattern": ["a"]}])
 def test_a_subscription_without_a_pattern_is_refused_as_that(request_: Any) -> None:
-    """The pattern has an error of its own."""
+    """The pattern has a separate error."""
     with pytest.raises(InvalidPattern):
         read_subscription(request_)
 
@@ -157,7 +157,7 @@ def test_whatever_a_browser_sends_is_read_or_refused(read: Any, request_: Any) -
     ids=ascii,
 )
 def test_text_that_is_not_unicode_is_refused_wherever_it_is(request_: Any) -> None:
-    """Also behind what the fast check stumbles over first."""
+    """Also after what the fast check stumbles over first."""
     with pytest.raises(InvalidRequest, match="surrogate"):
         check_text(request_)
 

@@ -70,7 +70,7 @@ def test_the_text_of_an_event_is_made_once() -> None:
 
 
 def test_the_cursor_follows_events_and_never_goes_back_to_an_older_one() -> None:
-    """A kept `latest` may come behind newer events; a plain publish has no place."""
+    """A kept `latest` may come after newer events; a plain publish has no place."""
     reader = read(text := StreamText(), welcome(OLD, 4), event(5), event(9), event(7), event(None))
     assert [each.get("offset") for each in reader.events] == [5, 9, 7, None]
     assert reader.cursor == text.cursor == f"{OLD}:9"
@@ -115,7 +115,7 @@ def test_an_answer_holds_events_and_notices_with_their_places() -> None:
 
 
 def test_a_welcome_is_in_an_answer_where_it_is_wanted() -> None:
-    """It tells a new client its limits."""
+    """It reports its limits to a new client."""
     frames = [welcome(OLD, 9)]
     assert [each["type"] for each in json.loads(StreamText().answer(frames, welcomes=True))["notices"]] == ["welcome"]
     assert is_notice(frames[0], "welcome")

@@ -51,7 +51,7 @@ def test_a_revocation_reaches_all_clients_of_the_user_or_token_and_no_others() -
 
 
 def test_nobody_is_let_in_before_it_is_known_who_is_revoked() -> None:
-    """Nobody, whoever it is."""
+    """No client, whichever it is."""
     access = House().access
     with pytest.raises(BusUnavailable):
         access.revocations.check(Identity("ana"))

@@ -1,4 +1,4 @@
-"""`authorize`: an application is asked about each pattern, behind the grants. On a model of Redis."""
+"""`authorize`: an application is asked about each pattern, after the grants. On a model of Redis."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_each_pattern_is_asked_about_once_and_only_behind_the_grants(gateway: Ga
 
 
 def test_a_yes_is_remembered_for_the_connection_and_a_no_is_not(gateway: GatewayOnModel, application: Application) -> None:
-    """For the same action. Another connection is asked about anew."""
+    """For the same action. For another connection it is asked again."""
     application.refuses = {"a.2"}
     client = join(gateway, "a.1", "a.2")
     application.asked.clear()
@@ -112,7 +112,7 @@ def test_a_yes_to_grants_that_have_changed_meanwhile_is_not_remembered(gateway: 
 
 
 def test_new_grants_have_everything_asked_anew(gateway: GatewayOnModel, application: Application) -> None:
-    """What is not authorized any more ends, and the client is told."""
+    """What is not authorized any more ends, and the client is notified."""
     client = join(gateway, "a.1", "a.2")
     application.refuses = {"a.1"}
     application.asked.clear()
@@ -123,7 +123,7 @@ def test_new_grants_have_everything_asked_anew(gateway: GatewayOnModel, applicat
 
 
 def test_what_new_grants_lack_ends_before_the_application_is_asked(gateway: GatewayOnModel, application: Application) -> None:
-    """It may take its time about the rest; no event of the others comes meanwhile."""
+    """It may take its time about the rest; no event of the others comes in that time."""
     client = join(gateway, "a.1", "b.1")
     go_on = gevent.event.Event()
 
@@ -202,7 +202,7 @@ def test_all_patterns_of_a_request_have_one_time_together(
 
 
 def test_one_that_does_not_answer_in_time_has_refused(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others are served meanwhile."""
+    """Others are served in the meantime."""
     monkeypatch.setattr(module, "AUTHORIZE_S", 0.01)
 
     def never(identity: Identity, pattern: str, action: str) -> bool:
@@ -216,7 +216,7 @@ def test_one_that_does_not_answer_in_time_has_refused(gateway: GatewayOnModel, m
 
 
 def test_no_greenlet_is_used_again_once_an_application_is_asked(gateway_on_model: StartGatewayOnModel) -> None:
-    """It may leave something of one user behind in it, such as a session of its data base."""
+    """It may leave something of one user in it, such as a session of its database."""
     gateway = gateway_on_model()
     greenlets = set[object]()
 

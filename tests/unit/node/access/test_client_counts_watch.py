@@ -1,4 +1,4 @@
-"""The watch on places, step by step on a small Redis in this process: told, asked, lost, away and given back."""
+"""The watch on places, step by step on a small Redis in this process: reported, asked, lost, unreachable and given back."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
 
 
 def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -> None:
-    """With a look behind each join; one more at most, whom the second process met before it had ever looked at the user."""
+    """With a look after each join; one more at most, whom the second process met before its first look at the user."""
     joined = []
     for _ in range(8):
         for process in pair:
@@ -132,7 +132,7 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
 
 
 def test_all_is_told_anew_when_redis_has_forgotten(server: SmallRedis, pair: tuple[Process, Process]) -> None:
-    """The next look finds it out, and the one behind it tells."""
+    """The next look notices it, and the one after that reports it."""
     one, two = pair
     assert one.join()
     one.table.turn()
@@ -146,7 +146,7 @@ def test_all_is_told_anew_when_redis_has_forgotten(server: SmallRedis, pair: tup
 
 
 def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, pair: tuple[Process, Process]) -> None:
-    """For each fault; and each process keeps its share meanwhile."""
+    """For each fault; and each process keeps its share until then."""
     one, _ = pair
     with capture_logs() as entries:
         server.up = False
@@ -192,7 +192,7 @@ def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedi
 
 
 def test_without_a_limit_nothing_is_told_or_asked(server: SmallRedis) -> None:
-    """Not even at the first look, which tells everything."""
+    """Not even at the first look, which reports everything."""
     process = Process(server, most=0)
     process.join()
     process.table.turn()

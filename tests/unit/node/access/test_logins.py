@@ -196,7 +196,7 @@ def test_an_authenticator_without_an_answer_has_failed_and_so_have_the_logins_th
 
 
 def test_a_refusal_that_only_takes_a_while_is_no_failed_login() -> None:
-    """While Redis is away, nobody's address is closed."""
+    """While Redis is unreachable, no address is closed."""
 
     def away(identity: Identity) -> None:
         raise BusUnavailable("not read yet")
@@ -221,7 +221,7 @@ def test_every_user_has_own_topics_without_a_grant_and_nobody_elses(name: str) -
 
 @pytest.mark.parametrize("name", ["*", "#", "*.x", "ana.#"])
 def test_a_user_who_chose_a_wildcard_for_a_name_is_not_let_in_with_it_in_a_grant(name: str) -> None:
-    """An authenticator that puts the name into a grant by itself: `users.*.#` would be everybody's."""
+    """An authenticator that puts the name into a grant by itself: `users.*.#` would be every user's."""
     error = refusal(logins(lambda _: Identity(name, ("orders.1", f"users.{name}.#"))), shown())
     assert isinstance(error, InvalidPattern)
     assert error.code == "invalid_pattern"
@@ -249,7 +249,7 @@ def test_an_authenticator_that_grants_one_text_lets_nobody_in_and_the_log_says_w
     ],
 )
 def test_an_authenticator_that_returns_no_identity_lets_nobody_in_and_the_log_says_why(answer: Any, told: str) -> None:
-    """Its client had no answer, and an end that is no number left a client behind that counted for ever."""
+    """Its client had no answer, and an end that is no number left a client that counted for ever."""
     with capture_logs() as lines:
         error = refusal(logins(lambda _: answer()), shown())
     assert error.parts["reason"] == "authenticator_failed"
@@ -298,7 +298,7 @@ def test_an_identity_opens_the_namespaces_that_it_names(names: list[str] | None,
 
 
 def test_the_anonymous_enter_the_first_namespace_or_those_that_are_configured() -> None:
-    """With the configured patterns, and no topics of their own."""
+    """With the configured patterns, and no topics of a user."""
     anonymous = {"HEADGATE_ANONYMOUS_SUBSCRIBE": "news.#"}
     assert entered(with_tokens(**anonymous), None) == ["notifications"]
     assert entered(with_tokens(**anonymous, HEADGATE_ANONYMOUS_NAMESPACES="other"), None) == ["other"]
@@ -320,7 +320,7 @@ def test_another_spelling_of_a_namespace_opens_nothing(spelt: str) -> None:
 
 
 def test_keys_are_read_anew_and_a_fault_in_the_file_changes_nothing(tmp_path: Path) -> None:
-    """New tokens follow, old ones are refused; the fault is told without any part of a key."""
+    """New tokens follow, old ones are refused; the fault is reported without any part of a key."""
     file = tmp_path / "keys.json"
 
     def write(**secrets: str) -> None:
@@ -362,7 +362,7 @@ def test_without_tokens_there_are_no_keys_to_read() -> None:
 
 
 def test_an_unknown_key_may_be_on_its_way_where_an_issuer_is_configured() -> None:
-    """The client is told to try again; reading the keys anew asks the issuer, too."""
+    """The client is asked to try again; reading the keys again asks the issuer, too."""
     settings = Settings.read({"HEADGATE_TOKEN_JWKS_URL": "https://login.example.com/jwks.json"})
     tried = logins(None, settings=settings)
     error = refusal(tried, Handshake("notifications", {"token": minted()}, {}))
@@ -396,7 +396,7 @@ class FetchedKeys:
 
 @pytest.mark.parametrize(("own", "calls"), [(False, ["start", "refresh", "close"]), (True, ["refresh", "close"])])
 def test_an_issuers_keys_are_fetched_where_tokens_decide(monkeypatch: pytest.MonkeyPatch, own: bool, calls: list[str]) -> None:
-    """An application may set an authenticator of its own meanwhile; then nobody asks the issuer."""
+    """An application may set its own authenticator in between; then the issuer is not asked."""
     monkeypatch.setattr(module, "Jwks", FetchedKeys)
     tried = Logins(Settings(token_jwks_url="https://login.example.com/keys"), None, lambda identity: None)
     if own:
@@ -410,7 +410,7 @@ def test_an_issuers_keys_are_fetched_where_tokens_decide(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("has_set", [False, True])
 def test_made_up_key_ids_are_failed_logins_once_a_set_of_keys_is_there(has_set: bool) -> None:
-    """Each could be a new key of the issuer's; before there is any set, everybody's is."""
+    """Each could be a new key of the issuer's; before there is any set, every key is."""
     settings = Settings(token_jwks_url="https://login.example.com/keys", failed_logins_burst=5)
     tried = Logins(settings, None, nobody_is_revoked, lambda: 0.0, lambda: NOW_S)
     assert tried._jwks is not None
@@ -459,7 +459,7 @@ def test_a_token_that_comes_again_is_verified_once(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("is_kept", [False, True], ids=["another handshake each time", "one handshake"])
 def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch, is_kept: bool) -> None:
     """Revocation, expiry, the namespace, and whether its key is still one of ours. A connection shows one handshake with each
-    request, whose token is looked up once.
+    request, and its token is looked up once.
     """
     now_s = NOW_S
     revoked: list[str] = []
@@ -507,7 +507,7 @@ def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: p
 
 
 def test_an_application_is_asked_each_time() -> None:
-    """Nobody else can know whether it still knows the caller."""
+    """No other part can know whether the application still knows the caller."""
     answers = iter([Identity("ana"), None])
     of_application = logins(lambda handshake: next(answers))
     handshake = shown()
@@ -560,7 +560,7 @@ def test_a_page_that_is_not_clearly_of_the_console_is_not(mark: object) -> None:
 
 
 def with_keys(*keys: NewKey, admin_key: str | None = None, settings: Settings = SETTINGS) -> Logins:
-    """Logins of an application whose own authenticator takes any token."""
+    """Logins of an application with an authenticator that takes any token."""
     stored = {key.stored.id: key.stored for key in keys}
     clock = HeldClock(100.0)
     found = ApiKeys(stored.get, admin_key, clock, lambda: NOW_S)

@@ -48,14 +48,14 @@ HOSTS = [
     (ALONE, sent("evil.example:8000"), False),  # rebound to 127.0.0.1
     (ALONE, sent("localhost.evil.example"), False),
     (ALONE, sent("127.0.0.1.evil.example"), False),
-    (ALONE, sent("evil.example", x_forwarded_host="localhost"), False),  # nobody said that there is a proxy
+    (ALONE, sent("evil.example", x_forwarded_host="localhost"), False),  # no setting names a proxy
     (ALONE, by_proxy("evil.example"), False),
     (ALONE, sent("localhost@evil.example"), False),
     (ALONE, sent("localhost:80:80"), False),
     (ALONE, sent("localhost, evil.example"), False),
     (ALONE, sent("[::1"), False),
     (ALONE, sent("x" * 5000), False),
-    (ALONE, sent("10.0.0.7:8000"), True),  # an address is nobody's to rebind
+    (ALONE, sent("10.0.0.7:8000"), True),  # an address cannot be rebound
     (DEVELOPMENT, sent("localhost:8000"), True),
     (DEVELOPMENT, sent("evil.example:8000"), False),
     (ON_THE_LAN, sent("192.168.1.5:8000"), True),
@@ -134,7 +134,7 @@ ORIGINS = [
     (PROXIED, by_proxy("shop.example.com", x_forwarded_proto="wss", x_forwarded_port="80"), HTTPS, True),  # of an inner proxy
     (PROXIED, by_proxy("shop.example.com:8443", x_forwarded_proto="https", x_forwarded_port="443"), f"{HTTPS}:8443", True),
     (PROXIED, by_proxy("shop.example.com", x_forwarded_proto="https", x_forwarded_port="x"), HTTPS, True),
-    (ALONE, sent("shop.example.com", x_forwarded_port="8443"), HTTP, True),  # nobody said that there is a proxy
+    (ALONE, sent("shop.example.com", x_forwarded_port="8443"), HTTP, True),  # no setting names a proxy
     # RFC 7239
     (PROXIED, sent("inner", forwarded="for=192.0.2.1;proto=https;host=shop.example.com"), HTTPS, True),
     (PROXIED, sent("inner", forwarded='For="[2001:db8::1]:47";Proto=WSS;Host="shop.example.com:443"'), HTTPS, True),
@@ -253,7 +253,7 @@ def test_a_host_that_is_none_is_told_at_start(bad: str) -> None:
 
 
 class Application:
-    """Any application behind the guard. Counts its requests."""
+    """Any application after the guard. Counts its requests."""
 
     def __init__(self) -> None:
         self.requests = 0

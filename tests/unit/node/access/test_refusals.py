@@ -1,4 +1,4 @@
-"""Refusals: each is counted and told; a client that is refused too often is disconnected."""
+"""Refusals: each is counted and reported; a client that is refused too often is disconnected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO = Forbidden("subscribe to", "secret.#")
 
 
 def test_one_refusal_too_many_ends_the_connection_once() -> None:
-    """The answer is told all the same."""
+    """The answer is sent all the same."""
     done: list[tuple[Any, ...]] = []
     client = joined(RecordedNamespace(), "s", done).real()
     refusals = Refusals(3, HeldClock())
@@ -47,7 +47,7 @@ def test_a_refusal_that_may_be_tried_again_does_not_count() -> None:
 
 
 def test_a_connection_that_is_over_leaves_nothing_behind() -> None:
-    """Another one of the same id begins anew."""
+    """Another one of the same id starts from zero."""
     done: list[tuple[Any, ...]] = []
     client = joined(RecordedNamespace(), "s", done).real()
     refusals = Refusals(1, HeldClock())

@@ -73,7 +73,7 @@ def may(client: ClientHere, pattern: str) -> bool:
 
 
 def test_the_authenticator_is_asked_again_for_every_client_of_the_user(people: PeopleHere, source: Source) -> None:
-    """On all gateways: some subscriptions end, and are told; others become possible. Nobody else is asked or told."""
+    """On all gateways: some subscriptions end, and are reported; others become possible. No other client is asked or notified."""
     one, two = people.start("a", source), people.start("b", source)
     clients = [join(one, "ana", "a.x", "users.ana.mail"), join(two, "ana", "a.y")]
     ben = join(two, "ben", "a.x")
@@ -96,7 +96,7 @@ def test_the_authenticator_is_asked_again_for_every_client_of_the_user(people: P
 
 
 def test_each_client_is_asked_about_in_a_greenlet_of_its_own(people: PeopleHere, source: Source) -> None:
-    """An application may leave something of one user behind in it."""
+    """An application may leave something of one user in it."""
     greenlets = []
 
     def note(handshake: Handshake) -> Identity:
@@ -186,7 +186,7 @@ def test_explicit_grants_go_before_the_authenticator_until_they_are_lifted(peopl
 
 
 def test_after_explicit_grants_the_source_counts(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For live clients too: they are told within some seconds."""
+    """For live clients too: they are notified within some seconds."""
     here = people.start("a", source)
     client = join(here, "ana", "a.x")
     regrant(people, "ana", subscribe=["b.#"], for_s=60)
@@ -279,7 +279,7 @@ def test_a_regrant_that_a_gateway_has_missed_counts_when_it_hears_again(people: 
 
 
 def test_a_gateway_that_starts_knows_the_explicit_grants(people: PeopleHere, source: Source) -> None:
-    """Before it lets anybody in: the link reads them first."""
+    """Before it admits a client, because the link reads them first."""
     store(people.redis.client(), "ana", ("b.#",), (), 60)
     here = people.start("a", source)
     here.gateway.cluster.answers.begin(people.redis.client())
@@ -312,7 +312,7 @@ def test_a_subscribe_that_is_under_way_does_not_outlive_the_grants(
 def test_a_subscribe_during_which_grants_go_and_come_back_is_not_lost(
     people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, since: dict[str, int] | None
 ) -> None:
-    """It became active under grants that do not cover it, so it did not; it is told as active under those that do."""
+    """It became active under grants that do not cover it, so it did not; it is reported as active under those that do."""
     here = people.start("a", source)
     here.publish(topic="a.x")
     client = join(here, "ana")
@@ -363,11 +363,11 @@ def test_a_subscription_is_held_against_the_grants_of_when_it_is_active(people: 
     for pattern in ("a.x", "b.x"):
         subscriptions._activate(client, Subscription(pattern, Overflow.CATCH_UP, None), None, needed)
     assert list(client.subscriptions) == ["b.x"]
-    assert needed == {"a.x": None}  # which nobody needs any more: it is given back
+    assert needed == {"a.x": None}  # which is no longer needed: it is given back
 
 
 def test_a_welcome_under_way_tells_what_has_ended(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for Redis when they change: a page would else wait for ever for what it is told that it has."""
+    """It waits for Redis when they change: a page would else wait for ever for a subscription reported as active."""
     here = people.start("a", source)
     go_on, resume = gevent.event.Event(), here.namespace.resume
 
@@ -392,7 +392,7 @@ def test_a_welcome_under_way_tells_what_has_ended(people: PeopleHere, source: So
 def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
     people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """It waits for a look at how many clients its user has elsewhere, and is nobody's client yet when the rights change."""
+    """It waits for a look at how many clients its user has elsewhere, and is not counted yet when the rights change."""
     here = people.start("a", source)
     go_on = gevent.event.Event()
     joining = here.gateway.population.joining

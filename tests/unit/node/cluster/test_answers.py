@@ -1,4 +1,4 @@
-"""The answers of a gateway process: bounded, in time, and with every fault told. On a small Redis and the test's clock."""
+"""The answers of a gateway process: bounded, in time, and with every fault reported. On a small Redis and the test's clock."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_so_many_are_worked_on_and_wait_and_no_more(process: Process, monkeypatc
 
 
 def test_an_application_that_hangs_holds_up_no_other_question(process: Process) -> None:
-    """Somebody regrants many users while their data base is slow; operators still see, send and disconnect."""
+    """One caller regrants many users while their database is slow; operators still see, send and disconnect."""
     for number in range(3 * MAX_WORKERS):
         process.ask(number, kind="slow")
     gevent.idle(-2)

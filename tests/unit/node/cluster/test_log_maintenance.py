@@ -24,7 +24,7 @@ FULL = BusRefused("it is out of memory (maxmemory)", redis_code="OOM")
 
 
 class Log:
-    """A log in memory, whose clock stands at `clock_ms`: `too_old` events go, two with each trim."""
+    """A log in memory, at the time `clock_ms`: `too_old` events go, two with each trim."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[Any, ...]] = []
@@ -77,7 +77,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 class Kept:
-    """A namespace that remembers for how long its log keeps an event, each time that it is told."""
+    """A namespace that remembers how long its log keeps an event, at each report."""
 
     def __init__(self) -> None:
         self.told: list[float] = []
@@ -103,7 +103,7 @@ def upkeep(clock: LoopClock, log: Log) -> Iterator[Maintenance]:
 
 
 def test_each_tick_says_what_was_told_and_how_long_ago(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
-    """The first one has been told nothing."""
+    """The first one has had no report."""
     clock.advance(WATCH_EVERY_S)
     assert log.heard == [(), ("e1", 1_000, int(WATCH_EVERY_S * 1000))]
 
@@ -120,7 +120,7 @@ def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: Maintenance
 
 
 def test_without_a_clock_there_is_nothing_to_say(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
-    """As before another process of Redis has begun its epoch: what was told before is of no use."""
+    """As before another process of Redis has begun its epoch: the earlier report is of no use."""
     log.epoch, log.clock_ms = "", 0
     clock.advance(2 * WATCH_EVERY_S)
     assert log.heard[-1] == ()
@@ -138,7 +138,7 @@ def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Maintenan
 
 
 def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
-    """An outage is not: the bus tells of that. Neither ends the upkeep."""
+    """An outage is not: the bus reports that. Neither ends the upkeep."""
     with capture_logs() as lines:
         for fault in (BusRefused("no permission"), BusRefused("no permission"), None, BusRefused("no permission")):
             log.fault = fault
@@ -192,7 +192,7 @@ def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Maintenance, clock: 
 
 
 def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_warned_of_once(clock: LoopClock, log: Log) -> None:
-    """100 MB of events of 1,000 bytes: 2 s at 50,000 per second. It may be well again before it is warned of anew."""
+    """100 MB of events of 1,000 bytes: 2 s at 50,000 per second. It may be well again before the next warning."""
     kept = Kept()
     upkeep = Maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
     upkeep.start()

@@ -72,7 +72,7 @@ def test_a_refusal_says_what_is_paused_and_when_to_come_back(pauses: Pauses) -> 
 
 
 def test_a_pause_ends_by_itself_though_redis_is_away(pauses: Pauses, clock: HeldClock) -> None:
-    """And who comes shortly before its end is sent behind it, not far."""
+    """And one that comes shortly before its end is sent to a time shortly after it."""
     pauses.replace({"connects": 60.0})
     clock.now_s += 58
     with pytest.raises(Paused) as refused:

@@ -1,4 +1,4 @@
-"""The vitals of all processes put together: sums, rates, percentiles; what is silent, what begins anew. No I/O, no clock."""
+"""The vitals of all processes put together: sums, rates, percentiles; what is silent, what starts from zero. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_percentiles_are_those_of_all_processes_together() -> None:
 
 
 def test_what_was_told_in_one_frame_is_not_in_the_next_one() -> None:
-    """A process whose word is the same again keeps its rate for a while, and adds nothing to the percentiles."""
+    """A process that reports the same again keeps its rate for a while, and adds nothing to the percentiles."""
     together = Together()
     together.frame({"a": process(1.0)}, 0.0)
     word = process(2.0, sent=10, latency={bucket_of(0.1): 10})
@@ -99,7 +99,7 @@ def test_a_namespace_says_at_how_many_processes_it_is_live() -> None:
 
 
 def test_the_share_of_a_processor_is_that_of_the_time_between_two_words() -> None:
-    """A process that begins anew under its name is not below nothing."""
+    """A process that starts from zero under its name is not below nothing."""
     together = Together()
     together.frame({"a": process(1.0, cpu_s=10.0)}, 0.0)
     assert together.frame({"a": process(3.0, cpu_s=11.0)}, 2.0)["processes"][0]["cpu"] == 0.5

@@ -1,4 +1,4 @@
-"""The watch on vitals, look by look, on a small Redis in this process: asked for by a console's page, and by nobody else."""
+"""The watch on vitals, look by look, on a small Redis in this process: asked for by a console's page only."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pair(server: SmallRedis, clock: HeldClock) -> Iterator[tuple[Process, Proces
 
 
 def tick(clock: HeldClock, server: SmallRedis, *processes: Process, seconds: int = 1) -> list[float]:
-    """A second later everybody looks; return for how long each then waits."""
+    """A second later every process looks; return for how long each then waits."""
     clock.now_s += seconds
     server.now_s += seconds
     return [each.watch.turn() for each in processes]
@@ -112,7 +112,7 @@ def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is
 
 
 def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
-    """Some seconds behind its last question nobody measures any more, and Redis keeps nothing."""
+    """Some seconds after its last question measuring ends, and Redis keeps nothing."""
     one, two = pair
     one.ask()
     tick(clock, server, two)
@@ -186,7 +186,7 @@ def test_a_fault_of_ours_does_not_end_the_watch(server: SmallRedis, pair: tuple[
 
 
 class Namespaces(dict[str, Any]):
-    """Namespaces whose clients take long to go round."""
+    """Namespaces in which a round over the clients takes long."""
 
     def __init__(self, cpu: HeldClock) -> None:
         self.walks = 0

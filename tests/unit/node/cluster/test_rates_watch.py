@@ -1,4 +1,4 @@
-"""The watch on rates, step by step on a small Redis in this process: told, heard, lost, away and taken out."""
+"""The watch on rates, step by step on a small Redis in this process: reported, heard, lost, unreachable and taken out."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_one_process_lets_a_caller_spend_the_others_take_off(server: SmallR
 
 
 def test_failed_logins_of_an_address_are_told_like_a_rate(server: SmallRedis, pair: tuple[Process, Process]) -> None:
-    """Of an IPv6 address as well, whose colons are no end of the label."""
+    """Of an IPv6 address as well, with colons that do not end the label."""
     logins = [FailedLogins(0.5, 3, lambda: float(server.now_s)) for _ in pair]
     for process, failed in zip(pair, logins, strict=True):
         process.watch.share(failed.rates)
@@ -70,7 +70,7 @@ def test_failed_logins_of_an_address_are_told_like_a_rate(server: SmallRedis, pa
 
 
 def test_a_jump_of_the_clock_or_a_kill_counts_nothing_twice(server: SmallRedis, pair: tuple[Process, Process]) -> None:
-    """A jump ends all leases, as a death ends one: all tell theirs again, and meanwhile each keeps its share."""
+    """A jump ends all leases, as a death ends one: all report theirs again, and each keeps its share until then."""
     one, two = pair
     here_s = float(server.now_s)
     for process in pair:
@@ -84,7 +84,7 @@ def test_a_jump_of_the_clock_or_a_kill_counts_nothing_twice(server: SmallRedis, 
             one.table.turn()
             two.table.turn()
     three = Process(server, 3)
-    one.table.close()  # killed: nobody hears of it again
+    one.table.close()  # killed: no process hears of it again
     two.table.turn()
     for process in (two, three):
         assert next(count for count in range(100) if process.publishes.spend("ana", here_s)) == 3
@@ -106,7 +106,7 @@ def test_what_redis_has_lost_is_told_anew(server: SmallRedis, pair: tuple[Proces
 
 
 def test_redis_that_is_away_costs_one_line(server: SmallRedis, pair: tuple[Process, Process]) -> None:
-    """And all is told when it is back."""
+    """And all is reported when it is back."""
     one, two = pair
     server.up = False
     one.publishes.spend("ana", server.now_s, 7)

@@ -31,7 +31,7 @@ DROPS = "headgate.outcomes.notifications.discarded"
 
 
 def test_a_count_is_what_has_come_since_the_last_time() -> None:
-    """StatsD adds; nothing is told twice, and nothing when nothing came."""
+    """StatsD adds; nothing is reported twice, and nothing when nothing came."""
     pushed = Pushed()
     assert [pushed.since([counted(value)], "headgate")[0] for value in (3, 3, 10)] == [{DROPS: 3}, {}, {DROPS: 7}]
 

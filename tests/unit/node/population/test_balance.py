@@ -19,7 +19,7 @@ Placement = Callable[[list[int]], int]
 
 
 class Site:
-    """Gateway processes with their clients. A client that is told leaves within a second, and is back half a second later."""
+    """Gateway processes with their clients. A client asked to move leaves within a second, and is back after half a second."""
 
     def __init__(self, loads: list[int], placement: Placement, seed: int = 0) -> None:
         self.random = Random(seed)
@@ -32,7 +32,7 @@ class Site:
         self.now_s = 0.0
         self._leaving: list[tuple[float, int]] = []
         self._coming: list[float] = []
-        # Each looks at a moment of its own, at what the others have told at theirs.
+        # Each looks at a different moment, at what the others have reported at theirs.
         self._look_at_s = [self.random.uniform(0, LOOK_S) for _ in loads]
         self._said = list(loads)
         self._arrivals: list[float] = []
@@ -81,7 +81,7 @@ LOADS = st.lists(st.integers(0, 400), min_size=1, max_size=6)
 @settings(max_examples=60)
 @given(LOADS, st.integers(0, 1000))
 def test_processes_come_to_balance_and_move_no_more_than_needed(loads: list[int], seed: int) -> None:
-    """With newcomers to the one that has fewest: those with too many move their excess, the others nobody."""
+    """With newcomers to the one that has fewest: those with too many move their excess, the others no client."""
     site = Site(loads, to_the_least, seed)
     site.run(400, Occasion(0, 50))
     mean = sum(loads) / len(loads)
@@ -101,7 +101,7 @@ def test_processes_come_to_balance_and_move_no_more_than_needed(loads: list[int]
 @settings(max_examples=30)
 @given(LOADS, st.integers(0, 1000))
 def test_it_ends_also_where_newcomers_come_to_any_process(loads: list[int], seed: int) -> None:
-    """Some come back and move again; never more than the budget, and in the end nobody moves."""
+    """Some come back and move again; never more than the budget, and in the end no client moves."""
     site = Site(loads, lambda now: Random(seed + sum(now) + len(site._arrivals)).randrange(len(now)), seed)
     site.run(600, Occasion(0, 50))
     told_before = list(site.told)
@@ -160,7 +160,7 @@ def test_more_clients_for_all_end_it_sooner() -> None:
 
 
 def test_a_loop_that_was_blocked_does_not_make_up_for_it_at_once() -> None:
-    """It tells as many as in one second, not as many as in the time in which it stood still."""
+    """It asks as many as in one second, not as many as in the time in which it stood still."""
     balance = begun(1000)
     assert balance.due(60, 1000, 0) == 10
     assert balance.due(60, 1000, 10) == 0

@@ -54,7 +54,7 @@ def test_the_clients_of_all_gateways_are_one_list(people: PeopleHere) -> None:
 
 
 def test_a_page_may_be_of_one_user_or_namespace(people: PeopleHere) -> None:
-    """A namespace that nobody serves has no clients."""
+    """A namespace that no gateway serves has no clients."""
     gateway = people.start("a", by_name)
     for user in ("ana", "ben", "ana"):
         join(gateway, user)
@@ -121,7 +121,7 @@ def test_a_client_that_catches_up_says_how_far_behind_it_is(people: PeopleHere) 
 
 @pytest.mark.parametrize("sort", ["trouble", "queue", "newest", "user"])
 def test_pages_name_every_client_once_over_several_gateways(people: PeopleHere, sort: str) -> None:
-    """In every order, however the pages are cut, when nothing changes meanwhile."""
+    """In every order, however the pages are cut, when nothing changes in between."""
     gateways = [people.start(name, by_name) for name in ("a", "b")]
     sessions = {join(gateways[at % 2], f"user{at % 4}").welcome["session"] for at in range(7)}
     found: list[ConnectedClient] = []
@@ -181,7 +181,7 @@ def test_a_gateway_that_was_killed_does_not_hide_that_nobody_has_a_session(peopl
 
 
 def test_a_session_is_disconnected_wherever_it_is(people: PeopleHere) -> None:
-    """It is told why; another client of the user stays. The gateway that did it has a line in its audit log."""
+    """It is given the reason; another client of the user stays. The gateway that did it has a line in its audit log."""
     people.start("a", by_name)
     gateway = people.start("b", by_name)
     client, other = join(gateway, "ana"), join(gateway, "ana")
@@ -236,7 +236,7 @@ def test_a_look_at_thousands_lets_the_loop_run_between_any_two(people: PeopleHer
     [("192.0.2.77", "192.0.2.0/24"), ("2001:db8:1:2::/64", "2001:db8:1::/48"), ("no address", None), (None, None)],
 )
 def test_of_an_address_its_network_is_shown(address: str | None, shown: str | None) -> None:
-    """It tells an operator the site, and not the person."""
+    """It shows an operator the site, and not the person."""
     assert shown_network(address) == shown
 
 
@@ -254,14 +254,14 @@ def test_of_an_address_its_network_is_shown(address: str | None, shown: str | No
     ],
 )
 def test_a_page_that_cannot_be_is_refused(people: PeopleHere, wrong: Any) -> None:
-    """Before anybody is asked."""
+    """Before any gateway is asked."""
     with pytest.raises(InvalidRequest):
         page(people, **wrong)
     assert people.redis.asked == []
 
 
 def test_wishes_that_cannot_be_are_refused(people: PeopleHere) -> None:
-    """Before anybody is asked."""
+    """Before any gateway is asked."""
     for wish in ({}, {"session": "s", "user": "u"}, {"session": "s", "reason": ""}, {"user": "x" * 256}, {"user": "a\nb"}):
         with pytest.raises(InvalidRequest):
             people.clients.disconnect(**wish)
@@ -280,7 +280,7 @@ def send(people: PeopleHere, session: str, data: Any = 1, **options: Any) -> Any
 
 
 def test_an_event_for_one_session_reaches_that_one_wherever_it_is(people: PeopleHere) -> None:
-    """Without an offset and without a subscription; nobody else sees it, and no log has it."""
+    """Without an offset and without a subscription; no other client sees it, and no log has it."""
     people.start("a", by_name)
     gateway = people.start("b", by_name)
     client, other = join(gateway, "ana"), join(gateway, "ana", "users.ana.#")
@@ -308,7 +308,7 @@ def test_it_comes_among_the_events_of_the_log_in_its_place(people: PeopleHere) -
 
 
 def test_a_full_queue_takes_none_and_the_sender_knows(people: PeopleHere) -> None:
-    """No gap tells of it, and the events of the log come all the same."""
+    """No gap reports it, and the events of the log come all the same."""
     gateway = people.start("a", by_name, queue_frames=8)
     client = join(gateway, "ana", "orders.#")
     session = client.welcome["session"]

@@ -1,4 +1,4 @@
-"""The drain: clients are told, and end in turn. On a clock of the test's own."""
+"""The drain: clients are notified, and end in turn. On a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_is_told_in_its_turn_and_ends_if_it_stays() -> None:
 
 
 def test_without_time_all_are_told_and_end_at_once() -> None:
-    """The clock stands still meanwhile."""
+    """The clock stands still in that time."""
     done: list[tuple[Any, ...]] = []
     namespace, clock = RecordedNamespace(), Clock()
     for number in range(3):
@@ -102,7 +102,7 @@ def test_more_clients_than_the_others_can_take_in_that_time_are_named_in_the_log
 
 
 def test_a_gateway_without_clients_drains_at_once() -> None:
-    """And lets nobody in any more."""
+    """And admits no client any more."""
     clock = Clock()
     drain = Drain({"notifications": RecordedNamespace().real()}, clock, clock.wait)
     drain.run(600)
@@ -174,7 +174,7 @@ def test_clients_that_no_other_gateway_serves_move_together_after_the_last_answe
 def test_whoever_asks_has_the_answer_before_its_turn_or_the_time_is_over(
     asked: list[tuple[float, float]], within_ds: int, alone: bool, gone: set[int]
 ) -> None:
-    """Whenever it asks, and however long that takes; and everybody has moved once, in time."""
+    """Whenever it asks, and however long that takes; and every client has moved once, in time."""
     within_s = within_ds / 10
     done: list[tuple[Any, ...]] = []
     namespace, clock = RecordedNamespace(), Clock()

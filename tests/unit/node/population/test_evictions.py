@@ -1,4 +1,4 @@
-"""Evictions: a client whose identity ends is told, then disconnected; its connection may come back for a while."""
+"""Evictions: when an identity ends, its client is notified, then disconnected; its connection may come back for a while."""
 
 from __future__ import annotations
 

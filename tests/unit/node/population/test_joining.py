@@ -1,6 +1,6 @@
 """Joining: a CONNECT is answered with a welcome, or refused in words; a client that leaves gives its places back.
 
-On a gateway in the test's own process, whose Redis is a model (tests/support/gateway_here.py).
+On a gateway in the test's own process, on a model of Redis (tests/support/gateway_here.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_welcome_says_for_how_long_the_log_keeps_an_event_where_that_is_too_shor
 
 
 def test_welcome_names_the_user_the_place_in_the_log_and_every_limit(gateway_on_model: StartGatewayOnModel) -> None:
-    """Sent once, when the subscriptions of the handshake are active; a refused one is told, and does not affect the others."""
+    """Sent once, when the handshake's subscriptions are active; a refused one is reported, and does not affect the others."""
     gateway = gateway_on_model(inbound_per_s=1000.0)
     (offset,) = gateway.publish()
     client = gateway.join({"subscriptions": [{"pattern": "orders.*"}, {"pattern": "a..b"}]})
@@ -107,7 +107,7 @@ def test_the_subscriptions_of_a_handshake_are_one_command(gateway_on_model: Star
 
 @pytest.mark.parametrize("wanted", [None, [], {"pattern": "orders.*"}, "orders.*", [7], [None], {"a": 1}, [[]], 3, True])
 def test_every_value_of_subscriptions_is_answered_with_a_welcome(gateway_on_model: StartGatewayOnModel, wanted: object) -> None:
-    """A client with a fault of its own is told, not cut off."""
+    """A client with a fault is notified, not cut off."""
     welcome = gateway_on_model().join({"subscriptions": wanted}).welcome
 
     assert all(result["ok"] or result["error"]["code"] for result in welcome["subscriptions"])
@@ -130,7 +130,7 @@ def test_an_odd_subscription_is_refused_in_the_welcome(gateway_on_model: StartGa
 
 
 def test_a_client_that_comes_while_the_bus_is_down_is_told_so_behind_its_welcome(gateway_on_model: StartGatewayOnModel) -> None:
-    """Everybody else was told when it went down."""
+    """All other clients were notified when it went down."""
     gateway = gateway_on_model()
     gateway.server.leave()
     gevent.idle(-2)
@@ -240,7 +240,7 @@ def test_a_connect_that_cannot_be_read_is_refused(gateway_on_model: StartGateway
 
 
 def test_a_connect_with_too_many_patterns_is_refused_before_anybody_is_asked(gateway_on_model: StartGatewayOnModel) -> None:
-    """The authenticator costs more than to count, and each pattern has an answer of its own, which costs memory."""
+    """The authenticator costs more than to count, and each pattern has a separate answer, which costs memory."""
     asked: list[Handshake] = []
     gateway = gateway_on_model(asked.append, max_subscriptions=2)
     error = refusal(gateway.join({"subscriptions": [{"pattern": f"a.{number}"} for number in range(1025)]}))
@@ -277,7 +277,7 @@ def test_a_gateway_that_has_not_reached_redis_yet_lets_nobody_in(gateway_on_mode
 
 @pytest.mark.parametrize("when", ["before it connects", "while it is looked at"])
 def test_a_newcomer_is_refused_once_the_drain_has_begun(gateway_on_model: StartGatewayOnModel, when: str) -> None:
-    """An authenticator may take its time: a client let in after the others were told would not be."""
+    """An authenticator may take its time: a client let in after the others were notified would not be."""
 
     def accept(handshake: Handshake) -> Identity:
         gateway.gateway.population.drain.begin()
@@ -360,7 +360,7 @@ def test_a_client_that_leaves_while_redis_is_asked_is_not_welcomed(
 
 
 def test_a_gateway_takes_so_many_clients_and_prefers_those_that_come_back(gateway_on_model: StartGatewayOnModel) -> None:
-    """With one place in twenty for clients that have been here; the others are told when to come back, and health says so."""
+    """With one place in twenty for clients that have been here; the others learn when to come back, and health says so."""
     gateway = gateway_on_model(max_clients=20)
     for _ in range(19):
         assert gateway.join().welcome
@@ -415,7 +415,7 @@ def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(gateway_on_model
 
 
 def test_a_client_resumes_at_a_gateway_that_listened_to_nothing_of_it(gateway_on_model: StartGatewayOnModel) -> None:
-    """Its position is behind the log, and ahead of this gateway's feed, which has seen none of its events."""
+    """Its position is below the log, and ahead of this gateway's feed, which has seen none of its events."""
     gateway = gateway_on_model(before=lambda server: server.redis.publish("bills.1"))
     epoch, _ = gateway.redis.epoch, gateway.publish(10, "crates.1")
     assert gateway.namespace.bus.reached == 1
@@ -447,7 +447,7 @@ def test_a_client_whose_log_was_lost_is_told_so_once(gateway_on_model: StartGate
 
 @pytest.mark.parametrize("later", [False, True])
 def test_an_authenticator_meets_no_locals_of_another_login(gateway_on_model: StartGatewayOnModel, later: bool) -> None:
-    """Each is called in a greenlet of its own, also when the application brings it after the gateway was made."""
+    """Each is called in a separate greenlet, also when the application brings it after the gateway was made."""
     kept = gevent.local.local()
     met: list[bool] = []
 

@@ -18,7 +18,7 @@ from tests.unit.node.connections import RecordedNamespace, joined
 
 
 class Process:
-    """A gateway process as far as rebalancing goes: its clients, and what they were told."""
+    """A gateway process as far as rebalancing goes: its clients, and the notices to them."""
 
     def __init__(self, server: SmallRedis, name: str, count: int, *, namespace: str = "shop", per_s: float = 10.0) -> None:
         self.name, self.server = name, server
@@ -42,12 +42,12 @@ class Process:
         return len(self.namespace.clients)
 
     def told(self) -> list[str]:
-        """Return who was told to move."""
+        """Return the clients that were asked to move."""
         return [entry[1] for entry in self.done if entry[0] == "notice"]
 
 
 def run(server: SmallRedis, seconds: int, *processes: Process, moves_to: Callable[[], Process] | None = None) -> None:
-    """Let time pass. A client whose connection was ended comes back elsewhere, or to `moves_to`."""
+    """Let time pass. A client that has lost its connection comes back elsewhere, or to `moves_to`."""
     for _ in range(seconds):
         server.now_s += 1
         for process in processes:
@@ -158,7 +158,7 @@ def test_a_process_that_leaves_counts_no_more_and_moves_nobody(server: SmallRedi
 
 
 def test_it_gives_up_where_clients_come_back_to_it(server: SmallRedis) -> None:
-    """One line says why; nobody moves from then on."""
+    """One line gives the reason; no client moves from then on."""
     full, empty = Process(server, "full", 40), Process(server, "empty", 0)
     with capture_logs() as lines:
         run(server, 200, full, empty, moves_to=lambda: full)

@@ -72,7 +72,7 @@ def test_the_lag_that_ends_shedding_is_half_of_what_begins_it() -> None:
     gateway.beats(*[1.0] * LATE_BEATS)
     assert gateway.calm(3 * CALM_S, lag_s=0.6) is State.SHEDDING
     gateway.calm(CALM_S / 2)
-    assert gateway.beats(0.6) is State.SHEDDING  # and calm begins anew
+    assert gateway.beats(0.6) is State.SHEDDING  # and calm is counted from zero
     assert gateway.calm(CALM_S - 1) is State.RECOVERING
 
 
@@ -137,7 +137,7 @@ def test_a_refusal_is_counted_and_the_beginning_and_the_end_are_logged_once() ->
 
 
 def test_every_step_that_the_table_lacks_raises() -> None:
-    """A calm that lasts means nothing to a gateway that admits, nor to one whose beats are still late."""
+    """A lasting calm means nothing to a gateway that admits, nor to one with beats that are still late."""
     possible = set(module._MACHINE)
     assert {pair for pair in product(State, Step) if pair not in possible} == {
         (State.ADMITTING, Step.LASTED),

@@ -277,14 +277,14 @@ def test_a_cancellation_of_what_has_ended_is_no_fault() -> None:
 
 
 def test_the_anonymous_have_seen_nothing() -> None:
-    """They share one name: one visitor would hide everybody's mail."""
+    """They share one name: one visitor would hide every visitor's mail."""
     desk = Desk()
     desk.client.identity = Identity(ANONYMOUS)
     assert code(desk.ask("seen", {"ids": ["e-1"]})) == "forbidden"
 
 
 def test_events_that_a_user_has_seen_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the name of the user; a Redis that does not answer is told."""
+    """In the name of the user; a Redis that does not answer is reported."""
     seen: list[tuple[str, str, list[str]]] = []
 
     def mark_seen(client: Any, namespace: str, user: str, ids: list[str]) -> None:
@@ -355,7 +355,7 @@ def test_a_refresh_that_is_refused_leaves_identity_and_expiry(body: object, refu
 
 
 def test_a_refresh_moves_the_expiry_and_ends_subscriptions_that_are_no_longer_granted() -> None:
-    """Each ended one is named in a notice ahead of the answer; the answer tells the seconds that are left."""
+    """Each ended one is named in a notice ahead of the answer; the answer has the seconds that are left."""
     desk = Desk(lambda _: Identity("ana", ("stock.*",), expires_at=time.time() + 600))
     desk.namespace.subscribed = ["orders.*", "stock.1"]
     answer = desk.ask("refresh", {"token": "new"})
@@ -382,6 +382,6 @@ def test_nothing_of_a_wrong_list_of_seen_events_is_stored(ids: list[str], refuse
 
 
 def test_the_numbers_of_a_console_are_asked_for_as_who_the_client_is() -> None:
-    """The watch on vitals decides who may; the request brings nothing of its own."""
+    """The watch on vitals decides who may; the request brings nothing itself."""
     desk = Desk()
     assert code(desk.ask("vitals", {"user": "root", "admin": "act"})) == "forbidden"

@@ -1,4 +1,4 @@
-"""A trace asks the pages of a gateway: what counts as handled, who is asked, and how long anybody waits."""
+"""A trace asks the pages of a gateway: what counts as handled, which pages are asked, and how long a caller waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUESTION = HandledQuestion("notifications", "e2", 10, "orders.1", 0)
 
 
 class Page:
-    """A client whose page answers as soon as it is asked; `answers` are of the tabs that share its connection."""
+    """A client with a page that answers as soon as it is asked; `answers` are of the tabs that share its connection."""
 
     def __init__(self, *answers: dict[str, Any], arriving: bool = False, had: int = 99) -> None:
         self.state, self.asked, self.had_to = SimpleNamespace(arriving=arriving), 0, had
@@ -36,7 +36,7 @@ class Page:
 
 @pytest.fixture
 def no_signal(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Signals that do not wait; the times that somebody wanted to."""
+    """Signals that do not wait; the times of the waits asked for."""
     waits: list[float] = []
 
     class Signal:
@@ -67,7 +67,7 @@ def asked(*pages: Page, epoch: str = "e2") -> tuple[Handling, Any]:
 
 
 def test_each_page_counts_once_as_the_best_that_a_tab_of_it_has_said(no_signal: list[float]) -> None:
-    """Handled, unhandled, behind, unknown, no answer; two that are known to be behind are not asked."""
+    """Handled, unhandled, behind, unknown, no answer; two that are known to lag are not asked."""
     pages = (
         Page({"handled": True}),
         Page({"handled": False}, {"handled": True}, {"handled": False}),

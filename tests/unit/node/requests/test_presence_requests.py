@@ -155,7 +155,7 @@ def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
 
 
 def test_without_redis_a_room_never_read_is_refused(start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was read goes on without it, and tells Redis when it is back."""
+    """One that was read goes on without it, and reports to Redis when it is back."""
     gateway = start()
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
     assert ask(ana, "enter")["ok"]
@@ -174,7 +174,7 @@ def test_without_redis_a_room_never_read_is_refused(start: Start, store: StoreHe
 
 
 def test_one_that_leaves_while_redis_is_asked_is_no_member(start: Start, store: StoreHere) -> None:
-    """Its answer is for nobody."""
+    """Its answer has no receiver."""
     gateway = start()
     ana = gateway.join({"token": "ana"})
     assert ana.welcome
@@ -190,7 +190,7 @@ def test_one_that_leaves_while_redis_is_asked_is_no_member(start: Start, store: 
 
 
 def test_a_process_without_rooms_takes_out_one_that_has_died(start: Start, store: StoreHere) -> None:
-    """So the last member's end is told, though nobody watches."""
+    """So the last member's end is reported, though no page watches."""
     store.model.beat("p9", 0)
     gateway = start(presence_events=("rooms.#",))
     published: list[tuple[str, Any]] = []
@@ -309,7 +309,7 @@ def test_a_gateway_that_stops_without_members_gives_its_lease_back(start: Start,
 
 
 def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(start: Start, store: StoreHere) -> None:
-    """It is asked anew then, about the topics that the client is in; the client is told."""
+    """It is asked again then, about the topics that the client is in; the client is notified."""
     gateway = start()
     ana = gateway.join({"token": "ana"})
     for topic in (TOPIC, "rooms.8"):
@@ -328,7 +328,7 @@ def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(st
 
 
 def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for Redis; nobody is a member of what is no longer granted."""
+    """It waits for Redis; no client is a member of what is no longer granted."""
     gateway = start()
     ana = gateway.join({"token": "ana"})
     assert ana.welcome
@@ -360,7 +360,7 @@ def test_a_replay_that_waits_when_the_grants_change_is_refused(start: Start, mon
 def test_an_entry_that_is_under_way_when_the_application_says_no_is_refused(
     start: Start, monkeypatch: pytest.MonkeyPatch, also_there: bool, regranted_in: str
 ) -> None:
-    """The grants cover the topic before and after, but the application is asked anew. Nobody stays in the room for good."""
+    """The grants cover the topic before and after, but the application is asked again. No client stays in the room for good."""
     gateway = start()
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
     assert ana.welcome

@@ -47,7 +47,7 @@ class Redis:
 
 
 class Room:
-    """A queue, and callers in greenlets of their own."""
+    """A queue, and callers in separate greenlets."""
 
     def __init__(self) -> None:
         self.redis = Redis()
@@ -100,7 +100,7 @@ def test_callers_of_one_moment_share_a_round_trip(room: Room) -> None:
 
 
 def test_an_idle_queue_starts_again(room: Room) -> None:
-    """Nobody has to come twice."""
+    """No caller has to come twice."""
     for name in "ab":
         room.publish(name)
         turn()
@@ -136,7 +136,7 @@ def test_a_round_trip_is_bounded_and_a_callers_events_may_need_several(room: Roo
 
 
 def test_those_who_wait_behind_a_round_trip_without_an_answer_are_told_with_it(room: Room) -> None:
-    """Nobody waits for two; who comes later is sent."""
+    """No caller waits for two; later ones are sent."""
     room.publish("a")
     turn()
     room.publish("b")
@@ -154,7 +154,7 @@ def test_those_who_wait_behind_a_round_trip_without_an_answer_are_told_with_it(r
 
 @pytest.mark.parametrize(("limit", "name"), [("MAX_WAITING_EVENTS", "events"), ("MAX_WAITING_BYTES", "bytes")])
 def test_the_queue_is_bounded(room: Room, monkeypatch: pytest.MonkeyPatch, limit: str, name: str) -> None:
-    """One that is too many is refused at once, and told to come again; there is room when others have their outcomes."""
+    """One that is too many is refused at once, and asked to come again; there is room when others have their outcomes."""
     monkeypatch.setattr(module, limit, 2)
     room.publish("a")
     turn()
@@ -173,7 +173,7 @@ def test_the_queue_is_bounded(room: Room, monkeypatch: pytest.MonkeyPatch, limit
 
 
 def test_a_fault_of_ours_is_logged_and_told_as_one_of_the_bus(room: Room) -> None:
-    """The queue goes on: nobody waits for ever."""
+    """The queue goes on: no caller waits for ever."""
     room.redis.error = RuntimeError("a fault")
     room.publish("a")
     turn()

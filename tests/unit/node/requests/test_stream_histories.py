@@ -1,4 +1,4 @@
-"""Received or told, in order, once: streams and long-polls through random histories. The oracle knows docs/stream.md only.
+"""Received or reported, in order, once: streams and long-polls through random histories. The oracle knows docs/stream.md only.
 
 In virtual time, on a model of Redis. HEADGATE_SEED replays one history. The oracle is tried on planted faults, too.
 """
@@ -37,7 +37,7 @@ class Oracle:
         self.faults: list[str] = []
         self._position: int | None = position
         self._next: int | None = None  # where a log begins that the welcome has named, until a gap says so
-        self._begins = position  # what is owed begins behind it
+        self._begins = position  # what is owed begins after it
         self._has: dict[int, Any] = {}
         self._told: set[int] = set()
 
@@ -68,7 +68,7 @@ class Oracle:
         self._expect(not beyond, f"{beyond} are in no log, and nothing took them back")
 
     def _stand(self, offset: int) -> None:
-        """Everything up to an offset has come, or has been told; of a log that is new to the reader this is where it begins."""
+        """Everything up to an offset has come, or has been reported; in a log new to the reader this is where it begins."""
         if self._position is None:
             self._position = self._begins = offset
             return
@@ -172,7 +172,7 @@ class World:
         self._over("poll", answer["cursor"])
 
     def _stream(self) -> None:
-        """A stream whose reader stops, perhaps reads on, and is cut."""
+        """A stream with a reader that stops, perhaps reads on, and is cut."""
         reading = Reading(self._gateway, self._cursor, query=QUERY, room=self._draw.choice([1, 2, 3, 4, 1000]))
         for _ in range(self._draw.randrange(5)):
             self._fault()
@@ -215,7 +215,7 @@ def test_whatever_happens_an_event_comes_once_and_in_order_or_is_told(gateway_on
 
 
 def moves_one_too_far(patch: pytest.MonkeyPatch) -> None:
-    """The cursor behind a poll's last event passes over the next one."""
+    """The cursor after a poll's last event passes over the next one."""
     answer = StreamText.answer
 
     def further(text: StreamText, *args: Any, **options: Any) -> bytes:
@@ -261,7 +261,7 @@ def repeats_the_last_event(patch: pytest.MonkeyPatch) -> None:
 def test_the_oracle_finds_a_planted_fault(
     gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
-    """Within a few histories, each on a gateway and a log of its own."""
+    """Within a few histories, each on a new gateway and log."""
     plant(monkeypatch)
     gateway = gateway_on_model(read_per_s=100_000.0)
     assert any(history(gateway, seed).faults for seed in range(FAULT_HISTORIES))

@@ -30,7 +30,7 @@ from tests.support.stream_reader import StreamReader
 
 
 class Reading:
-    """One request for a stream, in a greenlet of its own, as a server runs it; `room` is how many parts its socket takes."""
+    """One request for a stream, in a separate greenlet, as a server runs it; `room` is how many parts its socket takes."""
 
     def __init__(self, gateway: GatewayOnModel, since: str | None = None, *, room: float = float("inf"), **environ: Any) -> None:
         self.reader, self.status, self.body = StreamReader(since), "", b""
@@ -115,7 +115,7 @@ def gateway(gateway_on_model: StartGatewayOnModel) -> GatewayOnModel:
 
 
 def test_a_stream_brings_a_welcome_and_then_every_matching_event(gateway: GatewayOnModel) -> None:
-    """In order, with a cursor behind each."""
+    """In order, with a cursor after each."""
     gateway.publish(3)
     stream = Reading(gateway)
     sent = gateway.publish(2)
@@ -157,7 +157,7 @@ def test_several_patterns_share_a_stream(gateway: GatewayOnModel) -> None:
 
 
 def test_a_stream_is_a_client_until_it_is_over(gateway: GatewayOnModel) -> None:
-    """It counts, also for the balance with other gateways, is listed, and leaves nothing behind."""
+    """It counts, also for the balance with other gateways, is listed, and leaves no trace."""
     load = gateway.gateway.population._rebalancing._row
     stream = Reading(gateway)
     assert load().sessions == 1
@@ -420,7 +420,7 @@ def test_a_stream_of_an_expired_token_ends(gateway_on_model: StartGatewayOnModel
 
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/json"])
 def test_a_stream_ends_within_two_seconds_after_its_key_was_revoked(gateway_on_model: StartGatewayOnModel, accept: str) -> None:
-    """It is told why, and gets nothing more. While Redis does not say, it goes on."""
+    """It is given the reason, and gets nothing more. While Redis does not say, it goes on."""
     gateway, key = gateway_on_model(guard), new_key("shop", ["read:orders.#"])
     stored: dict[str, StoredKey] = {key.stored.id: key.stored}
     is_up = True
@@ -446,7 +446,7 @@ def test_a_stream_ends_within_two_seconds_after_its_key_was_revoked(gateway_on_m
 
 
 def test_a_gateway_that_stops_ends_its_streams(gateway: GatewayOnModel) -> None:
-    """And takes no new ones meanwhile."""
+    """And takes no new ones in that time."""
     stream = Reading(gateway)
     gateway.gateway.population.drain.begin()
     refused = Reading(gateway)
@@ -559,7 +559,7 @@ def test_a_page_of_an_allowed_origin_may_ask_and_read(gateway_on_model: StartGat
 
 
 def test_a_stream_that_is_over_takes_nothing_and_owes_nothing() -> None:
-    """Its end is told once."""
+    """Its end is reported once."""
     stream = Stream("sid", {}, TransportLimits())
     stream.end("one")
     stream.end("two")

@@ -50,7 +50,7 @@ DOWN = {
 def test_strangers_are_told_that_it_is_not_ready_and_what_is_missing(
     demo: FlaskClient, gate: RecordingGate, request_: dict[str, Any], path: str
 ) -> None:
-    """Neither namespaces, nor how many clients, nor where Redis is: loopback is told that."""
+    """Neither namespaces, nor how many clients, nor where Redis is: only loopback gets that."""
     gate.state = DOWN
     answer = demo.get(path, **request_)
     assert (answer.status_code, answer.get_json()) == (503, {"ready": False, "missing": ["bus"]})
@@ -62,7 +62,7 @@ def test_strangers_are_told_that_it_is_not_ready_and_what_is_missing(
 
 
 def test_livez_does_not_depend_on_the_bus(demo: FlaskClient, gate: RecordingGate) -> None:
-    """A gateway whose Redis is away must not be restarted for it."""
+    """A gateway without a reachable Redis must not be restarted for it."""
     gate.state = {"ready": False, "bus": "down"}
     assert demo.get("/livez").status_code == 200
 

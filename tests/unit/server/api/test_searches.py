@@ -25,7 +25,7 @@ def test_a_caller_has_one_search_at_a_time() -> None:
 
 
 def test_searches_never_have_all_connections() -> None:
-    """One more than there is room for is refused, whoever asks; a connection is left for what is no search."""
+    """One more than there is room for is refused, for any caller; a connection is left for what is no search."""
     searches = Searches()
     with ExitStack() as stack:
         for number in range(MAX_SEARCHES):

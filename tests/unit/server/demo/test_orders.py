@@ -97,7 +97,7 @@ def test_a_burst_cut_short_keeps_the_changes_that_were_published(world: World) -
 
 
 def test_a_full_book_drops_its_oldest_order(world: World) -> None:
-    """Everybody is told, and a number is never used twice."""
+    """Every page is notified, and a number is never used twice."""
     book = world.book()
     oldest = book.all()[0]
     made = [book.create("ana").id for _ in range(MAX_ORDERS + 1 - len(book.all()))]

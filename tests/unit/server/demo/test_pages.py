@@ -1,4 +1,4 @@
-"""The demo's routes: orders that are changed for everybody, by users with a token."""
+"""The demo's routes: orders that users with a token change for all pages."""
 
 from __future__ import annotations
 

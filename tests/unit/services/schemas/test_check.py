@@ -23,7 +23,7 @@ LOGGER = "headgate.schemas"
 
 
 def unread(error: HeadgateError) -> Callable[[str], SchemaSet]:
-    """Return a source whose schemas cannot be read."""
+    """Return a source with unreadable schemas."""
 
     def schemas_of(namespace: str) -> SchemaSet:
         raise error
@@ -127,7 +127,7 @@ def test_wrong_arguments_are_told_when_the_publisher_is_made(tmp_path: Path) -> 
 
 
 def test_schemas_that_cannot_be_read_refuse_events_or_let_them_through(caplog: pytest.LogCaptureFixture) -> None:
-    """As the check does with a violation; strangers are not told what is wrong with our schemas."""
+    """As the check does with a violation; strangers do not learn what is wrong with our schemas."""
     for error in (BusUnavailable("gone"), BusRefused("no permission"), InvalidSchema("registry", "strange")):
         SchemaCheck(unread(error), refuse=False).check("n", "a", b"1")
         assert lines(caplog)[-1] == f"the schemas could not be read: {error.message}"

@@ -1,4 +1,4 @@
-"""Where schemas come from: when the registry is read again, by whom, and what counts meanwhile. A registry in memory."""
+"""Where schemas come from: when the registry is read again, by whom, and what counts until then. A registry in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBER, TEXT = texts({"a.json": {"type": "integer"}}), texts({"a.json": {"type":
 
 
 class Registry:
-    """The schemas of each namespace; counts reads, and fails or waits when it is told to."""
+    """The schemas of each namespace; counts reads, and fails or waits on demand."""
 
     def __init__(self) -> None:
         self.held: dict[str, Documents] = {}
@@ -94,7 +94,7 @@ def test_the_version_is_asked_for_once_in_a_while_and_the_schemas_are_read_when_
 
 
 def test_a_first_read_that_fails_is_made_again_a_second_later(source: RegistrySource, registry: Registry, clock: Clock) -> None:
-    """There is nothing that could count meanwhile; a hundred who publish do not each wait for a Redis that is down."""
+    """Nothing could count until then; a hundred who publish do not each wait for a Redis that is down."""
     registry.fault = BusUnavailable("gone")
     for _ in range(3):
         with pytest.raises(BusUnavailable):

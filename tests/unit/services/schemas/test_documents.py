@@ -54,7 +54,7 @@ def test_a_name_that_is_none_of_a_schema_is_refused(name: str) -> None:
 
 
 def test_there_are_limits_on_number_and_bytes() -> None:
-    """Each is told with its value."""
+    """Each is reported with its value."""
     documents({f"{n}.json": b"true" for n in range(MAX_DOCUMENTS)})
     with pytest.raises(InvalidSchema, match=f"at most {MAX_DOCUMENTS} are allowed"):
         documents({f"{n}.json": b"true" for n in range(MAX_DOCUMENTS + 1)})

@@ -1,4 +1,4 @@
-"""A set of schemas: what must hold for a topic, and how a violation is told."""
+"""A set of schemas: what must hold for a topic, and how a violation is reported."""
 
 from __future__ import annotations
 

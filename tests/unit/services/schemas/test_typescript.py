@@ -81,7 +81,7 @@ def test_words_of_a_schema_end_no_comment_and_begin_no_line() -> None:
 
 
 def test_names_come_from_titles_definitions_patterns_and_places() -> None:
-    """And those that meet are told apart by the file's name."""
+    """And the file's name distinguishes those that meet."""
     inner: dict[str, Any] = {"type": "object", "properties": {"b c": {"type": "object", "properties": {"d": True}}}}
     text = typescript(
         catalogue(
@@ -107,7 +107,7 @@ def test_an_object_that_may_be_null_has_the_name_of_its_place() -> None:
 
 
 def test_two_types_of_one_name_are_refused_with_what_to_do() -> None:
-    """A number behind a name would move when a file is added."""
+    """A number after a name would move when a file is added."""
     with pytest.raises(
         InvalidSchema, match=r"^schema a_b\.json: its type would be named ABAB, as that of a\.b\.json; give one a title$"
     ):
@@ -116,6 +116,6 @@ def test_two_types_of_one_name_are_refused_with_what_to_do() -> None:
 
 @pytest.mark.parametrize(("keyword", "value", "wanted"), [("properties", {}, "object"), ("minItems", 1, "array")])
 def test_keywords_of_one_type_need_the_type(keyword: str, value: object, wanted: str) -> None:
-    """Without it the schema lets every other value through, which nobody means."""
+    """Without it the schema lets every other value through, which is never meant."""
     with pytest.raises(InvalidSchema, match=rf'^schema a\.json: {keyword} without a type lets .*; write "type": "{wanted}"$'):
         typescript(catalogue({"a.json": {keyword: value}}))

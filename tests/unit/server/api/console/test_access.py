@@ -96,7 +96,7 @@ def test_an_address_with_many_wrong_keys_is_not_heard_for_a_while(clock: Clock) 
 
 
 def test_a_session_ends(clock: Clock) -> None:
-    """After its time, whoever keeps the cookie."""
+    """After its time, even with the cookie."""
     console = access(clock)
     cookie = console.sign_in(KEY, ENVIRON)
     clock.now_s += SESSION_S
@@ -132,7 +132,7 @@ def test_without_word_of_what_is_revoked_no_session_counts(clock: Clock) -> None
 
 
 def test_a_ticket_is_for_one_minute(clock: Clock) -> None:
-    """One from a log or a history lets nobody in."""
+    """One from a log or a history admits no client."""
     console = access(clock)
     operator = console.operator(console.sign_in(KEY, ENVIRON), ENVIRON)
     assert operator is not None
@@ -167,7 +167,7 @@ def test_what_we_have_not_signed_lets_nobody_in(clock: Clock, shown: str | None)
 
 
 def test_an_application_lets_in_whom_it_marks(clock: Clock) -> None:
-    """Its own authenticator is asked, with the request's cookie; a user without the mark is nobody here."""
+    """Its own authenticator is asked, with the request's cookie; a user without the mark is unknown here."""
     gate = ConsoleGate(identities={"ann": Identity("ann", admin="act"), "ben": Identity("ben", ("#",), ("#",))})
     console = access(clock, identify=gate.identify, admin_key=None)
     assert console.operator(None, {**ENVIRON, "HTTP_COOKIE": "app=ann"}) == Operator("ann", "act")

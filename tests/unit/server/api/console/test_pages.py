@@ -77,7 +77,7 @@ def test_a_slash_at_the_end_of_the_address_leads_to_the_same_page() -> None:
 
 
 def test_with_a_key_a_stranger_sees_the_page_to_sign_in_and_nothing_else() -> None:
-    """Each route behind it refuses."""
+    """Each route after it refuses."""
     client = application(ConsoleGate(), admin_key=KEY)
     page = client.get("/console/tail")
     assert page.status_code == 200
@@ -213,7 +213,7 @@ def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
 
 
 def test_a_publish_that_fails_is_audited_as_failed() -> None:
-    """And the page is told."""
+    """And the page is notified."""
     client = signed_in(ConsoleGate(error=BusUnavailable("gone")), console_actions=True)
     with capture_logs() as lines:
         response = client.post("/console/api/publish", json={"topic": "orders", "data": 1}, headers=ACT)
@@ -222,7 +222,7 @@ def test_a_publish_that_fails_is_audited_as_failed() -> None:
 
 @pytest.mark.parametrize("path", ACTS)
 def test_one_who_only_looks_may_do_nothing(path: str) -> None:
-    """Nor one whose request lacks what only our page sends."""
+    """Nor with a request that lacks what only our page sends."""
     body = {"topic": "orders", "data": 1, "consumer": "mail", "ids": ["1-1"], "user": "ann"}
     gate = ConsoleGate()
     assert signed_in(gate).post(f"/console/api/{path}", json=body, headers=ACT).status_code == 403
@@ -279,7 +279,7 @@ def test_an_operator_disconnects() -> None:
 
 
 def test_one_whom_the_application_lets_act_makes_no_keys() -> None:
-    """A key would outlast the session; nobody makes one that is none."""
+    """A key would outlast the session; a user without a key makes none."""
     client = application(ConsoleGate(identities={"ann": Identity("ann", admin="act")}))
     client.set_cookie("app", "ann")
     body = {"name": "billing", "scopes": ["clients"]}

@@ -1,4 +1,4 @@
-"""Clients over /api/v1: what is asked of all gateways, and how their answers are told. With recorded questions."""
+"""Clients over /api/v1: what is asked of all gateways, and how their answers are reported. With recorded questions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ As = Callable[..., FlaskClient]
 
 
 class Asked:
-    """Keeps what is asked, and answers as it is told."""
+    """Keeps what is asked, and answers as configured."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[Any, ...]] = []
@@ -105,7 +105,7 @@ def test_one_who_may_look_at_clients_may_not_disconnect_them(with_scopes: As, as
 
 
 def test_an_event_for_one_client_needs_its_topics_scope(with_scopes: As, asked: Asked) -> None:
-    """It is audited; whether it was taken is told, and a session that nobody has is 404."""
+    """It is audited; the answer says whether it was taken, and an unknown session is 404."""
     client = with_scopes("send:hints.#")
     assert client.post("/api/v1/clients/s1/events", json={"topic": "hints.1", "data": 1}).status_code == 404
     asked.questions.clear()
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_an_event_for_one_client_has_its_place(with_scopes: A
 
 
 def test_other_grants_are_asked_for_by_name(with_scopes: As, asked: Asked) -> None:
-    """Lists that are not given stay so; a pattern that is none is told."""
+    """Lists that are not given stay so; an invalid pattern is reported."""
     client = with_scopes("users:write")
     assert client.put("/api/v1/users/ana/grants", json={"subscribe": ["mail.#"], "for_s": 60}).get_json()["count"] == 1
     assert asked.questions == [("ana", ("by", "key k1"), ("for_s", 60), ("publish", None), ("subscribe", ["mail.#"]))]
@@ -155,7 +155,7 @@ def test_a_key_asks_for_the_clients_of_its_namespaces_only(with_scopes: As, aske
 
 @pytest.mark.parametrize("name", ["auth0|1", "Ana Müller", "tenant/ana", "a?b#c", "100%", "..", "👨‍👩‍👧", "#"])
 def test_a_user_of_any_name_is_found_by_its_path_and_in_the_query(with_scopes: As, asked: Asked, name: str) -> None:
-    """Percent-encoded, as any address; a name that nobody can have is nobody's."""
+    """Percent-encoded, as any address; an impossible name is no user's."""
     client = with_scopes("clients", "clients:write")
     assert client.delete(f"/api/v1/users/{quote(name, safe='')}/clients").status_code == 200
     assert ("user", name) in asked.questions[-1]

@@ -18,7 +18,7 @@ As = Callable[..., FlaskClient]
 
 @pytest.fixture
 def with_scopes(gate: RecordingGate) -> As:
-    """Make a client whose caller has a key with scopes."""
+    """Make a client for a caller with a key with scopes."""
 
     def make(*scopes: str, **settings: int) -> FlaskClient:
         gate.identity = Identity("\0key:k1", publish=("orders.#",), scopes=scopes)
@@ -157,7 +157,7 @@ def test_a_compressed_body_is_refused_for_its_encoding(
     ],
 )
 def test_an_answer_is_json_or_none(dev: FlaskClient, accept: str, status: int) -> None:
-    """Whoever takes no JSON is told so."""
+    """A caller that takes no JSON is notified of that."""
     answer = dev.get("/api/v1/presence?topic=a", headers={"Accept": accept})
     assert answer.status_code == status
 

@@ -53,9 +53,9 @@ def test_each_row_is_in_the_document_and_each_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("row", OPERATIONS, ids=lambda row: row.name)
 def test_a_row_asks_for_a_scope_that_there_is(row: Operation) -> None:
-    """One word of the vocabulary, or nobody in particular; a change is never for one who may only look."""
+    """One word of the vocabulary, or any caller; a change is never for one who may only look."""
     assert isinstance(row.scope, Who) or row.scope in (*PLAIN, *WITH_PATTERN)
-    if row.method != "GET" and row.name != "changeInbox":  # whose inbox it is decides: tests/integration/node/test_inbox.py
+    if row.method != "GET" and row.name != "changeInbox":  # the owner of the inbox decides: tests/integration/node/test_inbox.py
         assert isinstance(row.scope, str)
         assert row.scope.endswith(":write") or row.scope in ("publish", "send")
     assert not row.pattern or row.pattern in row.query.__struct_fields__
@@ -110,7 +110,7 @@ def checked_key_name(name: str) -> object:
 
 
 def checked_scope(text: str) -> object:
-    """A key has short scopes; the code that reads a key's scopes again has no limit of its own."""
+    """A key has short scopes; the code that reads a key's scopes again has no separate limit."""
     return check_scope(msgspec.convert(text, Scope))
 
 

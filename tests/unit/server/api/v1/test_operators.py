@@ -28,7 +28,7 @@ def server() -> SmallRedis:
 
 @pytest.fixture
 def with_scopes(gate: RecordingGate, server: SmallRedis) -> As:
-    """Make a client whose caller has a key with scopes, for some namespaces, that ends at some time."""
+    """Make a client for a caller with a key with scopes, for some namespaces, that ends at some time."""
 
     def make(*scopes: str, **more: Any) -> FlaskClient:
         gate.identity = Identity("\0key:k1", scopes=scopes, **more)
@@ -109,7 +109,7 @@ def test_an_admin_makes_any_key(with_scopes: As) -> None:
 
 
 def test_what_is_paused_is_listed_and_resumed(with_scopes: As, server: SmallRedis) -> None:
-    """A later pause gives another end; a namespace has its name behind a colon."""
+    """A later pause gives another end; a namespace has its name after a colon."""
     client = with_scopes("pauses:write", namespaces=("*",))
     assert client.put("/api/v1/pauses/connects", json={}).get_json() == {"what": "connects", "left_s": None}
     assert client.put("/api/v1/pauses/namespace:shop", json={"for_s": 60}).status_code == 200

@@ -12,7 +12,7 @@ from tests.support.recording_gate import RecordingGate
 
 
 def test_members_come_by_name_in_parts(dev: FlaskClient, gate: RecordingGate) -> None:
-    """Each part names the user behind whom the next begins."""
+    """Each part names the user after whom the next begins."""
     gate.present = [PresentUser(name, 2, 1000, {"at": "door"}) for name in ("ana", "ben", "eve")]
     first = dev.get("/api/v1/presence?topic=rooms.7&limit=2").get_json()
     assert (first["topic"], first["count"], first["next"]) == ("rooms.7", 3, "ben")

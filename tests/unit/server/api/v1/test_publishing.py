@@ -17,7 +17,7 @@ EVENT = {"topic": "a", "data": 1}
 
 
 def test_publishing_over_http_needs_a_grant(gate: RecordingGate) -> None:
-    """A caller whose grants do not contain the topic is told so, and nothing is published."""
+    """A caller without a grant that contains the topic is refused with that reason, and nothing is published."""
     gate.identity = Identity("ana", publish=("orders.*.noted",))
     client = create_app(Settings(), gate=gate).test_client()
     refused = client.post("/api/v1/events", json={"topic": "orders.42.shipped", "data": 1})

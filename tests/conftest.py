@@ -1,4 +1,4 @@
-"""The fixtures of every test: a real Redis, a real gateway process, a real browser. Each is one file of its own."""
+"""The fixtures of every test: a real Redis, a real gateway process, a real browser. Each is one separate file."""
 
 import os
 import signal
@@ -81,7 +81,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell tools/part.sh, at the end of a part of the test command, which tests failed: it names them again in its last lines."""
+    """Report to tools/part.sh, at the end of a part of the test command, which tests failed: its last lines name them again."""
     failed = [report.nodeid for word in ("failed", "error") for report in terminalreporter.stats.get(word, [])]
     if failed and "FAILED_TESTS" in os.environ:
         with Path(os.environ["FAILED_TESTS"]).open("a", encoding="utf-8") as notes:

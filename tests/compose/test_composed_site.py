@@ -172,7 +172,7 @@ def test_a_gateway_ends_under_load_and_no_event_is_missing(site: Site) -> None:
     moved = 0
     for client in clients:
         seen = [meta["offset"] for _, _, meta in client.named("event")]
-        if client.closed is not None:  # told to move: a client comes back with its position
+        if client.closed is not None:  # asked to move: a client comes back with its position
             moved += 1
             resume = {"epoch": client.welcome["epoch"], "offset": seen[-1]}
             with RawClient(url, {**auth, "resume": resume}) as again:

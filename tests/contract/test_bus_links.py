@@ -194,7 +194,7 @@ def link(world: World) -> Link:
 
 
 def replies(link: Link, count: int) -> list[list[Any]]:
-    """Read so many replies; without the number of subscriptions, which nobody uses."""
+    """Read so many replies; without the number of subscriptions, which is unused."""
     found: list[Any] = []
     while len(found) < count:
         found += link.read()
@@ -226,7 +226,7 @@ def test_commands_are_answered_in_order_text_or_bytes(link: Link) -> None:
 
 
 def test_a_publish_comes_once_through_each_source_back_to_back(world: World, link: Link) -> None:
-    """A message on a channel, through a glob, and to nobody else."""
+    """A message on a channel, through a glob, and to no other subscriber."""
     link.send(("SUBSCRIBE", named("a.b")), ("PSUBSCRIBE", named("a.*")), ("PSUBSCRIBE", named("*.b")))
     replies(link, 3)
     world.publish_raw(named("a.b"), b"1")
@@ -265,7 +265,7 @@ def test_an_event_below_a_user_comes_on_the_channel_of_the_user_with_its_topic(w
 
 
 def test_after_an_unsubscribe_nothing_comes_any_more(world: World, link: Link) -> None:
-    """Behind its acknowledgement."""
+    """After its acknowledgement."""
     link.send(("SUBSCRIBE", named("a"), named("anchor")))
     link.send(("UNSUBSCRIBE", named("a")))
     replies(link, 3)
@@ -374,7 +374,7 @@ def test_a_new_connection_to_a_server_that_stands_still_waits_for_its_first_answ
 
 
 def test_a_connection_that_takes_no_more_bytes_makes_the_sender_wait(world: World, link: Link) -> None:
-    """Until the timeout, or until somebody closes it."""
+    """Until the timeout, or until it is closed."""
     link.send(("SUBSCRIBE", named("a")))
     replies(link, 1)
     world.fill(link)
@@ -452,7 +452,7 @@ def test_an_offset_that_redis_does_not_remember_ends_its_epoch(world: World) -> 
 
 
 def test_an_empty_redis_has_a_head_without_an_epoch(world: World) -> None:
-    """Nobody has published, and no gateway was there."""
+    """There was no publish and no gateway."""
     log = world.log()
     log.configure(100, 3600)
     world.flush()
@@ -460,7 +460,7 @@ def test_an_empty_redis_has_a_head_without_an_epoch(world: World) -> None:
 
 
 def test_a_page_is_a_range_of_the_log_in_order(world: World) -> None:
-    """Behind the first bound, up to the second, at most so many; no bound means to the end."""
+    """After the first bound, up to the second, at most so many; no bound means to the end."""
     log = world.log()
     epoch = log.configure(100, 3600).epoch
     for number in range(1, 8):

@@ -12,7 +12,7 @@ from gunicorn.workers.base import Worker as BaseWorker
 
 from headgate.gunicorn import Worker
 
-# In a process of its own: this one has a loop.
+# In a separate process: this one has a loop.
 BEFORE_THE_FORK = """
 import gunicorn.config, logging, sys
 from headgate.gunicorn import Worker
@@ -45,7 +45,7 @@ def test_the_arbiter_asks_the_class_about_its_settings_before_it_forks() -> None
 
 
 def test_settings_tell_their_defaults() -> None:
-    """A setting that somebody has changed differs from that of a new configuration."""
+    """A changed setting differs from that of a new configuration."""
     changed = Config()
     changed.set("keepalive", 30)
     assert changed.settings["keepalive"].get() != Config().settings["keepalive"].get()

@@ -65,7 +65,7 @@ def publisher(open_publisher: Opens, redis_url: str) -> Iterator[Publishes]:
 
 @pytest.fixture
 def nowhere(open_publisher: Opens, tmp_path: Path) -> Iterator[Publishes]:
-    """A publisher whose Redis is not there: whatever raises something else than BusUnavailable has sent nothing."""
+    """A publisher without a Redis: a call that raises something else than BusUnavailable has sent nothing."""
     with open_publisher(f"unix://{tmp_path}/no.sock") as publisher:
         yield publisher
 
@@ -358,7 +358,7 @@ def test_a_full_redis_refuses_and_nothing_is_claimed(publisher: Publishes, redis
 
 
 def test_the_traceback_of_a_refused_connection_is_ours_alone(open_publisher: Opens) -> None:
-    """Told once, at its end what to do, without redis-py's own hundred lines; and without the password."""
+    """Reported once, at its end what to do, without redis-py's own hundred lines; and without the password."""
     with open_publisher("redis://:hunter2@127.0.0.1:1/0") as publisher, pytest.raises(BusUnavailable) as caught:
         publisher.publish("a", 1)
 

@@ -35,7 +35,7 @@ def test_a_connection_has_its_socket_in_sock(redis_url: str) -> None:
 
 
 def test_a_connection_without_its_socket_lets_it_live(redis_url: str) -> None:
-    """Taking `_sock` away and dropping the connection does not close the socket behind our back."""
+    """Taking `_sock` away and dropping the connection does not close the socket without our knowledge."""
     connection = connection_to(redis_url)
     connection.connect()
     sock, connection._sock = connection._sock, None

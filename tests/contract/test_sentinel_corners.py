@@ -82,7 +82,7 @@ def test_a_live_connection_does_not_ask_the_sentinels_again(
 def test_a_broken_connection_asks_the_sentinels_and_leads_to_the_new_primary(
     pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
 ) -> None:
-    """The pool notices that the server has closed an idle connection, and connects it anew."""
+    """The pool notices that the server has closed an idle connection, and connects it again."""
     pool.release(pool.get_connection())
     listeners[0].accept()[0].close()
     discovery.at = listeners[1]

@@ -253,7 +253,7 @@ def test_a_use_in_a_hurry_is_turned_alone(site: Site) -> None:
 
 
 def test_a_process_that_was_killed_is_gone_after_a_lease(site: Site) -> None:
-    """With everything that it shared; no sooner, as nobody can know."""
+    """With everything that it shared; no sooner, as no process can know."""
     one, two = pair_of(site)
     one.whole.put("ana", "1")
     site.turn(one)
@@ -282,7 +282,7 @@ def test_a_process_that_closes_leaves_nothing(site: Site) -> None:
 
 
 def test_a_short_partition_loses_nothing(site: Site) -> None:
-    """It costs one line in the log; what was shared meanwhile is read after it."""
+    """It costs one line in the log; what was shared in between is read after it."""
     one, two = pair_of(site)
     one.link.up = False
     one.whole.put("ana", "1")
@@ -314,7 +314,7 @@ def test_a_partition_longer_than_a_lease_is_a_loss(site: Site) -> None:
 
 @pytest.mark.parametrize("step_s", [3600, -7200])
 def test_a_step_of_the_servers_clock_heals_within_three_turns(site: Site, step_s: int) -> None:
-    """Forward it ends every lease; backward it makes every row one from the future, which nobody believes."""
+    """Forward it ends every lease; backward it gives every row a time in the future, which no process believes."""
     one, two = pair_of(site)
     one.whole.put("ana", "1")
     two.whole.put("ben", "1")
@@ -356,7 +356,7 @@ def test_a_flush_is_found_out_with_the_next_turn(site: Site) -> None:
 
 
 def test_the_last_one_to_retire_knows_that_it_is_alone(site: Site) -> None:
-    """It still counts among the others, and serves nothing; only the first call is told."""
+    """It still counts among the others, and serves nothing; only the first call learns that."""
     one, two = pair_of(site)
     one.whole.put("ana", "1")
     assert not one.table.retire()
@@ -438,7 +438,7 @@ def test_whatever_happens_every_process_soon_has_what_the_others_share(steps: li
 
 @pytest.fixture
 def here() -> Iterator[Process]:
-    """A process on the model, whose own greenlet turns the table."""
+    """A process on the model, with a greenlet that turns the table."""
     process = Site(Model()).process()
     process.table._rounds.begun = False
     yield process

@@ -62,7 +62,7 @@ def shop(gateway: GatewayProcess) -> Shop:
 
 @pytest.fixture
 def open_board(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]:
-    """Open boards, each in a browser context of its own (another person's browser); they close with the test.
+    """Open boards, each in a separate browser context (another person's browser); they close with the test.
 
     A test fails at its end when a page raised an error or met its Content-Security-Policy.
     """

@@ -8,7 +8,7 @@ from headgate_server.api.console.pages import VIEWS
 
 KEY = "the-admin-key-of-the-tests-0123456789"
 SETTINGS = {"HEADGATE_ADMIN_KEY": KEY, "HEADGATE_CONSOLE_ACTIONS": "on", "HEADGATE_TRACE_EVERY": "1"}
-# Chromium's hint about fields for passwords is no fault of the page; and a request that is refused is told in the page.
+# Chromium's hint about fields for passwords is no fault of the page; and the page reports a refused request.
 _NO_FAULTS = ("[DOM] Password forms", "responded with a status of 4")
 _WATCH_SHIFTS = """
 window.shifts = 0;

@@ -1,7 +1,7 @@
-"""A page that is hidden behind another one of its window, and can be frozen, as a browser does with hidden tabs.
+"""A page that is hidden by another one of its window, and can be frozen, as a browser does with hidden tabs.
 
-Playwright keeps each of its own pages visible, and `Page.setWebLifecycleState` has no effect on a visible page. This page is in
-a browser context that Playwright does not know, and the test asks it over the browser's own DevTools session.
+Playwright keeps each of its pages visible, and `Page.setWebLifecycleState` has no effect on a visible page. This page is in a
+browser context that Playwright does not know, and the test asks it over the browser's own DevTools session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEADLINE_S = 30
 
 
 class HiddenPage:
-    """Open an address, in a profile of its own or as another tab `beside` a hidden page. `close` when it is done."""
+    """Open an address, in a separate profile or as another tab `beside` a hidden page. `close` when it is done."""
 
     def __init__(self, browser: Browser, url: str, beside: HiddenPage | None = None) -> None:
         self._session = browser.new_browser_cdp_session()

@@ -20,7 +20,7 @@ PAGE = '<!doctype html><html lang="en"><title>x</title><link rel="icon" href="da
 
 @pytest.fixture(scope="module")
 def site(start_module_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory) -> GatewayProcess:
-    """The shop of examples/server, where anybody may subscribe, with the scripts of this folder in an empty page."""
+    """The shop of examples/server, with subscriptions open to all, with the scripts of this folder in an empty page."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "empty.html").write_text(PAGE.format(""))
     (folder / "react.html").write_text(PAGE.format('<script src="frameworks_page.js"></script>'))
@@ -43,7 +43,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
 
 
 def test_hooks_in_strict_mode(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
-    """Each pattern is subscribed once by one connection, whatever React mounts twice, suspends or renders anew."""
+    """Each pattern is subscribed once by one connection, whatever React mounts twice, suspends or renders again."""
     page.goto(f"{site.url}/react.html")
     page.evaluate("page.gate.subscribed('numbers.*')")
     # The first CONNECT carries the pattern.
@@ -66,7 +66,7 @@ def test_hooks_in_strict_mode(page: Page, site: GatewayProcess, publisher: Publi
     expect(page.locator("#slow")).to_be_attached()
     publisher.publish("numbers.n7", 7)
     expect(page.locator("#slow")).to_have_text("7")
-    # A component that comes back begins anew: it does not show a list with a hole.
+    # A component that comes back starts again: it does not show a list with a hole.
     page.evaluate("page.show(false)")
     expect(page.locator("#numbers")).to_have_count(0)
     publisher.publish("numbers.n8", 8)

@@ -59,7 +59,7 @@ TEXTS = [
     "\u202e<b>reversed</b>",
     f"\u2028</textarea><img src=x onerror={_RUN}>\u0000",
 ]
-# JSON texts whose names and shapes are the attack.
+# JSON texts with names and shapes that are the attack.
 SHAPES = [
     '{"__proto__": {"pwned": 1}}',
     '{"constructor": {"prototype": {"pwned": 1}}}',
@@ -99,7 +99,7 @@ def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site:
     assert _harm(page) == [None, None, 0, 1]
     assert page.evaluate("page.orders.get(3).get('note')") == TEXTS[3]
     assert page.evaluate("page.gate.state.connection") == "up"
-    # Backbone cannot take data whose own toString is text: reported as any handler's error, and nothing else suffers.
+    # Backbone cannot take data with its own toString as text: reported as any handler's error, and nothing else suffers.
     assert set(faults) <= {"Cannot convert object to primitive value"}
     page.close()
 

@@ -225,7 +225,7 @@ def test_thirty_seconds_offline_under_fifty_events_a_second(
 
 
 def test_away_for_longer_than_the_log_reaches_back(context: BrowserContext, start_gateway: StartGateway) -> None:
-    """Exactly one gap that nothing can repair, told before what is left, and the page's resync is called once."""
+    """Exactly one gap that nothing can repair, reported before what is left, and the page's resync is called once."""
     gateway = start_gateway({**SETTINGS, "HEADGATE_LOG_MAX_EVENTS": "50"}, "tests.e2e.client_app:app")
     page = context.new_page()
     page.goto(f"{gateway.url}/client?")
@@ -247,7 +247,7 @@ def test_away_for_longer_than_the_log_reaches_back(context: BrowserContext, star
 
 
 def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publisher: Publisher) -> None:
-    """Ten seconds under load: all events afterwards, in order, and the page still answers to its user meanwhile."""
+    """Ten seconds under load: all events afterwards, in order, and the page still answers to its user in that time."""
     page = open_page()
     stop = threading.Event()
     sent = 0
@@ -291,7 +291,7 @@ def test_a_page_that_cannot_keep_up_when_its_connection_is_cut_loses_nothing(
     wait_until_down(page)
     publish_batches(publisher, range(before + 1, before + after + 1))
     context.set_offline(False)
-    # More than the inbox holds comes behind the welcome.
+    # More than the inbox holds comes after the welcome.
     for number in range(before + after + 1, before + after + 6):
         publish(publisher, range(number, number + 1))
     last = before + after + 5
@@ -308,7 +308,7 @@ def test_a_page_that_cannot_keep_up_when_its_connection_is_cut_loses_nothing(
 
 
 def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPage, publisher: Publisher) -> None:
-    """Refreshed on the live connection, again and again: nobody notices."""
+    """Refreshed on the live connection, again and again: no user notices."""
     page = open_page(f"life={LIFE_S}")
     session = state(page)["session"]
     # So long that without a refresh the gateway would have put the page out by now.
@@ -324,7 +324,7 @@ def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPag
 def test_a_clock_that_jumps_costs_nothing(open_page: OpenPage, publisher: Publisher, jump_s: int) -> None:
     """Neither order nor resuming hangs on the wall clock, and the next refresh is reckoned from the token's own life.
 
-    Forward, engine.io-client takes the jump for a sleep and connects anew with its next message, once; that resumes.
+    Forward, engine.io-client takes the jump for a sleep and connects again with its next message, once; that resumes.
     """
     page = open_page(f"life={LIFE_S}")
     session = state(page)["session"]
@@ -345,7 +345,7 @@ def test_a_clock_that_jumps_costs_nothing(open_page: OpenPage, publisher: Publis
 def test_a_page_that_is_shown_again_does_not_wait_for_its_turn(
     open_page: OpenPage, context: BrowserContext, publisher: Publisher
 ) -> None:
-    """Hidden and waiting ten minutes for the next attempt, it connects at once when somebody looks at it."""
+    """Hidden and waiting ten minutes for the next attempt, it connects at once when it is shown."""
     page = open_page("delay=600000", before="addEventListener('online', event => event.stopImmediatePropagation())")
     # As a browser does it: the event bubbles up to the window.
     show = "value => { Object.defineProperty(document, 'hidden', { configurable: true, get: () => value === 'hidden' }); \
@@ -378,7 +378,7 @@ def test_a_page_whose_network_only_seems_to_be_gone_keeps_its_connection(open_pa
 
 def test_a_page_that_wakes_replaces_a_connection_that_is_dead(open_page: OpenPage, publisher: Publisher) -> None:
     """A clock that has jumped is sleep. The old socket, from which nothing comes any more, is replaced, and nothing is lost."""
-    # The first socket dies without a word, as one does whose other end is gone when the machine wakes.
+    # The first socket dies silently, like one whose other end is gone when the machine wakes.
     page = open_page(
         before="""
         const original = WebSocket.prototype.send;

@@ -42,7 +42,7 @@ def open_tab(context: BrowserContext, gateway: GatewayProcess, user: str, name: 
 
 
 def test_users_are_counted_once(context: BrowserContext, start_gateway: StartGateway, redis_url: str) -> None:
-    """Each page shows both users, one with two connections. Nobody is told to leave who has another page."""
+    """Each page shows both users, one with two connections. No user with another page is reported as gone."""
     gateway = start(start_gateway, redis_url)
     ana, ben, tab = (open_tab(context, gateway, user, name) for user, name in (("ana", "1"), ("ben", "1"), ("ben", "2")))
     for page in (ana, ben, tab):
@@ -57,7 +57,7 @@ def test_users_are_counted_once(context: BrowserContext, start_gateway: StartGat
 
 @pytest.mark.nightly
 def test_users_outlive_a_gateway(context: BrowserContext, start_gateway: StartGateway, redis_url: str) -> None:
-    """After the death of one gateway they have one connection, and nobody has left."""
+    """After the death of one gateway they have one connection, and no user has left."""
     stays, dies = (start(start_gateway, redis_url) for _ in range(2))
     tabs = {
         (user, name): open_tab(context, gateway, user, name)

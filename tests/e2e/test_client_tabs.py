@@ -189,7 +189,7 @@ def test_a_frozen_tab_leads_no_longer_and_has_what_it_missed_when_it_runs_again(
 
 
 def test_users_do_not_share_and_a_toast_is_shown_once(open_tab: OpenTab, site: GatewayProcess, publisher: Publisher) -> None:
-    """Another user's tab has a connection of its own; each user sees an event's toast in one tab."""
+    """Another user's tab has a separate connection; each user sees an event's toast in one tab."""
     before = clients(site)
     ann = [open_tab("ann") for _ in range(3)]
     ben = open_tab("ben")

@@ -52,7 +52,7 @@ def console(signed_in: ConsolePage) -> Iterator[ConsolePage]:
 
 
 def test_a_wrong_key_is_told_and_the_right_one_signs_in_until_signed_out(browser: Browser, site: GatewayProcess) -> None:
-    """By keyboard; the page behind is not in the history of a browser that has signed out."""
+    """By keyboard; the page before is not in the history of a browser that has signed out."""
     with browser.new_context() as context:
         page = ConsolePage(context.new_page(), site.url)
         page.sign_in("a wrong key")
@@ -70,7 +70,7 @@ def test_a_wrong_key_is_told_and_the_right_one_signs_in_until_signed_out(browser
 def test_the_overview_shows_every_process_and_what_is_wrong(
     console: ConsolePage, publisher: Publisher, site: GatewayProcess
 ) -> None:
-    """Both workers, with rates and charts of what is published; a pause in words, until it ends; and nothing moves meanwhile."""
+    """Both workers, with rates and charts of what is published; a pause in words, until it ends; and nothing moves in between."""
     console.page.goto(f"{site.url}/console")
     rows = console.panel("Gateways and workers").get_by_role("row")
     expect(rows).to_have_count(3)
@@ -143,7 +143,7 @@ def test_clients_are_listed_and_disconnected(console: ConsolePage, browser: Brow
         console.go("clients")
         console.page.get_by_label("User", exact=True).fill("ben")
         console.page.keyboard.press("Enter")
-        # A tab that is present in a topic has a connection of its own, beside that which tabs share.
+        # A tab that is present in a topic has a separate connection, besides the one that tabs share.
         expect(console.panel("Clients")).to_contain_text("2 clients")
         before = console.page.get_by_role("button", name=re.compile("Details of ben")).first.get_attribute("aria-label") or ""
         session = console.page.get_by_role("button", name=before, exact=True)
@@ -162,7 +162,7 @@ def test_clients_are_listed_and_disconnected(console: ConsolePage, browser: Brow
 
 
 def test_a_key_is_made_shown_once_and_revoked(console: ConsolePage) -> None:
-    """By keyboard; a scope that is none is told."""
+    """By keyboard; an invalid scope is reported."""
     console.go("keys")
     form = console.panel("Make a key")
     form.get_by_label("Name").fill("billing")
@@ -180,7 +180,7 @@ def test_a_key_is_made_shown_once_and_revoked(console: ConsolePage) -> None:
 
 
 def test_a_key_of_elsewhere_comes_and_goes_in_the_open_view(console: ConsolePage, site: GatewayProcess) -> None:
-    """The command line does so beside the console; nobody reloads the page, and no button loses the focus."""
+    """The command line does so beside the console; the page is not reloaded, and no button loses the focus."""
     console.go("keys")
     expect(console.panel("API keys")).to_contain_text("There are no keys.")
     made = [new_key(name, ["clients"]).stored for name in ("reports", "mail")]

@@ -71,7 +71,7 @@ def page(browser: Browser, gateway: GatewayProcess) -> Iterator[Page]:
 
 
 def test_a_page_of_another_site_gets_in_by_no_transport(page: Page, evil_url: str, gateway: GatewayProcess) -> None:
-    """No WebSocket, no session to read or write; a request whose answer it may not read gives it nothing either."""
+    """No WebSocket, no session to read or write; a request with an unreadable answer gives it nothing either."""
     page.goto(evil_url)
     found = page.evaluate(TRY_ALL, gateway.url)
     assert found == {"websocket": "closed: 1006", "polling": "TypeError", "blind": "opaque 0 ", "post": "TypeError"}

@@ -26,7 +26,7 @@ def port() -> Iterator[str]:
 
 @pytest.fixture
 def gateway(start_gateway: StartGateway, port: str) -> GatewayProcess:
-    """A gateway of the test's own, on a port of its own. `open_board` opens its boards."""
+    """The test's gateway, on a separate port. `open_board` opens its boards."""
     return start_gateway({"HEADGATE_PORT": port}, "--demo")
 
 

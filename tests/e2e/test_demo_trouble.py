@@ -120,7 +120,7 @@ def test_a_restart_of_the_gateway_loses_nothing(open_board: OpenBoard, gateway: 
 
 
 def test_what_the_log_loses_is_told_and_taken_back(open_board: OpenBoard) -> None:
-    """Each page that has shown lost events is told of each of them, draws it, and follows what comes in their place."""
+    """Each page that has shown lost events is notified of each of them, draws it, and follows what comes in their place."""
     ana, ben = open_board("ana"), open_board("ben")
     said = re.fullmatch(r"Redis lost (\d+) events. (\d+) rolled back, none in silence.", run(ana, "lose"))
     assert said is not None
@@ -131,7 +131,7 @@ def test_what_the_log_loses_is_told_and_taken_back(open_board: OpenBoard) -> Non
         expect(drawn(board, "rolled")).to_have_count(1)
         gaps = [message[1] for message in board.received if message[0] == "gap"]
         ((reason, first, last),) = {(gap["reason"], gap["from"], gap["to"]) for gap in gaps}
-        # What was shown and is no more is what the page was told, to the event: nothing unreported, no ghost.
+        # What was shown and is no more is exactly what was reported to the page: nothing unreported, no ghost.
         assert (reason, last - first + 1) == ("rolled_back", count)
         assert [each for each in offsets(board) if each >= first] == list(range(first, last + 1))
     assert run(ana, "flood").startswith("500 published, 500 shown")

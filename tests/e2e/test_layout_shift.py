@@ -38,7 +38,7 @@ SUM = """async () => {
 
 @pytest.fixture(params=[*SCREENS.values()], ids=[*SCREENS])
 def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
-    """A tab that notes each shift, and whose connections the test can cut."""
+    """A tab that notes each shift, with connections that the test can cut."""
     width, height = request.param
     context = browser.new_context(viewport={"width": width, "height": height})
     context.set_default_timeout(DEADLINE_MS)

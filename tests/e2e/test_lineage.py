@@ -1,4 +1,4 @@
-"""A page in Chromium whose log loses its end: what it showed and is no longer true goes, and what the log holds now comes.
+"""A page in Chromium with a log that loses its end: what it showed and is no longer true goes, and what the log holds now comes.
 
 The test plays the gateway and the application's server, so that it decides when the log loses its end and when a connection
 breaks. The page, its script-tag build, Backbone and the WebSocket are real.
@@ -82,7 +82,7 @@ class Gateway:
         self.emit("event", topic, data, {"id": f"i{offset}", "time": 1000, "offset": offset})
 
     def rolled_back(self, first: int, last: int) -> None:
-        """Tell that the log has lost these events, and goes on in the new epoch."""
+        """Report that the log has lost these events, and goes on in the new epoch."""
         numbers = {"from": first, "to": last, "count": last - first + 1, "bytes": 0}
         self.emit("gap", {"patterns": ["orders.*.*"], **numbers, "reason": "rolled_back", "recoverable": False, "epoch": NEW})
 
@@ -186,7 +186,7 @@ def test_page_drops_what_the_log_has_lost_and_follows_the_line_there_is(page: Pa
 
 
 def test_page_that_was_away_is_told_though_the_connection_breaks_once_more(page: Page, server: Server, gateway: Gateway) -> None:
-    """The loss is told after the welcome; a connection that breaks between the two has the next one tell it."""
+    """The loss is reported after the welcome; if the connection breaks between the two, the next one reports it."""
     server.orders[0] = {"id": 1, "version": 2, "note": "packed"}
     gateway.welcome = {"epoch": NEW, "offset": 101, "resumed": False, "from": {"epoch": NEW, "offset": 100}}
     gateway.cut()

@@ -94,7 +94,7 @@ def wait_until_sent(page: Page) -> None:
 def test_publishes_of_a_page_without_network_survive_its_reload(
     open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
-    """Two hundred, kept over a reload without network: the log has each once, in order, and the new page is told of each.
+    """Two hundred, kept over a reload without network: the log has each once, in order, and the new page learns of each.
 
     Two more than there is room for are refused at once, and there is room again when all are sent.
     """
@@ -117,7 +117,7 @@ def test_publishes_of_a_page_without_network_survive_its_reload(
 
 
 def test_reloads_in_the_middle_of_sending_publish_nothing_twice(open_page: OpenPage, logged: Callable[[], list[int]]) -> None:
-    """An entry whose answer the reload has swallowed is sent again under its id."""
+    """An entry without an answer after a reload is sent again under its id."""
     page = open_page()
     wait_until_up(page)
     page.evaluate("page.publish(1, 60)")
@@ -133,7 +133,7 @@ def test_reloads_in_the_middle_of_sending_publish_nothing_twice(open_page: OpenP
 def test_two_tabs_share_what_is_kept_and_each_entry_is_sent_once(
     open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
-    """Each tab's promises are settled in that tab, whoever has sent its entries. When a tab ends, the others tell its entries."""
+    """Each tab's promises are settled there, whichever tab has sent its entries. After its end the others report its entries."""
     one, two, third = open_page(), open_page(), open_page()
     context.set_offline(True)
     for n in range(1, 31, 3):

@@ -128,7 +128,7 @@ def test_data_that_is_no_order_harms_nothing(open_board: OpenBoard, shop: Shop, 
 
 
 def test_a_board_that_was_offline_catches_up(open_board: OpenBoard, shop: Shop) -> None:
-    """It says that it is not connected, and shows what happened meanwhile when it is back."""
+    """It says that it is not connected, and shows what happened in between when it is back."""
     number = shop.create()
     ana = open_board("ana")
     ana.page.context.set_offline(True)

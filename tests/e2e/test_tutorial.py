@@ -98,7 +98,7 @@ def test_a_reader_gets_a_live_page(folder: Path, serve: Serve, open_page: Callab
     shell(STEPS["publish"], folder)
     shown(first, "Coffee")
     shown(second, "Coffee")
-    # Whoever looks may begin after the first one.
+    # A reader may begin after the first one.
     wait_until(lambda: bool(shell(STEPS["publish"], folder)) and any("Coffee" in line for line in tail.lines), "tail shows it")
     tail.close()
 

@@ -109,7 +109,7 @@ def firefox(folder: Path) -> Iterator[OtherBrowser]:
 
 @contextmanager
 def webkit(folder: Path) -> Iterator[OtherBrowser]:
-    """Start the MiniBrowser of WebKitGTK on a display of its own.
+    """Start the MiniBrowser of WebKitGTK on a separate display.
 
     Raises:
         Missing: there is none, or no display.

@@ -37,7 +37,7 @@ def page(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OtherBrowse
 
 
 def test_a_page_hears_events_and_loses_none_over_a_restart(page: OtherBrowser, open_shop: OpenShop, publisher: Publisher) -> None:
-    """It connects by WebSocket, hears events in order, and after a crash of the gateway those from meanwhile."""
+    """It connects by WebSocket, hears events in order, and after a crash of the gateway those from in between."""
 
     def wait_for(expression: str, wanted: str) -> None:
         wait_until(lambda: page.ask(expression) == wanted, f"{expression} is {wanted}", DEADLINE_S)

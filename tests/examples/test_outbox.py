@@ -22,7 +22,7 @@ from tests.support.redis_server import wait_until
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(6 * DEADLINE_S)]
 ORDERS, ROUNDS = 60, 6
 
-# A third is rolled back; an order whose connection ends is not committed, or is, and the database knows.
+# A third is rolled back; an order with a broken connection is not committed, or is, and the database knows.
 MAKE_ORDERS = """
 import sys
 from sqlalchemy.exc import DBAPIError

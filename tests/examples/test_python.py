@@ -1,4 +1,4 @@
-"""The Python examples, each in an environment of its own with the wheel and what its requirements.txt names."""
+"""The Python examples, each in a separate environment with the wheel and what its requirements.txt names."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ask(url: str, method: str = "GET", data: bytes | None = None) -> tuple[int, 
 
 
 def test_a_flask_page_with_a_script_tag_hears_events(example: MakeExample, page: Page, port: int) -> None:
-    """The gateway serves page and client from the wheel alone, with a Redis of its own."""
+    """The gateway serves page and client from the wheel alone, with a private Redis."""
     flask = example("flask", "[server,embedded]")
     flask.environment = {"HEADGATE_PORT": str(port)}
     flask.start("headgate", "serve", "app:app", "--dev")
@@ -82,7 +82,7 @@ def test_the_tests_of_an_example_run_without_redis(
 def test_django_rings_the_bell_of_the_user_whose_order_has_failed(
     example: MakeExample, browser: Browser, page: Page, start_gateway: StartGateway, redis_url: str, port: int
 ) -> None:
-    """Everybody sees the order, one user has the item and reads it, and nobody gets a token without signing in."""
+    """All pages see the order, one user has the item and reads it, and no visitor gets a token without signing in."""
     django = example("django")
     url = f"http://127.0.0.1:{port}"
     settings = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_ALLOWED_ORIGINS": url}

@@ -10,7 +10,7 @@ Out: every violation.
 - twice: an id is in the log at two places.
 - skipped: a consumer never did an event of the log.
 - doubled: a consumer did an event again, and no fault began or lasted between the two times.
-- phantom: a consumer did what nobody published, or two events at one place.
+- phantom: a consumer did what was not published, or two events at one place.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Fault:
 
     Attributes:
         moved_s: when another server took over.
-        lives_on: the old one takes events after the fault, and nobody who uses it is told.
+        lives_on: the old one takes events after the fault, and its users are not notified.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Fault:
 class Flow(NamedTuple):
     """How long it took until a browser had an event of a new primary; and of that the longest time without any event.
 
-    A browser with a backlog gets older events all the time. One for which somebody waits gets none.
+    A browser with a backlog gets older events all the time. One with a waiting reader gets none.
     """
 
     took_s: float
@@ -109,7 +109,7 @@ class Faults:
 
 
 def lost(history: History, receipts: Iterable[Acknowledged], epoch: str) -> list[Acknowledged]:
-    """Return the receipts whose events are not in the log that has an epoch."""
+    """Return the receipts of events that are not in the log that has an epoch."""
     log = {(event.epoch, event.offset, event.id) for event in history.log(epoch)}
     return [receipt for receipt in receipts if (receipt.epoch, receipt.offset, receipt.id) not in log]
 
@@ -146,7 +146,7 @@ def check_receipts(
 
 
 def latest_s(gone: Iterable[Acknowledged], faults: Faults) -> float:
-    """Return how long after another server took over the last publish began whose event is lost, in s; 0: none did."""
+    """Return how long after another server took over the last publish of a lost event began, in s; 0: none did."""
     latest = 0.0
     for receipt in gone:
         moved = [fault.moved_s for fault in faults.past if fault.moved_s and fault.overlaps(receipt.sent_s, receipt.at_s)]
@@ -175,7 +175,7 @@ def _flow(life: Sequence[Seen], moved_s: float) -> Flow | None:
 
 
 def check_consumer(history: History, name: str, done: Iterable[Done], faults: Faults, epoch: str) -> list[Violation]:
-    """Return the violations of one consumer, whose processes share its work. `epoch` is the log's at the end."""
+    """Return the violations of one consumer with processes that share its work. `epoch` is the log's at the end."""
     violations: list[Violation] = []
     last: dict[Place, Done] = {}
     for each in sorted(done, key=lambda each: each.at_s):

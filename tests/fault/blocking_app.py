@@ -1,4 +1,4 @@
-"""An application whose pages block the event loop, each in its way, until they are let go: what the watchdog is tried on."""
+"""An application with pages that block the event loop, each in its way, until they are let go: what the watchdog is tried on."""
 
 import os
 import time
@@ -13,7 +13,7 @@ gate = Headgate(app)
 
 @app.get("/waits")
 def waits() -> str:
-    """As a driver in C does that knows no gevent: `until` is a pipe, and whoever opens one waits for the other end."""
+    """As a driver in C does that knows no gevent: `until` is a pipe, and opening one waits for the other end."""
     os.close(os.open(request.args["until"], os.O_RDONLY))
     return "done"
 

@@ -2,10 +2,10 @@
 browser and its gateway.
 
 `pause`: nothing passes, nothing is lost, as in a partition that heals before TCP gives up. `black_hole`: what arrives is
-swallowed and no connection is closed; connections that were open then stay dead after `heal`, as behind a firewall that
-forgot them. `half_open`: the same in one direction only, towards the one who connected. `reset`: every connection is
-reset (RST). `refuse`: new connections are reset at once. `redirect`: new connections lead to other servers, as after a
-failover behind one address; those that are open stay. `throttle`: so many bytes per second towards the one who connected.
+swallowed and no connection is closed; connections that were open then stay dead after `heal`, as with a firewall that forgot
+them. `half_open`: the same in one direction only, towards the one who connected. `reset`: every connection is reset (RST).
+`refuse`: new connections are reset at once. `redirect`: new connections lead to other servers, as after a failover at one
+address; those that are open stay. `throttle`: so many bytes per second towards the one who connected.
 
 One thread for the listener and two per connection; a proxy carries a handful of connections.
 """
@@ -28,7 +28,7 @@ _RST_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class ChaosProxy:
-    """Listens on a loopback port of its own (`port`) and passes everything on to `target`."""
+    """Listens on its own loopback port (`port`) and passes everything on to `target`."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._targets = [target]
@@ -124,7 +124,7 @@ class ChaosProxy:
                 far.connect(targets[self.accepted % len(targets)])
             except OSError:
                 far.close()
-                _reset(near)  # as the kernel of a host where nobody listens would
+                _reset(near)  # as the kernel of a host without a listener would
                 continue
             far.settimeout(None)
             for end in (near, far):
@@ -185,7 +185,7 @@ class _Link:
             end.close()
 
     def reset(self) -> None:
-        """Close both ends with RST; whoever pumps must not say goodbye."""
+        """Close both ends with RST; the pumps must not say goodbye."""
         self.dead_back = self.dead_out = True
         for end in (self.near, self.far):
             _reset(end)

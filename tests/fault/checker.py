@@ -1,22 +1,22 @@
-"""The checker: what publishers were told against what clients saw, in the manner of Jepsen. No I/O.
+"""The checker: what publishers received against what clients saw, in the manner of Jepsen. No I/O.
 
-In: receipts (`History.published`), publishes whose outcome nobody knows (`History.doubtful`), what the log held afterwards
+In: receipts (`History.published`), publishes with an unknown outcome (`History.doubtful`), what the log held afterwards
 (`History.found`), and for each client what happened to it, in order (`Record`). Out: `check`, the list of every violation.
 
 Rules, per client and epoch. *Owed* is every logged event that a pattern matches between the acknowledged subscription and
 its end.
 - doubled: an offset seen twice. reordered: an offset seen after a higher one.
-- unreported: an event was seen while a lower one that was owed had been neither seen nor told of by a gap before.
+- unreported: an event was seen while a lower one that was owed had been neither seen nor reported by a gap before.
 - lost: at the end, the same for everything up to where the log stands.
-- phantom: an event that nobody published, that no pattern matches, or whose content is not what was published.
-- miscounted: an overflow gap whose count is not the number of owed events in its range that were not seen. (Of a range that Redis
-  lost later, nobody can say how many there were.)
-- stale: a client that wants the newest value of each topic has neither seen the newest of a topic nor been told of it.
-- retold: the same loss of a log was reported twice, or an event was told as rolled back that is in the log.
+- phantom: an event that was not published, that no pattern matches, or whose content is not what was published.
+- miscounted: an overflow gap whose count is not the number of owed events in its range that were not seen. (For a range that
+  Redis lost later, the number is unknown.)
+- stale: a client that wants the newest value of each topic has neither seen the newest of a topic nor been notified of it.
+- retold: the same loss of a log was reported twice, or an event was reported as rolled back that is in the log.
 - ghost: an event was seen that is not in the log where it was seen, and no gap (`rolled_back`) took it back.
 
 The log that is there at the end is one line of epochs (`History.follow`). Events of other epochs were published, and are lost
-with the end of their log: a client that has seen one must have been told, and nobody is owed one.
+with the end of their log: a client that has seen one must have been notified, and no client is owed one.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Logged:
 
 @dataclass(slots=True)
 class History:
-    """The truth, as far as anybody knows it."""
+    """The truth, as far as it is known."""
 
     events: dict[tuple[str, int], Logged] = field(default_factory=dict)
     doubts: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)  # of everything that was acknowledged, at whatever place
     lineage: list[tuple[str, int]] = field(default_factory=list)
-    held_from: int | None = None  # from here on `found` has been told of everything that the log holds
+    held_from: int | None = None  # from here on `found` has everything that the log holds
 
     def published(self, epoch: str, offset: int, topic: str, event_id: str) -> None:
         """A publisher got this receipt.
@@ -128,7 +128,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The client was told what is missing."""
+    """The client was notified of what is missing."""
 
     at_s: float
     first: int | None
@@ -230,7 +230,7 @@ def check(history: History, records: Iterable[Record], end: tuple[str, int]) -> 
     logs: dict[str, list[Logged]] = {}
     published = history.at()
     violations: list[Violation] = []
-    # All lives end here and now: those who are connected may be told of another epoch while the first are checked.
+    # All lives end here and now: connected clients may be notified of another epoch while the first are checked.
     walks = [_Walk(history, logs, published, record) for record in records]
     for walk in walks:
         violations += walk.walk(end)
@@ -254,7 +254,7 @@ _NO_LIMIT = 2**62
 
 
 def _limits(entries: Sequence[Entry]) -> list[int]:
-    """Return for each entry the first offset that will be told as rolled back after it, in the same log."""
+    """Return for each entry the first offset that will be reported as rolled back after it, in the same log."""
     limits, limit = [], _NO_LIMIT
     for entry in reversed(entries):
         limits.append(limit)
@@ -284,11 +284,11 @@ class _Walk:
         self._after_frontier: tuple[list[Logged], int, int] = ([], -1, 0)
         self._highest = 0
         self._seen: dict[int, str] = {}
-        self._limit = _NO_LIMIT  # events from here on are judged later: what is seen there now will be told as rolled back
+        self._limit = _NO_LIMIT  # events from here on are judged later: what is seen there now will be reported as rolled back
         self._told: list[Gap] = []
         self._refused: Welcomed | None = None  # a welcome that did not resume, until a gap has said why
         self._lost = False  # the log was reported lost, and the cursor with the new one has not come yet
-        self._begun: set[tuple[str, int]] = set()  # where it was told that new logs begin
+        self._begun: set[tuple[str, int]] = set()  # where new logs begin, as it was notified
         self.violations: list[Violation] = []
 
     def walk(self, end: tuple[str, int]) -> list[Violation]:
@@ -365,7 +365,7 @@ class _Walk:
             self._violate("reordered", offset, f"after {self._highest}")
         truth = self._published.get(offset, {}).get(entry.id)
         if truth is None:
-            # A publisher that tries again gets one receipt; both attempts may have been seen, if the first was told as lost.
+            # A publisher that tries again gets one receipt; both attempts may have been seen, if the first was reported as lost.
             attempted = offset >= self._limit and entry.id in self._history.ids
             if not attempted and entry.id not in self._history.doubts:
                 self._violate("phantom", offset, f"nobody published {entry.id} on {entry.topic}")
@@ -378,7 +378,7 @@ class _Walk:
     def _gap(self, entry: Gap) -> None:
         if entry.reason == "log_lost":
             refused, self._refused = self._refused, None
-            # A refusal in the log that the client knows has another reason: then this log was lost before that could be told.
+            # A refusal in the log that the client knows has another reason: then this log was lost before that could be reported.
             if refused is not None and refused.epoch != self._epoch:
                 self._enter(refused.epoch, refused.offset)
                 self._begun.add((self._epoch, self._frontier))
@@ -411,7 +411,7 @@ class _Walk:
                 self._violate("ghost", offset, f"beyond what was told as rolled back: {first} to {last}")
             if there.get(offset) == event_id:
                 self._violate("retold", offset, f"{event_id} was told as rolled back, and is in the log")
-        # It was told of what lies below, and that is still so.
+        # It was notified of what lies below, and that is still so.
         self._told = [replace(gap, last=min(gap.last or 0, first - 1)) for gap in self._told if (gap.first or 0) < first]
         self._frontier = min(self._frontier, first - 1)
         self._highest = min(self._highest, first - 1)
@@ -469,7 +469,7 @@ class _Walk:
         self._wildcards = None
 
     def _account(self, before: int, kind: str, told: str) -> None:
-        """Everything owed below `before` must have been seen, or told of."""
+        """Everything owed below `before` must have been seen, or reported."""
         if before - 1 <= self._frontier:
             return
         log, end = self._log(), min(before, self._limit)

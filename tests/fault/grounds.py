@@ -1,4 +1,4 @@
-"""The grounds of the mixture: Redis behind an address that moves, behind Sentinels, and as a Cluster; and the faults of each.
+"""The grounds of the mixture: Redis at an address that moves, with Sentinels, and as a Cluster; and the faults of each.
 
 A fault takes the random numbers of its step. It waits until the ground is whole, and notes itself in `Faults`: from when to when
 it excuses a lost event, and a delivery that comes again.
@@ -27,9 +27,9 @@ At = Callable[[random.Random], object]
 Lasting = Callable[[random.Random], contextlib.AbstractContextManager[object]]
 # Of events that a primary has acknowledged, those of so long before its end may not have reached its replica.
 BEHIND_S = 0.5
-# How long an old primary may live on before somebody makes it a replica. With Sentinels they do, some ten seconds later.
+# How long an old primary may live on before it is made a replica. With Sentinels they do, some ten seconds later.
 LIVES_ON_S = 3.0
-# A server that is silent for so long has failed. A starved machine is silent for a second, and nobody wants a failover for that.
+# A server that is silent for so long has failed. A starved machine is silent for a second, which must cause no failover.
 SILENT_MS = 3000
 LIVES_ON = "the address moves, the old primary lives on"
 
@@ -51,7 +51,7 @@ class Ground(Protocol):
         paused: the processes of it that can be paused for long, by name.
         losing: the faults at once that lose the end of the log.
         needed: those of the processes without which nothing of the ground's own can happen.
-        replaced: those of them in whose place another takes over.
+        replaced: those of them that another one replaces.
     """
 
     faults: Faults
@@ -94,7 +94,7 @@ def kill_clients(ground: Ground, kind: str) -> None:
 
 
 class AnAddress(Pair):
-    """Two servers behind one address, which may lead elsewhere while the old primary lives on."""
+    """Two servers at one address, which may lead elsewhere while the old primary lives on."""
 
     losing: tuple[str, ...] = ("end of the log lost", "a replica that lags takes over", LIVES_ON, "two failovers in a row")
     needed: tuple[str, ...] = ("Redis",)
@@ -143,7 +143,7 @@ class AnAddress(Pair):
     def _lose(self, moments: random.Random, prepare: Callable[[Pair], Lose], rest_s: float = 1.0) -> None:
         with self.faults.one("end of the log lost", loses=True) as fault:
             before, lose = self.primary, prepare(self)
-            time.sleep(moments.uniform(0, rest_s))  # what is published meanwhile will be lost
+            time.sleep(moments.uniform(0, rest_s))  # what is published in between will be lost
             lose()
             if self.primary is not before:
                 fault.moved_s = time.monotonic()
@@ -263,7 +263,7 @@ class Sentinels:
             fault.lives_on = True
             for replica in replicas:
                 replica.call("REPLICAOF", "127.0.0.1", "1")
-            time.sleep(moments.uniform(0, 0.5))  # what is published meanwhile will be lost
+            time.sleep(moments.uniform(0, 0.5))  # what is published in between will be lost
             old.freeze()
             for replica in replicas:
                 replica.call("REPLICAOF", "127.0.0.1", old.port)
@@ -356,7 +356,7 @@ class ACluster:
 
 
 class _Frozen:
-    """A server of Sentinels or a Cluster, to be paused. Others may take over meanwhile, and it does not know."""
+    """A server of Sentinels or a Cluster, to be paused. Others may take over in between, and it does not know."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -1,7 +1,7 @@
 """Very many browsers in one thread: hand-made Socket.IO clients over WebSocket that write down all that happens to them.
 
-They speak the wire of docs/protocol.md and nothing more: no de-duplication, no repair, no order restored, so that whatever
-the gateway does wrong is seen. A client keeps its cursor as the protocol tells it to, and resumes with it.
+They speak the wire of docs/protocol.md and nothing more: no de-duplication, no repair, no order restored, so that whatever the
+gateway does wrong is seen. A client keeps its cursor by the rules of the protocol, and resumes with it.
 
 `Swarm` is the test's end: its methods may be called from any thread; the clients live in the swarm's own event loop.
 """
@@ -56,9 +56,9 @@ class BrowserClient(asyncio.BufferedProtocol):
         # By pattern: the past that is asked for with each handshake until it has come, and where it ends.
         self.since: dict[str, Any] = {}
         self._past_end: int | None = None
-        self.roams = False  # it moves when it is told to
+        self.roams = False  # it moves when it is asked to
         self.elsewhere: list[tuple[str, int]] = []  # where else to connect, in turn
-        self.resume_point: Any = None  # sent instead of its own position
+        self.resume_point: Any = None  # sent instead of its position
         self.token: str | None = None  # shown with each handshake
         self._namespace = f"/{namespace},".encode()
         self.receive_buffer_bytes = receive_buffer_bytes
@@ -164,7 +164,7 @@ class BrowserClient(asyncio.BufferedProtocol):
                 await self._connect_once()
             finally:
                 self._connecting = False
-            if self._transport is None:  # lost already, and a retry that came due meanwhile has done nothing
+            if self._transport is None:  # lost already, and a retry that came due in between has done nothing
                 self._try_again()
 
     async def _connect_once(self) -> None:
@@ -351,7 +351,7 @@ class Swarm:
     """Clients, spread over gateways in turn; client number i wants the topics or patterns `patterns_of(i)`.
 
     Attributes:
-        longest_pause_s: for how long at most nobody of them read, because this process had no processor.
+        longest_pause_s: the longest time in which none of them read, because this process had no processor.
     """
 
     def __init__(
@@ -395,7 +395,7 @@ class Swarm:
         return self
 
     def roam(self) -> None:
-        """From now on connect to all gateways in turn, with the browser client's back-off, and move when told to."""
+        """From now on connect to all gateways in turn, with the browser client's back-off, and move when asked to."""
         addresses = list(dict.fromkeys(client.address for client in self.clients))
         for client in self.clients:
             client.roams = True

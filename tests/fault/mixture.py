@@ -1,4 +1,4 @@
-"""One piece of the mixture: a log, its browsers, publishers and consumers, the faults of a plan, and the account of everybody."""
+"""One piece of the mixture: a log, its browsers, publishers and consumers, the faults of a plan, and the account of each."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ PUBLISHERS, CONSUMERS = 2, 2
 # Of Headgate's own client, one at each gateway, with the handlers of an application.
 PAGE_PATTERN = "load.#"
 POLICIES = ["catch_up", "catch_up", "catch_up", "latest", "drop"]
-# In the first piece, and in every second one after it, browsers share out so many patterns that nobody else has. Each has fewer
+# In the first piece, and in every second one after it, browsers share out so many patterns that no other has. Each has fewer
 # than `max_subscriptions`.
 OWN_PATTERNS, OWN_AT_MOST = 10_000, 60
 # Those that get the largest events, and what a burst of them is.
 LARGE_BROWSERS, LARGE_EVENTS, LARGE_BYTES = 4, 6, 1_000_000
 SMALL_EVENTS, SMALL_BYTES = 2000, 100
-# How often somebody asks for a past after a fault that came alone.
+# How often a client asks for a past after a fault that came alone.
 ASKING_SHARE = 0.4
 STORM = "a storm of browsers that resume"
 GATEWAY, KILLED = "a gateway", "gateway killed"
@@ -281,7 +281,7 @@ class Piece:
         return [record for pages in self._pages for record in pages.records(epoch)]
 
     def _wait_for_receipts(self) -> None:
-        """Wait until somebody has a receipt that is newer than this moment."""
+        """Wait until a publisher has a receipt that is newer than this moment."""
         began_s = time.monotonic()
 
         def is_new(entry: list[Any]) -> bool:
@@ -363,7 +363,7 @@ class Piece:
         self.swarm.each(lambda client: client.open_soon(), some)
 
     def _change_subscriptions(self, moments: random.Random) -> None:
-        """Those with `drop` keep theirs: between a request and its answer nobody could say what their gaps have to count."""
+        """Those with `drop` keep theirs: between a request and its answer it is unknown what their gaps have to count."""
 
         def change(client: BrowserClient) -> None:
             policy = next(iter(client.patterns.values()), None)
@@ -403,7 +403,7 @@ def _chosen(choose: Callable[[], Pausable], moments: random.Random) -> Pausable:
 
 
 class _Process:
-    """A process by its id, to be paused. It may be killed meanwhile."""
+    """A process by its id, to be paused. It may be killed in between."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

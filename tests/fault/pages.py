@@ -68,12 +68,12 @@ class Pages(Participant):
     def records(self, epoch: str, head_at: Callable[[float], int] = lambda at_s: 0) -> list[Record]:
         """Return what the handlers of each page saw.
 
-        A handler sees no cursors, so all of it counts as of the epoch at the end: what it saw of others was told as rolled back.
+        A handler sees no cursors, so all counts as of the epoch at the end: what it saw of others was reported as rolled back.
 
         Args:
             epoch: that of the log at the end.
-            head_at: an offset of which all later ones were published after a moment: events above it are owed to a page whose
-                subscription was acknowledged then.
+            head_at: an offset of which all later ones were published after a moment: events above it are owed to a page with a
+                subscription acknowledged then.
         """
         records = {page: Record(page) for page in self.patterns}
         for kind, page, at_s, *rest in self.read():

@@ -1,13 +1,13 @@
-"""Two Redis servers behind one address, and every way in which the address can lose the end of a log.
+"""Two Redis servers at one address, and every way in which the address can lose the end of a log.
 
 `Pair` starts them: a primary, and another that stays empty until it is to follow. Each gateway reaches the address through a
-relay of its own, publishers and consumers through one more, so that a test can hold up or mislead each of them. A loss has two
+separate relay, publishers and consumers through one more, so that a test can hold up or mislead each of them. A loss has two
 steps: a function of this file marks the place to which the log will go back, and returns the function that takes it back there.
 Events that are published between the two are lost.
 
 - crash: the machine crashes, and the append-only file ends at the mark.
 - copy: the data directory is replaced by a copy that was made at the mark.
-- put back: the server runs on, and somebody puts older data into it.
+- put back: the server runs on, and older data is put into it.
 - promoted: the primary dies, and a replica that has had nothing since the mark takes its place.
 - two servers: the same, but the old primary lives on, and connections that are open stay with it, until it is made a replica.
 """
@@ -37,7 +37,7 @@ class Pair:
     Attributes:
         primary, replica: the two servers, by what they are now.
         relays: one for each gateway.
-        relay: that of everybody else.
+        relay: that of all others.
     """
 
     def __init__(self, folder: Path, gateways: int) -> None:
@@ -73,7 +73,7 @@ class Pair:
         wait_until(self._in_step, "the replica to be in step", 60)
 
     def take_over(self) -> None:
-        """Lead everybody to the replica, which is the primary from here on."""
+        """Lead all to the replica, which is the primary from here on."""
         self.primary, self.replica = self.replica, self.primary
         self.redirect(self.primary)
 
@@ -138,7 +138,7 @@ def put_back(pair: Pair) -> Lose:
 
 
 def promoted(pair: Pair) -> Lose:
-    """Let the replica fall behind."""
+    """Let the replica lag."""
     pair.begin_to_follow()
     pair.replica.call("REPLICAOF", *NOWHERE)
 
@@ -153,7 +153,7 @@ def promoted(pair: Pair) -> Lose:
 
 
 def two_servers(pair: Pair, moments: random.Random) -> Lose:
-    """Let the replica fall behind; who is connected to the old primary does not hear of the new one."""
+    """Let the replica lag; clients of the old primary do not hear of the new one."""
     pair.begin_to_follow()
     pair.replica.call("REPLICAOF", *NOWHERE)
 

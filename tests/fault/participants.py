@@ -1,13 +1,13 @@
 """Publishers, consumers and pages as processes, to be paused and killed. Each writes a journal, a JSON array per line.
 
-`python -m tests.fault.participants publish <url> <journal> <name> <events per s> <payload, bytes> <own patterns>` publishes at a
-fixed rate; an event whose publish failed is published again with the same id, every 50 ms, as applications do. For each line
-`burst <events> <payload, bytes> <topic>` on its input it publishes that too; it ends with its input.
+`python -m tests.fault.participants publish <url> <journal> <name> <events per s> <payload, bytes> <own patterns>` publishes at
+a fixed rate; after a failed publish an event is published again with the same id, every 50 ms, as applications do. For each
+line `burst <events> <payload, bytes> <topic>` on its input it publishes that too; it ends with its input.
 - ["try", id, topic]: written before each attempt, so that a kill hides nothing.
 - ["got", id, topic, sent_s, at_s, epoch, offset]: a receipt.
 
 `python -m tests.fault.participants consume <url> <journal> <group> [<pattern> <unless read, s>]` does every event, from the
-oldest on, or those of a pattern whose items nobody has read in time.
+oldest on, or those of a pattern with items that were not read in time.
 - ["did", at_s, epoch, offset, id]: written before the consumer says that it is done.
 
 `pages.mjs` is pages (pages.py), `inbox_pages.mjs` the inboxes of people (test_f43_inbox.py). `Participant` is the test's end of
@@ -123,7 +123,7 @@ class _Journal:
 
 
 class _Publishing:
-    """Publishes events with ids of its own name, until it is asked to stop."""
+    """Publishes events with ids under its name, until it is asked to stop."""
 
     def __init__(self, publisher: Publisher, journal: _Journal, name: str) -> None:
         self._publisher, self._journal, self._name = publisher, journal, name

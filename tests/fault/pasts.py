@@ -19,7 +19,7 @@ from tests.fault.site import NAMESPACE, Site
 
 NEWCOMERS = 12
 REPLAYED = 60
-# A past of more events takes minutes where everybody else wants the log too.
+# A past of more events takes minutes where all others want the log too.
 RECENT = 1000
 # Where all browsers catch up at the same time, each page waits for its turn.
 ANSWER_S = 180.0
@@ -73,7 +73,7 @@ class Pasts:
         self._lines.append([(name, first) for name, first, _ in sorted(found, key=lambda each: each[2])])
 
     def held(self, moments: random.Random) -> tuple[str, int] | None:
-        """Return the position of a browser, and ask for a part of the log, whose answer does not matter.
+        """Return the position of a browser, and ask for a part of the log; the answer does not matter.
 
         What gateways then keep of the log must not be taken for what is in it later.
         """
@@ -151,7 +151,7 @@ def _fault_of(asked: Asked, lines: list[Line], history: History) -> str | None:
     for offset, event_id in asked.events:
         epoch = next((epoch for epoch, first in reversed(lines[-1]) if first <= offset), "")
         published = history.events.get((epoch, offset))
-        # An event whose publisher has no receipt of it may have been lost before anybody else had it.
+        # An event without a receipt may have been lost before any other process had it.
         if published is None and event_id not in history.ids and event_id not in history.doubts:
             return f"{event_id}, at {offset}, was never published"
         if published is not None and published.id != event_id:

@@ -1,7 +1,7 @@
 """The plan of a mixture: which faults happen, one after the other or during another. No I/O.
 
-It is drawn from a seed alone: `draw` returns the same steps for the same seed, whatever happens meanwhile, and each step
-has random numbers for its details.
+It is drawn from a seed alone: `draw` returns the same steps for the same seed, whatever happens in between, and each step has
+random numbers for its details.
 """
 
 from __future__ import annotations

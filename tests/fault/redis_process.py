@@ -78,7 +78,7 @@ class RedisProcess:
         return True
 
     def call(self, *command: str | bytes | int) -> Any:
-        """Run one command over a connection of its own."""
+        """Run one command over a separate connection."""
         client = open_client(self.url, timeout_s=DEADLINE_S, max_connections=1)
         try:
             return call(client, *command)

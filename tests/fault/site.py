@@ -1,6 +1,6 @@
-"""The standard load of docs/faults.md: two gateways, one Redis behind a chaos proxy for each, many clients, a publisher.
+"""The standard load of docs/faults.md: two gateways, one Redis through a chaos proxy for each, many clients, a publisher.
 
-`Site` starts and ends the processes; `Publishing` publishes at a fixed rate and writes down what it was told.
+`Site` starts and ends the processes; `Publishing` publishes at a fixed rate and writes down its receipts.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def topics_of(client: int) -> list[str]:
 
 
 class Redis(Protocol):
-    """The Redis of a site, as the site needs it: a server, or several behind Sentinels."""
+    """The Redis of a site, as the site needs it: a server, or several with Sentinels."""
 
     @property
     def url(self) -> str: ...
@@ -78,7 +78,7 @@ class Site:
     Args:
         folder, load: where it lives, and how much it bears.
         behind: a Redis of another kind, which runs, and which gateways reach without a proxy.
-        addresses: where each gateway finds it; without them, where everybody does.
+        addresses: where each gateway finds it; without them, where all do.
         serve: the application to serve, for `headgate serve`.
     """
 
@@ -161,7 +161,7 @@ class Site:
             wait_for(lambda gateway=gateway: self.ready(gateway), "a gateway to be ready", deadline_s)
 
     def wait_until_known(self, offset: int) -> None:
-        """Wait until every gateway knows that the log goes as far: of what nobody there wants, it hears once a second."""
+        """Wait until every gateway knows that the log goes as far: of events without a client there, it hears once a second."""
 
         def known(gateway: GatewayProcess) -> bool:
             at: int = self.health(gateway)[1]["namespaces"][NAMESPACE]["offset"]
@@ -254,7 +254,7 @@ class Publishing:
 
     Attributes:
         refused: when publishes failed (monotonic); each is a doubt, or one of `denied`.
-        denied: ids of events that Redis refused, so that nobody may ever see them, and when that was.
+        denied: ids of events that Redis refused, so that no client may ever see them, and when that was.
         receipts: when the others were acknowledged.
     """
 
@@ -322,7 +322,7 @@ class Publishing:
 def wait_until_had(swarm: Swarm, history: History, epoch: str, upto: int, deadline_s: float = DEADLINE_S) -> float:
     """Wait until every client has the last event up to an offset that matches its patterns; return how long that took, in s.
 
-    A machine with much else to do may take longer than `deadline_s`, as long as somebody who is behind gets on within it.
+    A machine with much else to do may take longer than `deadline_s`, as long as a client that lags gets on within it.
     """
     newest = {event.topic: event.offset for event in history.log(epoch) if event.offset <= upto}
     last: dict[str, int] = {}  # by pattern; many have the same

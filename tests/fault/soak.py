@@ -1,8 +1,8 @@
 """The soak: rounds of churn, each followed by a rest in which everything is counted.
 
 In: a site, its clients, a publisher that goes on. Out: a sample for each round. In a round clients leave, come back, stop to
-read, are cut for it, resume, and change their subscriptions, at random. At rest everybody is connected with the subscriptions
-that it had at first and reads, so that whatever is there in one rest more than in the one before was left behind.
+read, are cut for it, resume, and change their subscriptions, at random. At rest every client is connected with the
+subscriptions that it had at first and reads, so that an increase from one rest to the next is a leak.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ STEP_S = 0.02
 # Python asks the system for so much memory at a time (an arena of pymalloc), and keeps it while there is an object in it:
 # once in a soak this proves nothing.
 ARENA_MB = 1.05
-# Connections to Redis that are kept or not; greenlets of timers that are still to fire, a few seconds after the churn; series of
-# labels whose case has happened for the first time.
+# Connections to Redis that are kept or not; greenlets of timers that are still to fire, a few seconds after the churn; series
+# of labels for cases that have happened for the first time.
 SLACK = {"descriptors": 4, "greenlets": 25, "series": 16, "redis_keys": 8, "cached_bytes": 2**20}
 
 
@@ -94,7 +94,7 @@ class Churn:
             time.sleep(STEP_S)  # the pace of the churn
 
     def rest(self) -> None:
-        """Bring everybody back to where it began."""
+        """Bring every client back to where it began."""
         swarm = self._swarm
         swarm.each(self._read_on)
         wait_for(lambda: not any(self._leaving(client) for client in swarm.clients), "clients to have left")

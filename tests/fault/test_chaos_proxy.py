@@ -78,7 +78,7 @@ def is_reset(proxy: ChaosProxy) -> bool:
 
 
 def test_a_pause_delays_and_loses_nothing(proxy: ChaosProxy) -> None:
-    """Bytes that were sent meanwhile arrive afterwards."""
+    """Bytes that were sent in between arrive afterwards."""
     with dial(proxy) as end:
         proxy.pause()
         assert said(end, b"late", 0.1) is None
@@ -129,7 +129,7 @@ def test_a_reset_is_a_reset(proxy: ChaosProxy) -> None:
 
 
 def test_refused_connections_are_reset_until_healed(proxy: ChaosProxy) -> None:
-    """As if nobody listened."""
+    """As without a listener."""
     proxy.refuse()
     assert is_reset(proxy)
     proxy.heal()

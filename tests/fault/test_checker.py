@@ -61,7 +61,7 @@ def kinds(truth: History, record: Record, end: tuple[str, int]) -> list[tuple[st
 
 
 def lost_log(offset: int = 0) -> list[Entry]:
-    """Return how a client is told that the log is another one."""
+    """Return the notice that the log is another one."""
     return [Gap(0.0, None, None, None, "log_lost"), Moved(0.0, NEW, offset)]
 
 
@@ -70,7 +70,7 @@ TOLD = Gap(0.0, 2, 2, 1, "trimmed")
 AGAIN: list[Entry] = [Noted(0.0, "closed"), Welcomed(0.0, OLD, 2, True)]
 REFUSED: list[Entry] = [Noted(0.0, "closed"), Welcomed(0.0, OLD, 4, False)]
 FOUR = history(1, 2, 3, 4)
-# Name of what a client saw or was told, the history, the client, the offset of the end, and what the checker finds.
+# Name of what a client saw or was notified of, the history, the client, the offset of the end, and what the checker finds.
 PLAIN: list[tuple[str, History, Record, int, list[tuple[str, int]]]] = [
     ("all once in order", ONE_TWO_THREE, life(seen(1, 2, 3)), 3, []),
     ("owed from the subscription on", ONE_TWO_THREE, life(seen(3), offset=2), 3, []),
@@ -139,7 +139,7 @@ def test_a_log_that_was_reported_lost_twice_is_retold() -> None:
 
 
 def test_a_client_that_was_left_behind_in_the_old_log_has_lost() -> None:
-    """Nobody told it anything."""
+    """It had no notice."""
     assert kinds(history(1), life(seen(1)), (NEW, 0)) == [("lost", 0)]
 
 
@@ -164,7 +164,7 @@ def test_a_log_that_contradicts_a_receipt_is_found() -> None:
 
 
 def one_line(*offsets: int) -> History:
-    """Return a log whose first epoch ends at 2: everything else of it was lost, and its offsets are used again."""
+    """Return a log with a first epoch that ends at 2: everything else of it was lost, and its offsets are used again."""
     truth = history(3, 4, 5, epoch=NEW, into=history(1, 2, *offsets))
     truth.follow([(OLD, 1), (NEW, 3)])
     return truth
@@ -183,7 +183,7 @@ def test_another_epoch_of_the_same_log_needs_no_gap() -> None:
 
 
 def test_lost_events_that_were_seen_must_be_told() -> None:
-    """Told, and followed by the new events at their offsets, they are no violation; else they are ghosts."""
+    """Reported, and followed by the new events at their offsets, they are no violation; else they are ghosts."""
     truth = one_line(3, 4)
     assert kinds(truth, life(seen(1, 2, 3, 4), rolled_back(3, 4), seen(3, 4, 5, epoch=NEW)), (NEW, 5)) == []
     silent = life(seen(1, 2, 3, 4), Moved(0.0, NEW, 4), seen(5, epoch=NEW))
@@ -215,7 +215,7 @@ def test_a_gap_still_tells_of_what_lies_below_a_rollback() -> None:
 
 
 def test_an_attempt_that_was_lost_may_have_been_seen() -> None:
-    """Its publisher tried again, and has one receipt; but the client must have been told."""
+    """Its publisher tried again, and has one receipt; but the client must have been notified."""
     truth = one_line()
     truth.published(NEW, 6, "orders.1", "again")
     lost: list[Entry] = [Seen(0.0, 3, "orders.1", "again")]
@@ -313,7 +313,7 @@ def test_a_receipt_that_check_denies_is_found() -> None:
 
 
 def test_an_id_that_is_in_the_log_twice_is_found() -> None:
-    """A publisher that tried again has one receipt, and everybody else two events."""
+    """A publisher that tried again has one receipt, and all clients two events."""
     truth = history(1)
     truth.found(OLD, 2, "orders.1", "a1")
     assert receipt_kinds(truth, [receipt(1)], {}, Faults()) == [("twice", 0)]

@@ -1,4 +1,4 @@
-"""F2: Redis comes back empty, or somebody empties it."""
+"""F2: Redis comes back empty, or is emptied."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class FailingOver:
 
 @ONLY_NIGHTLY
 def test_a_failover_loses_nothing_without_a_word(tmp_path: Path, load: Load, figures: Figures) -> None:
-    """The primary freezes under load with its replica a moment behind; the log goes on at the new one, and every loss is told."""
+    """The primary freezes under load with its replica a moment late; the log goes on at the new one, with reported losses."""
     flowing_s: list[float] = []
     with contextlib.ExitStack() as ended:
         redis = FailingOver(ended.enter_context(start_sentinels(tmp_path / "redis")))

@@ -46,7 +46,7 @@ def test_an_output_buffer_that_overflowed_is_repaired_from_the_log(
     filler = topics_of(0)[-1].replace("*", "more.filler")  # in the glob of a client of the first gateway, not in its pattern
     with small_output_buffers(site), site.publishing() as publishing:
         publishing.wait_for(5)
-        # Which they are, not how many: one that broke by itself may come back meanwhile. (It listens for revocations, too.)
+        # Which they are, not how many: one that broke by itself may come back in between. (It listens for revocations, too.)
         listeners = wait_until(lambda: site.proxies[0].dialled_from() & _listening(site), "the gateway to listen", DEADLINE_S)
         site.proxies[0].pause()
         # Listened to and unwanted, so that they cost the clients nothing; the load's own events come between them. More than the

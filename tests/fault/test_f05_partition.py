@@ -47,14 +47,14 @@ def stopped(site: Site) -> None:
 def test_a_partition_is_noticed_and_healed_without_loss(
     fault: Callable[[Site], None], site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """Clients are told, stay connected, and get everything in order when it is over; the other gateway's get it meanwhile."""
+    """Clients are notified, stay connected, and get everything in order when it is over; the other gateway's get it at once."""
     swarm, others_redis = start_swarm(), LongestAnswer(site.proxies[-1].port)
     affected = swarm.clients[:: len(site.gateways)] if fault is not stopped else swarm.clients
     others = [client for client in swarm.clients if client not in affected]
     with others_redis, site.publishing() as publishing:
         publishing.wait_for(20)
         broken_s = time.monotonic()
-        site.wait_until_ready()  # who is down already cannot be told so
+        site.wait_until_ready()  # a client that is down already cannot be notified of that
         fault(site)
         try:
             swarm.wait(lambda: all(first_noted(client.record, "bus down", broken_s) for client in affected), "clients to be told")

@@ -25,7 +25,7 @@ SLOW_BYTES_PER_S = {"full": 10_000, "short": 60_000}
 def test_a_slow_browser_loses_only_what_its_policy_says_and_is_told(
     policy: str, site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """Sent and told of add up exactly to what was published, and nobody else waits for it."""
+    """Sent and reported events add up exactly to what was published, and no other client waits for it."""
     swarm = start_swarm()
     slow = Swarm(site.urls[:1], 2, lambda index: ["load.#"], overflow=policy, receive_buffer_bytes=4096, name=policy).open()
     with contextlib.closing(slow), site.publishing() as publishing:

@@ -25,7 +25,7 @@ DEADLINE_S = Settings().write_deadline_s
 def test_stopped_browsers_are_closed_at_the_write_deadline_and_cost_nothing_then(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """Descriptors, clients and memory are back; nobody else is cut; who reads again comes back and gets everything."""
+    """Descriptors, clients and memory are back; no other client is cut; one that reads again comes back and gets everything."""
     swarm = start_swarm()
     gateway = site.gateways[0]
     publish_burst(site.redis.url, (warmed := site.publishing()).history, 300, site.load.payload_bytes)
@@ -52,7 +52,7 @@ def test_stopped_browsers_are_closed_at_the_write_deadline_and_cost_nothing_then
         history = publishing.stop()
         site.come_to_rest(swarm, history)
         site.come_to_rest(stopped, history)
-    # Without a processor for that long nobody reads: then it is right to cut them.
+    # Without a processor for that long no client reads: then it is right to cut them.
     assert not disconnects(swarm) or swarm.longest_pause_s > DEADLINE_S / 2
     assert len(disconnects(stopped)) == STOPPED
     figures(

@@ -16,7 +16,7 @@ from tests.fault.site import DEADLINE_S, Site, publish_burst, wait_until_had
 def test_browsers_that_were_offline_get_everything_in_order(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """Without a goodbye, under load; afterwards each event once, and nobody who stayed has noticed."""
+    """Without a goodbye, under load; afterwards each event once, and no client that stayed has noticed."""
     stayed = start_swarm(name="stayed")
     gone = Swarm(site.urls, 20, lambda index: ["load.#"], name="gone").open()
     missed = int(site.load.offline_s * site.load.per_s)
@@ -65,8 +65,8 @@ def test_everybody_at_once_comes_back_at_the_cost_of_few_reads(
     # A page is an XRANGE and an HGET in one round trip; the fences' functions call XRANGE too.
     reads = site.redis.call("INFO", "commandstats")["cmdstat_hget"]["calls"]
     site.come_to_rest(swarm, history)
-    # For each gateway: the events in pages (the load's own are more, the longer the burst takes), the last one again for whoever
-    # looks behind it, and once what its listener missed if its connection broke (a page of its own is larger).
+    # For each gateway: the events in pages (the load's own are more, the longer the burst takes), the last one again for a
+    # client that looks after it, and once what its listener missed if its connection broke (a separate page is larger).
     missed = head - left + 100
     assert reads <= len(site.gateways) * (missed / PAGE_OFFSETS + 10 + missed / PAGE_EVENTS)
     figures(

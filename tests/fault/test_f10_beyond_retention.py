@@ -24,7 +24,7 @@ def test_a_browser_back_too_late_is_told_once_what_is_gone(tmp_path: Path, load:
             publishing.wait_for(20)
             swarm.leave()
             publishing.wait_for(20)
-            # Nobody here wants these: they only push the others out.
+            # No client here wants these: they only push the others out.
             publish_burst(site.redis.url, publishing.history, retention + 50, 0, topic="filler.t{}")
             publishing.wait_for(20)
             history = publishing.stop()

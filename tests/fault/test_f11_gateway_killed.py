@@ -17,7 +17,7 @@ BACK_WITHIN_S = 60.0
 
 
 def test_clients_of_a_killed_gateway_come_back_at_another_and_miss_nothing(tmp_path: Path, load: Load, figures: Figures) -> None:
-    """`kill -9`, again and again, one gateway and then the other; everybody has every event once."""
+    """`kill -9`, again and again, one gateway and then the other; every client has every event once."""
     back_s: list[float] = []
     with Site(tmp_path, load, publish_per_s=20) as site:
         site.wait_until_ready()

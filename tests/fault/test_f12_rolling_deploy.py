@@ -28,7 +28,7 @@ CLIENTS = int(os.environ.get("HEADGATE_RELOAD_CLIENTS", "5000"))
 
 @ONLY_NIGHTLY
 def test_clients_move_to_the_next_gateway_and_miss_nothing(tmp_path: Path, load: Load, figures: Figures) -> None:
-    """Each gateway tells its clients, is not ready from then on, lets them go spread out, ends, and comes back."""
+    """Each gateway notifies its clients, is not ready from then on, lets them go spread out, ends, and comes back."""
     within_s = 10.0
     took_s = []
     with Site(tmp_path, load, drain_s=within_s, publish_per_s=20) as site:
@@ -135,7 +135,7 @@ def absences_s(records: Iterable[Record]) -> list[float]:
 
 
 def is_out(site: Site, gateway: GatewayProcess) -> bool:
-    """Whether readiness says that nobody new is to be sent there, or nobody says anything there any more."""
+    """Whether readiness says that no new client is to be sent there, or does not answer there any more."""
     try:
         return site.health(gateway)[0] == 503
     except OSError:

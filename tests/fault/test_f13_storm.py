@@ -1,4 +1,4 @@
-"""F13: everybody is cut off and comes back at once, each with a token, subscriptions and a position to resume from."""
+"""F13: all clients are cut off and come back at once, each with a token, subscriptions and a position to resume from."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stormy_site(storm: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_everybody_comes_back_at_once_and_those_who_stayed_notice_nothing(
     stormy_site: tuple[Site, RedisProcess], storm: Load, figures: Figures
 ) -> None:
-    """Nobody is refused, everybody has every event, those of the time away as well; no other connection is lost."""
+    """No client is refused, each has every event, those of the time away as well; no other connection is lost."""
     site, redis = stormy_site
     swarm = with_tokens(site.swarm()).open(at_once=200)
     with closing(swarm), Witnesses(site.urls[0], redis.url, WITNESSES) as witnesses, site.publishing() as publishing:
@@ -71,7 +71,7 @@ def test_everybody_comes_back_at_once_and_those_who_stayed_notice_nothing(
 
 
 def with_tokens(swarm: Swarm) -> Swarm:
-    """Give each client the token of a user of its own."""
+    """Give each client the token of a different user."""
     tokens = Tokens.configured(Settings.read({"HEADGATE_TOKEN_SECRET": SECRET}))
     assert tokens is not None
     for number, client in enumerate(swarm.clients):

@@ -22,7 +22,7 @@ FLOOD_S = 3
 
 
 class HttpFlood:
-    """Publishes over HTTP as fast as it is answered, in a thread of its own, until it ends.
+    """Publishes over HTTP as fast as it is answered, in a separate thread, until it ends.
 
     Attributes:
         refused: the ids of those that were answered with 429.
@@ -69,7 +69,7 @@ class HttpFlood:
 def test_a_flood_is_delivered_or_refused_and_over_when_it_ends(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """Every event with a receipt reaches everyone once and in order, a refused one nobody; memory stays where it was."""
+    """Every event with a receipt reaches every client once and in order, a refused one none; memory stays where it was."""
     swarm = start_swarm()
     memory = [resident_bytes(gateway.pid) for gateway in site.gateways]
     flood = Publishing(site.redis.url, replace(site.load, per_s=TIMES * site.load.per_s))

@@ -99,7 +99,7 @@ def test_an_outage_of_the_mail_server_costs_no_mail_and_doubles_none(
             letters = DeadLetters(client, NAMESPACE, "on-call")
 
             def all_mailed() -> bool:
-                letters.retry_all()  # as an operator does with those whose answers got lost three times
+                letters.retry_all()  # as an operator does with those that lost three answers
                 return len(smtp.mails) >= len(wanted)
 
             caught_up_s = wait_for(all_mailed, "all mails", deadline_s=outage_s / 5 + 60)

@@ -71,7 +71,7 @@ class Instances:
 
 
 class Fleet:
-    """Instances that come and go, events that are published meanwhile, and the account at the end."""
+    """Instances that come and go, events that are published at the same time, and the account at the end."""
 
     def __init__(self, url: str, folder: Path, seed: int, lease_s: float, mode: str) -> None:
         self._file, self._mode = folder / "done", mode
@@ -134,7 +134,7 @@ def seed() -> int:
 
 @pytest.fixture
 def start_fleet(tmp_path: Path, seed: int) -> Iterator[Callable[..., Fleet]]:
-    """Start two instances on a Redis of their own."""
+    """Start two instances on a private Redis."""
     started: list[Fleet] = []
     with RedisProcess(tmp_path / "redis") as redis:
 

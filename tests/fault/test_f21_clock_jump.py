@@ -1,4 +1,4 @@
-"""F21: somebody sets the wall clock, of the gateway's machine and of Redis', an hour on and an hour back."""
+"""F21: the wall clock, of the gateway's machine and of Redis', is set an hour on and an hour back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WallClock:
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        """Have it in every process that is started meanwhile."""
+        """Have it in every process that is started in between."""
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("LD_PRELOAD", str(self._library))
             environment.setenv("CLOCK_SHIFT_FILE", str(self._file))
@@ -60,7 +60,7 @@ class WallClock:
 
 @pytest.fixture
 def clock(tmp_path: Path) -> WallClock:
-    """A clock of its own, at 0."""
+    """A separate clock, at 0."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler (cc) here: the wall clock of other processes cannot be shifted")

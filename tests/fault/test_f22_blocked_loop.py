@@ -1,4 +1,4 @@
-"""F22: code of the application keeps the loop from running; and a process that was stopped, which is nobody's fault."""
+"""F22: code of the application keeps the loop from running; and a process that was stopped, which is no fault of code."""
 
 from __future__ import annotations
 

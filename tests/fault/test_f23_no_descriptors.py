@@ -37,7 +37,7 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site of its own: clients of tests before would leave low numbers free in the middle of a test."""
+    """A separate site: clients of tests before would leave low numbers free in the middle of a test."""
     with Site(tmp_path_factory.mktemp("site"), load, **SITE_SETTINGS) as site:
         yield site
 
@@ -122,7 +122,7 @@ def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left
 def test_health_pages_answer_while_refused_clients_come_back_at_once(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """They ignore `Retry-After`; meanwhile the gateway reconnects to Redis, for which it needs descriptors of its own."""
+    """They ignore `Retry-After`; at the same time the gateway reconnects to Redis, for which it needs its own descriptors."""
     swarm = start_swarm()
     gateway, address = site.gateways[0], swarm.clients[0].address
     clients = min(COMING_BACK, 2 * site.load.clients)
@@ -214,5 +214,5 @@ def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
 
 
 def lines(gateway: GatewayProcess, event: str) -> list[str]:
-    """Return the lines of its log that tell of an event."""
+    """Return the lines of its log about an event."""
     return [line for line in gateway.output.splitlines() if f'event="{event}"' in line]

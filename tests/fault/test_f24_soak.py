@@ -1,7 +1,7 @@
 """F24: a gateway under churn for a long time. It keeps nothing of clients that are gone.
 
-The short form shows that the harness finds what is left behind. `-m nightly` soaks for ten minutes, and for as long as
-HEADGATE_SOAK_S says where that is set: `HEADGATE_SOAK_S=3600 pytest -m nightly tests/fault/test_f24_soak.py`.
+The short form shows that the harness finds leaks. `-m nightly` soaks for ten minutes, and for as long as HEADGATE_SOAK_S says
+where that is set: `HEADGATE_SOAK_S=3600 pytest -m nightly tests/fault/test_f24_soak.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUND_S = 8.0
 LOAD = Load("full", gateways=1, clients=60, per_s=50, payload_bytes=1024, offline_s=0)
 MB_PER_HOUR = 1.0
 
-# A process that does as much as it is told, and leaves something behind each time, or nothing.
+# A process that does as much as it is asked to, and leaks something each time, or nothing.
 _LEAKY = """
 import sys
 kept = []
@@ -103,7 +103,7 @@ def test_nothing_is_left_of_clients_that_came_and_went(tmp_path: Path, figures: 
 
 
 class TestTheHarness:
-    """It finds what is left behind, and nothing where nothing is."""
+    """It finds what leaks, and nothing where nothing does."""
 
     @pytest.mark.parametrize("word", ["leak", "work"])
     def test_a_process_that_keeps_memory_and_descriptors_is_found(self, word: str) -> None:

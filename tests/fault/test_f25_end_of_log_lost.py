@@ -1,6 +1,6 @@
 """F25: the machine of Redis crashes, and the file that it starts from lacks the newest events; publishers overtake them.
 
-The listener alone, in a process of its own: what the feed tells its namespace.
+The listener alone, in a separate process: what the feed reports to its namespace.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def listening(redis: RedisProcess, patterns: tuple[str, ...]) -> Iterator[BusPro
 
 
 class Account:
-    """All that the listener told, replayed: what its clients have seen, and what they were told of.
+    """All reports of the listener, replayed: what its clients have seen, and what was reported to them.
 
     Attributes:
         line: the events by offset, as the clients have them now.
-        rolled_back: events that were handed on, and told as rolled back.
+        rolled_back: events that were handed on, and reported as rolled back.
     """
 
     def __init__(self, told: list[list[Any]]) -> None:

@@ -1,6 +1,6 @@
-"""F26: two Redis servers behind one address. A relay leads to one, then to the other; open connections stay where they are.
+"""F26: two Redis servers at one address. A relay leads to one, then to the other; open connections stay where they are.
 
-The listener alone, in a process of its own: heads, log and messages must be of one server, and of a primary.
+The listener alone, in a separate process: heads, log and messages must be of one server, and of a primary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], 
 
 
 class Pair(NamedTuple):
-    """A primary, a replica that has all that it has, the relay in front of them, and a listener that is up behind it."""
+    """A primary, a replica that has all that it has, the relay in front of them, and a listener that is up on it."""
 
     primary: RedisProcess
     replica: RedisProcess
@@ -30,7 +30,7 @@ class Pair(NamedTuple):
     bus: BusProcess
 
     def publish(self, server: RedisProcess, count: int, word: str) -> list[Receipt]:
-        """Publish to a server itself, as publishers do whose connections lead there."""
+        """Publish to a server itself, as publishers do with connections that lead there."""
         publisher = Publisher(server.url)
         try:
             return list(publisher.publish_many([("orders.1", f"{word} {number}") for number in range(count)]))
@@ -102,7 +102,7 @@ def test_an_old_primary_that_lives_on_is_left(pair: Pair) -> None:
 
 @EITHER
 def test_a_head_of_one_server_and_a_pong_of_the_other_prove_nothing(pair: Pair) -> None:
-    """The connections for commands break and are made anew, to the new primary; the one for messages stays at the old."""
+    """The connections for commands break and are made again, to the new primary; the one for messages stays at the old."""
     pair.fail_over()
     pair.publish(pair.primary, 5, "ghost")  # to the old primary, which has no replica any more
     pair.bus.wait_for(lambda: len(pair.bus.events) >= 15, "the events of the old primary")

@@ -29,7 +29,7 @@ TOPIC = "rooms.7"
 
 
 class Stage(NamedTuple):
-    """A primary and a replica, the relay in front of them, and a gateway behind it."""
+    """A primary and a replica, the relay in front of them, and a gateway on it."""
 
     primary: RedisProcess
     replica: RedisProcess
@@ -67,7 +67,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_a_revocation_at_the_new_primary_reaches_a_gateway_whose_connections_lead_to_the_old_one(stage: Stage) -> None:
-    """Nothing tells the link of the revocations, which only listens: the old primary answers its PINGs for good."""
+    """Nothing notifies the link of the revocations, which only listens: the old primary answers its PINGs for good."""
     with closing(stage.client("ana")) as ana:
         stage.fail_over()
         with open_client(f"redis://127.0.0.1:{stage.replica.port}") as operator:

@@ -69,7 +69,7 @@ def flows_again(publishing: Publishing, swarm: Swarm) -> float:
 
 @ONLY_NIGHTLY
 def test_a_moved_slot_and_a_dead_node_lose_nothing_without_a_word(tmp_path: Path, load: Load, figures: Figures) -> None:
-    """In turns, under load. A moved slot rolls nothing back; a dead node may, and tells each client exactly what."""
+    """In turns, under load. A moved slot rolls nothing back; a dead node may, and each client is notified of exactly that."""
     moved_s: list[float] = []
     died_s: list[float] = []
     with contextlib.ExitStack() as ended:

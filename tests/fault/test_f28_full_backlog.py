@@ -1,4 +1,4 @@
-"""F28: Redis is full, and the tasks of a consumer whose receiver is away are what fills it; then the receiver is back."""
+"""F28: Redis is full of the tasks of a consumer with an unreachable receiver; then the receiver is back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEADLINE_S = 120.0
 
 
 class Receiver(Consumer):
-    """Delivers to somebody who is away at first."""
+    """Delivers to a receiver that is unreachable at first."""
 
     done: Counter[int]
     is_back: threading.Event
@@ -48,7 +48,7 @@ class Receiver(Consumer):
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisProcess]:
-    """A Redis of its own."""
+    """A private Redis."""
     with RedisProcess(tmp_path / "redis") as process:
         yield process
 
@@ -83,7 +83,7 @@ def can_publish(publisher: Publisher) -> bool:
 def test_everything_is_done_when_the_receiver_is_back(
     redis: RedisProcess, start_runner: Callable[[type[Receiver]], Runner], tmp_path: Path, figures: Figures
 ) -> None:
-    """Nothing else makes room: answers do, and a gateway, which can start meanwhile, trims the log. Then publishing goes on."""
+    """Nothing else makes room: answers do, and a gateway, which can start then, trims the log. Then publishing goes on."""
     receiver: Any = type("Receiving", (Receiver,), {"done": Counter(), "is_back": threading.Event()})
     client = open_client(redis.url)
     log = EventLog(NAMESPACE, client, 65536)

@@ -1,6 +1,6 @@
 """F33 and F34: another server is the primary, and the old one lives on: publishers, consumers and gateways follow.
 
-Nothing breaks a connection: the old primary answers all of them, and takes events that nobody will see: after a failover
+Nothing breaks a connection: the old primary answers all of them, and takes events that no client will see: after a failover
 that an operator asked the Sentinels for, or where an address (a virtual IP, a name, a proxy) leads elsewhere.
 """
 

@@ -1,4 +1,4 @@
-"""F38: nobody reads the pipe of the log, its disk is full, or it is closed: the gateway starts, serves on and stops."""
+"""F38: the pipe of the log is not read, its disk is full, or it is closed: the gateway starts, serves on and stops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOST = {"unread": {"full"}, "full": {"failed"}, "closed": set()}
 
 
 def get(url: str) -> str:
-    """Return the body of a page; none while nobody answers."""
+    """Return the body of a page; none without an answer."""
     try:
         with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
             return str(answer.read().decode())

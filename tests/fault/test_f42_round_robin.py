@@ -1,4 +1,4 @@
-"""F42: pages behind a proxy without sticky sessions that takes no WebSockets, while gateways are killed."""
+"""F42: pages at a proxy without sticky sessions that takes no WebSockets, while gateways are killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = "a secret of thirty-two bytes or more, for tests"
 # Each page reads a tenth of the events. A long-poll is a join, and the pages of the full load share two processors with all else.
 LOADS = {"short": replace(SHORT, gateways=3), "full": replace(FULL, gateways=3, per_s=20)}
 KILLS = {"short": 3, "full": 12}
-# Of ten pages one is behind a proxy that holds streams back, and one tries a WebSocket first.
+# Of ten pages one is at a proxy that holds streams back, and one tries a WebSocket first.
 EVERY = 10
 ROOM_MEMBERS = 20
 # One process plays 900 pages. Where it has little of a processor, so many at once would all give up before any is connected.
@@ -72,7 +72,7 @@ class World:
                 self.wait_until_present()
 
     def group_of(self, number: int) -> Pages:
-        """Return the pages among which one is: those behind the proxy that holds streams back, or the others."""
+        """Return the pages among which one is: those at the proxy that holds streams back, or the others."""
         return self.groups[number % EVERY == 0]
 
     def change(self, moments: random.Random) -> None:
@@ -89,7 +89,7 @@ class World:
                 group.subscribe(user, moments.choice(free))
 
     def wait_until_present(self, *gone: str) -> None:
-        """Wait until each page has everybody in its room, but for those who have gone."""
+        """Wait until each page has all users in its room, but for those who have gone."""
         there = {user: set(members) - set(gone) for members in self.members.values() for user in members if user not in gone}
         wrong: dict[str, tuple[list[str], list[str]]] = {}
 
@@ -169,7 +169,7 @@ def heads(history: History, publishing: Publishing) -> tuple[list[float], list[i
 def test_without_websockets_and_sticky_sessions_every_page_gets_every_event_once(
     tmp_path: Path, load: Load, figures: Figures
 ) -> None:
-    """Three gateways, killed at random, and connections cut; subscriptions change. Two gateways show everybody as present."""
+    """Three gateways, killed at random, and connections cut; subscriptions change. Two gateways show all users as present."""
     load = LOADS[load.name]
     moments = random.Random()
     with world_of(tmp_path, load) as world:
@@ -198,7 +198,7 @@ def test_without_websockets_and_sticky_sessions_every_page_gets_every_event_once
         world.wait_until_had(end)
 
         def head_at(at_s: float) -> int:
-            """The first event whose receipt came later had perhaps been published already; the next one had not."""
+            """The first event with a later receipt had perhaps been published already; the next one had not."""
             return [*offsets, end - TOPICS][min(bisect_left(receipts, at_s), len(offsets))]
 
         records = [record for group in world.groups for record in group.records(epoch, head_at)]

@@ -1,9 +1,9 @@
 """F43: people with several tabs on several devices, who read their inboxes while everything breaks.
 
 The pages are Headgate's own (inbox_pages.mjs). A publisher tries each item again until it has a receipt, and a consumer pushes
-what nobody has read in time. Tabs lose their connection; gateways, consumers and the Redis primary are killed. The checker knows
-what the publisher and the pages were told, and what the pages showed: it asks Redis only at the end. `HEADGATE_SEED` repeats
-faults and actions, not their timing; `HEADGATE_PIECES` says how often all faults happen.
+what was not read in time. Tabs lose their connection; gateways, consumers and the Redis primary are killed. The checker knows
+what was reported to the publisher and the pages, and what the pages showed: it asks Redis only at the end. `HEADGATE_SEED`
+repeats faults and actions, not their timing; `HEADGATE_PIECES` says how often all faults happen.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OFFLINE_SHARE = 0.1
 # An outbox tries again two seconds after a refusal.
 SETTLE_S = 2.5
 REST_S = 120.0
-# By fault, what it is called where Redis is behind an address, and behind Sentinels.
+# By fault, what it is called where Redis is at an address, and with Sentinels.
 FAILOVERS = {
     "failover": ("FAILOVER, then the address moves", "planned failover"),
     "primary killed": ("a replica that lags takes over", "primary killed"),
@@ -145,7 +145,7 @@ class Sending:
 
 @dataclass
 class Shown:
-    """What the pages showed and were told at the end."""
+    """What the pages showed and received at the end."""
 
     tabs: dict[str, list[tuple[int, list[list[Any]]]]] = field(default_factory=dict)
     done: list[tuple[list[str], str, float, str, int, str]] = field(default_factory=list)
@@ -164,7 +164,7 @@ class Shown:
 
 
 class World:
-    """A site with everybody in it."""
+    """A site with all people in it."""
 
     def __init__(self, folder: Path, load: Load, size: Size, seed: int, started: contextlib.ExitStack) -> None:
         self.moments, self.size, self._folder, self._seed = random.Random(seed), size, folder, seed
@@ -188,7 +188,7 @@ class World:
         self.pages.ask(msgspec.json.encode(command).decode())
 
     def open(self) -> None:
-        """Let everybody come, each with all tabs."""
+        """Let all people come, each with all tabs."""
         claims = {"aud": "headgate", "exp": time.time() + 7200}
         for number in range(self.size.people):
             user = f"u{number}"
@@ -283,7 +283,7 @@ class World:
 
 
 def _catching_up(url: str) -> bool:
-    """Whether a gateway has clients that are behind the live feed."""
+    """Whether a gateway has clients that lag after the live feed."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return any(float(line.split()[-1]) > 0 for line in lines if line.startswith("headgate_clients_catching_up"))
@@ -299,7 +299,7 @@ def seed() -> int:
 
 @contextlib.contextmanager
 def world_of(folder: Path, load: Load, seed: int) -> Iterator[World]:
-    """Start it, with everybody there."""
+    """Start it, with all people there."""
     with contextlib.ExitStack() as started:
         world = World(folder, load, SIZES[load.name], seed, started)
         world.open()
@@ -311,7 +311,7 @@ def world_of(folder: Path, load: Load, seed: int) -> Iterator[World]:
 def test_each_person_has_each_item_once_and_the_same_count_on_every_device(
     tmp_path: Path, load: Load, figures: Figures, seed: int
 ) -> None:
-    """Whatever breaks meanwhile; and nothing that was read is pushed, nor is anything left out that nobody has read."""
+    """Whatever breaks in that time; and nothing that was read is pushed, nor is anything unread left out."""
     size = SIZES[load.name]
     with world_of(tmp_path, load, seed) as world:
         world.say("act")
@@ -350,7 +350,7 @@ def read_report(world: World) -> Shown:
 
 
 def check_items(world: World, shown: Shown) -> list[str]:
-    """Return what is wrong: a missing item, tabs that differ from Redis, a state that nobody gave an item."""
+    """Return what is wrong: a missing item, tabs that differ from Redis, a state that no person gave an item."""
     faults = [f"refused: {code}, {count} times" for code, count in shown.refused.items() if code != "invalid_request"]
     changes: dict[str, list[tuple[int, str, str]]] = {}
     epochs = {epoch for *_, epoch, offset, _ in shown.done if offset is not None}
@@ -390,7 +390,7 @@ def check_pushes(world: World, shown: Shown) -> tuple[int, int]:
     """Return how many items were pushed, and how many of them after a page knew that they were read.
 
     Raises:
-        AssertionError: an item that nobody has read was not pushed.
+        AssertionError: an unread item was not pushed.
     """
     touched = {item for ids, *_ in shown.done for item in ids}
     owed = set(world.sending.sent) - touched

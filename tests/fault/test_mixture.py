@@ -107,7 +107,7 @@ def test_under_every_fault_nothing_is_lost_unreported_doubled_reordered_or_shown
 def test_whatever_is_lost_each_client_has_all_that_is_there_and_knows_all_that_is_not(
     tmp_path: Path, load: Load, figures: Figures, seed: int
 ) -> None:
-    """The end of the log is lost in every way, again and again; browsers, consumers and those who ask for a past are told."""
+    """The end of the log is lost in every way, again and again; browsers, consumers and readers of a past are notified."""
     happened, results = run(tmp_path, "address", TRIALS_LOAD, TRIALS, seed)
     trials = sum(happened[name] for name in AnAddress.losing) + happened["two failovers in a row"]
     figures("F25", "trials, in five ways to lose the end of the log", trials, "", "1,000; 0 unreported (checked)", seed)

@@ -34,7 +34,7 @@ LOG = f"hg:{{{NAMESPACE}}}:log"
 
 
 class Life(NamedTuple):
-    """A gateway: the first event in its reach, the last that it is known to have told of, and the last before it was killed."""
+    """A gateway: the first event in its reach, the last that it is known to have reported, and the last before it was killed."""
 
     name: str
     first: int
@@ -51,7 +51,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def joined(gateway: GatewayProcess, epoch: str = "", offset: int = 0) -> list[RawClient]:
-    """Clients of everything, which go on behind an offset."""
+    """Clients of everything, which go on after an offset."""
     hello: dict[str, object] = {"subscriptions": [{"pattern": "#"}]}
     if epoch:
         hello["resume"] = {"epoch": epoch, "offset": offset}
@@ -98,7 +98,7 @@ class Stage:
         return receipts[-1]
 
     def kill_gateway(self) -> None:
-        """Kill it with events that it may not have told of; the next one has its clients, from the log on."""
+        """Kill it with events that it may not have reported; the next one has its clients, from the log on."""
         sure = self.publish().offset
         until(lambda: explained(at(self.trace(sure), self.killed)))
         last = self.publish()
@@ -123,7 +123,7 @@ class Stage:
         self.publish()
 
     def settle(self) -> None:
-        """Wait until every client has everything, both gateways have told, and the consumers are done."""
+        """Wait until every client has everything, both gateways have reported, and the consumers are done."""
         for client in (*self.here, *self.there):
             until(lambda client=client: offsets(client)[-1:] == [self.newest])  # type: ignore[misc]
         self.lives.append(Life(f"/{self.killed.pid}", self._first, self.newest, self.newest))
@@ -154,7 +154,7 @@ def stage(start_gateway: StartGateway, tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.mark.timeout(1200)
 def test_every_outcome_is_explained_while_everything_is_killed(stage: Stage, load: Load) -> None:
-    """One gateway stays and has told of every event; the other's clients go on at the next one; the consumers have done all."""
+    """One gateway stays and has reported every event; the other's clients go on at the next one; the consumers have done all."""
     events, rounds = (10_000, 5) if load.name == "full" else (500, 1)
     for number in range(rounds):
         for fault in (stage.kill_gateway, stage.kill_consumer, stage.kill_redis):

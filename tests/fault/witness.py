@@ -1,4 +1,4 @@
-"""Witnesses: clients and a publisher in a process of their own, which say how long events took while others make noise.
+"""Witnesses: clients and a publisher in a separate process, which say how long events took while others make noise.
 
 `python -m tests.fault.witness <url> <Redis' url> <clients>` connects, publishes to them at a fixed rate, and prints `ready`. For
 each line of its input it prints a JSON object about the time since the line before: `took_s`, a list of seconds between publish

@@ -29,7 +29,7 @@ def calls(client: Client, function: str) -> int:
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a coroutine function in a loop of its own, within a deadline."""
+    """Run a coroutine function in a separate loop, within a deadline."""
 
     async def within() -> T:
         async with asyncio.timeout(DEADLINE_S):

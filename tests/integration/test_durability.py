@@ -71,7 +71,7 @@ def test_all_replicas_are_at_least_one(redis_url: str, redis_client: Client) -> 
 
 
 def test_a_user_who_may_not_ask_for_the_replicas_publishes_nothing(redis_url: str, redis_client: Client) -> None:
-    """Nobody knows how many all are."""
+    """It is unknown how many all are."""
     call(redis_client, "ACL", "SETUSER", "shop", "on", ">one", "~*", "&*", "+@all", "-info")
     url = f"unix://shop:one@{redis_url.removeprefix('unix://')}"
     with Publisher(url) as publisher, pytest.raises(BusRefused, match="info"):
@@ -80,7 +80,7 @@ def test_a_user_who_may_not_ask_for_the_replicas_publishes_nothing(redis_url: st
 
 
 def test_without_the_wish_nothing_is_waited_for(redis_url: str) -> None:
-    """The receipt does not claim what nobody has looked at."""
+    """The receipt does not claim what was not checked."""
     with Publisher(redis_url) as publisher:
         receipt = publisher.publish("a", 1)
 

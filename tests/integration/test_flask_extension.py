@@ -65,9 +65,9 @@ def get(gateway: GatewayProcess, path: str) -> str:
 def test_an_application_is_served_with_the_gateway_inside_until_it_is_stopped(shop_folder: Path, redis_url: str) -> None:
     """Its routes answer, its authenticator decides, its events reach browsers; SIGTERM ends it with 0 and frees its port.
 
-    app.config sets a limit unless the environment does, and browsers are told.
+    app.config sets a limit unless the environment does, and browsers are notified.
     """
-    with closing(HeldPort()) as held:  # or somebody else might have it before we look
+    with closing(HeldPort()) as held:  # or another process might have it before we look
         settings = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_PORT": str(held.port), "HEADGATE_QUEUE_FRAMES": "30"}
         with GatewayProcess(shop_folder, settings, ("shop:app",)) as gateway:
             with RawClient(gateway.url, {"subscriptions": [{"pattern": "hello.*"}]}) as client:
@@ -88,7 +88,7 @@ def test_an_application_is_served_with_the_gateway_inside_until_it_is_stopped(sh
 
 
 def check_browser_client(gateway: GatewayProcess) -> None:
-    """Check that the browser client is served beside the application, compressed; a page needs no file of its own."""
+    """Check that the browser client is served beside the application, compressed; a page needs no other file."""
     asked = urllib.request.Request(f"{gateway.url}/headgate/headgate.js", headers={"Accept-Encoding": "gzip"})
     with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
         assert (answer.status, answer.headers["Content-Encoding"]) == (200, "gzip")
@@ -121,7 +121,7 @@ class FlaskRun(GatewayProcess):
 
 
 def test_under_flask_run_the_routes_work_and_browsers_are_refused(shop_folder: Path, redis_url: str) -> None:
-    """A view gets a receipt of Redis, pages get the browser client, and a browser that connects is told what to do."""
+    """A view gets a receipt of Redis, pages get the browser client, and a browser that connects gets an error with a remedy."""
     with FlaskRun(shop_folder, {"HEADGATE_REDIS_URL": redis_url}) as running:
         assert json.loads(get(running, "/hello"))["offset"] == 1
         check_browser_client(running)
@@ -169,7 +169,7 @@ def test_a_browser_that_comes_again_and_again_is_logged_once(shop: Flask, caplog
 
 
 def test_an_application_publishes_and_revokes_without_a_gateway(shop: Flask, redis_url: str) -> None:
-    """To everybody, to one user, into a namespace by either of its names."""
+    """To all, to one user, into a namespace by either of its names."""
     gate = shop.extensions["headgate"]
     assert [
         gate.publish("a", 1).offset,
@@ -287,7 +287,7 @@ def test_an_own_server_that_never_had_redis_says_so_once(tmp_path: Path) -> None
     assert "hunter2" not in ended.stdout + ended.stderr
 
 
-# In processes of their own -------------------------------------------------------------------------------------------------
+# In separate processes --------------------------------------------------------------------------------------------------------
 
 
 def python(code: str, **environment: str) -> list[str]:
@@ -369,7 +369,7 @@ def test_in_a_program_of_ones_own_the_extension_works_after_patching(redis_url: 
         "with gevent.Timeout(30):\n"
         "    while not gate.ready()['ready']: gevent.sleep(0.01)\n"
         "print('offsets', gate.publish('a', 1).offset, gate.publish('a', 1, namespace='/notifications').offset)\n"
-        # Another server, as far as this gateway can tell: its feed never meets the epoch of this receipt.
+        # Another server, as far as this gateway can see: its feed never meets the epoch of this receipt.
         "gate.gateway.publisher.publish = lambda *_, **__: Receipt('another', 1, False, 'id')\n"
         "gate.publish('a', 2)\n"
         "with gevent.Timeout(30):\n"

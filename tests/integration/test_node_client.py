@@ -41,11 +41,11 @@ class NodeClient:
         self._process.wait()
 
     def bodies(self, wanted: str) -> list[Any]:
-        """Return the bodies that were told under a name, in order."""
+        """Return the bodies that were reported under a name, in order."""
         return [body for name, body in list(self.told) if name == wanted]
 
     def wait_for(self, wanted: str) -> Any:
-        """Wait until a name was told; return its last body."""
+        """Wait until a name was reported; return its last body."""
         wait_until(lambda: self.bodies(wanted), f"{wanted}; told: {self.told[-3:]}", DEADLINE_S)
         return self.bodies(wanted)[-1]
 
@@ -63,7 +63,7 @@ class NodeClient:
 
 @pytest.fixture(scope="module")
 def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
-    """A gateway in development with a Redis of its own."""
+    """A gateway in development with a private Redis."""
     return start_module_gateway(None, "--dev")
 
 

@@ -1,4 +1,4 @@
-"""A sampled event leaves the spans of its way in a collector: of publisher, gateway and consumer, each a process of its own.
+"""A sampled event leaves the spans of its way in a collector: of publisher, gateway and consumer, each a separate process.
 
 The test command receives OTLP over HTTP in its own process, with OpenTelemetry's own definitions (opentelemetry-proto). `make
 tracing` runs the same with the real OpenTelemetry Collector.
@@ -39,7 +39,7 @@ class Nothing(Consumer):
         pass
 """
 CONFIGURATION = '[consumers.mail]\ntype = "nothing_consumer:Nothing"\npatterns = ["orders.#"]\nstart = "oldest"\n'
-# A service of its own, as one that uses OpenTelemetry is.
+# A separate service, like one that uses OpenTelemetry.
 SERVICE = """
 import sys
 from opentelemetry import trace

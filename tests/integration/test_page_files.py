@@ -1,4 +1,4 @@
-"""The browser client that an application serves for a script tag: what browsers and caches are told. Needs `npm run build`."""
+"""The browser client that an application serves for a script tag: the headers for browsers and caches. Needs `npm run build`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_browser_that_takes_no_gzip_gets_the_file_as_it_was_built(client: Flas
 
 @pytest.mark.parametrize("asks", ["gzip", "gzip, deflate, br, zstd", "br;q=1.0, gzip;q=0.1", "*"])
 def test_a_browser_that_takes_gzip_gets_the_compressed_file_of_the_build(client: FlaskClient, asks: str) -> None:
-    """The same bytes behind it; a cache between knows that the answer depends on what was asked."""
+    """The same bytes after it; a cache between knows that the answer depends on what was asked."""
     answer = client.get(URL, headers={"Accept-Encoding": asks})
 
     assert answer.headers["Content-Encoding"] == "gzip"
@@ -60,7 +60,7 @@ def test_a_browser_that_takes_gzip_gets_the_compressed_file_of_the_build(client:
 
 
 def test_a_browser_that_has_the_file_is_told_so(client: FlaskClient) -> None:
-    """Each encoding has a tag of its own; 304 says again how long it holds, and what it depends on."""
+    """Each encoding has a separate tag; 304 says again how long it holds, and what it depends on."""
     tags = set()
     for asks in ("gzip", "identity"):
         tag = client.get(URL, headers={"Accept-Encoding": asks}).headers["ETag"]

@@ -97,7 +97,7 @@ def test_a_remembered_id_counts_for_every_publish(publisher: Publisher, redis_cl
 
 @pytest.mark.parametrize("wrong", [0, 86401, True, "60", 1.5])
 def test_a_time_for_an_id_that_is_none_is_refused_before_anything_is_sent(publisher: Publisher, wrong: Any) -> None:
-    """With what is allowed; and an id that nobody knows needs no time."""
+    """With what is allowed; and an unknown id needs no time."""
     for publish in (
         lambda: publisher.publish("a", 1, id="x", id_for_s=wrong),
         lambda: publisher.publish_many([("a", 1, "x")], id_for_s=wrong),
@@ -150,7 +150,7 @@ print(sorted(job.value.offset for job in jobs) == list(range(1, 201)))
 
 
 def test_greenlets_share_a_publisher(redis_url: str) -> None:
-    """In a patched process each command has a connection of its own."""
+    """In a patched process each command has a separate connection."""
     command = [sys.executable, "-c", GREENLETS, redis_url]
 
     said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -1,4 +1,4 @@
-"""The publisher for asyncio and the subscriber behind Sentinels and on a Cluster: both go on after a failover."""
+"""The publisher for asyncio and the subscriber with Sentinels and on a Cluster: both go on after a failover."""
 
 from __future__ import annotations
 

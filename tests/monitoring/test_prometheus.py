@@ -174,7 +174,7 @@ def test_the_numbers_are_those_of_all_workers(prometheus: Prometheus) -> None:
 
 
 def test_a_percentile_is_that_of_all_workers(prometheus: Prometheus) -> None:
-    """As the dashboard asks for it, within a bucket of a histogram, whose limits are powers of two."""
+    """As the dashboard asks for it, within a bucket of a histogram with limits at powers of two."""
     [told] = prometheus.query("sum(headgate_publish_to_socket_seconds_count)")
     workers = {each["metric"]["worker"] for each in prometheus.query("headgate_worker_up == 1")}
     assert workers == {"1", "2"}

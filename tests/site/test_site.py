@@ -36,11 +36,11 @@ WIDE = [
     pytest.param((390, 1366), ("comparison.html", "architecture.html"), id="short"),
     pytest.param((390, 768, 1366, 1440, 1920), ALL, id="all", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
 ]
-# The theme names two parts of its own navigation alike.
+# The theme names two parts of its navigation alike.
 OF_THE_THEME = {"landmark-unique"}
 # Two frames after a resize every observer of sizes has been called.
 LAID_OUT = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-# What somebody who begins would ask, and pages of which one must come first. Each makes the page read its whole index.
+# What a beginner would ask, and pages of which one must come first. Each makes the page read its whole index.
 ASKED = {"token": ("howto/sign-in", "guide", "start", "tutorial"), "idempotency": ("http-api", "guide")}
 
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: the suites of python-socketio and Flask-SocketIO run on `headgate.socketio.Server` instead of their own.
+"""A pytest plugin: the suites of python-socketio and Flask-SocketIO run on `headgate.socketio.Server` instead of theirs.
 
 `socketio.Server` is ours before any test module is imported. Four things are put in place for the suites' sake, none of which an
 application meets: the client's events are of a class in Python, because tests replace a method of theirs and gevent's own class
@@ -66,7 +66,7 @@ class SuiteManager(adopting(socketio.Manager)):  # type: ignore[misc]
 
 
 class SocketIOWebServer:
-    """The admin suite's web server: a WSGI server on a port of its own."""
+    """The admin suite's web server: a WSGI server on a separate port."""
 
     def __init__(self, sio: SuiteServer) -> None:
         self.sio = sio
@@ -78,7 +78,7 @@ class SocketIOWebServer:
         self.http.start()
 
     def stop(self) -> None:
-        """Stop listening, and let everybody go."""
+        """Stop listening, and let all clients go."""
         assert self.http is not None
         self.sio.eio.disconnect()
         self.sio.shutdown()

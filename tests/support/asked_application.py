@@ -1,4 +1,4 @@
-"""An application whose functions answer requests of pages, each in a way of its own. The tests of `headgate/request` serve it."""
+"""An application with functions that answer pages, each in its way. The tests of `headgate/request` serve it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def order(request: PageRequest) -> None:
 
 @gate.on_request("orders.fail")
 def fail(request: PageRequest) -> None:
-    """Raise what nobody expects."""
+    """Raise an unexpected error."""
     raise KeyError("the name of a table")
 
 

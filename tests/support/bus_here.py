@@ -1,4 +1,4 @@
-"""A bus listener in the test's own process, and what it tells its namespace: on the model of a Redis, or on a real one.
+"""A bus listener in the test's own process, and what it reports to its namespace: on the model of a Redis, or on a real one.
 
 On the model (`model_bus`) the clock is the test's: nothing waits, and every order of things can be made. On a real Redis
 (`redis_bus`) replies come when they come: `wait_for` lets the loop run until a condition holds.
@@ -32,7 +32,7 @@ POLL_S = 0.001
 
 
 class Teller:
-    """A namespace that writes down what it is told, in order.
+    """A namespace that writes down what it receives, in order.
 
     Attributes:
         told: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`, `["log_lost", epoch, offset]`,
@@ -85,12 +85,12 @@ class Teller:
         return [offset for _, offset, _ in self.events]
 
     def only(self, *kinds: str) -> list[list[Any]]:
-        """Return what was told of these kinds, in order."""
+        """Return the reports of these kinds, in order."""
         return [entry for entry in self.told if entry[0] in kinds]
 
 
 class BusHere(Teller):
-    """A listener of the namespace `n`, started, and the namespace behind it."""
+    """A listener of the namespace `n`, started, and its namespace."""
 
     def __init__(self, redis_url: str, patterns: Sequence[str], settings: Settings) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ StartModelBus = Callable[..., ModelBus]
 
 @contextmanager
 def on_the_model(patch: pytest.MonkeyPatch) -> Iterator[tuple[ModelServer, LoopClock]]:
-    """Let every bus that is made meanwhile talk to one model server, on one clock."""
+    """Let every bus that is made in the block talk to one model server, on one clock."""
     clock = LoopClock()
     server = ModelServer(signal=clock.signal)
     patch.setattr(listener, "SubscriberLink", server.link)
@@ -179,7 +179,7 @@ def model_bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartModelBus]:
 
 
 class CooperativeLink(SubscriberLink):
-    """The real link, in a process whose sockets are not: it lets the loop run until there is something to read."""
+    """The real link, in a process with sockets that are not: it lets the loop run until there is something to read."""
 
     def read(self) -> list[Any]:
         while not (replies := self.read_ready()):

@@ -1,4 +1,4 @@
-"""A bus listener in a process of its own, patched by gevent as a gateway is: what it tells its namespace, as lines of JSON.
+"""A bus listener in a separate process, patched by gevent as a gateway is: what it reports to its namespace, as lines of JSON.
 
 Run as a program (`python -m tests.support.bus_process`) it is the listener; imported, it is the test's end of it.
 """
@@ -34,7 +34,7 @@ class BusProcess:
             answer to the fence's question may be as late then, too, for the same reason.
 
     Attributes:
-        told: everything that it told, in order: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`,
+        told: everything that it reported, in order: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`,
             `["log_lost", epoch, offset]`, `["line_changed", epoch, end, position]`, `["bus", up]`, `["fenced"]`.
     """
 
@@ -76,12 +76,12 @@ class BusProcess:
         return [offset for _, offset, _ in self.events]
 
     def news(self, *kinds: str) -> list[list[Any]]:
-        """Return what was told of these kinds, in order."""
+        """Return the reports of these kinds, in order."""
         with self._grown:
             return [entry for entry in self.told if entry[0] in kinds]
 
     def wait_for(self, condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-        """Wait until `condition()` is true, looking again whenever something was told; return what it returned."""
+        """Wait until `condition()` is true, looking again after each report; return what it returned."""
         give_up = time.monotonic() + deadline_s
         with self._grown:
             while not (found := condition()):
@@ -92,12 +92,12 @@ class BusProcess:
         return found
 
     def wait_until_up(self) -> None:
-        """Wait until the feed is proven; what was told so far is forgotten."""
+        """Wait until the feed is proven; earlier reports are forgotten."""
         self.wait_for(lambda: ["bus", True] in self.told, "the bus to be up", START_DEADLINE_S)
         self.forget()
 
     def forget(self) -> None:
-        """Begin `told` anew."""
+        """Empty `told`."""
         with self._grown:
             self.told.clear()
 

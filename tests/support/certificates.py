@@ -16,7 +16,7 @@ DAY = timedelta(days=1)
 
 
 class Authority:
-    """A certificate authority whose own certificate is the PEM file `ca_file`, in `folder`."""
+    """A certificate authority with the PEM file `ca_file` as its certificate, in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

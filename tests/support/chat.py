@@ -1,6 +1,6 @@
 """A chat, as an application of python-socketio is written: names, rooms, whispers, files, history, questions, refusals.
 
-It runs on python-socketio's own server and on ours, beside each other, in processes of their own, and ours under each web server
+It runs on python-socketio's own server and on ours, beside each other, in separate processes, and ours under each web server
 that carries it:
 
     python -m tests.support.chat stock|headgate|pywsgi|gevent-websocket|tls [certificate key]
@@ -32,7 +32,7 @@ class Chat(socketio.Namespace):  # type: ignore[misc]
     """The namespace `/chat`."""
 
     def on_connect(self, sid: str, environ: dict[str, Any], auth: Any) -> None:
-        """Let everybody in who has a name, and show them the lobby."""
+        """Let in every guest with a name, and show them the lobby."""
         if not isinstance(auth, dict) or not auth.get("name"):
             raise socketio.exceptions.ConnectionRefusedError("a name, please", {"example": "ana"})
         self.save_session(sid, {"name": auth["name"], "said": 0})
@@ -41,14 +41,14 @@ class Chat(socketio.Namespace):  # type: ignore[misc]
         self.emit("joined", auth["name"], room=LOBBY, skip_sid=sid)
 
     def on_say(self, sid: str, text: str) -> dict[str, int]:
-        """Tell the lobby, and the speaker how often that was."""
+        """Report to the lobby, and to the speaker how often that was."""
         with self.session(sid) as session:
             session["said"] += 1
         self.emit("said", (session["name"], text), room=LOBBY)
         return {"said": session["said"]}
 
     def on_whisper(self, sid: str, name: str, text: str) -> bool:
-        """Tell one other."""
+        """Notify one other."""
         for other, _ in self.server.manager.get_participants("/chat", LOBBY):
             if self.get_session(other)["name"] == name:
                 self.emit("whispered", {"from": self.get_session(sid)["name"], "text": text}, to=other)
@@ -98,7 +98,7 @@ class Chat(socketio.Namespace):  # type: ignore[misc]
         self.disconnect(sid)
 
     def on_disconnect(self, sid: str, reason: str) -> None:
-        """Tell the lobby."""
+        """Notify the lobby."""
         self.emit("left", (self.get_session(sid)["name"], reason), room=LOBBY, skip_sid=sid)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from tools import chromium
 
-# Of these switches the last one counts, so this names what Playwright turns off, too. The address bar's own pages, which nobody
-# sees here, are most of the processor time that a window takes (0.8 of 1.1 s).
+# Of these switches the last one counts, so this names what Playwright turns off, too. The address bar's own pages, which are
+# not seen here, are most of the processor time that a window takes (0.8 of 1.1 s).
 _FEATURES_OFF = (
     *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),
     *("AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose"),

@@ -146,7 +146,7 @@ class Cluster:
         return any(b"MIGRATESLOTS" in line for line in self.nodes[0].call("CLUSTER", "HELP"))
 
     def promote(self, replica: Node, *, force: bool = False) -> None:
-        """Make a replica the primary in the place of its own; `force`: without asking anybody, though the primary is silent."""
+        """Make a replica the primary in the place of its own; `force`: without an election, though the primary is silent."""
         wait_until(lambda: replica.call("ROLE")[3] == b"connected" or force, "the replica follows its primary")
         replica.call("CLUSTER", "FAILOVER", *(["TAKEOVER"] if force else []))
         wait_until(lambda: replica.is_primary, "the replica is the primary")

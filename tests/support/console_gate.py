@@ -13,7 +13,7 @@ from tests.support.recording_gate import RecordingGate
 
 @dataclass
 class ConsoleGate(RecordingGate):
-    """`identities` says whose a request with a cookie `app=…` is, where the application has an authenticator."""
+    """`identities` names the user of a request with a cookie `app=…`, where the application has an authenticator."""
 
     identities: dict[str, Identity] | None = None
     admitted: list[Authenticator] = field(default_factory=list)

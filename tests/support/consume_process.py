@@ -1,4 +1,4 @@
-"""Real consumers: `headgate consume` as its own process, and a sink of the tests' own that tells what it does in files."""
+"""Real consumers: `headgate consume` as a separate process, and a sink of the tests that reports in files what it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the epoll sets of a process contain, as the kernel tells it (Linux)."""
+"""What the epoll sets of a process contain, as the kernel reports it (Linux)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def watched(process: int | str = "self") -> set[Watched]:
     """Return what is in all epoll sets of a process."""
     found: set[Watched] = set()
     for entry in Path(f"/proc/{process}/fdinfo").iterdir():
-        with suppress(OSError):  # closed meanwhile
+        with suppress(OSError):  # closed in between
             found |= _read(entry)
     return found
 
@@ -42,7 +42,7 @@ def children_of(process: int) -> list[int]:
     """Return the processes that a process has started, and that it has not waited for."""
     found: list[int] = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # it has ended in between
             number, _, rest = stat.read_text().partition(" ")
             if int(rest.rpartition(")")[2].split()[1]) == process:
                 found.append(int(number))

@@ -1,4 +1,4 @@
-"""Coroutines in tests: each has a loop and a thread of its own, as Playwright keeps one running in the thread of the tests."""
+"""Coroutines in tests: each has a separate loop and thread, as Playwright keeps one running in the thread of the tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A feed between a model Redis and an oracle, driven one input at a time, in an order that a seed decides.
 
-Everything that may happen at the same time is a step of its own: publishers, commands on their way to Redis, replies on their way
+Everything that may happen at the same time is a separate step: publishers, commands on their way to Redis, replies on their way
 back, reads of the log and of fences, passes over the clients, the clock, clients that come and go, and faults.
 """
 
@@ -38,7 +38,7 @@ REST_STEPS = 20_000
 # The greatest weight of each step. A history draws its own below it, so that rare mixtures have their share.
 GATEWAY = {"feed": 40, "receive": 20, "write": 6, "wake": 4, "tick": 4, "fence_head": 3}
 OTHERS = {"redis": 8, "publish": 24, "plain": 3, "burst": 1, "acquire": 5, "release": 5, "join": 1}
-# In a quiet history few events come behind one that is missing, and hide it from a fence.
+# In a quiet history few events come after one that is missing, and hide it from a fence.
 QUIET = {"redis": 2, "publish": 3, "tick": 12, "fence_head": 6, "write": 12, "wake": 8, "acquire": 6, "release": 8, "join": 4}
 FAULTS = (
     *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush"),
@@ -57,7 +57,7 @@ class Broken(AssertionError):
 
 
 class Published(NamedTuple):
-    """An event that was appended. `topic` is None if nobody owes it, `data` is empty if nobody knows it."""
+    """An event that was appended. `topic` is None if no client is owed it, `data` is empty if it is unknown."""
 
     topic: str | None
     data: bytes
@@ -72,9 +72,9 @@ class Oracle:
     """The promises of the feed, checked the plain way: for each epoch all that was published on the line that leads to it, and a
     set of all that came.
 
-    Order; at most once; an event above the position that an active pattern matches is delivered, or told in a gap, before the
-    position passes it; the position goes back only to where two lines part, and exactly to there; a log is told as lost only if
-    it has no epoch in common; trimmed events are gone.
+    Order; at most once; an event above the position that an active pattern matches is delivered, or reported in a gap, before
+    the position passes it; the position goes back only to where two lines part, and exactly to there; a log is reported as lost
+    only if it has no epoch in common; trimmed events are gone.
     """
 
     def __init__(self, redis: ModelRedis) -> None:
@@ -124,7 +124,7 @@ class Oracle:
         self.had.difference_update(event.offset for event in events if event.offset is not None)
 
     def told(self, gap: out.Gap) -> None:
-        """The clients were told of a gap."""
+        """The clients were notified of a gap."""
         self.had.update(range(gap.first, gap.last + 1))
         self.doubt.difference_update(range(gap.first, gap.last + 1))
         if gap.reason is GapReason.TRIMMED:
@@ -133,7 +133,7 @@ class Oracle:
                 raise Broken(f"{present} were told as trimmed, and are in the log")
 
     def lost(self, head: Head) -> None:
-        """The clients were told that the log is another one."""
+        """The clients were notified that the log is another one."""
         if self._epochs_of(self.epoch) & self._epochs_of(head.epoch):
             raise Broken("the log was told as lost, and is not")
         self._go(head.epoch, head.offset)
@@ -141,7 +141,7 @@ class Oracle:
         self._count_owed()
 
     def line_changed(self, change: out.LineChanged) -> None:
-        """The clients were told that the log goes on in another epoch, and up to where it is the same."""
+        """The clients were notified that the log goes on in another epoch, and up to where it is the same."""
         head, end = change.head, change.end
         if change.was_offset != self.position:
             raise Broken(f"the position was {self.position}, not {change.was_offset}")
@@ -196,7 +196,7 @@ class Oracle:
             self.owed[topic] = min(self.owed.get(topic, position), position)
 
     def ended(self, pattern: str) -> None:
-        """Nobody has the pattern any more."""
+        """No client has the pattern any more."""
         if self.since.pop(pattern, None) is not None:
             self._count_owed()
 
@@ -269,7 +269,7 @@ class World:
         self._reply: Head | list[Entry] | None = None
         self._fence: out.ReadFenceHead | None = None
         self._fence_head: Head | None = None
-        self._pinged: deque[Head] = deque()  # the heads of fences whose PING is under way, or whose PONG the feed deals with
+        self._pinged: deque[Head] = deque()  # the heads of fences with a PING under way, or with a PONG that the feed deals with
         for pattern in ["#"] if self.whole else ["orders.*", "users.7.#"][: self._below(3)]:
             self._acquire(pattern)
         bag = [
@@ -280,7 +280,7 @@ class World:
         faults = [name for name in FAULTS if self._random() < 0.4]
         share = int(FAULT_SHARE * self._random() * len(bag))
         self._bag = bag + [faults[self._below(len(faults))] for _ in range(share if faults else 0)]
-        if self.sharded and self._random() < 0.5:  # few faults, and of one kind: any other has the gateway listen anew
+        if self.sharded and self._random() < 0.5:  # few faults, and of one kind: any other has the gateway listen again
             self._bag = [*bag, SLOT_FAULTS[self._below(len(SLOT_FAULTS))]]
 
     # -- a history ------------------------------------------------------------------------------------------------
@@ -474,7 +474,7 @@ class World:
         assert len(events) == taken
         self.oracle.delivered(events)
         del replies[:taken]
-        if taken and self._of_direct() < 0.01:  # a fault of ours, behind some of the writes
+        if taken and self._of_direct() < 0.01:  # a fault of ours, after some of the writes
             self.oracle.undelivered(events)
             self._carry_out_all(self.feed.half_handed_on(front))
         else:
@@ -703,7 +703,7 @@ class World:
         self.redis.restart(self.redis.copies[self._below(len(self.redis.copies))])
 
     def _do_move(self) -> None:
-        """The address leads to another server, which was a little behind; connections to the one before stay whole."""
+        """The address leads to another server, which lagged a little; connections to the one before stay whole."""
         self.redis.move(self.redis.ago(self._below(6)))
 
     def _do_forget(self) -> None:

@@ -26,7 +26,7 @@ class Chat(flask_socketio.Namespace):  # type: ignore[misc]
     """The namespace `/chat`."""
 
     def on_connect(self, auth: Any) -> None:
-        """Let everybody in who has a name, and show them the lobby."""
+        """Let in every guest with a name, and show them the lobby."""
         if not isinstance(auth, dict) or not auth.get("name"):
             raise flask_socketio.ConnectionRefusedError("a name, please", {"example": "ana"})
         session["name"], session["said"] = auth["name"], 0
@@ -37,13 +37,13 @@ class Chat(flask_socketio.Namespace):  # type: ignore[misc]
         emit("joined", auth["name"], to=LOBBY, include_self=False)
 
     def on_say(self, text: str) -> dict[str, int]:
-        """Tell the lobby, and the speaker how often that was."""
+        """Report to the lobby, and to the speaker how often that was."""
         session["said"] += 1
         emit("said", (session["name"], text), to=LOBBY)
         return {"said": session["said"]}
 
     def on_whisper(self, name: str, text: str) -> bool:
-        """Tell one other."""
+        """Notify one other."""
         for sid, other in _names.items():
             if other == name:
                 emit("whispered", {"from": session["name"], "text": text}, to=sid)
@@ -88,7 +88,7 @@ class Chat(flask_socketio.Namespace):  # type: ignore[misc]
         disconnect()
 
     def on_disconnect(self, reason: str) -> None:
-        """Tell the lobby."""
+        """Notify the lobby."""
         emit("left", (_names.pop(request.sid), reason), to=LOBBY, include_self=False)  # type: ignore[attr-defined]
 
 

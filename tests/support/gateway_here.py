@@ -1,6 +1,6 @@
-"""A gateway in the test's own process, and browsers by hand: everything behind HTTP is real, down to the frames of a WebSocket.
+"""A gateway in the test's own process, and browsers by hand: everything after HTTP is real, down to the frames of a WebSocket.
 
-Its sessions begin on socket pairs, as they do behind an upgrade. Its buses listen on the Redis of the test run (`gateway_here`),
+Its sessions begin on socket pairs, as they do after an upgrade. Its buses listen on the Redis of the test run (`gateway_here`),
 or on the model of one (`gateway_on_model`). A `ClientHere` lets the loop run while it waits (on the model, its clock).
 Revocations are known to be none; the shared table does not run.
 """
@@ -135,7 +135,7 @@ class ClientHere(SocketIOClient):
 
 
 class GatewayHere:
-    """A gateway whose buses are up. `join` connects a client, which leaves with the test; `wait` lets the loop run for a time."""
+    """A gateway with buses that are up. `join` connects a client, which leaves with the test; `wait` runs the loop for a time."""
 
     wait: Callable[[float], object] = staticmethod(gevent.sleep)
 

@@ -1,7 +1,7 @@
 """A real gateway: `headgate serve` as its own process, started, watched and ended by a test.
 
-A test asks the fixture `start_gateway` for as many as it wants; all of them end with the test. Each listens on a port of
-its own choosing (settings' port 0) and, unless the test names a Redis, runs a private one in a folder of the test's.
+A test asks the fixture `start_gateway` for as many as it wants; all of them end with the test. Each listens on a free port
+(settings' port 0) and, unless the test names a Redis, runs a private one in a folder of the test's.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class GatewayProcess:
             status = self._process.wait(deadline_s)
         except subprocess.TimeoutExpired:
             raise self._failure(f"did not end within {deadline_s:g} s") from None
-        with self._grown:  # a child of its own that lives on may keep the other end open: that is no failure
+        with self._grown:  # a child process that lives on may keep the other end open: that is no failure
             self._grown.wait_for(lambda: self._ended, deadline_s)
         return status
 
@@ -164,7 +164,7 @@ class GatewayProcess:
         with self._grown:  # of a life before this one nothing counts, and nothing that still comes of it is taken
             self._lines.clear()
             self._ended = False
-            # A group of its own, so that a Ctrl-C in the terminal of the test run reaches pytest, which then stops it.
+            # A separate group, so that a Ctrl-C in the terminal of the test run reaches pytest, which then stops it.
             self._process = subprocess.Popen(
                 self.command,
                 cwd=self.folder,

@@ -102,7 +102,7 @@ class Peer:
 
     @property
     def answers(self) -> list[tuple[str, dict[str, str], bytes]]:
-        """The status, the headers and what stands behind them of each answer."""
+        """The status, the headers and what comes after them of each answer."""
         found = []
         for each in self.received.split(b"HTTP/1.1 ")[1:]:
             head, _, body = each.partition(b"\r\n\r\n")

@@ -19,7 +19,7 @@ DEADLINE_S = 30.0
 
 
 class LogGround:
-    """One namespace, new to everybody; `clients` connects browsers to it, `publish` writes down receipts.
+    """One namespace, new to all; `clients` connects browsers to it, `publish` writes down receipts.
 
     Attributes:
         log, head: the keys of its log.
@@ -66,7 +66,7 @@ class LogGround:
 
 
 class Grounds:
-    """A Redis and a gateway with so many namespaces that each test of a module has one that nobody has used."""
+    """A Redis and a gateway with so many namespaces that each test of a module has an unused one."""
 
     def __init__(self, folder: Path, count: int, **settings: Any) -> None:
         self._names = [f"test-{number}" for number in range(count)]

@@ -34,7 +34,7 @@ class LoopClock:
             gevent.sleep()
 
     def signal(self) -> ClockSignal:
-        """Return a `Signal` whose timeouts are this clock's."""
+        """Return a `Signal` with timeouts by this clock."""
         return ClockSignal(self)
 
     def advance(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """A browser that holds a naive view of what it is owed against what it receives: the oracle of the delivery histories.
 
 In: packets in the order in which the browser reads them; markers among them say where a subscription begins and ends. Out: an
-AssertionError as soon as an event comes twice, out of order, or behind something that is missing and has not been told.
+AssertionError as soon as an event comes twice, out of order, or after something that is missing and unreported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Lines:
         self.cuts: dict[str, int] = {}
 
     def begin(self, epoch: str, before: str | None = None, end: int = 0) -> None:
-        """Begin an epoch: of a new log, or behind an offset on the line of another one."""
+        """Begin an epoch: of a new log, or after an offset on the line of another one."""
         for lines in (self.topics, self.writers):
             older = lines[before] if before is not None else {}
             lines[epoch] = {offset: value for offset, value in older.items() if offset <= end}
@@ -58,13 +58,13 @@ class Browser:
     Attributes:
         position, epoch: where it goes on when it comes back.
         had: the offsets of this log that it has had.
-        checked: up to here everything that it is owed has been received or told.
+        checked: up to here everything that it is owed has been received or reported.
         patterns: pattern → the offset above which its events are owed, and its policy.
         latest: the patterns of this session that replace older events by newer ones; a full queue may do so before the browser
             knows of the subscription.
         ended: the patterns of this session that ended once; their policies no longer protect what waits of their topics.
-        plain_left_out: topics of plain publishes that a full queue left out; one may have replaced a logged value before, and is
-            then told without an offset.
+        plain_left_out: topics of plain publishes that a full queue left out; one may have replaced a logged value before, and
+            is then reported without an offset.
         overflowed: the sum of the counts in overflow gaps.
         neighbours: the number of the newest event of another namespace.
     """
@@ -91,8 +91,8 @@ class Browser:
         self._expects_rollback: tuple[str, int] | None = None
         self._welcomed = False
         self._again: set[int] = set()  # asked for a second time
-        self._ahead: list[tuple[str, str, int, bool, str]] = []  # (epoch, …) of subscriptions on a line that is still to be told
-        self._plain_topics: set[str] = set()  # whose newest event is a plain one
+        self._ahead: list[tuple[str, str, int, bool, str]] = []  # (epoch, …) of subscriptions on an unreported line
+        self._plain_topics: set[str] = set()  # of which the newest event is a plain one
 
     # -- sessions -------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Browser:
         self.latest, self.ended, self.plain_left_out = set(), set(), set()
 
     def visit_another_gateway(self, epoch: str, head: int) -> None:
-        """Be served by a gateway that stands at the head of the log: have, or be told of, all that is there."""
+        """Be served by a gateway at the head of the log: have all that is there, or a report of it."""
         self._begin_log(epoch, head)
         self.had = set(range(1, head + 1))
         self.position = head
@@ -172,7 +172,7 @@ class Browser:
         pattern, _, past, _ = words
         if epoch == self.epoch or (pattern in self.patterns and not past):
             self._owe(*words)
-        else:  # the gateway is there already, and its word of that comes behind this
+        else:  # the gateway is there already, and its word of that comes after this
             self._ahead.append((epoch, *words))
 
     def _owe_ahead(self) -> None:
@@ -243,12 +243,12 @@ class Browser:
         announced, self._expects_rollback = self._expects_rollback, None
         assert announced in (None, (epoch, end)), "not what the welcome has announced"
         shared = self._lines.shared(self.epoch, epoch)
-        # In one epoch, a gateway that has not met the loss yet tells the rest when it does.
+        # In one epoch, a gateway that has not met the loss yet reports the rest when it does.
         assert end == shared or (epoch == self.epoch and end > shared), f"rolled back to {end}, and not to {shared}"
         assert last >= max(self.had | {self.position}), "it has had more than that"
         topics = self._lines.topics[self.epoch]
         assert last <= max(topics, default=0), "nobody has had that"
-        # Of a `latest` subscription, the newest value of a topic may have been replaced by one that is lost: this tells it.
+        # Of a `latest` subscription, the newest value of a topic may have been replaced by one that is lost: this reports it.
         gone = {topics[offset] for offset in range(end + 1, last + 1)}
         self.replaced = {offset: topic for offset, topic in self.replaced.items() if topic not in gone}
         patterns = self.patterns
@@ -268,7 +268,7 @@ class Browser:
             return
         assert not self._expects_loss
         assert self._expects_rollback is None, "a cursor ahead of the word that the log has lost its end"
-        idle = body["epoch"] == self.epoch  # else it comes in its place among events, and a replaced value may come behind it
+        idle = body["epoch"] == self.epoch  # else it comes in its place among events, and a replaced value may come after it
         self._go_on_in(body["epoch"])
         self._check_up_to(body["offset"])
         assert not (idle and self.replaced), f"a cursor at {body['offset']}, and the newest of {self.replaced} has not come"
@@ -280,7 +280,7 @@ class Browser:
         self.states.append(body["state"])
 
     def _check_up_to(self, upto: int) -> None:
-        """Everything owed up to an offset has been received or told; a `latest` one may have a newer one behind it."""
+        """Everything owed up to an offset has been received or reported; a `latest` one may have a newer one after it."""
         topics = self._lines.topics[self.epoch]
         for offset in range(self.checked + 1, upto + 1):
             if offset in self.had or any(first <= offset <= last for first, last in self.told):

@@ -1,8 +1,8 @@
 """A model of one namespace without Redis, sockets or greenlets: what may happen to it, one step after the other.
 
-Router, fan-out, clients, their states, log readers, page cache and live feed are the real ones. The log, the bus and the sessions
-are models. Wherever the real loop could run something else (between two turns of a pass, between two clients that are told, while
-Redis answers), the world does, so a history is a random interleaving.
+Router, fan-out, clients, their states, log readers, page cache and live feed are the real ones. The log, the bus and the
+sessions are models. Wherever the real loop could run something else (between two turns of a pass, between two clients that are
+notified, while Redis answers), the world does, so a history is a random interleaving.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Bus:
         return self.reached
 
     def note_head(self, offset: int) -> None:
-        """It asks nobody."""
+        """It asks no client."""
 
 
 class Search:
@@ -347,7 +347,7 @@ class World:
         self.log.trim(self._random.randint(self.log.first, self.log.head + 1))
 
     def delete(self) -> None:
-        """Somebody deletes an event out of the middle."""
+        """An event is deleted out of the middle."""
         if self.log.entries:
             self.log.entries.pop(self._random.choice(list(self.log.entries)))
 
@@ -427,7 +427,7 @@ class World:
         for matched in slice_:
             topic, clients = matched.frame.topic or "", matched.audience.clients
             now = self._wanting(topic)
-            # A client that has subscribed since the event came may have it, or not: it was told a place above.
+            # A client that has subscribed since the event came may have it, or not: it has a place above.
             assert self._wanted[topic, matched.frame.offset] & now <= set(clients) <= now, topic
             self.record.came(matched.frame, len(clients))
         return _HAND(slice_)
@@ -473,7 +473,7 @@ class World:
         self.run_bus()
 
     def lose_upstream(self) -> None:
-        """An event on its way is lost, and nobody asks the log for it; or the log does not have it either."""
+        """An event on its way is lost, and no read asks the log for it; or the log does not have it either."""
         for index, event in enumerate(self.bus.arrived):
             if event.offset is not None and event.id is not None and self.chance(2):
                 gone = self.chance(2)
@@ -504,7 +504,7 @@ class World:
         self.run_bus()
 
     def fence(self) -> None:
-        """The bus is sure of its position: handovers end, and idle clients are told."""
+        """The bus is sure of its position: handovers end, and idle clients are notified."""
         if self.bus.task is None and not self.bus.arrived:
             if self.log.epoch != self.bus.epoch or self.log.head < self.bus.reached:
                 self._settle()
@@ -515,7 +515,7 @@ class World:
                 self.teller = self.feed.send_cursors()
 
     def tell_on(self) -> None:
-        """The greenlet goes on that tells idle clients their position, beside that of the bus."""
+        """The greenlet goes on that sends idle clients their position, beside that of the bus."""
         if self.teller is not None and next(self.teller, self) is self:
             self.teller = None
 
@@ -537,7 +537,7 @@ class World:
     # -- clients --------------------------------------------------------------------------------------------------
 
     def join(self, slot: Slot) -> None:
-        """A browser connects; it goes on where it was, or anew."""
+        """A browser connects; it goes on where it was, or starts again."""
         if slot.client is None:
             self._join(slot, polling=self.chance(4))
             resumes = slot.browser.epoch and not self.chance(4)
@@ -669,7 +669,7 @@ class World:
             slot.connection.make_room(5000)
 
     def drop_connection(self, slot: Slot) -> None:
-        """The socket is gone; the gateway is told, or finds out when it writes."""
+        """The socket is gone; the gateway is notified, or learns it when it writes."""
         if slot.connection is not None and self.chance(3):
             if slot.connection.wire is not None and self._of_sockets.random() < 0.5:
                 slot.connection.breaks = True
@@ -718,7 +718,7 @@ class World:
             self.matcher.remove(pattern, client)
 
     def _mark(self, slot: Slot, name: str, *words: object) -> None:
-        """Tell the browser where among its events something began or ended."""
+        """Mark for the browser where among its events something began or ended."""
         assert slot.connection is not None
         if not slot.connection.closed:
             slot.connection.queue.put(Frame(b"4" + notice_packet(NAMESPACE, name, {"words": words})))
@@ -763,7 +763,7 @@ class World:
 
     def settle(self) -> None:
         """No more faults: every browser reads, and must have everything."""
-        self._depth = 1  # nothing happens meanwhile
+        self._depth = 1  # nothing happens in between
         for slot in self.slots:
             if slot.connection is not None and (slot.connection.closed or slot.connection.breaks):
                 slot.connection.close()
@@ -797,7 +797,7 @@ class World:
         else:
             raise AssertionError("does not settle")
         for teller in (self.teller or iter(()), self.feed.send_cursors(), self.feed.send_cursors()):
-            for _ in teller:  # the last one leaves nobody out, as no event has come since the one before
+            for _ in teller:  # the last one leaves no client out, as no event has come since the one before
                 pass
         for slot in self.slots:
             if slot.connection is not None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from headgate.redis.lineage import Lineage, alone, read_lineage
 
 SERVERS, BROWSERS = 3, 3
-# memory: a process goes on only in an epoch of its own · judge: a position behind the end of its epoch is told as rolled back
-# rename: a position on the line takes the newest epoch · ask: before a loss is told, Redis is asked
+# memory: a process goes on only in its own epoch · judge: a position above the end of its epoch is reported as rolled back
+# rename: a position on the line takes the newest epoch · ask: before a loss is reported, Redis is asked
 # fork: the gateway compares the line that it knows with the new one
 # report: publishers and the gateway report the newest event that they know of to a process that may not remember it
 ALL_RULES = frozenset({"memory", "judge", "rename", "ask", "fork", "report"})
@@ -121,7 +121,7 @@ class World:
         return True
 
     def _publish_where_attached(self) -> bool:
-        """A publisher whose connection still leads to the server before."""
+        """A publisher with a connection that still leads to the server before."""
         if self.attached is None or self.attached == self.address:
             return False
         self._append(self.servers[self.attached])
@@ -232,9 +232,9 @@ class World:
                 self._judge(browser, end, server)
 
     def _judge(self, browser: Browser, end: int | None, server: Server) -> None:
-        """Tell a browser what it has that is not on the line; it goes on behind the end that its epoch has there."""
+        """Report to a browser what it has that is not on the line; it goes on after the end that its epoch has there."""
         if end is None:
-            # Of an epoch that only another gateway has heard of, and that Redis has lost again, nobody knows where it began.
+            # Of an epoch that only another gateway has heard of, and that Redis has lost again, the beginning is unknown.
             if set(browser.view) & set(server.log) and browser.epoch in self.heard:
                 raise Broken("a log counts as lost that is still there")
             browser.base = browser.offset = len(server.log)
@@ -261,7 +261,7 @@ class World:
         else:
             end = self.lineage.end_of(browser.epoch, self.offset)
             if "ask" in self.rules and (end is None or browser.offset > end):
-                # Before a loss is told, Redis is asked: this gateway may be behind.
+                # Before a loss is reported, Redis is asked: this gateway may lag.
                 if server.epoch != self.epoch:
                     return False
                 self.head = max(self.head, len(server.log))

@@ -1,6 +1,6 @@
 """The two ends of a Redis that the bus holds, in memory: the subscriber connection, and the log over a command connection.
 
-Behind both is a `ModelServer`: the model of tests/support/model_redis.py, with the faults of a server and of a network.
+Both talk to a `ModelServer`: the model of tests/support/model_redis.py, with the faults of a server and of a network.
 tests/contract/test_bus_links.py holds both to the real ends, on a real Redis.
 """
 
@@ -56,7 +56,7 @@ class ModelServer:
         redis: its data.
         away: nothing listens there.
         refusal: the answer to every command of the next subscriber connections; None: none.
-        attempts: how often somebody has connected, or tried to.
+        attempts: how often a client has connected, or tried to.
         ran: the commands of subscriber connections, in order.
         full: the subscriber's connection takes no more bytes.
     """
@@ -80,7 +80,7 @@ class ModelServer:
         return ModelLink(self, turns=arrivals is not None)
 
     def log(self, timeout_s: float = 30.0) -> ModelLog:
-        """Return the log of the one namespace, over a connection of its own."""
+        """Return the log of the one namespace, over a separate connection."""
         return ModelLog(self, timeout_s)
 
     def stop(self) -> None:
@@ -88,7 +88,7 @@ class ModelServer:
         self.stopped = True
 
     def go_on(self) -> None:
-        """Work off what has come meanwhile."""
+        """Work off what has come in between."""
         self.stopped = False
         waiting, self._waiting = self._waiting, []
         for command in waiting:
@@ -96,7 +96,7 @@ class ModelServer:
         self.stir()
 
     def leave(self) -> None:
-        """Be away, and cut off whoever is connected."""
+        """Be unreachable, and cut off all connections."""
         self.away = True
         self.cut()
 
@@ -113,7 +113,7 @@ class ModelServer:
             raise unavailable("connection refused")
 
     def stir(self) -> None:
-        """Let everybody who waits look again."""
+        """Let every waiter look again."""
         moved, self.moved = self.moved, self.signal()
         moved.set()
 
@@ -230,7 +230,7 @@ class ModelLog(RawLog):
         self._server, self._timeout_s = server, timeout_s
 
     def drop_idle(self) -> None:
-        """Every command begins anew here."""
+        """Every command starts again here."""
 
     def check_primary(self) -> None:
         """The address leads to one server here."""
@@ -285,7 +285,7 @@ def unavailable(reason: str) -> BusUnavailable:
 
 
 def _as_reply(head: Head) -> list[Any]:
-    """Return a head as the function library answers it to somebody who names no epoch."""
+    """Return a head as the function library answers it to a caller that names no epoch."""
     return [head.epoch.encode(), head.offset, head.first, TIME_MS, head.library, None, head.server.encode(), int(head.replica)]
 
 

@@ -271,7 +271,7 @@ class ModelRedis:
         self.copies.append(data)
 
     def revert(self, data: Data) -> None:
-        """Put the machine back to a snapshot that was taken behind a write: the data, and the memory of the process."""
+        """Put the machine back to a snapshot that was taken after a write: the data, and the memory of the process."""
         self.server, self.library, written = data.process
         self._written = dict(written)
         self.put_back(data)
@@ -297,14 +297,14 @@ class ModelRedis:
         self.on_sent()
 
     def lose_tail(self, events: int) -> None:
-        """A restart from an older file, or a failover to a replica that was behind: the newest events are gone."""
+        """A restart from an older file, or a failover to a replica that lagged: the newest events are gone."""
         data = self.copies[-1]
         while data.before is not None and data.offset > self.offset - events:
             data = data.before
         self.restart(data)
 
     def forget(self) -> None:
-        """The library is loaded anew, and the process does not know any more what it has written, nor its token."""
+        """The library is loaded again, and the process does not know any more what it has written, nor its token."""
         self._begin_process()
 
     def downgrade(self) -> None:
@@ -328,7 +328,7 @@ class ModelRedis:
         self._save()
 
     def _end_reverted(self, epoch: str, offset: int) -> None:
-        """Forget an epoch of this process of which somebody has had an event that the process does not remember."""
+        """Forget an epoch of this process if a client has had an event of it that the process does not remember."""
         if self.library >= LIBRARY and offset > self._written.get(epoch, offset):
             del self._written[epoch]
 

@@ -24,18 +24,18 @@ class Zipped(Packet):  # type: ignore[misc]
 
 
 class Terse(Packet):  # type: ignore[misc]
-    """Whole packets in text messages, whose first characters mean something else than in the standard format."""
+    """Whole packets in text messages, with first characters that mean something else than in the standard format."""
 
     uses_binary_events = False
     # Begins like a standard packet that announces attachments.
     PREFIX = "599-"
 
     def encode(self) -> str:
-        """Return the packet as JSON behind the prefix."""
+        """Return the packet as JSON after the prefix."""
         return self.PREFIX + json.dumps(self._to_dict())
 
     def decode(self, encoded_packet: str) -> None:
-        """Take the packet out of the JSON behind the prefix."""
+        """Take the packet out of the JSON after the prefix."""
         decoded = json.loads(encoded_packet.removeprefix(self.PREFIX))
         self.packet_type, self.data = decoded["type"], decoded["data"]
         self.namespace, self.id = decoded["nsp"], decoded.get("id")

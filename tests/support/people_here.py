@@ -1,6 +1,6 @@
 """Gateways in the test's own process that hear questions about their clients, on a small Redis; and the one who asks.
 
-In: gateways on the model (gateway_here.py), each as a process of its own. Out: a `Clients` as any process may have one. Nothing
+In: gateways on the model (gateway_here.py), each as a separate process. Out: a `Clients` as any process may have one. Nothing
 waits: a gateway that does not answer while everything happens that needs no time does not answer at all.
 """
 
@@ -57,7 +57,7 @@ class PeopleHere:
         return here
 
     def ask(self, question: Callable[[], Any]) -> Any:
-        """Ask in a greenlet of its own, and return the answer."""
+        """Ask in a separate greenlet, and return the answer."""
         return gevent.spawn(question).get(timeout=30)
 
 

@@ -298,7 +298,7 @@ class Process:
                 loses_answer = False
 
     def tell(self) -> None:
-        """Tell pages, and let those that must read anew do so."""
+        """Notify pages, and let those that must read again do so."""
         for _ in self.rooms.notify():
             pass
         for page in self.pages.values():
@@ -440,7 +440,7 @@ class World:
 
 
 class StoreHere:
-    """The functions of headgate/redis/presence.py over a ModelStore. While it is not `up`, nobody is answered.
+    """The functions of headgate/redis/presence.py over a ModelStore. While it is not `up`, no caller is answered.
 
     Attributes:
         now_ms: the clock of Redis.
@@ -550,7 +550,7 @@ class LinkHere:
         self._ready.set()
 
     def hear(self, topic: str, message: bytes) -> None:
-        """A message of a topic, if anybody has asked for it."""
+        """A message of a topic, if one was asked for."""
         channel = next((each for each in self._channels if each.endswith(f"/presence.{topic}")), None)
         if channel is not None:
             self._put([b"message", channel.encode(), message])

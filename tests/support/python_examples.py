@@ -1,4 +1,4 @@
-"""The examples of Python programs, each run in a folder and an environment of its own, with the wheel of this checkout.
+"""The examples of Python programs, each run in a separate folder and environment, with the wheel of this checkout.
 
 The fixtures are in tests/examples/conftest.py.
 """
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Example:
-    """One example in a folder and an environment of its own."""
+    """One example in a separate folder and environment."""
 
     def __init__(self, name: str, folder: Path, wheel: Path, redis_url: str, stack: ExitStack, extra: str = "") -> None:
         self.folder = folder / name

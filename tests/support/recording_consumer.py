@@ -14,7 +14,7 @@ Script = Callable[[Delivery], Defer | None]
 
 
 class Recorder(Consumer):
-    """The base of one class for each test (fixture `recorder`), whose objects, one for each worker, write into the same lists."""
+    """The base of one class for each test (fixture `recorder`); its objects, one for each worker, write into the same lists."""
 
     lock = threading.Lock()
     seen: list[Delivery]

@@ -1,6 +1,6 @@
 """A real Redis for tests: one private server for the run, emptied for each test that asks for it, and more on demand.
 
-`redis_url` is what most tests want. A test that stops, starves or kills its server asks `start_redis` for one of its own.
+`redis_url` is what most tests want. A test that stops, starves or kills its server asks `start_redis` for a private one.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def listen(redis_url: str) -> Iterator[Listen]:
 
 @pytest.fixture
 def start_redis(tmp_path: Path) -> Iterator[Callable[..., EmbeddedRedis]]:
-    """Start further private servers, `start_redis(name)`, each in a folder of its own; they end with the test."""
+    """Start further private servers, `start_redis(name)`, each in a separate folder; they end with the test."""
     with contextlib.ExitStack() as started:
         yield lambda name="own": started.enter_context(start_private_redis(tmp_path / name))
 

@@ -1,4 +1,4 @@
-"""A connection in memory, whose other end follows a script on a clock of its own: no I/O, and no time but the script's."""
+"""A connection in memory with an other end that follows a script on a separate clock: no I/O, and no time but the script's."""
 
 from __future__ import annotations
 

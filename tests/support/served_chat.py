@@ -128,7 +128,7 @@ def _in_order(message: str | bytes) -> bool:
 
 
 class Guest:
-    """One client of the chat, and all that it was told."""
+    """One client of the chat, and all that it received."""
 
     def __init__(self, url: str, transports: tuple[str, ...], auth: Any, *, ca_file: str = "") -> None:
         self.told: Told = []
@@ -150,13 +150,13 @@ class Guest:
         self._seen.setdefault(event, threading.Event()).set()
 
     def ask(self, event: str, *arguments: Any) -> Any:
-        """Send an event; what its acknowledgement says has its place among what the client is told."""
+        """Send an event; what its acknowledgement says has its place among what the client receives."""
         answer = self.client.call(event, arguments, namespace="/chat", timeout=DEADLINE_S)
         self.told.append((f"answer to {event}", (answer,)))
         return answer
 
     def until(self, event: str) -> None:
-        """Wait until it was told of this event."""
+        """Wait until it received this event."""
         assert self._seen.setdefault(event, threading.Event()).wait(DEADLINE_S), (event, self.told)
 
     def leave(self) -> None:
@@ -167,7 +167,7 @@ class Guest:
 def talk_over_tls(url: str, ca_file: str) -> None:
     """Talk over a WebSocket under TLS, with a client of one thread: python-socketio's has two, which OpenSSL forbids.
 
-    A welcome, answers behind a burst of events, and large messages both ways, as single frames and as many.
+    A welcome, answers after a burst of events, and large messages both ways, as single frames and as many.
     """
     client = WebSocket(urlsplit(url).port or 0, tls=ssl.create_default_context(cafile=ca_file))
     with closing(client):
@@ -198,7 +198,7 @@ def _trusting(ca_file: str) -> dict[str, Any]:
 
 
 def evening(url: str, transports: tuple[str, ...], *, ca_file: str = "") -> dict[str, Told]:
-    """Have two guests spend an evening; return what each was told."""
+    """Have two guests spend an evening; return what each received."""
     with ExitStack() as guests:
         ana = Guest(url, transports, {"name": "ana"}, ca_file=ca_file)
         guests.callback(ana.leave)

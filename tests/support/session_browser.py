@@ -66,7 +66,7 @@ class Browser:
         turn()
 
     def received(self, skip: int = 0) -> list[tuple[int, bytes]]:
-        """Return the frames that have come over the last WebSocket, behind so many bytes that are none."""
+        """Return the frames that have come over the last WebSocket, after so many bytes that are none."""
         turn()
         while more := read_all(self.socks[-1]):
             self.unparsed += more
@@ -90,7 +90,7 @@ class Browser:
 
 
 class Poll:
-    """A poll in a greenlet of its own, as a request has it. It is its own watch (long_poll.RequestWatch)."""
+    """A poll in a separate greenlet, as a request has it. It is its own watch (long_poll.RequestWatch)."""
 
     def __init__(self, session: Session) -> None:
         self.aborted = self._is_watched = False

@@ -61,7 +61,7 @@ class SessionServer:
         self.delivering: Callable[[], None] = lambda: None
 
     def start(self, work: Callable[[], None]) -> None:
-        """In a greenlet of its own."""
+        """In a separate greenlet."""
         gevent.spawn(work)
 
     def deliver(self, session: object, message: str | bytes) -> None:
@@ -86,7 +86,7 @@ def controlled_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 
 def turn() -> None:
-    """Let the loop run until nothing is left to do now, with the least priority either: `one_round` is behind sockets."""
+    """Let the loop run until nothing is left to do now, with the least priority either: `one_round` comes after sockets."""
     gevent.idle(-2)  # EV_MINPRI of libev
 
 

@@ -58,7 +58,7 @@ def shop_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def in_shop_folder(shop_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The same as the current folder of this process, whose modules are forgotten with the test."""
+    """The same as the current folder of this process; its modules are forgotten with the test."""
     monkeypatch.chdir(shop_folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield shop_folder

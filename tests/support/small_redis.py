@@ -17,9 +17,9 @@ from headgate.redis.client import Client
 
 
 class SmallRedis:
-    """`refuses` names a command that is refused; while it is not `up`, nobody is answered.
+    """`refuses` names a command that is refused; while it is not `up`, no caller is answered.
 
-    `hearers` get the messages of their channel at once; `idle` runs when somebody waits for a list that is empty.
+    `hearers` get the messages of their channel at once; `idle` runs when a caller waits for a list that is empty.
     """
 
     connection_pool = SimpleNamespace(connection_class=redis.Connection, connection_kwargs={"db": 0, "path": "small"})

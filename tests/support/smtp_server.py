@@ -1,4 +1,4 @@
-"""A real mail server (aiosmtpd) in a process of its own, which takes mails, refuses, hangs or drops the connection as it is told.
+"""A real mail server (aiosmtpd) in a separate process, which takes mails, refuses, hangs or drops the connection as configured.
 
 Run as a program (`python -m tests.support.smtp_server`) it is the server; imported, it is the test's end of it, with the fixtures
 `smtp` and `start_smtp`.
@@ -104,7 +104,7 @@ class SmtpServer:
         return [mail for mail in self.received if mail.accepted]
 
     def count(self, what: str) -> int:
-        """How often it has seen `connection`, or `RSET`, or has done what `behave` told it: `misbehaved`."""
+        """How often it has seen `connection`, or `RSET`, or has done what `behave` asked for: `misbehaved`."""
         self._order("sync")
         with self._grown:
             return self._counts[what]
@@ -146,7 +146,7 @@ class SmtpServer:
         return self.mails
 
     def wait_for(self, condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> None:
-        """Wait until `condition()` is true, looking whenever the server has told something."""
+        """Wait until `condition()` is true, looking after each report of the server."""
         give_up = time.monotonic() + deadline_s
         with self._grown:
             while not condition():

@@ -22,9 +22,9 @@ class SocketRecord:
 
     Attributes:
         audience: clients that an event was for when it came.
-        written: those to whose sockets it went at once.
-        queued: those to whose sockets it went out of their queues.
-        from_log: those whose connections took it from the log.
+        written: those with sockets to which it went at once.
+        queued: those with sockets to which it went out of their queues.
+        from_log: those with connections that took it from the log.
         routed, sent, read: the same of all events, plain ones too: to clients, to sockets, and from the log.
     """
 

@@ -82,7 +82,7 @@ class Application:
         self.ends.append(reason)
 
     def leftovers(self) -> dict[str, Any]:
-        """Return what is there only while somebody is."""
+        """Return what is there only while a client is."""
         manager = self.sio.manager
         return {
             "sessions": self.sio.eio.sockets,
@@ -146,7 +146,7 @@ class Browser:
     def begin_upgrade(self) -> bool:
         """Reach the server over a WebSocket; until `finish_upgrade` the browser, which polls, takes nothing.
 
-        Returns False when the session has ended meanwhile.
+        Returns False when the session has ended in between.
         """
         ours, self._sock = native_pair()
         begin_upgrade(self.session, ours)
@@ -200,6 +200,6 @@ class Browser:
 
 
 def without_blocking(patch: pytest.MonkeyPatch) -> None:
-    """Allow servers in a process whose sockets are not cooperative, and give CONNECT its head start in a turn of the loop."""
+    """Allow servers in a process with sockets that are not cooperative, and give CONNECT its head start in a turn of the loop."""
     patch.setattr(server_module, "is_patched", lambda: True)
     patch.setattr(outbox, "in_hub_after", lambda delay_s, callback: gevent.spawn(callback))

@@ -71,7 +71,7 @@ class SocketIOClient(ABC):
         return self.request_text(json.dumps([name, *arguments]))
 
     def request_text(self, text: str) -> Any:
-        """Send a request whose JSON the test has written itself; return the acknowledgement."""
+        """Send a request with JSON that the test has written itself; return the acknowledgement."""
         number = self.send_request(text)
         (answer,) = self.wait_for(lambda: self.acknowledged.get(number), f"the acknowledgement of {text[:80]}")
         return answer

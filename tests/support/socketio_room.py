@@ -21,7 +21,7 @@ class Room(socketio.Namespace):  # type: ignore[misc]
         super().__init__("/room")
         self.notes: list[str] = []
         self.leavings: list[dict[str, Any]] = []
-        self.leaving: list[str] = []  # whose disconnect handlers are running
+        self.leaving: list[str] = []  # with running disconnect handlers
         self.gate = Event()
 
     def on_connect(self, sid: str, environ: dict[str, Any], auth: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Room(socketio.Namespace):  # type: ignore[misc]
         self.disconnect(sid)
 
     def on_disconnect(self, sid: str, reason: str) -> None:
-        """See what there is of a client that leaves, and tell the room."""
+        """See what there is of a client that leaves, and notify the room."""
         session = self.get_session(sid)
         self.leaving.append(session["user"])
         if session.get("waits"):

@@ -33,7 +33,7 @@ from headgate.settings.settings import Settings
 from tests.support.consumers_state import count_leased
 from tests.support.recording_consumer import Recorder, values
 
-# A step has no pace of its own, and a retry comes when the test says so.
+# A step has no pace, and a retry comes when the test says so.
 STEPPED = RunnerOptions(max_per_s=0, retry_first_s=3600, retry_last_s=3600)
 
 
@@ -86,7 +86,7 @@ class Stopping(threading.Event):
 
 
 class _Store(Store):
-    """A store whose wait for an event is the worker's end of a step, and whose time moves with the worker's."""
+    """A store with a wait for an event that is the worker's end of a step, and with a time that moves with the worker's."""
 
     stopping: Stopping
     clock: WorkerClock
@@ -100,7 +100,7 @@ class _Store(Store):
 
 
 class SteppedWorker:
-    """One worker of a consumer, whose group is open.
+    """One worker of a consumer with an open group.
 
     Args:
         spec: the consumer.
@@ -164,7 +164,7 @@ MakeWorker = Callable[..., SteppedWorker]
 
 @pytest.fixture
 def make_worker(redis_url: str, redis_client: Client, worker_clock: WorkerClock) -> Iterator[MakeWorker]:
-    """Make workers, `make_worker(MyConsumer, options, patterns=…, name=…, lease_s=…)`, whose groups are open from now on."""
+    """Make workers, `make_worker(MyConsumer, options, patterns=…, name=…, lease_s=…)`, with groups that are open from now on."""
     with ExitStack() as made:
 
         def make(

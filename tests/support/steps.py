@@ -11,7 +11,7 @@ from typing import Any
 def steps_during(work: Callable[[], Any]) -> int:
     """Return how many lines of Python `work` runs, and how many functions of Python and C it calls.
 
-    Without the garbage of other tests, whose finalizers would count.
+    Without the garbage of other tests: its finalizers would count.
     """
     count = 0
 

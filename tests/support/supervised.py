@@ -71,7 +71,7 @@ def supervised(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supe
 
 @pytest.fixture
 def sink_here(sink_folder: SinkFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[SinkFolder]:
-    """The folder of the sink as the current one, whose module `sink` this process imports anew."""
+    """The folder of the sink as the current one; this process imports its module `sink` again."""
     monkeypatch.chdir(sink_folder.path)
     monkeypatch.setattr(sys, "path", [str(sink_folder.path), *sys.path])
     sys.modules.pop("sink", None)

@@ -18,7 +18,7 @@ from headgate.settings.settings import Settings
 
 
 class UnstartedGateway(Protocol):
-    """The fixture `unstarted_gateway`: call it with settings, get the extension of an application with a gateway behind it."""
+    """The fixture `unstarted_gateway`: call it with settings, get the extension of an application with a gateway."""
 
     def __call__(self, settings: Settings, authenticator: Authenticator | None = None) -> Headgate: ...
 

@@ -1,4 +1,4 @@
-"""The wall clock of a real Redis, in the hands of a test: both function libraries are told the time that the test sets.
+"""The wall clock of a real Redis, in the hands of a test: both function libraries get the time that the test sets.
 
 Only where they ask for the time is replaced (`TIME` by a key). Everything else is the library as it is loaded elsewhere.
 """

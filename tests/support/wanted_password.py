@@ -11,7 +11,7 @@ from headgate.redis.client import call, open_client
 
 @pytest.fixture
 def locked_redis_url(redis_url: str) -> Iterator[str]:
-    """The URL of the shared Redis, without the password `right-hunter2` that it wants from everybody meanwhile."""
+    """The URL of the shared Redis, without the password `right-hunter2` that it wants from all clients in that time."""
     place = redis_url.removeprefix("unix://")
     client = open_client(redis_url)
     call(client, "ACL", "SETUSER", "keeper", "on", ">key", "~*", "&*", "+@all")

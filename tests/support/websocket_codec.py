@@ -56,7 +56,7 @@ def frame_at(buffer: bytes | bytearray, at: int = 0) -> ServerFrame | None:
 
 
 def frames_in(buffer: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
-    """Return opcode and payload of each whole frame of a server, and what is left behind them. Raises as `frame_at`."""
+    """Return opcode and payload of each whole frame of a server, and what is left after them. Raises as `frame_at`."""
     at, frames = 0, []
     while (frame := frame_at(buffer, at)) is not None:
         frames.append((frame.opcode, buffer[frame.start : frame.end]))

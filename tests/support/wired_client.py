@@ -1,4 +1,4 @@
-"""A client on a real connection whose browser end is in the test's hands: it reads when, and as much as, the test says.
+"""A client on a real connection with the browser end in the test's hands: it reads when, and as much as, the test says.
 
 Router, fan-out, client, queue and wire are the real ones over a socket pair with a small buffer; no Redis, no HTTP. The
 browser's end parses RFC 6455 by itself, so a stream that is not valid fails the test.
@@ -163,7 +163,7 @@ class WiredClient:
 
 
 def turn() -> None:
-    """Let the loop run until nothing is left to do now: watchers whose sockets are ready, greenlets that were started.
+    """Let the loop run until nothing is left to do now: watchers with sockets that are ready, greenlets that were started.
 
     Not a sleep, however short: a timer that is due may be served before a socket that was ready in the same turn of the loop.
     """
@@ -171,7 +171,7 @@ def turn() -> None:
 
 
 def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:
-    """Return an event whose data is its offset and some padding; without an offset a plain PUBLISH, which has no id."""
+    """Return an event with its offset and some padding as data; without an offset a plain PUBLISH, which has no id."""
     data = json.dumps([offset, "x" * size]).encode()
     return Event(
         topic, data, None if offset is None else f"id-{offset}", 1_700_000_000_000, None if offset is None else EPOCH, offset

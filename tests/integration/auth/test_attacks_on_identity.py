@@ -128,7 +128,7 @@ def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess)
 
 @pytest.fixture(scope="module")
 def strict(start_module_gateway: StartGateway) -> GatewayProcess:
-    """A gateway behind a proxy, of which an address may fail three times, and then once in 17 s."""
+    """A gateway with a proxy: an address may fail three times, and then once in 17 s."""
     return start_module_gateway({"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_PROXIES": "1", "HEADGATE_FAILED_LOGINS_BURST": "3"})
 
 

@@ -85,7 +85,7 @@ def eve() -> str:
 
 @pytest.fixture
 def join() -> Iterator[Join]:
-    """Connect clients that leave with the test, each from an address of its own: `join(gateway, token)`."""
+    """Connect clients that leave with the test, each from a different address: `join(gateway, token)`."""
     with ExitStack() as joined:
         numbers = itertools.count(1)
 
@@ -121,7 +121,7 @@ def refusal(client: RawClient) -> dict[str, Any]:
 
 
 def disconnected(client: RawClient) -> str:
-    """Wait until a client is out; return the reason that it was told before."""
+    """Wait until a client is out; return the reason in the notice before."""
     client.wait_for(lambda: client.disconnected or client.closed, "the end", SLACK_S)
     assert client.disconnected
     (notice,) = [body["unauthorized"] for (body,) in client.named("status") if "unauthorized" in body]

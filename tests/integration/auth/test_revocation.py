@@ -25,7 +25,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
 
 
 class Watching:
-    """The watch of a gateway, in a thread of its own. `heard` waits for the next members that it names."""
+    """The watch of a gateway, in a separate thread. `heard` waits for the next members that it names."""
 
     def __init__(self, redis_url: str) -> None:
         self._named: queue.Queue[list[str]] = queue.Queue()
@@ -74,7 +74,7 @@ def test_a_revocation_is_stored_until_its_end_and_then_takes_no_room(publisher: 
 
 
 def test_a_gateway_that_starts_later_knows_a_revocation_before_it_lets_anyone_in(publisher: Publisher, redis_url: str) -> None:
-    """It is in the set that the watch reads first; before that, everybody is refused for the moment."""
+    """It is in the set that the watch reads first; before that, every client is refused for the moment."""
     publisher.revoke(user="mallory")
     unread = RevocationWatch(redis_url, open_client(redis_url), lambda members: None)
     with pytest.raises(BusUnavailable):

@@ -114,7 +114,7 @@ def test_an_issuers_keys_count_and_a_token_says_nothing_of_keys(start: Callable[
 
 
 def test_a_rotated_key_is_fetched_on_demand_and_the_old_is_gone(start: Callable[[], GatewayProcess], issuer: Issuer) -> None:
-    """The client is told to try again until then."""
+    """The client is asked to try again until then."""
     gateway = start()
     wait_until_in(gateway, token("rsa", RSA_KEY, "RS256"))
     newer = ec.generate_private_key(ec.SECP256R1())
@@ -128,7 +128,7 @@ def test_a_rotated_key_is_fetched_on_demand_and_the_old_is_gone(start: Callable[
 
 
 def test_sighup_reads_the_keys_anew_and_keeps_the_old_if_it_is_wrong(start_gateway: StartGateway, tmp_path: Path) -> None:
-    """Clients stay, new tokens follow; a fault is told without any part of a key."""
+    """Clients stay, new tokens follow; a fault is reported without any part of a key."""
     file = tmp_path / "keys.json"
 
     def write(*names: str) -> None:

@@ -1,6 +1,6 @@
 """The listener on a real Cluster: sharded channels, a slot that moves under publishing, and a node that dies.
 
-One Cluster of three primaries, each with a replica, serves all tests; each takes a namespace of its own.
+One Cluster of three primaries, each with a replica, serves all tests; each takes a separate namespace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class ClusterBus(BusHere):
-    """A listener of a namespace in a Cluster, and the namespace behind it."""
+    """A listener of a namespace in a Cluster, and its namespace."""
 
     def __init__(self, url: str, namespace: str, patterns: tuple[str, ...], settings: Settings) -> None:
         Teller.__init__(self)
@@ -92,12 +92,12 @@ class Publishing(threading.Thread):
                     self.refused += 1
 
     def goes_on(self, events: int = 20) -> Callable[[], bool]:
-        """Return what tells whether more than so many further events have receipts."""
+        """Return a function: whether more than so many further events have receipts."""
         goal = len(self.receipts) + events
         return lambda: len(self.receipts) > goal
 
     def is_refused_again(self) -> Callable[[], bool]:
-        """Return what tells whether an event has been refused from now on."""
+        """Return a function: whether an event has been refused from now on."""
         before = self.refused
         return lambda: self.refused > before
 
@@ -110,7 +110,7 @@ class Publishing(threading.Thread):
 
 @contextmanager
 def publishing(cluster: Cluster, bus: ClusterBus, namespace: str) -> Iterator[Publishing]:
-    """Publish during the block; behind it, check that every event came once, in order, and that nobody heard of a loss."""
+    """Publish during the block; after it, check that every event came once, in order, and that no loss was reported."""
     publisher = Publishing(cluster.url, namespace)
     publisher.start()
     bus.wait_for(lambda: len(publisher.receipts) > 20, "events to be published")
@@ -199,7 +199,7 @@ def test_a_replica_takes_over_from_a_node_that_dies(cluster: Cluster, start_bus:
     new = [receipt.offset for receipt in publisher.receipts if receipt.epoch == publisher.receipts[-1].epoch]
     assert bus.offsets[-len(new) :] == new
     assert bus.only("missing", "log_lost") == []
-    # Each event came, or went with the end of the log, of which the listener is told by where the lines part.
+    # Each event came, or went with the end of the log, which the listener knows by where the lines part.
     (fork,) = {end for _, end in bus.only("line_changed")}
     assert fork == new[0] - 1
     kept = [receipt.offset for receipt in publisher.receipts if receipt.epoch != publisher.receipts[-1].epoch]

@@ -1,8 +1,8 @@
-"""The listener on a real Redis: real connections, real replies, and what the namespace is told in the end.
+"""The listener on a real Redis: real connections, real replies, and what the namespace receives in the end.
 
 Most run in the test's own process (tests/support/bus_here.py); one listener runs in a process that gevent has patched, as a
 gateway's does. tests/unit/bus has the rules of the feed, and the listener on a model of Redis: timeouts, a Redis that stands
-still, every order of things. tests/fault has killed, empty, cut and stopped Redis servers behind whole gateways.
+still, every order of things. tests/fault has killed, empty, cut and stopped Redis servers of whole gateways.
 """
 
 from __future__ import annotations

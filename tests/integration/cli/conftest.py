@@ -46,7 +46,7 @@ def environment(redis_url: str, redis_client: Client) -> dict[str, str]:
 
 @pytest.fixture
 def run(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run one command to its end, in this process; a fault that is not told in a line is raised here."""
+    """Run one command to its end, in this process; a fault that is not reported in a line is raised here."""
 
     def run(*arguments: str, stdin: bytes | None = None, env: dict[str, str] | None = None, cwd: Path | None = None) -> Ended:
         if cwd is not None:
@@ -62,7 +62,7 @@ def run(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def run_process(environment: dict[str, str]) -> Run:
-    """Run one command to its end, as a process of its own."""
+    """Run one command to its end, as a separate process."""
 
     def run(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Ended:
         result = subprocess.run(

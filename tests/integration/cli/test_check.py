@@ -42,7 +42,7 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
 
 
 def test_check_says_what_the_settings_of_a_gateway_here_would_do(run: Run, environment: dict[str, str]) -> None:
-    """Nothing where somebody may connect; what is wrong with them, if they are."""
+    """Nothing where clients may connect; what is wrong with them, if they are."""
     assert "clients: " not in run("check", env={**environment, "HEADGATE_DEV": "1"}).stdout
     wrong = run("check", env={**environment, "HEADGATE_PROT": "1"})
     assert (wrong.returncode, "clients: the settings here are wrong: HEADGATE_PROT is not a setting" in wrong.stdout) == (0, True)

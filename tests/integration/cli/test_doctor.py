@@ -22,7 +22,7 @@ from tests.support.redis_server import wait_until
 SECRET = "a secret of the tests, 0123456789abcdef"
 # Each step of a machine that has much else to do.
 PATIENT = ("--timeout", "60", "--idle", "0")
-# It would post every event to where nobody listens.
+# It would post every event to a port without a listener.
 CONSUMERS = """
 [consumers.hook]
 type = "webhook"

@@ -1,6 +1,6 @@
 """Processes on another Redis server than the log: `check`, `status` and `doctor` name each, and so does the console.
 
-A library that is loaded anew makes of a Redis another server with the same data: what a replica is when it has been promoted.
+A library that is loaded again makes of a Redis another server with the same data: what a replica is when it has been promoted.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_an_instance_that_ends_takes_its_word_with_it(client: Client) -> None:
 
 
 def test_what_is_no_word_names_nobody(client: Client) -> None:
-    """A hash that somebody has written into by hand."""
+    """A hash that was written by hand."""
     for value in ("", "server", "server x", "é 1"):
         call(client, "HSET", GROUP, f"at:{value}", value)
     call(client, "HSET", GROUP, "at:old", f"server {int(time.time()) - loads.LEFT_S - 1}")

@@ -75,7 +75,7 @@ def test_a_command_that_has_acted_says_so_where_standard_output_is_full(
 
 @pytest.mark.parametrize("command", ["publish a 1", "keys create x --scope admin"])
 def test_a_full_output_ends_the_process_with_that_code(environment: dict[str, str], redis_client: Client, command: str) -> None:
-    """Python itself writes no second fault at the end. A key is in no log: whoever asked for it revokes it."""
+    """Python itself writes no second fault at the end. A key is in no log: the caller that asked for it revokes it."""
     with open("/dev/full", "w") as full:
         arguments = [*COMMAND, *command.split()]
         ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
@@ -198,7 +198,7 @@ def test_tail_says_when_the_connection_breaks(tail: Tail) -> None:
 def test_tail_writes_at_once_and_leaves_no_subscription_however_it_ends(
     environment: dict[str, str], publisher: Publisher, redis_client: Client, number: signal.Signals, code: int
 ) -> None:
-    """Ctrl-C ends it quietly, with the usual code. Redis is not left sending to nobody."""
+    """Ctrl-C ends it quietly, with the usual code. Redis is not left sending to no reader."""
     command = [*COMMAND, "tail", "#"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

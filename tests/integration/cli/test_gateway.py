@@ -1,4 +1,4 @@
-"""`headgate serve` before the gateway is loaded. A process of its own, as it patches the standard library."""
+"""`headgate serve` before the gateway is loaded. A separate process, as it patches the standard library."""
 
 from __future__ import annotations
 

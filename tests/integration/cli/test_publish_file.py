@@ -224,7 +224,7 @@ def test_lines_that_redis_has_lost_are_published_again(publish: Publish, redis_c
 def test_new_ids_add_the_file_once_more_and_a_kill_in_between_adds_no_line_twice(
     publish: Publish, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run with new ids goes on where it was, and the next one begins anew."""
+    """A run with new ids goes on where it was, and the next one starts again."""
     publish()
     with monkeypatch.context() as patched:
         kill_in_batch(patched, 3, is_sent=True)

@@ -28,7 +28,7 @@ COMMANDS = [
 
 @pytest.fixture
 def places(redis_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Our Redis, and two servers that are none: a web server, and one that speaks TLS with a certificate that nobody trusts."""
+    """Our Redis, and two servers that are none: a web server, and one that speaks TLS with an untrusted certificate."""
     reply = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
     with answering(reply) as http, answering(reply, Authority(tmp_path).server_context("localhost")) as tls:
         yield {"ours": redis_url, "http": http, "tls": tls}

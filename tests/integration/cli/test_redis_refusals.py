@@ -30,14 +30,14 @@ Said = Callable[[Run, str], list[str]]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    """A server whose settings these tests change."""
+    """A server with settings that these tests change."""
     with start_private_redis(tmp_path_factory.mktemp("refusing") / "data") as server:
         yield server
 
 
 @pytest.fixture
 def client(server: EmbeddedRedis) -> Iterator[Client]:
-    """A client of it, with a gateway at work that has told its state, and a log."""
+    """A client of it, with a gateway at work that has reported its state, and a log."""
     client = open_client(server.url, timeout_s=DEADLINE_S)
     call(client, "FLUSHALL")
     register(client, "web-1/7:a", ["notifications"])
@@ -73,7 +73,7 @@ def said_by_each(run: Run, url: str) -> list[str]:
 
 
 def test_a_server_that_takes_events_is_well(run: Run, server: EmbeddedRedis, client: Client) -> None:
-    """And the trial has left nothing behind."""
+    """And the trial has left no trace."""
     before = sorted(call(client, "KEYS", "*"))
     assert [run(*command, "--redis", server.url).returncode for command in COMMANDS[:2]] == [0, 0]
     assert sorted(call(client, "KEYS", "*")) == before
@@ -104,7 +104,7 @@ def test_a_setting_that_refuses_events_is_told(
 def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_gone(
     run: Run, server: EmbeddedRedis, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """MISCONF: it answers every read, and refuses every write, those of gateways that tell their state among them."""
+    """MISCONF: it answers every read, and refuses every write, also those of gateways that report their state."""
     folder = Path(server.url.removeprefix("unix://")).parent
     (folder / "dump.rdb" / "in the way").mkdir(parents=True)
     with configured(client, save=("3600 1", "")):
@@ -113,7 +113,7 @@ def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_go
         for said in said_by_each(run, server.url):
             assert "it cannot write to its disk" in said
             assert "run BGSAVE" in said
-        # None can have told its state again.
+        # None can have reported its state again.
         with pytest.raises(HeadgateError):
             write_row(client, "a", loads.Load(0, 1, "notifications", name="web-1/7"))
         call(client, "CONFIG", "SET", "save", "")

@@ -1,6 +1,6 @@
 """`headgate serve` up to its listening port, in the test's own process: the application it is given, and faults at the start.
 
-test_redis_faults.py has one of these faults as the process tells it, tests/integration/test_flask_extension.py an application
+test_redis_faults.py has one of these faults as the process reports it, tests/integration/test_flask_extension.py an application
 that is served.
 """
 
@@ -102,7 +102,7 @@ def test_a_name_that_is_no_application_is_told(in_shop_folder: Path, target: str
 
 
 def test_an_address_that_is_taken_starts_nothing(refused: Refused, tmp_path: Path) -> None:
-    """The same for a port at which somebody listens, with how to choose another."""
+    """The same for a port with a listener, with how to choose another."""
     folder = tmp_path / "data"
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = {"HEADGATE_PORT": str(other.getsockname()[1]), "HEADGATE_REDIS_URL": "", "HEADGATE_DATA_DIR": str(folder)}
@@ -175,7 +175,7 @@ def test_a_redis_that_is_too_old_is_one_clear_line(refused: Refused, answer: Cal
     ],
 )
 def test_the_ready_line_says_what_to_do_next(capsys: pytest.CaptureFixture[str], nobody: bool, namespace: str, says: str) -> None:
-    """Open the page, and see what is published; or let somebody in first."""
+    """Open the page, and see what is published; or let a user in first."""
     say_ready(Settings(namespaces=(namespace,)), ("127.0.0.1", 8000), nobody=nobody)
     told = capsys.readouterr().out
     assert told.startswith("headgate: ready at http://127.0.0.1:8000/ (headgate ")

@@ -21,7 +21,7 @@ class Activated(GatewayProcess):
     """A gateway that is started with a listening socket."""
 
     def __init__(self, folder: Path, listener: socket.socket, notify: Path, *arguments: str) -> None:
-        # The port that it is told is taken: it could not listen there.
+        # The port that it is given is taken: it could not listen there.
         settings = {"HEADGATE_PORT": str(listener.getsockname()[1]), "NOTIFY_SOCKET": str(notify)}
         super().__init__(folder, settings, ("--dev", *arguments))
         self.pass_fds = (listener.fileno(),)
@@ -29,7 +29,7 @@ class Activated(GatewayProcess):
 
 
 def test_one_process_and_several_workers_take_over_a_socket_that_stays(tmp_path: Path) -> None:
-    """One after the other, as in a deploy that changes the number of workers. systemd is told when each is ready."""
+    """One after the other, as in a deploy that changes the number of workers. systemd is notified when each is ready."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.settimeout(DEADLINE_S)
         notified.bind(str(tmp_path / "notify"))

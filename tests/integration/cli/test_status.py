@@ -19,7 +19,7 @@ from tests.support.stepped_worker import MakeWorker
 
 
 def test_status_shows_all_and_what_is_wrong(run: Run, redis_url: str, redis_client: Client, make_worker: MakeWorker) -> None:
-    """Without a gateway the exit code is 1; with one it is 0, though a consumer is behind. A pause is a warning."""
+    """Without a gateway the exit code is 1; with one it is 0, though a consumer has a backlog. A pause is a warning."""
     worker = make_worker(Consumer, patterns=("none.#",))
     with Publisher(redis_url) as publisher:
         publisher.publish("orders.1", {"sum": 1})
@@ -96,7 +96,7 @@ def test_a_watch_goes_on_until_it_is_interrupted(run: Run, monkeypatch: pytest.M
     ],
 )
 def test_a_namespace_that_is_not_there_is_not_answered_as_empty(run: Run, command: str) -> None:
-    """The names that gateways serve are told, and the nearest."""
+    """The names that gateways serve are reported, and the nearest."""
     wrong = run(*command.split(), "--namespace", "othr")
     assert wrong.returncode == 1
     assert "no gateway has ever served namespace 'othr' here" in wrong.stderr

@@ -35,7 +35,7 @@ def told(url: str, event: str, **words: str) -> dict[str, Any]:
 
 
 def whole(found: dict[str, Any], consumers: int) -> dict[str, Any] | None:
-    """The trace, once the gateway has told all, and if Redis was in time for all consumers; else None."""
+    """The trace, once the gateway has reported all, and if Redis was in time for all consumers; else None."""
     told_all = found["gateways"] and found["gateways"][0]["counts"]["from_log"]
     return found if told_all and len(found["consumers"]) == consumers else None
 

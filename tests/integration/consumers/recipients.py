@@ -13,7 +13,7 @@ def listed(delivery: Delivery) -> Any:
 
 
 def even(user: str, event: Delivery, channel: str) -> bool:
-    """Want the events whose data is even."""
+    """Want the events with even data."""
     return bool(event.value() % 2 == 0)
 
 

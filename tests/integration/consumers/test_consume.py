@@ -212,7 +212,7 @@ def test_only_named_ones_run(supervised: Supervised, sink_here: SinkFolder, publ
 def test_a_process_finishes_its_work_when_it_is_stopped(
     start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client
 ) -> None:
-    """The event leased is done and acknowledged, the next is not begun, exit code 0; its page tells health and metrics."""
+    """The event leased is done and acknowledged, the next is not begun, exit code 0; its page has health and metrics."""
     process = start_consume("--listen", "127.0.0.1:0")
     page = page_of(process)
     process.wait_for_line(r"^headgate: consuming notifications as sink \(sink:Sink\): orders\.#, from offset 1$")

@@ -44,14 +44,14 @@ def open_group(redis_client: Client, redis_url: str) -> Iterator[OpenGroup]:
 
 @pytest.fixture
 def run(redis_url: str, sink_folder: SinkFolder, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `headgate consumers …` in the folder of the sink, whose file has the consumer `sink`."""
+    """Run `headgate consumers …` in the folder of the sink, with a file that has the consumer `sink`."""
     monkeypatch.chdir(sink_folder.path)
     return lambda *arguments: CliRunner().invoke(main, ["consumers", *arguments], env={"HEADGATE_REDIS_URL": redis_url})
 
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a minute in a test."""
+    """No test waits for a minute."""
     monkeypatch.setattr(groups, "QUIET_S", 0.0)
 
 
@@ -105,7 +105,7 @@ def test_a_consumer_of_another_namespace_is_not_listed(run: Run, open_group: Ope
 
 @pytest.mark.usefixtures("quiet")
 def test_a_consumer_is_removed_with_all_it_has(run: Run, open_group: OpenGroup, redis_url: str, redis_client: Client) -> None:
-    """And nothing of another, whose name begins like its."""
+    """And nothing of another with a name that begins like its."""
     Publisher(redis_url).publish("a", 0)
     other = open_group("old-2")
     other.settle([defer_for(TASK, 60_000), dead(TASK, "rejected", "no", 10)])
@@ -125,7 +125,7 @@ def test_a_consumer_is_removed_with_all_it_has(run: Run, open_group: OpenGroup, 
 
 
 def test_a_consumer_with_a_leased_task_is_not_removed(run: Run, open_group: OpenGroup, redis_client: Client) -> None:
-    """Its instance would lose its work, and make the group anew; until it is done."""
+    """Its instance would lose its work, and make the group again; until it is done."""
     store = open_group("old")
     store.settle([defer_for(TASK, 60_000, 1)])
     [taken] = call(redis_client, "ZRANGE", "hg:{notifications}:group:old:held", 0, -1)
@@ -155,7 +155,7 @@ def test_an_instance_that_only_waits_is_at_work(run: Run, open_group: OpenGroup,
 def test_a_running_consumer_is_removed_after_its_end_only(
     run: Run, supervised: Supervised, sink_here: SinkFolder, redis_client: Client, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A consumer that is still in the file begins anew."""
+    """A consumer that is still in the file starts again."""
 
     def script() -> None:
         Publisher(redis_url).publish("orders.1", 1)

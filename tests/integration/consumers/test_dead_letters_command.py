@@ -51,7 +51,7 @@ def bury(store: Store, *offsets: int, why: str = "rejected", data: bytes = b'{"a
 
 
 def test_a_list_is_a_line_each_page_by_page(run: Run, store: Store, letters: DeadLetters) -> None:
-    """Oldest first; the way to go on is told beside it, on standard error."""
+    """Oldest first; standard error names the way to go on."""
     bury(store, 1, 2)
     bury(store, 3, key="ana@example.com")
     first, second, third = (letter.id for letter in letters.page())
@@ -172,7 +172,7 @@ def test_a_wrong_command_is_told(run: Run, store: Store, arguments: tuple[str, .
 
 
 def test_a_letter_that_is_not_there_is_a_fault_after_what_is_done(run: Run, store: Store, letters: DeadLetters) -> None:
-    """Whoever named it may have misspelt it; the others are worked on."""
+    """Its name may be misspelt; the others are worked on."""
     bury(store, 1, 2)
     first, second = (letter.id for letter in letters.page())
 

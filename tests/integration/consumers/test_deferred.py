@@ -90,7 +90,7 @@ def test_a_batch_comes_again_without_the_tasks_that_joined_since(store: Store, r
 
 
 def test_a_task_that_joins_while_others_are_leased_does_not_wait_for_them(store: Store) -> None:
-    """Those are somebody's, and will be answered."""
+    """Those are in work, and will be answered."""
     store.settle([defer_for(task(number, together=True), 0) for number in (1, 2)])
     take(store)
     store.settle([defer_for(task(3, together=True), 0)])

@@ -43,7 +43,7 @@ def make(make_worker: MakeWorker, postbox: MemoryPostbox) -> Make:
 
 
 def ids(mail: Received) -> list[str]:
-    """Return the ids of the events that a mail tells of."""
+    """Return the ids of the events in a mail."""
     return mail.message.get_all("X-Headgate-Event", [])
 
 
@@ -90,7 +90,7 @@ def test_the_trouble_of_one_recipient_does_not_touch_the_others(
 def test_what_is_read_while_a_digest_waits_is_not_in_it(
     make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client
 ) -> None:
-    """Nor what was muted meanwhile; a digest of nothing is no mail."""
+    """Nor what was muted in between; a digest of nothing is no mail."""
     worker = make(
         unless_read_s=60, digest_s=3600, to=None, to_template="{{ event.user }}@example.com", patterns=("users.*.inbox.*.#",)
     )

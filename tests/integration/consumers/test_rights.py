@@ -142,7 +142,7 @@ def test_these_rights_are_enough(limit: Limit, redis_client: Client, redis_url: 
 
 
 def test_a_consumer_needs_each_of_its_rights(limit: Limit, redis_client: Client, redis_url: str) -> None:
-    """A right that is missing is told, and never passed over."""
+    """A right that is missing is reported, and never passed over."""
     for index, missing in enumerate(CONSUMERS):
         if missing[0] != "-":
             call(redis_client, "FLUSHALL")
@@ -180,5 +180,5 @@ def refusal(act: Callable[..., None], *arguments: object) -> str:
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a minute in a test."""
+    """No test waits for a minute."""
     monkeypatch.setattr(groups, "QUIET_S", 0.0)

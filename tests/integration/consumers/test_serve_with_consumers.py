@@ -55,7 +55,7 @@ def test_consumers_run_in_a_process_of_their_own_on_the_private_redis(gateway: G
 
 
 def test_killed_consumers_start_again_and_end_with_a_killed_gateway(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:
-    """Told in one line; the gateway goes on, and no event is lost. When it is killed, they find that their parent is gone."""
+    """Reported in one line; the gateway goes on, and no event is lost. When it is killed, they find that their parent is gone."""
     with gateway:
         os.kill(consumer_pid(sink_folder), signal.SIGKILL)
         gateway.wait_for_line("^headgate: the consumers ended with status -9; starting them again in 1 s$")
@@ -86,7 +86,7 @@ def test_a_fault_of_the_file_stops_the_start(gateway: GatewayProcess, sink_folde
 
 
 def test_without_the_option_the_file_gives_its_settings_only(sink_folder: SinkFolder) -> None:
-    """Those of the environment win; the consumers of the file, right or wrong, are nobody's business."""
+    """Those of the environment win; the consumers of the file, right or wrong, are ignored."""
     sink_folder.configure('[settings]\nnamespaces = ["shop"]\nlog_level = "error"\n[consumers.x]\ntype = "no"\n')
 
     with GatewayProcess(sink_folder.path, {"HEADGATE_LOG_LEVEL": "info"}) as gateway:

@@ -1,4 +1,4 @@
-"""A real Redis loses the end of its log, or is another process: what connected clients are told, and those that come back."""
+"""A real Redis loses the end of its log, or is another process: the reports to connected and to returning clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def remember(ground: LogGround) -> Callable[[], None]:
 
 
 def told(client: RawClient) -> list[tuple[Any, ...]]:
-    """Everything about the log that a client was told, in order, but for cursors in the epoch of its welcome."""
+    """Everything about the log that was reported to a client, in order, but for cursors in the epoch of its welcome."""
     short: list[tuple[Any, ...]] = []
     for name, *rest in client.received:
         if name == "event":
@@ -68,7 +68,7 @@ def told(client: RawClient) -> list[tuple[Any, ...]]:
 
 
 def test_a_client_that_resumes_is_not_told_of_lost_events_that_it_never_had(ground: LogGround) -> None:
-    """Another one had them and is told; this one was away. Its position is on the line, so it has the log as Redis has it."""
+    """Another one had them and is notified; this one was disconnected. Its position is on the line, so it has Redis' log."""
     with closing(join(ground)) as witness:
         epoch = witness.welcome["epoch"]
         put_back = remember(ground)
@@ -85,7 +85,7 @@ def test_a_client_that_resumes_is_not_told_of_lost_events_that_it_never_had(grou
 
 
 def test_an_event_that_is_published_again_under_its_id_comes_again_after_a_rollback(ground: LogGround) -> None:
-    """The receipt says that it is lost, and its id is free again. A handler sees it twice, the page is told in between."""
+    """The receipt says that it is lost, and its id is free again. A handler sees it twice, the page is notified in between."""
     with closing(join(ground)) as client:
         put_back = remember(ground)
         receipt = ground.publisher.publish("orders.1", "paid", id="payment-1")

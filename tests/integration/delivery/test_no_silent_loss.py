@@ -1,7 +1,7 @@
 """Nothing is lost unreported, doubled or reordered, whatever happens in whatever order.
 
-A Hypothesis state machine drives a real gateway process on a Redis of its own: publish, subscribe, unsubscribe, disconnect,
-resume, stall, trim, FLUSHALL, CLIENT KILL. The model is simple: what publishers were told, and what the checker of the fault
+A Hypothesis state machine drives a real gateway process on a private Redis: publish, subscribe, unsubscribe, disconnect,
+resume, stall, trim, FLUSHALL, CLIENT KILL. The model is simple: the publishers' receipts, and what the checker of the fault
 suite makes of what each client saw.
 """
 
@@ -26,7 +26,7 @@ from tests.fault.site import wait_for
 from tests.support.gateway_process import GatewayProcess
 
 TOPICS = ["orders.1", "orders.2", "bills.1", "bills.2"]
-# Of the whole feed, and of a narrow one: patterns that overlap without covering each other, and one that nobody else has.
+# Of the whole feed, and of a narrow one: patterns that overlap without covering each other, and one that no other client has.
 PATTERNS = {"whole": ["orders.*", "bills.1", "#", "orders.2"], "narrow": ["orders.*", "bills.1", "*.1", "bills.2"]}
 LOG_KEY = "hg:{notifications}:log"
 DEADLINE_S = 30.0
@@ -66,7 +66,7 @@ def ground(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 class NoSilentLoss(RuleBasedStateMachine):
-    """Clients with policies of their own; every step is something that happens to a real system."""
+    """Clients with different policies; every step is something that happens to a real system."""
 
     ground: Ground
     clients = st.integers(0, 3)
@@ -136,12 +136,12 @@ class NoSilentLoss(RuleBasedStateMachine):
 
     @rule(keep=st.integers(0, 30))
     def trim(self, keep: int) -> None:
-        """Somebody trims the log by hand."""
+        """The log is trimmed by hand."""
         self.ground.redis.call("XTRIM", LOG_KEY, "MAXLEN", "=", keep)
 
     @rule(back=st.integers(0, 10))
     def delete(self, back: int) -> None:
-        """Somebody deletes one event out of the middle."""
+        """One event is deleted out of the middle."""
         found: Any = self.ground.redis.call("XREVRANGE", LOG_KEY, "+", "-", "COUNT", back + 1)
         if len(found) > back:
             self.ground.redis.call("XDEL", LOG_KEY, found[-1][0])

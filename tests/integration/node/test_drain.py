@@ -38,7 +38,7 @@ def elsewhere(start_module_gateway: StartGateway) -> dict[str, str]:
 
 
 def ask_to_stop(gateway: GatewayProcess, clients: Sequence[RawClient], notice: Mapping[str, object]) -> list[RawClient]:
-    """Ask a gateway to stop, and wait until the first of its clients has been told; return the others."""
+    """Ask a gateway to stop, and wait until the first of its clients has been notified; return the others."""
     for client in clients:
         client.wait_for(lambda client=client: client.named("welcome"), "welcome")  # type: ignore[misc]
     gateway.ask_to_stop()
@@ -60,7 +60,7 @@ def connection_after(path: str, kept: http.client.HTTPConnection) -> str | None:
 def test_it_moves_each_in_turn_lets_nobody_in_and_then_ends(start_gateway: StartGateway, elsewhere: dict[str, str]) -> None:
     """A connection that had not joined is served to its end, so it is refused in words; a newcomer is refused by status.
 
-    The client whose turn is later is served until then.
+    The client with a later turn is served until then.
     """
     gateway = start_gateway(elsewhere, "--dev")
     address = f"{gateway.url}/socket.io/?EIO=4&transport=polling"
@@ -112,7 +112,7 @@ def test_it_disconnects_who_stays_and_ends_at_once_asked_twice(start_gateway: St
 
 
 def test_of_two_gateways_the_first_drains_and_the_second_stops_at_once(start_gateway: StartGateway, redis_url: str) -> None:
-    """One that drains lets nobody in: the second one's clients are told that there is no time to wait for."""
+    """One that drains admits no client: the second one's clients learn that there is no time to wait for."""
     shared = {**FOR_EVER, "HEADGATE_REDIS_URL": redis_url}
     first, second = start_gateway(shared, "--dev"), start_gateway(shared, "--dev")
 

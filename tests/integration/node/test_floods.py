@@ -113,7 +113,7 @@ COSTLY: dict[str, Callable[[int], list[dict[str, Any]]]] = {
 def test_the_costliest_connects_leave_others_their_service(
     gateway: GatewayHere, witness: ClientHere, publisher: Publisher, attack: str
 ) -> None:
-    """As many clients as wish, each with all that its limits allow; each is told the outcome of each of its subscriptions."""
+    """As many clients as wish, each with all that its limits allow; each learns the outcome of each of its subscriptions."""
     tokens = Tokens.configured(Settings.read({"HEADGATE_TOKEN_SECRET": SECRET}))
     assert tokens is not None
     attackers: list[tuple[dict[str, Any], ClientHere]] = []

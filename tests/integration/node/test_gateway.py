@@ -37,7 +37,7 @@ NAMESPACE = "notifications"
 
 
 def clerk(handshake: Handshake) -> Identity | None:
-    """Everybody with a token is the clerk."""
+    """Every user with a token is the clerk."""
     return Identity("clerk", subscribe=("orders.#",), publish=("orders.*.seen",))
 
 
@@ -54,7 +54,7 @@ def health(gateway: GatewayProcess) -> tuple[int, Any]:
 
 
 def test_a_granted_publish_is_acknowledged_with_a_receipt(gateway_here: StartGatewayHere) -> None:
-    """Epoch, offset and id; the same id again is the same event, and reaches nobody twice."""
+    """Epoch, offset and id; the same id again is the same event, and reaches no client twice."""
     client = gateway_here(clerk).join({"token": "clerk", "subscriptions": [{"pattern": "orders.*.seen"}]})
     assert client.welcome
     first = client.request("publish", {"topic": "orders.1.seen", "data": {"by": "clerk"}, "id": "seen-1"})
@@ -69,7 +69,7 @@ def test_a_granted_publish_is_acknowledged_with_a_receipt(gateway_here: StartGat
 
 
 def test_an_event_names_its_sender_where_the_namespace_allows_it(gateway_here: StartGatewayHere, redis_url: str) -> None:
-    """Live, read again and behind `since` it is the user of the token, whatever the payload and the request say."""
+    """Live, read again and after `since` it is the user of the token, whatever the payload and the request say."""
     gateway = gateway_here(clerk, event_by=("orders.1.seen",))
     client = gateway.join({"token": "clerk", "subscriptions": [{"pattern": "orders.#"}]})
     assert client.welcome
@@ -210,7 +210,7 @@ def test_one_fcall_from_any_redis_client_is_like_any_other_event(gateway_here: S
 def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
     gateway_here: StartGatewayHere, start_redis: Callable[..., EmbeddedRedis]
 ) -> None:
-    """Not known is not none: its clients are told to move, and one line says why."""
+    """Not known is not none: its clients are asked to move, and one line says why."""
     redis = start_redis()
     gateway = gateway_here(redis_url=redis.url)
     client = gateway.join()

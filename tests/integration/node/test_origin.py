@@ -1,4 +1,4 @@
-"""Origins whose pages may connect: on a real gateway, over both transports and both of polling's methods."""
+"""Origins of pages that may connect: on a real gateway, over both transports and both of polling's methods."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def shown(origin: str | None, gateway: GatewayProcess) -> dict[str, str]:
 
 
 def test_only_exact_origins_may_connect(alone: GatewayProcess, listed: GatewayProcess) -> None:
-    """By WebSocket, by polling, by a POST into somebody's session, by preflight: one check answers them all."""
+    """By WebSocket, by polling, by a POST into another's session, by preflight: one check answers them all."""
     for origin, by_alone, by_listed in TABLE:
         for gateway, allowed in ((alone, by_alone), (listed, by_listed)):
             case = f"{origin} at the gateway that {'is alone' if gateway is alone else 'lists two'}"

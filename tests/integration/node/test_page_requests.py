@@ -58,7 +58,7 @@ def test_data_that_breaks_its_schema_is_refused_before_the_function_runs(gateway
 
 
 def test_a_caller_who_hangs_up_stops_the_function(gateway: GatewayProcess) -> None:
-    """A proxy passes it on; nobody reads the answer any more."""
+    """A proxy passes it on; the answer is not read any more."""
     with RawClient(gateway.url, {"subscriptions": [{"pattern": "orders.*"}]}) as client:
         assert client.welcome
         body, address = body_of("orders.wait", 600), urlsplit(gateway.url)

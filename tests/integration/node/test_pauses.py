@@ -42,7 +42,7 @@ def headgate(redis_url: str, *arguments: str) -> str:
 
 @pytest.mark.timeout(600)
 def test_a_pause_holds_on_every_gateway_until_it_is_resumed(start_gateway: StartGateway, redis_url: str) -> None:
-    """Over HTTP and the socket, told in the health page, and known to a gateway that starts later; those who are in stay."""
+    """Over HTTP and the socket, reported in the health page, and known to a gateway that starts later; connected clients stay."""
     settings = {"HEADGATE_REDIS_URL": redis_url}
     gateways = [start_gateway(settings, "--dev"), start_gateway(settings, "--dev")]
 

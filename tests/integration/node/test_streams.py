@@ -28,7 +28,7 @@ DEADLINE_S = 60
 
 
 class TurningReader(threading.Thread):
-    """Reads streams of one gateway after the other, as behind a proxy that takes them in turn; every third request is a poll."""
+    """Reads streams of one gateway after the other, as through a proxy that takes them in turn; every third request is a poll."""
 
     def __init__(self, urls: list[str], first: int) -> None:
         super().__init__(daemon=True)

@@ -88,7 +88,7 @@ def everything(redis_url: str) -> Iterator[Callable[[], set[str]]]:
 def test_events_and_presence_stay_in_their_database(
     sites: list[tuple[str, GatewayHere, ClientHere]], everything: Callable[[], set[str]]
 ) -> None:
-    """Of one namespace in each, from publishers of every kind; a listener to all of Redis tells whose channel is whose."""
+    """Of one namespace in each, from publishers of every kind; a listener to all of Redis shows the owner of each channel."""
     heard: set[str] = set()
     for number, (url, gateway, client) in enumerate(sites):
         with Publisher(url) as publisher:
@@ -108,7 +108,7 @@ def test_events_and_presence_stay_in_their_database(
 
 
 def test_a_user_who_is_revoked_in_one_database_stays_in_the_other(sites: list[tuple[str, GatewayHere, ClientHere]]) -> None:
-    """News reach the gateways of their own database, and so do an operator's questions."""
+    """News reach the gateways of the same database, and so do an operator's questions."""
     for _, gateway, _ in sites:
         gateway.gateway.access.revocations.start()
         gateway.gateway.cluster.table.renew()
@@ -128,7 +128,7 @@ def test_a_user_who_is_revoked_in_one_database_stays_in_the_other(sites: list[tu
 def test_a_publisher_alone_in_a_database_reaches_no_gateway_of_another(
     gateway_here: StartGatewayHere, redis_url: str, everything: Callable[[], set[str]]
 ) -> None:
-    """Nobody has said there which database it is, but the publisher; another program's first event goes on no channel at all."""
+    """Only the publisher has said there which database it is; another program's first event goes on no channel at all."""
     gateway = gateway_here(somebody)
     client = gateway.join({"token": "ana", "subscriptions": PATTERNS})
     assert client.welcome

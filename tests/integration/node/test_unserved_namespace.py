@@ -146,7 +146,7 @@ def test_a_warning_of_one_publisher_does_not_make_another_less_strict(redis_url:
 def test_a_registry_that_may_not_be_read_keeps_nobody_from_publishing(
     shop: Callable[..., str], redis_client: Client, caplog: pytest.LogCaptureFixture, strict: bool
 ) -> None:
-    """A strict one is warned that nothing was checked; any other is told where it looks closer. Asked once, too."""
+    """A strict one is warned that nothing was checked; any other is pointed to a closer look. Asked once, too."""
     caplog.set_level(logging.INFO, LOGGER)
     with Publisher(shop(), namespace="nobody", strict_namespace=strict) as publisher:
         assert [publisher.publish("a", number).offset for number in range(3)] == [1, 2, 3]
@@ -169,14 +169,14 @@ def test_unreadable_names_are_omitted(shop: Callable[..., str], redis_client: Cl
 
 
 def test_a_registry_of_another_kind_is_no_registry(redis_url: str, redis_client: Client) -> None:
-    """Somebody else's key: nothing is known, and publishing goes on."""
+    """A foreign key: nothing is known, and publishing goes on."""
     call(redis_client, "SET", gateways_key("nobody"), "not a set")
     with Publisher(redis_url, namespace="nobody") as publisher:
         assert publisher.publish("a", 1).offset == 1
 
 
 def test_without_redis_the_error_is_that_of_publishing() -> None:
-    """A strict one has nothing to say of its own."""
+    """A strict one adds no warning."""
     with Publisher("redis://127.0.0.1:1", strict_namespace=True) as publisher, pytest.raises(BusUnavailable):
         publisher.publish("a", 1)
 

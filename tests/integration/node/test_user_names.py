@@ -1,4 +1,4 @@
-"""Users of any name, through a gateway on a real Redis: events of their own, presence, what they have been shown."""
+"""Users of any name, through a gateway on a real Redis: their events, presence, what they have been shown."""
 
 from __future__ import annotations
 

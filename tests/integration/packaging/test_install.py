@@ -38,7 +38,7 @@ Install = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """Make an environment of its own and install the wheel into it: `install("lowest")`, `install("newest", "[consumers]")`."""
+    """Make a separate environment and install the wheel into it: `install("lowest")`, `install("newest", "[consumers]")`."""
 
     def install(versions: str, extras: str = "") -> Path:
         folder = tmp_path_factory.mktemp(versions)
@@ -66,7 +66,7 @@ def run(*words: str | Path, environment: Mapping[str, str] | None = None, folder
 
 @pytest.mark.parametrize("versions", ["lowest", "newest"])
 def test_a_publisher_installs_three_distributions(install: Install, redis_url: str, tmp_path: Path, versions: str) -> None:
-    """It publishes to a real Redis, imports no part of the gateway, and is told which extra brings one.
+    """It publishes to a real Redis, imports no part of the gateway, and the error names the extra that brings one.
 
     `headgate publish` needs nothing beyond click; every other command names the package and the extra that it lacks.
     """

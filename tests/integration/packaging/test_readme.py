@@ -133,7 +133,7 @@ def serve(project: Path, redis_url: str) -> Iterator[Serve]:
 
 
 def shell(code: str, folder: Path, **environment: str) -> str:
-    """Run lines in a shell whose environment is the project's; return what they wrote."""
+    """Run lines in a shell with the environment of the project; return what they wrote."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))}
     path = f"{folder / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
@@ -146,7 +146,7 @@ def shell(code: str, folder: Path, **environment: str) -> str:
 
 
 def test_every_block_is_run_here_or_says_why_not() -> None:
-    """`make run` has a test of its own, and the lines that install are those of docs/start.md."""
+    """`make run` has a separate test, and the lines that install are those of docs/start.md."""
     not_run = [block.code.split()[0] for block in blocks() if not block.is_run]
     assert not_run == ["git", "pip", "import"]
     assert sorted(block.language for block in blocks() if block.is_run) == [
@@ -205,7 +205,7 @@ def test_events_of_python_and_of_redis_cli_reach_the_page(project: Path, serve: 
 
 
 def test_the_authenticator_lets_known_users_in(redis_url: str, patched_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the grants that it gives; nobody else."""
+    """With the grants that it gives; no other user."""
     monkeypatch.setenv("HEADGATE_REDIS_URL", redis_url)
     written: dict[str, Any] = {"__name__": "yourmodule"}
     exec(only_block("python", "gate.authenticate"), written)

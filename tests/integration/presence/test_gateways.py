@@ -1,4 +1,4 @@
-"""Presence through gateways on a real Redis: what clients are answered and told."""
+"""Presence through gateways on a real Redis: what clients are answered and sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def somebody(handshake: Handshake) -> Identity | None:
 
 @pytest.fixture
 def start(gateway_here: StartGatewayHere, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Start a gateway whose links let the loop run."""
+    """Start a gateway with links that let the loop run."""
     monkeypatch.setattr(presence, "SubscriberLink", CooperativeLink)
     return lambda **settings: gateway_here(somebody, **settings)
 
@@ -38,7 +38,7 @@ def enter(client: ClientHere, topic: str = TOPIC, **more: Any) -> Any:
 
 
 class Seen:
-    """What a client has been told since its answer, applied as a page does."""
+    """What a client has been sent since its answer, applied as a page does."""
 
     def __init__(self, client: ClientHere, answer: Any) -> None:
         assert answer["ok"], answer
@@ -108,7 +108,7 @@ def test_a_broken_connection_keeps_its_place_for_a_while(start: Start, monkeypat
 
 
 def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> None:
-    """Both are told with their name, and in the welcome."""
+    """Both are reported with their name, and in the welcome."""
     gateway = start(max_presence_topics=1, max_presence_members=1)
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
     assert ana.welcome["limits"]["max_presence_topics"] == 1
@@ -124,7 +124,7 @@ def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> 
 
 
 def test_a_flush_of_redis_is_seen_by_nobody(start: Start, redis_client: Client, redis_url: str) -> None:
-    """Each gateway finds that its lease is gone, and tells all of its members again; the others keep them until it has."""
+    """Each gateway finds that its lease is gone, and reports all of its members again; the others keep them until it has."""
     gateways = [start() for _ in range(3)]
     ana, ben, eve = (gateway.join({"token": user}) for gateway, user in zip(gateways, ("ana", "ben", "eve"), strict=True))
     seen = Seen(ana, enter(ana))
@@ -173,7 +173,7 @@ def test_the_first_member_and_the_end_of_the_last_one_are_events_where_that_is_w
 
 
 def test_a_token_that_no_longer_grants_a_topic_ends_its_presence(start: Start, gateway_here: StartGatewayHere) -> None:
-    """The page is told which topic, and why; the others see it leave."""
+    """The page learns which topic, and why; the others see it leave."""
     grants = {"ana": ("rooms.7",)}
     gateway = gateway_here(lambda handshake: Identity("ana", subscribe=grants["ana"]))
     other = gateway_here(lambda handshake: Identity("ben", subscribe=("rooms.7",)))

@@ -1,4 +1,4 @@
-"""Presence on a Cluster, behind Sentinels, and as a Redis user with no more than the documented rights: two processes each."""
+"""Presence on a Cluster, with Sentinels, and as a Redis user with no more than the documented rights: two processes each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ProcessHere:
         self.enter()
 
     def enter(self) -> None:
-        """Enter, or read anew."""
+        """Enter, or read again."""
         self.presence.prepare(self.page.session, TOPIC)
         self.page.begin(self.presence.enter(self.page.session, TOPIC, self.page, self.page.user, None))
 
@@ -64,7 +64,7 @@ class ProcessHere:
 
 @contextmanager
 def two_processes(url: str) -> Iterator[tuple[ProcessHere, ProcessHere]]:
-    """Two processes whose users see each other."""
+    """Two processes with users that see each other."""
     with ExitStack() as stack:
         both = []
         for user in ("ana", "ben"):
@@ -111,7 +111,7 @@ def test_a_failover_by_sentinels_is_seen_by_nobody(tmp_path: Path) -> None:
 
 
 def test_the_documented_rights_are_enough(redis_client: Client, redis_server: Any) -> None:
-    """For a process that may do nothing else, where the library is loaded already. A death is told too."""
+    """For a process that may do nothing else, where the library is loaded already. A death is reported too."""
     PRESENCE_LIBRARY.ensure_loaded(redis_client)
     found = DOCUMENTED.search((Path(__file__).parents[3] / "docs/operations/redis-users.md").read_text("utf-8"))
     assert found is not None

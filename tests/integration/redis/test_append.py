@@ -66,7 +66,7 @@ def test_an_event_is_heard_on_the_channel_of_its_topic_or_of_its_user(client: Cl
     "payload", [b"", b"nope", b'{"a":', b'"\xff"', b"1\n2", b"hg1 0 1 2 3\n4", b"[" * 70 + b"]" * 70], ids=ascii
 )
 def test_a_payload_that_is_no_json_is_set_aside_by_every_reader(client: Client, listen: Listen, payload: bytes) -> None:
-    """It is one entry at one offset: those who read the log, and those who listen, find an error there and go on behind it."""
+    """It is one entry at one offset: those who read the log, and those who listen, find an error there and go on after it."""
     link = listen(keys.channel(NAMESPACE, "a.b"))
 
     assert [append(client, "a.b", text)[1] for text in (b"1", payload, b"3")] == [1, 2, 3]

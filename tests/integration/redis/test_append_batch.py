@@ -134,7 +134,7 @@ def test_a_batch_reads_and_writes_the_head_the_time_and_the_ids_once(client: Cli
 
 
 def test_a_batch_of_which_every_id_is_known_writes_one_receipt_again(client: Client) -> None:
-    """So that a publisher that waits for replicas or the disk behind it waits for those events; nothing else changes."""
+    """So that a publisher that waits for replicas or the disk after it waits for those events; nothing else changes."""
     events = [("a", "1", f"id-{number}", "") for number in range(3)]
     append_batch(client, events)
     before = (call(client, "HGETALL", HEAD), call(client, "HGETALL", f"{IDS}1"), entries(client))
@@ -147,7 +147,7 @@ def test_a_batch_of_which_every_id_is_known_writes_one_receipt_again(client: Cli
 
 
 def test_a_batch_that_begins_an_epoch_goes_on_in_it(client: Client) -> None:
-    """Known ids and refused events ahead of the first new one begin none; all behind it are of the new one."""
+    """Known ids and refused events ahead of the first new one begin none; all after it are of the new one."""
     (old,) = {reply[0] for reply in replies_to(client, [("a", "1", "known", "")])}
     forget(client)
     call(client, "CONFIG", "RESETSTAT")
@@ -163,7 +163,7 @@ def test_a_batch_that_begins_an_epoch_goes_on_in_it(client: Client) -> None:
 
 
 def test_a_full_log_is_trimmed_once_and_exactly(client: Client) -> None:
-    """By the last event that is new, also when others that are refused or known are behind it."""
+    """By the last event that is new, also when others that are refused or known come after it."""
     call(client, "FCALL", "headgate_configure", 1, KEY, 5, 600_000, 20)
     append_batch(client, [("a", "1", f"id-{number}", "") for number in range(8)])
     assert [entry[0] for entry in entries(client)] == [b"%d-0" % offset for offset in range(4, 9)]

@@ -94,7 +94,7 @@ def test_each_call_keeps_its_budget_whatever_it_asks_for(stopped: EmbeddedRedis)
         lambda publisher: publisher.publish("a", 1),
     ]
     for number, call in enumerate(calls):
-        # A budget of its own, and so a breaker.
+        # A separate budget, and so a breaker.
         with Publisher(stopped.url, timeout_s=BUDGET_S + number / 100, strict_namespace=True) as publisher:
             assert SILENT in outcome(partial(call, publisher))
             assert AT_ONCE in outcome(partial(publisher.publish, "a", 1))
@@ -182,7 +182,7 @@ def test_what_outlives_a_call_does_not_keep_its_budget(redis_url: str) -> None:
 
 
 def test_a_forked_child_does_not_wait_for_a_probe_of_its_parent(stopped: EmbeddedRedis) -> None:
-    """The thread that probes is not in the child, whose own calls begin afresh."""
+    """The thread that probes is not in the child, and the child's calls begin afresh."""
     with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher:
         assert SILENT in outcome(lambda: publisher.publish("a", 1))
         child = os.fork()

@@ -1,4 +1,4 @@
-"""The client for commands against servers that refuse or do not answer: each refusal is told apart, and nothing is sent twice."""
+"""The client for commands against servers that refuse or do not answer: each refusal is recognised, and nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.redis_server import DEADLINE_S, wait_until
     ],
 )
 def test_each_refusal_is_told_apart(answer: Callable[[bytes], str], reply: bytes, kind: type[Exception], says: str) -> None:
-    """A fault that passes is BusUnavailable, one that somebody must fix is BusRefused; both say which it is."""
+    """A fault that passes is BusUnavailable, one that an operator must fix is BusRefused; both say which it is."""
     url = answer(reply).replace(":hunter2@", "")
     client = open_client(url, timeout_s=DEADLINE_S)
 

@@ -14,8 +14,8 @@ LEAP_MS, GRACE_MS, SAVE_MS = 10_000, 20_000, 10_000
 HOUR_MS = 3_600_000
 T0 = 1_800_000_000_000
 WATCH_MS = 5_000
-# Runs steps in one call and answers the time of each. A step is the wall clock to read at, perhaps with the time that was told
-# and how long ago that was; an empty one ends the process: another begins with what was saved.
+# Runs steps in one call and answers the time of each. A step is the wall clock to read at, perhaps with the time that was
+# reported and how long ago that was; an empty one ends the process: another begins with what was saved.
 LIBRARY = """#!lua name=headgate_clock_test
 {clock}
 redis.register_function('headgate_clock_test', function(keys, args)
@@ -54,9 +54,9 @@ def run(client: Client, *steps: Step) -> list[int]:
 def watch(client: Client, wall_of: list[int]) -> list[int]:
     """Read the clock every second of true time at these wall clocks, with a watcher that calls every WATCH_MS; return the times.
 
-    The watcher says what it was told, and its own monotonic clock how long ago.
+    The watcher says what was reported to it, and its own monotonic clock how long ago.
     """
-    # The times that it was told are known only as the script runs, so the script is run once for each further word of it.
+    # The reported times are known only as the script runs, so the script is run once for each further word of it.
     told: dict[int, int] = {}
     watching = list(range(0, len(wall_of), WATCH_MS // 1000))
     answers: list[int] = []
@@ -91,7 +91,7 @@ def test_the_wall_clock_is_followed_closely_while_nobody_sets_it(client: Client)
 
 
 def test_a_silence_that_a_watcher_has_lived_through_is_believed_at_once(client: Client) -> None:
-    """It was told a time before, and knows how long ago that was: Redis or the network stood still."""
+    """It was given a time before, and knows how long ago that was: Redis or the network stood still."""
     assert run(client, (T0,), (T0 + HOUR_MS, T0, HOUR_MS - 40)) == [0, HOUR_MS]
 
 
@@ -101,7 +101,7 @@ def test_a_silence_without_a_watcher_is_believed_when_nobody_contradicts(client:
 
     times = run(client, *awake)
     assert times == [*(0,), *(ms + 1 for ms in range(0, GRACE_MS, 2000)), HOUR_MS + GRACE_MS]
-    # Somebody new, who watches from then on, knows nothing about the time before.
+    # A new watcher from then on knows nothing about the time before.
     awake[4] = (T0 + HOUR_MS + 6000, T0 + 4001, 2000)
     assert run(client, *awake) == times
 
@@ -115,7 +115,7 @@ def test_one_who_calls_rarely_and_alone_is_a_call_behind_at_most(client: Client)
 
 @pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
 def test_another_process_with_another_wall_clock_goes_on_where_the_one_before_was(client: Client, step_ms: int) -> None:
-    """As after a failover to a machine that is an hour ahead, or behind."""
+    """As after a failover to a machine that is an hour ahead, or slow."""
     steps: list[Step] = [(T0 + 1000 * second,) for second in range(26)]
     wall = T0 + step_ms + 30_000
 

@@ -85,7 +85,7 @@ def spread(cluster: Cluster) -> list[str]:
 
 
 def test_commands_go_to_the_owner_and_replies_keep_their_order(cluster: Cluster, client: Client) -> None:
-    """Commands of one call to three nodes: each runs where its key is, one without a key behind the one before it."""
+    """Commands of one call to three nodes: each runs where its key is, one without a key after the one before it."""
     names = spread(cluster)
     values = [(("SET", f"{{{name}}}", name), ("WAIT", 0, 1), ("GET", f"{{{name}}}")) for name in names]
 
@@ -101,7 +101,7 @@ def test_commands_go_to_the_owner_and_replies_keep_their_order(cluster: Cluster,
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_a_moved_slot_is_followed(cluster: Cluster, client: Client, namespace: str, at_once: bool) -> None:
-    """MOVED: nothing has run, and the command goes to the new owner, with the WAIT behind it."""
+    """MOVED: nothing has run, and the command goes to the new owner, with the WAIT after it."""
     if at_once and not cluster.can_move_at_once():
         pytest.skip("this server moves slots key by key only")
     key = log_key(namespace)
@@ -212,7 +212,7 @@ def test_a_group_goes_on_after_its_slot_moved(cluster: Cluster, client: Client, 
 
 
 def test_a_url_of_the_wrong_kind_is_one_clear_error(cluster: Cluster, tmp_path: Path) -> None:
-    """A Cluster's node behind a plain URL, and a Redis that is no Cluster behind a Cluster's."""
+    """A Cluster's node at a plain URL, and a Redis that is no Cluster at a Cluster's."""
     node = cluster.nodes[0]
     with pytest.raises(BusRefused, match=r"is a node of a Cluster: begin the URL with redis\+cluster://"):
         describe_server(node.url)
@@ -327,7 +327,7 @@ def test_tail_prints_sharded_and_plain_messages_until_the_slot_moves(cluster: Cl
 
 
 def test_a_publisher_of_few_rights_finds_its_node(cluster: Cluster, client: Client, namespace: str) -> None:
-    """Those of docs/operations/redis-users.md are enough. Without the one to ask which node owns which slot it is told so."""
+    """Those of docs/operations/redis-users.md are enough. The error names a missing right to ask for the slots' owners."""
     LOG_LIBRARY.ensure_loaded(client)
     page = (ROOT / "docs/operations/redis-users.md").read_text()
     documented = re.findall(r"^user shop on >… (.*)$", page, re.MULTILINE)[0]
@@ -384,7 +384,7 @@ def test_every_event_is_in_the_log_once_however_its_slot_moves(cluster: Cluster,
 
 
 def test_a_slot_that_no_node_owns_is_one_clear_error(cluster: Cluster, namespace: str) -> None:
-    """Publishers of its namespaces are told, and `headgate check`; other namespaces are published to."""
+    """Publishers of its namespaces get an error, and so does `headgate check`; other namespaces are published to."""
     slot = slot_of(log_key(namespace))
     owner = cluster.owner_of_slot(slot)
     primaries = [node for node in cluster.nodes if node.is_primary]

@@ -40,7 +40,7 @@ def test_the_server_says_its_name_and_version(redis_client: Client) -> None:
 
 @pytest.fixture
 def forbidden_url(redis_server: EmbeddedRedis, tmp_path: Path) -> Iterator[str]:
-    """The URL of a Redis behind a folder that this process may not enter. If we are root, we are somebody else meanwhile."""
+    """The URL of a Redis in a folder that this process may not enter. If we are root, we are another user during that time."""
     folder = tmp_path / "private"
     folder.mkdir()
     (folder / "redis.sock").symlink_to(redis_server.url.removeprefix("unix://"))
@@ -88,7 +88,7 @@ def test_a_password_that_is_missing_is_said(locked_redis_url: str) -> None:
 @pytest.mark.parametrize("use", [checked, connected])
 def test_nothing_there_is_one_clear_line(use: Callable[[str], None]) -> None:
     """Where it was looked for, and why it failed, without the password of the URL."""
-    with socket.socket() as held:  # bound, so that nobody else listens there, and not listening itself
+    with socket.socket() as held:  # bound, so that no other program listens there, and not listening itself
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
         with pytest.raises(BusUnavailable, match=f"127.0.0.1:{port}: connection refused") as caught:

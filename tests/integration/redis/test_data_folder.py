@@ -49,7 +49,7 @@ def with_a_pipe_for_a_record(folder: Path) -> Path:
     return folder
 
 
-# The ways in which somebody else may have laid out `./.headgate`, and the error for each.
+# The ways in which another user may have laid out `./.headgate`, and the error for each.
 TRAPS = [
     (as_a_link, "is a symbolic link"),
     (writable, "can be written by others (mode 777)"),
@@ -81,7 +81,7 @@ def test_a_folder_that_others_can_write_to_is_not_trusted(somebodys: Path, trap:
 
 
 def test_a_folder_of_somebody_else_is_not_trusted(somebodys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says whose it is; the publisher and the command line pass it on."""
+    """The error names its owner; the publisher and the command line pass it on."""
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     monkeypatch.setenv("HEADGATE_DATA_DIR", str(somebodys))
     monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)
@@ -91,7 +91,7 @@ def test_a_folder_of_somebody_else_is_not_trusted(somebodys: Path, monkeypatch: 
 
 
 def test_a_socket_in_a_folder_that_others_can_write_to_is_not_trusted(somebodys: Path) -> None:
-    """The record outlives a server that was killed, and its temporary folder may have been made anew by somebody else."""
+    """The record outlives a server that was killed, and its temporary folder may have been made again by another user."""
     record = json.loads((somebodys / "redis.lock").read_text())
     writable(Path(record["socket"]).parent)
     try:

@@ -54,7 +54,7 @@ ON_THE_SERVER = commands("""
     SET somebody:else 1
     UNLINK somebody:else
 """)
-# Beside that for everybody but a gateway, which has the keys of every namespace.
+# Besides that for all but a gateway, which has the keys of every namespace.
 BEYOND_ITS_NAMESPACE = commands("""
     XADD hg:{other}:log * a 1
     XRANGE hg:{other}:log - +
@@ -173,7 +173,7 @@ def test_no_page_adds_a_right_over_the_server_or_the_log(
 def test_a_documented_publisher_publishes_a_file_and_goes_on_with_it(
     as_documented: Callable[[str], str], redis_client: Client, tmp_path: Path, name: str
 ) -> None:
-    """Whose last batch may be there, after a failover: the receipts, the index, the log and the epochs before are read."""
+    """If its last batch may be there after a failover: the receipts, the index, the log and earlier epochs are read."""
     path = tmp_path / "events.ndjson"
     command = ["publish", "--file", str(path), "--redis", as_documented(name)]
     path.write_text('{"topic": "a", "data": 1}\n')

@@ -220,7 +220,7 @@ def watching_shell(pid: int) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux only")
 def test_the_parent_death_signal_alone_is_enough(tmp_path: Path) -> None:
-    """After somebody has killed the watching shell."""
+    """After the watching shell was killed."""
     parent, pid = start_parent(tmp_path)
     shell = watching_shell(pid)
     os.kill(shell, signal.SIGKILL)
@@ -235,7 +235,7 @@ def test_the_parent_death_signal_alone_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the shell in /proc")
 def test_the_shell_ends_nothing_when_the_server_died_by_itself(tmp_path: Path) -> None:
-    """The server's number may be somebody else's by then: the shell just goes, and does not wait for that one to end."""
+    """The server's number may be another process's by then: the shell just goes, and does not wait for that one to end."""
     waited = tmp_path / "waited"
     program(tmp_path / "bin" / "sleep", "", f"touch {waited}")
     parent, pid = start_parent(tmp_path, patched=True, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
@@ -306,7 +306,7 @@ def test_a_server_that_does_not_answer_for_a_while_is_still_found(
 
 
 def test_somebody_elses_live_server_on_the_socket_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that we did not start listens behind our socket's path: it stays as it is, also if it is too busy to answer."""
+    """A server that we did not start listens at our socket's path: it stays as it is, also if it is too busy to answer."""
     foreign = subprocess.Popen(
         [find_server().path, "--port", "0", "--unixsocket", str(tmp_path / "redis.sock"), "--save", "", "--dir", str(tmp_path)],
         stdout=subprocess.DEVNULL,
@@ -331,7 +331,7 @@ def test_somebody_elses_live_server_on_the_socket_is_not_touched(tmp_path: Path,
 
 
 def test_leftovers_of_a_crash_are_replaced(tmp_path: Path) -> None:
-    """A socket file behind which nobody answers, and a record that was half written."""
+    """A socket file without a listener, and a record that was half written."""
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(tmp_path / "redis.sock"))
     (tmp_path / "redis.lock").write_bytes(b'{"socket":')
@@ -363,7 +363,7 @@ def test_a_long_path_moves_the_socket_and_others_find_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("data", ["data", "deep" * 20])
 def test_a_server_that_dies_at_its_start_is_quoted(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last words, in one line. Neither a lock nor a folder for the socket is left behind."""
+    """Its last words, in one line. Neither a lock nor a folder for the socket is left."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dying = program(tmp_path / "dying", NEW, "echo '12:M 21 Nov 2026 06:30:00.123 # Bad directive: no bananas' >&2; exit 1")
 
@@ -374,7 +374,7 @@ def test_a_server_that_dies_at_its_start_is_quoted(data: str, tmp_path: Path, mo
 
 
 def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deadline counts, and nothing stays behind."""
+    """The deadline counts, and nothing stays."""
     pid = tmp_path / "pid"
     silent = program(tmp_path / "silent", NEW, f"echo $$ > {pid}; exec sleep 600")
     # A clock that goes, a minute per look, once the program runs: not before, however long that takes.

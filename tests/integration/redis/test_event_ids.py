@@ -37,7 +37,7 @@ def test_there_is_nothing_in_a_log_that_is_not_there(redis_client: Client) -> No
 
 
 def test_the_index_has_the_recent_ids_of_a_topic(redis_url: str, redis_client: Client) -> None:
-    """Of services, and of one user; nobody else's, and no other topic's. It says where, and the log whether it is there."""
+    """Of services, and of one user; no other user's, and no other topic's. It says where, and the log whether it is there."""
     with Publisher(redis_url) as publisher:
         first = publisher.publish("orders.1", 1, id="same").offset
         anas = publisher.publish("orders.1", 2, id="same", by="ana").offset

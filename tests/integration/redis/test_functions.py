@@ -369,7 +369,7 @@ def test_a_wrong_number_of_arguments_is_refused(client: Client, entry: str, word
 
 
 def test_without_memory_nothing_is_appended_and_nothing_published(client: Client, listen: Listen) -> None:
-    """maxmemory: the publisher is told, no subscriber sees an event that is not in the log."""
+    """maxmemory: the publisher gets an error, no subscriber sees an event that is not in the log."""
     call(client, "HSET", keys.head_key(NAMESPACE), "database", 0)
     publish(client)
     link = listen(keys.channel(NAMESPACE, "a.b"))
@@ -455,7 +455,7 @@ def test_an_older_library_is_replaced_and_a_newer_one_is_not(redis_client: Clien
 
 
 def test_processes_that_start_together_load_the_library_once(redis_client: Client, redis_url: str) -> None:
-    """A library that is loaded anew says that it is another server, and every gateway would connect again."""
+    """A library that is loaded again says that it is another server, and every gateway would connect again."""
     for _ in range(20):
         call(redis_client, "FUNCTION", "FLUSH")
         together = Barrier(8)
@@ -482,7 +482,7 @@ OTHER = "#!lua name=other\nredis.register_function('other_decode', function(_, a
 
 
 def test_the_library_does_not_change_json_for_others(client: Client) -> None:
-    """Its strict JSON is an instance of its own: another library's cjson keeps the server's defaults."""
+    """Its strict JSON is a separate instance: another library's cjson keeps the server's defaults."""
     publish(client)
     call(client, "FUNCTION", "LOAD", "REPLACE", OTHER)
 

@@ -278,7 +278,7 @@ def test_pages_are_complete_and_without_archived_items(publisher: Publisher, inb
 
 
 def test_a_page_is_not_older_than_the_position_that_its_reader_has(inbox: Inbox) -> None:
-    """A server that lacks it is one that a failover has left behind."""
+    """A server without it is one that a failover has left."""
     [item] = inbox.send("ana", "news", 1)
     assert inbox.page("ana", epoch=item.epoch, offset=item.offset).unread == 1
     assert inbox.page("ana", epoch="", offset=0).unread == 1
@@ -327,7 +327,7 @@ def test_facts_say_what_the_user_has_done_about_an_event(inbox: Inbox, redis_cli
     ],
 )
 def test_a_user_mutes_topics_without_the_words_of_user_and_inbox(topic: str, plain: str) -> None:
-    """One pattern is about items, events of the user and events for everybody."""
+    """One pattern is about items, events of the user and events for all."""
     assert plain_topic(topic) == plain
 
 
@@ -368,7 +368,7 @@ def test_a_user_mutes_64_patterns_and_one_more_is_refused(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("first", ["log", "inbox:ana", "inbox:ana:order", "inbox:ana:mutes", "head"])
 def test_while_its_slot_moves_no_half_of_an_inbox_is_changed(cluster: Cluster, first: str) -> None:
-    """Whichever key is on the other node already: what could not be done in time is refused, and done behind the move."""
+    """Whichever key is on the other node already: what could not be done in time is refused, and done after the move."""
     namespace = f"moving-{first.replace(':', '-')}"
     with (
         Publisher(cluster.url, namespace=namespace, timeout_s=30) as patient,

@@ -118,7 +118,7 @@ EITHER_QUESTION = pytest.mark.parametrize("question", [HEAD_QUESTION, VERSION_QU
 @EITHER_QUESTION
 @pytest.mark.parametrize("then", ["publish", "usual append", "batch", "configure"])
 def test_an_offset_that_the_process_does_not_remember_ends_its_epoch(client: Client, question: Report, then: str) -> None:
-    """Its whole machine was put back: data and memory agree, and somebody has had an event that is in neither."""
+    """Its whole machine was put back: data and memory agree, and a client has had an event that is in neither."""
     log_of(client).configure(*RETENTION)
     old, offset = publish(client, "an-id")
 
@@ -153,7 +153,7 @@ def test_what_proves_nothing_ends_no_epoch(client: Client, question: Report, rep
 
 
 def test_one_question_reports_several_logs_and_ends_only_those_that_lack_something(client: Client) -> None:
-    """By their epochs, which tell namespaces and databases apart."""
+    """By their epochs, which distinguish namespaces and databases."""
     logs = [keys.log_key(name) for name in ("orders", "bills", "stock")]
     before = [append(client, log) for log in logs]
 
@@ -312,7 +312,7 @@ def test_a_log_of_an_older_library_is_the_first_epoch(client: Client) -> None:
 
 
 def test_a_log_that_an_older_library_has_begun_has_no_ancestors(client: Client) -> None:
-    """It knows nothing of the lineage, so that of the log before is left behind: no position of that is on the line."""
+    """It knows nothing of the lineage, so that of the log before is dropped: no position of that is on the line."""
     old, _ = publish(client)
     forget(client)
     newer, _ = publish(client)
@@ -392,7 +392,7 @@ def _as_user(client: Client, user: str) -> str:
 
 
 def test_a_page_of_a_server_that_lacks_known_events_is_refused(client: Client) -> None:
-    """A replica that is behind has the epoch, and says nothing of the events that it lacks: the range would seem to end there."""
+    """A replica that lags has the epoch, and says nothing of the events that it lacks: the range would seem to end there."""
     epoch, _ = publish(client)
     known = [(epoch, 2)]
     log = EventLog(NAMESPACE, client, 65536, lambda: known[-1])

@@ -1,4 +1,4 @@
-"""Reading a log on a real Redis: pages, holes, entries that nobody can deliver, and searches for where to begin."""
+"""Reading a log on a real Redis: pages, holes, undeliverable entries, and searches for where to begin."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_last_events_of_a_pattern_are_found_from_the_end(log: EventLog, publ
     assert start(log, Since(last=1), "#") == 49
     assert start(log, Since(last=3), "orders.1") == 36  # 37, 42 and 47 are orders.1
     assert start(log, Since(last=1000), "orders.1") == 1
-    assert start(log, Since(last=5), "bills.#") == 50  # nothing is to be told
+    assert start(log, Since(last=5), "bills.#") == 50  # nothing is to be reported
 
 
 def test_an_older_library_that_must_stay_serves_database_0(redis_client: Client, as_user: Callable[..., Client]) -> None:

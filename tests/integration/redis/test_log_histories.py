@@ -23,7 +23,7 @@ DEFAULT_MAX_EVENTS, DEFAULT_MAX_BYTES = 10_000, 256 * MIB
 
 
 class History:
-    """A log, what was told of it, and what may befall it: events by both entries, another process, older data, lost keys."""
+    """A log, what was reported of it, and what may befall it: events by both entries, another process, older data, lost keys."""
 
     def __init__(self, client: Client, seed: int) -> None:
         self.client, self.random = client, random.Random(seed)
@@ -119,7 +119,7 @@ class History:
             self.publish(self.random.choice(list(self.ids)))
 
     def look(self, position: tuple[str, int], payload: bytes) -> None:
-        """The newest entry is that event, the others are as told, offsets have no hole, sums add up, and the retention holds."""
+        """The newest entry is that event, the others are as reported, offsets have no hole, sums and retention are right."""
         entries = [(int(entry_id.partition(b"-")[0]), fields) for entry_id, fields in call(self.client, "XRANGE", KEY, "-", "+")]
         weights = [len(fields[b"topic"]) + len(fields[b"data"]) + ENTRY_BYTES for _, fields in entries]
         assert (entries[-1][0], entries[-1][1][b"data"]) == (position[1], payload)
@@ -168,7 +168,7 @@ class History:
         self.ids = {}
 
     def look_at_known(self, event_id: str, position: tuple[str, int]) -> None:
-        """An event whose id is known is the one that was told under it."""
+        """An event with a known id is the one that was reported under it."""
         if event_id in self.ids or event_id not in self.doubted:
             assert self.ids.get(event_id) == position
         assert position in self.told

@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class Caller:
-    """A client that asks the node that it is told to, and writes down its receipts; the events of one namespace.
+    """A client that asks the node that it is referred to, and writes down its receipts; the events of one namespace.
 
     Attributes:
         appended: offset → (payload, id), by the receipts that were no repetitions.
@@ -45,7 +45,7 @@ class Caller:
         self._number = 0
 
     def call(self, node: Node, *command: Any, asking: bool = False) -> Any:
-        """Run a command, behind ASKING if so; return its reply or the text of its error."""
+        """Run a command, after ASKING if so; return its reply or the text of its error."""
         with redis.Redis.from_url(node.url, single_connection_client=True) as client:
             run: Any = client.execute_command
             if asking:

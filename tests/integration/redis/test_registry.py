@@ -42,7 +42,7 @@ def now_s(client: Client) -> int:
 
 
 def age(client: Client, key: str, member: str, seconds: int) -> None:
-    """Have somebody said what they said earlier than they did."""
+    """Move what each gateway said to an earlier time."""
     call(client, "ZINCRBY", key, -seconds, member)
 
 
@@ -114,7 +114,7 @@ def test_the_last_one_to_leave_is_alone(redis_client: Client) -> None:
 
 
 def test_one_that_was_killed_counts_until_its_lease_is_over(redis_client: Client) -> None:
-    """Nobody can know sooner that it is gone."""
+    """No process can know sooner that it is gone."""
     for over, alone in ((LEASE_S - 5, False), (LEASE_S + 1, True)):
         register(redis_client, "killed", ["chat"])
         age(redis_client, CHAT, "killed", over)
@@ -144,7 +144,7 @@ def table(redis_client: Client) -> Iterator[SharedTable]:
 
 
 def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_client: Client, table: SharedTable) -> None:
-    """Only the first to ask is told; and one that never registered never knows."""
+    """Only the first to ask is notified; and one that never registered never knows."""
     assert not SharedTable(redis_client, ["chat"]).retire()
     assert table.retire()
     assert not table.retire()
@@ -217,7 +217,7 @@ def test_two_databases_of_one_server_are_two(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_reader_without_the_right_is_told(redis_client: Client, redis_url: str, tmp_path: Path) -> None:
-    """Nobody knows then; names alone that may not be read are left out."""
+    """It is unknown then; names alone that may not be read are left out."""
     register(redis_client, "one", ["chat"])
     place = redis_url.removeprefix("unix://")
     rights: Callable[..., object] = lambda *rules: call(redis_client, "ACL", "SETUSER", "shop", "reset", "on", ">pw", *rules)  # noqa: E731

@@ -63,7 +63,7 @@ def closed(connection: socket.socket) -> None:
 
 
 def test_an_error_of_one_command_is_its_reply_alone(redis_client: Client) -> None:
-    """Those before and behind it have their own."""
+    """Those before and after it have their own."""
     ensure_loaded(redis_client)
 
     first, second, third = call_many(
@@ -88,7 +88,7 @@ def test_a_reply_of_many_parts_is_put_together(redis_client: Client) -> None:
 
 
 def late(connection: socket.socket) -> None:
-    """Answer the command when another one comes behind it on the same connection: none must."""
+    """Answer the command when another one comes after it on the same connection: none must."""
     with suppress(ConnectionResetError):
         if connection.recv(4096):
             connection.sendall(b"$4\r\nlate\r\n")
@@ -131,7 +131,7 @@ def interrupt() -> Iterator[Callable[[socket.socket], None]]:
 def test_an_interrupt_in_the_middle_closes_the_connection(
     interrupt: Callable[[socket.socket], None], command: tuple[str, ...], is_patient: bool
 ) -> None:
-    """A signal while the reply is awaited, as one that kills a greenlet: nobody gets that reply."""
+    """A signal while the reply is awaited, as one that kills a greenlet: no caller gets that reply."""
     with server(interrupt, says(b"$3\r\nown\r\n")) as client:
         with pytest.raises(Stopped), Budget("anywhere", DEADLINE_S, is_patient=is_patient):
             call(client, *command)
@@ -140,7 +140,7 @@ def test_an_interrupt_in_the_middle_closes_the_connection(
 
 
 def test_an_interrupt_while_it_connects_closes_the_connection(interrupt: Callable[[socket.socket], None]) -> None:
-    """Nobody gets the reply to SELECT, and no command goes to another database."""
+    """No caller gets the reply to SELECT, and no command goes to another database."""
 
     def selected(connection: socket.socket) -> None:
         connection.sendall(b"+OK\r\n")
@@ -179,7 +179,7 @@ def test_a_second_reply_is_nobodys() -> None:
 
 
 def test_what_comes_while_nobody_asks_is_nobodys_reply() -> None:
-    """A connection on which something has come while it waited is closed, and another one taken; nobody sees an error."""
+    """A connection on which something has come while it waited is closed, and another one taken; no caller sees an error."""
     pushed = threading.Event()
 
     def push(connection: socket.socket) -> None:
@@ -199,7 +199,7 @@ def test_what_comes_while_nobody_asks_is_nobodys_reply() -> None:
 
 
 def test_a_child_that_is_forked_in_the_middle_takes_no_reply() -> None:
-    """A thread of the parent waits for its reply; the child asks over a connection of its own, and each has its own reply."""
+    """A thread of the parent waits for its reply; the child asks over a separate connection, and each has its own reply."""
     asked = threading.Event()
     first: list[socket.socket] = []
 

@@ -24,7 +24,7 @@ def test_only_the_newest_of_a_user_are_kept_for_a_day(redis_client: Client) -> N
     for page in range(MAX_SEEN // 100 + 1):
         mark_seen(redis_client, "notifications", "ana", [f"{page}-{number:02}" for number in range(100)])
         if page == 0:
-            # A second passes between two pages, as far as the scores tell.
+            # A second passes between two pages, as far as the scores show.
             call(redis_client, "ZUNIONSTORE", KEY, 1, KEY, "WEIGHTS", "0.5")
     assert call(redis_client, "ZCARD", KEY) == MAX_SEEN
     assert not read_user_facts(redis_client, "notifications", "ana", "news", "0-50").is_shown

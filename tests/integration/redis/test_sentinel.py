@@ -1,4 +1,4 @@
-"""Redis behind real Sentinels: both kinds of client find the primary, before and after a failover."""
+"""Redis with real Sentinels: both kinds of client find the primary, before and after a failover."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def as_user(client: Client, *rules: str) -> Client:
 
 
 def test_all_answers_of_one_process_have_one_token(client: Client, redis_url: str) -> None:
-    """Before there is a log, when it is configured, behind an event, in another namespace, on a connection of another kind."""
+    """Before there is a log, when it is configured, after an event, in another namespace, on a connection of another kind."""
     log = log_of(client)
     tokens = [log.head().server, log.configure(100, 600).server, log.head().server, log_of(client, "bills").head().server]
     link = SubscriberLink(redis_url)
@@ -45,7 +45,7 @@ def test_all_answers_of_one_process_have_one_token(client: Client, redis_url: st
 
 
 def test_another_process_has_another_token(client: Client, start_redis: Callable[..., EmbeddedRedis]) -> None:
-    """Another server, and a library that was loaded anew."""
+    """Another server, and a library that was loaded again."""
     tokens = {log_of(client).head().server}
     other = open_client(start_redis().url, timeout_s=30)
     ensure_loaded(other)
@@ -58,7 +58,7 @@ def test_another_process_has_another_token(client: Client, start_redis: Callable
 
 
 def test_a_replica_says_that_it_is_one(client: Client) -> None:
-    """As soon as it is told to be, and not any more when it is a primary again."""
+    """As soon as it becomes one, and not any more when it is a primary again."""
     log = log_of(client)
     log.configure(100, 600)
     assert not log.head().replica

@@ -1,4 +1,4 @@
-"""The Pub/Sub link against a real Redis: what it reads, when it breaks, and that its owner is told."""
+"""The Pub/Sub link against a real Redis: what it reads, when it breaks, and that its owner is notified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ages in a namespace's log, in a real Redis whose wall clock is set an hour on or back: retention by age, ids, and upkeep."""
+"""Ages in a namespace's log, in a real Redis with a clock that is set an hour on or back: retention by age, ids, upkeep."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_id_counts_across_a_failover_to_another_wall_clock(log: Log, set_ms: 
 
 
 def test_an_id_counts_for_exactly_300_seconds(log: Log) -> None:
-    """As long as nobody sets a clock."""
+    """As long as no clock is set."""
     offset, _ = log.publish("same")
     log.pass_time(295)
     log.wall.advance(4999)
@@ -270,7 +270,7 @@ def test_a_log_that_takes_its_bytes_leaves_ids_fewer(log: Log) -> None:
 
 
 def test_ids_that_no_longer_count_are_dropped_by_upkeep(log: Log) -> None:
-    """Those of the hash before, 300 s after the newest began, although nobody publishes."""
+    """Those of the hash before, 300 s after the newest began, even without a publish."""
     log.publish("old")
     log.pass_time(600)
     log.publish("new")
@@ -331,7 +331,7 @@ def full(log: Log) -> Iterator[Log]:
 
 
 def test_a_full_redis_loses_what_is_too_old(full: Log) -> None:
-    """Though nobody can publish: all of it, ids too, in small steps. What is young stays."""
+    """Though no publish succeeds: all of it, ids too, in small steps. What is young stays."""
     full.pass_time(300)
     assert len(full.offsets()) == 250
     assert call(full.client, "KEYS", "hg:{orders}:id:*")
@@ -367,7 +367,7 @@ def test_a_trim_reads_little_at_a_time(full: Log) -> None:
 
 
 def test_redis_with_room_is_not_trimmed_by_upkeep(log: Log) -> None:
-    """An idle log keeps what it has for whoever comes back late."""
+    """An idle log keeps what it has for a client that comes back late."""
     log.publish()
     log.pass_time(2 * MAX_AGE_S)
 
@@ -376,7 +376,7 @@ def test_redis_with_room_is_not_trimmed_by_upkeep(log: Log) -> None:
 
 
 def test_upkeep_creates_nothing(redis_client: Client) -> None:
-    """Without a log, or while another process of Redis is to begin an epoch, there is no time to be told."""
+    """Without a log, or while another process of Redis is to begin an epoch, there is no time to report."""
     ensure_loaded(redis_client)
     log = EventLog(NAMESPACE, redis_client, 65536)
 

@@ -84,7 +84,7 @@ def test_both_ways_write_the_same(client: Client) -> None:
 
 
 def test_the_strict_entry_takes_the_usual_way_as_well(client: Client) -> None:
-    """Behind its look at the payload; and one that is refused has moved nothing."""
+    """After its look at the payload; and one that is refused has moved nothing."""
     call(client, "CONFIG", "RESETSTAT")
 
     assert call(client, "FCALL", "headgate_publish", 1, KEY, "a", "{}", "one")[1:] == [2, 0]

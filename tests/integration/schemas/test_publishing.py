@@ -94,7 +94,7 @@ def test_publishers_everywhere_follow_the_registry(redis_url: str, redis_client:
 
 
 def test_a_registry_that_is_none_refuses_events_from_the_first_on(redis_url: str, redis_client: Client) -> None:
-    """Nobody knows what would be allowed; strangers are told no more than that."""
+    """It is unknown what would be allowed; strangers learn no more than that."""
     call(redis_client, "HSET", schemas_key("notifications"), "version", "x", "documents", "{")
     with Publisher(redis_url, schemas="redis", schema_check="refuse") as publisher:
         with pytest.raises(BusRefused, match="is not what `headgate schemas push` writes") as raised:

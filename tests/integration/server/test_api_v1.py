@@ -135,7 +135,7 @@ def test_a_key_may_have_ids_remembered_for_a_day_and_a_user_may_not(
 
 
 def test_the_log_is_read_from_an_offset_and_from_a_time(api: Api, publisher: Publisher, redis_client: Client) -> None:
-    """A page ends where it says; a time is the first event at it or behind it; a time to come has none."""
+    """A page ends where it says; a time is the first event at it or after it; a time to come has none."""
     offsets = [receipt.offset for receipt in publisher.publish_many([("orders.1", number) for number in range(150)])]
     page = api.get("/events?pattern=orders.%23")
     rest = api.get(f"/events?pattern=orders.%23&from={page['next']}")
@@ -195,7 +195,7 @@ def test_the_newest_readable_event_of_an_id_is_found(api: Api, publisher: Publis
 
 
 def test_a_receipt_holds_while_its_event_is_in_the_log(api: Api, publisher: Publisher) -> None:
-    """One of another log is unknown, one behind the head rolled back."""
+    """One of another log is unknown, one after the head rolled back."""
     receipt = publisher.publish("orders.1", 1)
 
     def fate(epoch: str, offset: int) -> Any:

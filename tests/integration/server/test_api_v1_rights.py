@@ -68,7 +68,7 @@ def id_of(key: str) -> str:
     return key.split("_")[1]
 
 
-# Each operation, asked by a key with every scope for THERE alone, about what belongs to HERE, to all, or to nobody.
+# Each operation, asked by a key with every scope for THERE alone, about what belongs to HERE, to all, or to none.
 BEYOND: dict[str, tuple[str, Any, int]] = {
     "publishEvent": ("/events", {"topic": "a", "data": 1, "namespace": HERE}, 401),
     "publishBatch": ("/events/batch", {"events": [{"topic": "a", "data": 1}], "namespace": HERE}, 401),
@@ -81,7 +81,7 @@ BEYOND: dict[str, tuple[str, Any, int]] = {
     "changeInbox": (f"/inbox?namespace={HERE}", {"op": "read_all", "user": "ana"}, 401),
     "getNamespace": (f"/namespaces/{HERE}", None, 404),
     "listClients": (f"/clients?namespace={HERE}", None, 403),
-    # Nobody is connected here: tests/unit/node/population/test_client_list.py has clients of another namespace.
+    # No client is connected here: tests/unit/node/population/test_client_list.py has clients of another namespace.
     "getClient": ("/clients/s1", None, 404),
     "disconnectClient": ("/clients/s1", None, 404),
     "revokeUser": ("/users/ana/revocation", {}, 403),
@@ -106,7 +106,7 @@ WITHIN = {"disconnectUser", "sendToClient", "listNamespaces", "listPauses", "lis
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 def test_a_key_of_one_namespace_reaches_no_other(site: Site, operation: Any) -> None:
-    """Whatever scopes it has: a row that nobody has thought of fails here."""
+    """Whatever scopes it has: a new row without a check fails here."""
     if operation.scope is Who.ANYONE or operation.name in WITHIN:
         return
     path, body, status = BEYOND[operation.name]
@@ -191,7 +191,7 @@ def test_a_key_for_every_namespace_makes_and_ends_its_like(site: Site) -> None:
 
 
 def test_lists_hold_what_is_of_the_keys_namespaces(site: Site) -> None:
-    """Namespaces and pauses; what is paused for all is everybody's to see."""
+    """Namespaces and pauses; every key may see what is paused for all."""
     for what in ("connects", f"namespace:{HERE}", f"namespace:{THERE}"):
         site.ask(ADMIN_KEY, "PUT", f"/pauses/{what}", {})
     key = site.key(*EVERY_SCOPE, namespaces=[THERE])
@@ -349,7 +349,7 @@ def test_every_operation_is_paid_for_by_its_work(redis_url: str, redis_client: C
 
 
 def test_who_has_looked_through_the_log_waits_before_the_next_read(redis_url: str, redis_client: Client) -> None:
-    """What a search has looked at is owed. It keeps nobody from acting, and another caller owes nothing."""
+    """What a search has looked at is owed. It keeps no caller from acting, and another caller owes nothing."""
     fill(redis_client, redis_url)
     gate = LargeGate(identity=Identity("\0key:k1", scopes=("read:#", "pauses:write"), namespaces=("*",)))
     client = api_client(Services(gate, Settings(redis_url=redis_url)), SharedRates("read", 0.1, 10))

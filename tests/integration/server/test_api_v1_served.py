@@ -68,7 +68,7 @@ def ask(operation: Any, examples: int, *, is_right: bool) -> None:
         sent = parse_qsl(urlsplit(url).query, keep_blank_values=True)
         assume(set(case.query or {}) <= {name for name, _ in sent})
         body = case.body if isinstance(case.body, dict) else {}
-        # An atomic batch is refused for a topic that another batch would be told of in a receipt's place. `id_for_s` needs ids,
+        # An atomic batch is refused for a topic that another batch would report in a receipt's place. `id_for_s` needs ids,
         # which may be in a header.
         is_more_than_shape = body.get("atomic") is True or body.get("id_for_s") is not None
         # No schema can say what a page has said.
@@ -95,7 +95,7 @@ def asked(gateway: GatewayProcess, method: str, path: str, body: object = None, 
 
 
 def test_a_client_is_listed_reached_and_disconnected(gateway: GatewayProcess) -> None:
-    """By its session and by its user; other grants, and a revocation, are told and lifted."""
+    """By its session and by its user; other grants, and a revocation, are reported and lifted."""
 
     claims = {"sub": "ana", "aud": "headgate", "exp": time.time() + 3600, "subscribe": ["orders.#"]}
     auth = {"token": jwt.encode(claims, SECRET), "subscriptions": [{"pattern": "orders.#"}]}

@@ -86,7 +86,7 @@ def test_one_caller_may_have_so_many_bodies_on_their_way(gateway: GatewayProcess
 
     _, said = begin(opened, gateway, "ben", PATH, MAX_BATCH_BYTES)
     assert said == "HTTP/1.1 100 Continue"
-    small, said = begin(opened, gateway, "ana", PATH, len(BATCH))  # comes in one read, so it is in nobody's way
+    small, said = begin(opened, gateway, "ana", PATH, len(BATCH))  # comes in one read, so it is in no one's way
     assert said == "HTTP/1.1 100 Continue"
     small.sendall(BATCH)
     assert read_until(small, b"\r\n") == b""  # the end of the 100

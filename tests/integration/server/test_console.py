@@ -74,7 +74,7 @@ def test_topics_of_the_newest_events_come_without_their_data(console: FlaskClien
 
 
 def test_an_event_is_traced(console: FlaskClient, publisher: Publisher) -> None:
-    """By its id, or its offset; one that is not there is told so."""
+    """By its id, or its offset; for an absent one the page says so."""
     receipt = publisher.publish("orders.1.created", {"n": 1})
     assert told(console, f"trace?event={receipt.id}")["offset"] == receipt.offset
     assert told(console, f"trace?event={receipt.offset}")["id"] == receipt.id

@@ -19,7 +19,7 @@ def kept(redis_url: str) -> Kept:
 
 
 def book(redis_url: str) -> OrderBook:
-    """The book of another process, whose bus takes everything."""
+    """The book of another process, with a bus that takes everything."""
 
     def publish(events: Sequence[object]) -> Sequence[object]:
         return events

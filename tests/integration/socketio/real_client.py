@@ -31,7 +31,7 @@ def in_the_room(
 
 
 def join(client: socketio.Client, port: int, transports: Sequence[str], user: str, **auth: Any) -> None:
-    """Connect a client whose handlers are in place."""
+    """Connect a client with handlers in place."""
     client.connect(
         f"http://127.0.0.1:{port}",
         auth={"user": user, **auth},

@@ -1,7 +1,7 @@
 """One application on python-socketio's own server and on ours, over each transport, with python-socketio's own client.
 
-Both must tell every client the same, in the same order, and so must ours under each web server that carries it. What is intended
-to differ is in docs/socketio.md, and not in this chat. test_deployments.py has the servers that are packages of their own.
+Both must send every client the same, in the same order, and so must ours under each web server that carries it. What is
+intended to differ is in docs/socketio.md, and not in this chat. test_deployments.py has the servers in separate packages.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def test_every_server_tells_everybody_the_same(
 
 @pytest.mark.parametrize("kind", ["headgate", "gunicorn"])
 def test_a_client_that_reads_gets_every_burst(chats: dict[str, Served], kind: str) -> None:
-    """Far more than a queue holds, events of 300 KB attachments, and 300 events on polling; the answers come behind them."""
+    """Far more than a queue holds, events of 300 KB attachments, and 300 events on polling; the answers come after them."""
     port = urlsplit(chats[kind].url).port or 0
     websocket, polling = WebSocket(port), Polling(port)
     with closing(websocket):

@@ -1,6 +1,6 @@
 """The servers under which people run python-socketio and Flask-SocketIO: each carries our transport, or says that it does not.
 
-`make deployments` brings the packages (deployments.txt) into an environment of their own. test_beside_stock.py has, in the test
+`make deployments` brings the packages (deployments.txt) into a separate environment. test_beside_stock.py has, in the test
 command, the servers that are dependencies of ours.
 """
 
@@ -78,7 +78,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def on_stock() -> Iterator[dict[tuple[str, ...], dict[str, Told]]]:
-    """What python-socketio's own server tells everybody."""
+    """What python-socketio's own server sends to all."""
     with serving("stock") as stock:
         yield {transports: evening(stock.url, transports) for transports in (WEBSOCKET, POLLING, UPGRADED)}
 
@@ -150,7 +150,7 @@ def test_a_process_that_gevent_has_not_patched_is_refused_at_its_start(command: 
 
 
 def test_a_worker_of_a_task_queue_emits_by_the_message_queue(tmp_path: Path) -> None:
-    """The same class without an application, in a process that nobody has patched."""
+    """The same class without an application, in an unpatched process."""
     emit = "SocketIO(message_queue=sys.argv[1]).emit('from the worker', namespace='/chat')"
     emit = f"import sys; from headgate.socketio.flask import SocketIO; {emit}"
     with (

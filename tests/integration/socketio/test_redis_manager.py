@@ -19,7 +19,7 @@ LOBBY = "lobby"
 
 
 def told(guest: Guest, event: str) -> list[tuple[Any, ...]]:
-    """Return what a guest was told by events of this name."""
+    """Return what a guest received by events of this name."""
     return [arguments for name, arguments in guest.told if name == event]
 
 
@@ -44,7 +44,7 @@ def guests_of(stack: ExitStack, here: Served, there: Served) -> tuple[Guest, Gue
 
 
 def hear_each_other(speaker: Guest, listener: Guest) -> None:
-    """Wait until the listener's server hears what the speaker's tells: python-socketio says nothing when it has subscribed."""
+    """Wait until the listener's server hears the speaker's messages: python-socketio says nothing when it has subscribed."""
 
     def heard() -> bool:
         before = len(told(listener, "said"))
@@ -89,7 +89,7 @@ def test_rooms_span_processes_of_both_servers_and_an_emitter_outside(evening_of_
 
 @pytest.mark.nightly
 def test_a_redis_that_restarts_costs_no_client_its_connection(tmp_path: Path) -> None:
-    """Meanwhile a server's own clients hear each other; afterwards all of them hear all again, and the emitter outside."""
+    """During that time a server's own clients hear each other; afterwards all of them hear all again, and the emitter outside."""
     with RedisProcess(tmp_path / "redis") as redis, ExitStack() as stack:
         env = {"CHAT_REDIS": redis.url}
         ana, ben = guests_of(stack, *(stack.enter_context(serving("headgate", env=env)) for _ in range(2)))

@@ -1,4 +1,4 @@
-"""The program under test: headgate.socketio.Server and a bare DropInEngine in a process of their own.
+"""The program under test: headgate.socketio.Server and a bare DropInEngine in a separate process.
 
 `/socket.io/` is the application of tests/support/socketio_application.py. `/engine.io/` echoes as the Engine.IO v4 suite expects.
 `/debug/<name>` takes a JSON object and lets a test do and see, from inside the process, what no client could: emit, end sessions,
@@ -46,7 +46,7 @@ class Application(socketio_application.Application):
     def __init__(self, limits: JSON, options: JSON) -> None:
         # The gateway's limits, which are the narrower ones.
         super().__init__(**{"transport_limits": TransportLimits(**limits), "max_handlers": 64, **options})
-        # Nobody sends a Socket.IO CONNECT to the bare Engine.IO server: its handshake deadline would end every session.
+        # No client sends a Socket.IO CONNECT to the bare Engine.IO server: its handshake deadline would end every session.
         self.eio = DropInEngine(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
         self.eio.on("connect", lambda sid, environ: None)
         self.eio.on("message", lambda sid, message: self.eio.send(sid, message))

@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 
 
 def ask(port: int, method: str, target: str, body: str | bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
-    """Send one HTTP request on a connection of its own."""
+    """Send one HTTP request on a separate connection."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)) as connection:
         connection.request(method, target, body.encode() if isinstance(body, str) else body, headers or {})
         return read_answer(connection.getresponse())

@@ -51,7 +51,7 @@ class ServerProcess:
     def debug(self, command: str, **arguments: Any) -> Any:
         """Run a debug command inside the process."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)) as connection:
-            # Closed behind the answer by the server itself: the next look at its descriptors is not to find this one.
+            # Closed after the answer by the server itself: the next look at its descriptors is not to find this one.
             connection.request("POST", f"/debug/{command}", json.dumps(arguments), {"Connection": "close"})
             answer = connection.getresponse()
             body = answer.read()
@@ -84,7 +84,7 @@ class ServerProcess:
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
-        """Start measuring the peak anew (proc(5), clear_refs)."""
+        """Start measuring the peak again (proc(5), clear_refs)."""
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""Random frames to a real server (F17): every connection survives or is closed with a code, and nothing is left behind.
+"""Random frames to a real server (F17): every connection survives or is closed with a code, and nothing is left.
 
 tests/unit/transport/test_fuzz.py has the frames alone, and the packets.
 """

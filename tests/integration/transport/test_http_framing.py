@@ -14,7 +14,7 @@ import pytest
 from tests.integration.transport.clients import DEADLINE_S, WebSocket, answer_on, closing, dial
 from tests.integration.transport.server_process import ServerProcess, StartServer
 
-# A smuggler hides this behind a request, and hopes for an answer to it.
+# A smuggler hides this after a request, and hopes for an answer to it.
 HIDDEN = b"GET /debug/state HTTP/1.1\r\nHost: test\r\n\r\n"
 ECHO = b"POST /debug/echo HTTP/1.1\r\nHost: test\r\n"
 CHUNKED = ECHO + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -44,7 +44,7 @@ OPEN = {"subscriptions": [{"pattern": "orders.#"}]}
 
 
 def get(url: str, body: bytes | None = None) -> str:
-    """Return an answer's text, over a connection of its own."""
+    """Return an answer's text, over a separate connection."""
     request = urllib.request.Request(url, data=body, headers={"Connection": "close"})
     try:
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
@@ -66,7 +66,7 @@ def get_over(path: Path, target: str) -> str:
 
 
 def publish(url: str) -> str:
-    """Publish an event over HTTP, over a connection of its own; return the answer's text."""
+    """Publish an event over HTTP, over a separate connection; return the answer's text."""
     headers = {"Connection": "close", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/api/v1/events", data=b'{"topic": "other.1", "data": {}}', headers=headers)
     try:
@@ -77,7 +77,7 @@ def publish(url: str) -> str:
 
 
 def workers_told_of_publishes(client: Client) -> int:
-    """How many workers tell what they let the anonymous caller spend, which they do until its bucket is full again."""
+    """How many workers report what they let the anonymous caller spend, which they do until its bucket is full again."""
     told = [call(client, "HGET", key, "publish:anonymous") for key in call(client, "KEYS", table_key("rates", "*"))]
     return sum(1 for each in told if each and int(each.split()[0]))
 
@@ -165,7 +165,7 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     assert sample(url, "headgate_publish_to_socket_seconds_count") == 2
     assert 0 < sample(url, r'headgate_publish_to_socket_greatest_seconds\{namespace="notifications",window="all"\}') < 3600
 
-    # What a caller may spend is counted over all processes: another one tells that this caller has spent it all.
+    # What a caller may spend is counted over all processes: another one reports that this caller has spent it all.
     with_rates = open_client(f"unix://{data / 'redis.sock'}", timeout_s=DEADLINE_S)
     assert '"offset"' in publish(url)
     wait_until(lambda: publish(url) and workers_told_of_publishes(with_rates) == 2, "both tell what they let the caller spend")

@@ -169,7 +169,7 @@ def test_a_mail_that_the_server_rejects_leaves_the_connection(smtp: SmtpServer, 
 
 
 def test_an_answer_against_us_rejects_no_event(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
-    """The set-up is at fault, not the event: it is tried again, and one line of the log a minute says that somebody must act."""
+    """The set-up is at fault, not the event: it is tried again, and one line of the log a minute asks the operator to act."""
     for stage, how in (("greeting", "554 go away"), ("EHLO", "550 no"), ("MAIL", "550 not your domain"), ("RCPT", "530 log in")):
         smtp.begin_anew()
         server = mails(smtp.port)
@@ -192,7 +192,7 @@ def test_a_mail_is_sent_when_the_connection_ends_after_the_answer(smtp: SmtpServ
 
 
 def test_a_refused_connection_is_tried_again(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
-    """An outage is told, with the place and the reason, once a minute; a kept connection that died costs no attempt."""
+    """An outage is reported, with the place and the reason, once a minute; a kept connection that died costs no attempt."""
     server = mails(smtp.port)
     server.send(MAIL)
     smtp.refuse()
@@ -248,7 +248,7 @@ def test_tls_with_a_login(start_smtp: StartSmtp, mails: Callable[..., MailServer
 
 
 def test_a_worthless_certificate_gets_no_mail(start_smtp: StartSmtp, mails: Callable[..., MailServer], tmp_path: Path) -> None:
-    """Another name, a date that is over, an authority that nobody trusts: no mail, no login."""
+    """Another name, a date that is over, an untrusted authority: no mail, no login."""
     (tmp_path / "other").mkdir()
     authority, other = Authority(tmp_path), Authority(tmp_path / "other")
     for host, expired, ca_file, reason in (

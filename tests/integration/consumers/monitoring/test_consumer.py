@@ -1,4 +1,4 @@
-"""Monitoring on a real Redis: instances that share one state, silence while behind, and an alert's way to another consumer."""
+"""Monitoring on a real Redis: instances that share one state, silence during a backlog, an alert's way to another consumer."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_every_key_ends(redis_url: str, redis_client: Client, publisher: Publish
 
 
 def test_silence_is_no_silence_while_events_are_leased(redis_url: str, redis_client: Client, publisher: Publisher) -> None:
-    """For longer than the window, as Redis' clock has it; told when that is over and it is one."""
+    """For longer than the window, as Redis' clock has it; reported when that is over and it is one."""
     instance = Instance(redis_url, redis_client, publisher, SILENCE)
     publisher.publish("other", {})
     instance.monitoring.tick()
@@ -124,7 +124,7 @@ def test_silence_is_no_silence_while_events_are_leased(redis_url: str, redis_cli
     instance.acknowledge(work)
     for _ in range(2):
         instance.monitoring.tick()
-        assert alerts_in(redis_client) == []  # nobody was sure of the time until then
+        assert alerts_in(redis_client) == []  # the time was not certain until then
         move_on(redis_client, 50)
     instance.monitoring.tick()
 

@@ -22,7 +22,7 @@ StartPage = Callable[[Mapping[str, Any]], HealthPage]
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages look for connections whose time is over as soon as the test has moved the clock."""
+    """Pages look for connections with an elapsed time as soon as the test has moved the clock."""
     monkeypatch.setattr(health_page, "POLL_S", 0.01)
 
 

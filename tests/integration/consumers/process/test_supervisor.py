@@ -1,4 +1,4 @@
-"""The end of the consumers of a process, in the test's own process: the order of stopping and of telling it."""
+"""The end of the consumers of a process, in the test's own process: the order of stopping and of reporting it."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_connection_that_the_receiver_has_closed_is_not_used_again(receiver: R
 
 
 def test_events_that_cross_with_the_end_of_a_connection_are_few(receiver: Receiver) -> None:
-    """One, whose outcome is unknown; then each event has a connection of its own, which is used once."""
+    """One, with an unknown outcome; then each event has a separate connection, which is used once."""
     allowed = read_webhook({"url": receiver.url(), "allow_private": ["127.0.0.1"]}).allow_private
     post = HttpPost(read_target(receiver.url()), timeout_s=10, allowed=allowed)
     post.post({}, b"")
@@ -133,7 +133,7 @@ def test_a_certificate_for_the_host_is_accepted(authority: Authority, make: Make
 
 
 def test_a_certificate_that_is_not_right_gets_nothing(authority: Authority, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another name, out of date, or of an authority that nobody knows: tried again, for certificates are renewed."""
+    """Another name, out of date, or of an unknown authority: tried again, for certificates are renewed."""
     for host, expired, trusted, said in (
         ("other.example", False, True, "mismatch"),
         ("hooks.example", True, True, "certificate has expired"),

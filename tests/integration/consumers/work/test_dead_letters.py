@@ -151,7 +151,7 @@ def test_pages_are_bounded(letters: DeadLetters, limit: int) -> None:
 
 
 def bury_one(store: Store, number: int, size: int, max_dead: int = 10_000, max_bytes: int = 100_000) -> int:
-    """Set a task aside whose payload has `size` bytes; return how many older letters it has pushed out."""
+    """Set a task aside with a payload of `size` bytes; return how many older letters it has pushed out."""
     task = msgspec.structs.replace(TASK, offset=number, data=b'"' + b"x" * (size - 2) + b'"')
     return store.settle([dead(task, "rejected", "no", max_dead, max_bytes)])[1]
 
@@ -167,7 +167,7 @@ def counted(client: Client) -> tuple[int, int]:
 
 
 def test_letters_are_bounded_by_bytes(store: Store, letters: DeadLetters, redis_client: Client) -> None:
-    """The oldest go, no more of them than must, and each is told and counted; small and large ones mixed."""
+    """The oldest go, no more of them than must, and each is reported and counted; small and large ones mixed."""
     sizes = [2_000, 40_000, 100, 9_000, 60_000, 100, 100, 30_000, 20_000, 50_000, 70_000, 10, 10]
     dropped = 0
     for number, size in enumerate(sizes, 1):
@@ -182,7 +182,7 @@ def test_letters_are_bounded_by_bytes(store: Store, letters: DeadLetters, redis_
 
 
 def test_a_letter_that_is_heavier_than_the_limit_is_kept(store: Store, letters: DeadLetters) -> None:
-    """Alone: it is the newest, and somebody is to look at it."""
+    """Alone: it is the newest, and an operator is to look at it."""
     assert [bury_one(store, number, size) for number, size in enumerate([100, 100, 200_000], 1)] == [0, 0, 2]
     assert letters.count() == 1
 

@@ -1,4 +1,4 @@
-"""A consumer's group in a log whose epochs follow one another: what it is handed, and which answers count."""
+"""A consumer's group in a log with several epochs: what it is handed, and which answers count."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def data(cluster: Cluster, slot: int) -> dict[str, tuple[bytes, ...]]:
 
 @pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
 def test_while_the_keys_are_on_two_nodes_every_call_is_refused_and_writes_nothing(cluster: Cluster, backwards: bool) -> None:
-    """A group that is taken for one that is not there would begin anew; half a step would hand out a task twice."""
+    """A group wrongly taken for absent would start again; half a step would hand out a task twice."""
     here, there = cluster.nodes
     namespace = cluster.namespaces_on(here, 1, f"work{backwards:d}")[0]
     log, slot = log_key(namespace), slot_of(log_key(namespace))

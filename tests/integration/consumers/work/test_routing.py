@@ -89,7 +89,7 @@ def test_beyond_the_rate_notifications_wait_for_each_user_alone(site: Site) -> N
 
 
 def test_the_application_is_asked_once_for_all_parts_and_attempts(site: Site) -> None:
-    """What the user has done meanwhile counts for each of them."""
+    """What the user has done in between counts for each of them."""
     site.recorder.parts = staticmethod(lambda delivery: ("one", "other"))
     site.recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 2 else None)
     worker = site.make(ITEMS, unless_read_s=60, channel="push", wants=EVEN)
@@ -126,7 +126,7 @@ def test_work_that_failed_before_it_was_sent_counts_for_the_rate(site: Site) -> 
 
 
 def test_the_application_is_asked_although_redis_failed_before(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attempt in which the facts about the user are missing asks nobody, so the next one does."""
+    """An attempt without the facts about the user does not ask the application, so the next one does."""
     worker = site.make(("users.*.a",), channel="push", wants=EVEN)
     errors, user_facts = iter([BusUnavailable("gone")] * 2), worker.state.user_facts
 

@@ -123,7 +123,7 @@ def test_slow_work_is_not_handed_to_another(
     redis_client: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is kept leased for as long as it takes, also when the log has trimmed it meanwhile: two instances."""
+    """It is kept leased for as long as it takes, also when the log has trimmed it in between: two instances."""
     hurry(monkeypatch, 1200)
     release = threading.Event()
     recorder.script = staticmethod(lambda delivery: _wait(release))
@@ -153,7 +153,7 @@ def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Call
         recorder.script = staticmethod(
             lambda delivery: Defer(time.time() + 0.3) if delivery.value() % 10 == 0 and not delivery.deferred else None
         )
-        runner = run(url=redis.url, lease_s=3.0)  # a page whose answer went with the old process comes again after it
+        runner = run(url=redis.url, lease_s=3.0)  # a page without an answer, because the old process went, comes again after it
         redis.call("CONFIG", "SET", "appendfsync", "always")
         with Publisher(redis.url) as publisher:
             publisher.publish_many([("a", number) for number in range(400)])

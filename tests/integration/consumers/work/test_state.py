@@ -55,7 +55,7 @@ def move_back(client: Client, names: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("name", ["on-call", *ODD], ids=ascii)
 def test_a_window_is_open_until_its_end(state: State, other: State, name: str) -> None:
-    """The first opens it, everyone else is told when it ends."""
+    """The first opens it, all others are notified when it ends."""
     before_s = time.time()
     assert state.window(name, 60) is None
     opened_s = time.time()

@@ -58,7 +58,7 @@ end
 
 
 def age(client: Client, idle_ms: int = 10 * LEASE_MS) -> None:
-    """Make everything that is leased look as if nobody had given a sign of life for longer than any lease."""
+    """Make everything that is leased look as if its holder had given no sign of life for longer than any lease."""
     epoch = call(client, "HGET", GROUP, "epoch").decode()
     call(client, "EVAL", AGE, 1, LOG, group_in_log("mail", epoch), idle_ms)
     for task in call(client, "HKEYS", f"{GROUP}:out"):
@@ -82,7 +82,7 @@ def test_a_new_group_begins_with_new_events(store: Store, publisher: Publisher) 
 
 
 def test_a_new_group_may_begin_with_the_oldest_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """`oldest`: what was trimmed before it was made is nobody's loss."""
+    """`oldest`: what was trimmed before it was made is no loss."""
     retained(redis_client, 3)
     publisher.publish_many([("a", number) for number in range(10)])
     assert store.open("oldest")[1] == 7
@@ -102,7 +102,7 @@ def test_a_group_that_is_there_stays_where_it_is(store: Store, publisher: Publis
 
 
 def test_a_group_may_be_there_before_the_log(store: Store, publisher: Publisher) -> None:
-    """Nothing published while nobody had published yet is lost, and no log was either."""
+    """Nothing published before the first publish is lost, and no log was either."""
     assert store.open("new") == ("", 0)
     assert take(store).work == []
     publisher.publish("a", 1)
@@ -169,7 +169,7 @@ def test_a_stream_that_was_deleted_is_counted_and_followed(store: Store, publish
 
 
 def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """The same offset is another event now, and in somebody's hand."""
+    """The same offset is another event now, and in another hand."""
     store.open("new")
     publisher.publish_many([("a", 1), ("a", 2)])
     old = take(store)
@@ -245,7 +245,7 @@ def test_a_leased_task_is_handed_out_again_after_its_lease(store: Store, publish
 
 
 def test_a_renewed_lease_lasts(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """A slow task is not handed to another; one that was answered meanwhile stays as it was answered."""
+    """A slow task is not handed to another; one that was answered in between stays as it was answered."""
     store.open("new")
     leased, task = taken_one(store, publisher)
     store.settle([done(leased), defer_for(task, 0)])
@@ -354,7 +354,7 @@ def nothing_open(store: Store) -> bool:
 
 def test_progress_is_the_time_of_the_oldest_open_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
     """Not yet leased, leased, and leased as a task; what is deferred counts as answered."""
-    assert store.progress().handled_ms == 0  # nobody opened it
+    assert store.progress().handled_ms == 0  # it was never opened
     store.open("new")
     assert nothing_open(store)  # no log, nothing to wait for
     call(redis_client, "XADD", LOG, "1-0", "topic", "a", "id", "x", "time", "1000", "data", "1")
@@ -479,7 +479,7 @@ def test_a_missing_right_refuses_before_the_first_write(
 def test_acknowledgements_go_at_once_and_are_confirmed_together(
     store: Store, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They arrive though nobody waits for their answers, and after a hundred of them somebody should."""
+    """They arrive though no caller waits for their answers, and after a hundred of them one should."""
     monkeypatch.setattr(stores, "UNCONFIRMED_S", 3600.0)
     store.open("new")
     publisher.publish_many([("a", number) for number in range(MAX_UNCONFIRMED + 1)])

@@ -1,6 +1,6 @@
-"""Leases and due times of a group in a real Redis whose wall clock is set: an hour on, an hour back, once and again.
+"""Leases and due times of a group in a real Redis with a wall clock that is set: an hour on, an hour back, once and again.
 
-And those of a consumer whose own machine shows another time than Redis.
+And those of a consumer on a machine that shows another time than Redis.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_a_task_in_hand_is_not_handed_to_another(consumers: Consumers, set_ms: i
 
 
 def test_an_entry_in_hand_is_not_handed_to_another_before_a_lease_is_over(consumers: Consumers, redis_client: Client) -> None:
-    """Redis keeps its lease by its own wall clock, so it begins anew when that is set; and ends."""
+    """Redis keeps its lease by its own wall clock, so it starts again when that is set; and ends."""
     consumers.publisher.publish("a", 1)
     page = consumers.take()
     consumers.pass_time(15_000)
@@ -128,7 +128,7 @@ def test_an_entry_in_hand_is_not_handed_to_another_before_a_lease_is_over(consum
 
 @SET
 def test_due_times_survive_another_process_with_another_wall_clock(consumers: Consumers, set_ms: int) -> None:
-    """A failover to a machine that is an hour ahead, or behind."""
+    """A failover to a machine that is an hour ahead, or slow."""
     consumers.publisher.publish("a", 1)
     (leased,) = consumers.take().work
     consumers.store.settle([done(leased), defer_for(leased.task, 60_000)])
@@ -145,7 +145,7 @@ def test_due_times_survive_another_process_with_another_wall_clock(consumers: Co
 
 
 def test_what_was_due_while_all_were_stopped_is_handed_out_soon(consumers: Consumers) -> None:
-    """Nobody watched for an hour: an instance that comes then believes the wall clock when nobody has contradicted for 20 s."""
+    """Without a watcher for an hour: an instance that comes then believes the wall clock when none has contradicted for 20 s."""
     consumers.publisher.publish("a", 1)
     (leased,) = consumers.take().work
     consumers.store.settle([done(leased), defer_for(leased.task, HOUR_MS // 2)])

@@ -271,7 +271,7 @@ def test_tasks_that_are_deferred_together_come_in_one_call(site: Site) -> None:
 
 
 def test_a_task_is_tried_again_until_it_works(site: Site) -> None:
-    """An event behind it does not wait for that."""
+    """An event after it does not wait for that."""
     before = metric("retried_total")
     site.recorder.script = staticmethod(
         lambda delivery: fail(Retry("later")) if delivery.value() == 1 and delivery.attempt < 8 else None
@@ -300,7 +300,7 @@ def test_a_retry_may_ask_for_a_least_wait(site: Site) -> None:
 
 
 def test_redis_trouble_inside_a_consumer_counts_as_to_be_tried_again(site: Site) -> None:
-    """It is nobody's fault, however often: no poison."""
+    """It is not the task's fault, however often: no poison."""
     site.recorder.script = staticmethod(lambda delivery: fail(BusUnavailable("gone")) if delivery.attempt < 8 else None)
     worker = site.make()
     site.publisher.publish("a", 1)
@@ -468,7 +468,7 @@ def test_a_process_that_ends_under_its_work_counts_as_an_attempt_of_unknown_outc
 
 
 def test_an_entry_that_is_no_event_is_set_aside(site: Site) -> None:
-    """And the consumer goes on behind it."""
+    """And the consumer goes on after it."""
     worker = site.make(patterns=("a",))
     site.publisher.publish("a", 1)
     call(site.redis, "XADD", LOG, "2-0", "topic", "a", "id", "x", "time", "1", "data", "{not json")
@@ -671,7 +671,7 @@ def test_stopping_finishes_the_task_in_work_and_gives_the_rest_back(site: Site) 
 
 
 def test_a_consumer_that_cannot_start_is_started_again(site: Site) -> None:
-    """Nothing is taken meanwhile, so nothing is lost by it."""
+    """Nothing is taken in that time, so nothing is lost by it."""
     faults = [OSError("no mail server"), OSError("still none")]
 
     def start(self: Recorder) -> None:
@@ -693,7 +693,7 @@ def test_a_consumer_that_cannot_start_is_started_again(site: Site) -> None:
 
 
 def test_ticks_come_with_and_without_events(site: Site) -> None:
-    """At their time, also between two events of a page; a tick that fails is told, and the next one comes."""
+    """At their time, also between two events of a page; a tick that fails is reported, and the next one comes."""
     site.clock.stand_still()
     site.recorder.tick_s = 1.0
     ticks_s: list[float] = []

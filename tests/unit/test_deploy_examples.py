@@ -1,4 +1,4 @@
-"""The files of examples/deploy: what they say fits the gateway, and their parts fit each other."""
+"""The files of examples/deploy: their content fits the gateway, and their parts fit each other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unit(name: str) -> ConfigParser:
 
 
 def environment_of(text: str) -> dict[str, str]:
-    """Return what an environment file sets."""
+    """Return the settings of an environment file."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return dict(line.split("=", 1) for line in lines)
 
@@ -229,7 +229,7 @@ def sent_by_haproxy(text: str) -> dict[str, str]:
 
 
 def sent_by_caddy(text: str) -> dict[str, str]:
-    """Its reverse_proxy sets all three by itself, and ignores what a stranger sent (caddyserver.com/docs, reverse_proxy)."""
+    """Its reverse_proxy sets all three by itself, and ignores a stranger's headers (caddyserver.com/docs, reverse_proxy)."""
     assert "reverse_proxy" in text
     own = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "shop.example.com"}
     return {"Host": "shop.example.com", **own}
@@ -245,7 +245,7 @@ PROXIES = {
 
 @pytest.mark.parametrize("proxy", PROXIES)
 def test_a_gateway_behind_a_proxy_of_the_examples_knows_page_and_client(proxy: str) -> None:
-    """Its own page may connect, without a list of origins; the client has its own address, and not what it says it has."""
+    """Its own page may connect, without a list of origins; the client has its own address, and not a claimed one."""
     sent = PROXIES[proxy]()
     environ = {"REMOTE_ADDR": "10.0.0.2", "wsgi.url_scheme": "http"} | {
         f"HTTP_{name.upper().replace('-', '_')}": value for name, value in sent.items()
@@ -260,7 +260,7 @@ def test_a_gateway_behind_a_proxy_of_the_examples_knows_page_and_client(proxy: s
 
 @pytest.mark.parametrize("proxy", PROXIES)
 def test_what_comes_through_a_proxy_of_the_examples_sees_no_figures(proxy: str, settings: Settings) -> None:
-    """Neither /metrics, open as it is for Prometheus in the cluster, nor who is connected; a probe sees what it needs."""
+    """Neither /metrics, open for Prometheus in the cluster, nor the connected clients; a probe sees its page."""
     headers = {name: value for name, value in PROXIES[proxy]().items() if name != "Host"}
     assert settings.metrics_open
     gate = RecordingGate(state={"ready": True, "bus": "up", "namespaces": {"n": {"bus": "up", "clients": 3}}})
@@ -288,7 +288,7 @@ def test_the_composed_nginx_keeps_figures_and_console_inside() -> None:
     ids=lambda each: each.name,
 )
 def test_every_image_is_pinned_by_digest(file: Path) -> None:
-    """By version for people, and by what is in it. An image of the reader's own registry is the reader's."""
+    """By version for people, and by content. An image of the reader's own registry is the reader's."""
     for image in re.findall(r"^\s*image:\s*(\S+)", file.read_text(), re.MULTILINE):
         if not image.startswith("registry.example.com/"):
             assert re.fullmatch(r"[a-z0-9/-]+:v?\d+\.\d+\.\d+(-alpine)?@sha256:[0-9a-f]{64}", image), image

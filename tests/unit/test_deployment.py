@@ -1,4 +1,4 @@
-"""The files that are shipped around the code: locks, containers, continuous integration. Read, not run: no engine is needed."""
+"""The files around the code: locks, containers, continuous integration. Read, not run, so no engine is needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # A checkout and the image have all extras but Apprise.
 LOCKED_EXTRAS = ("server", "consumers", "embedded")
 LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-audit.txt", "requirements-docs.txt")
-# An image is named by what it is for, and pinned by what is in it.
+# An image is named by its purpose, and pinned by its content.
 DIGEST = "@sha256:[0-9a-f]{64}"
 PIN = re.compile(r"^([a-z0-9-]+)==\S+ \\$")
 
@@ -61,7 +61,7 @@ def test_every_pin_has_a_hash(lock: str) -> None:
 
 
 def test_every_dependency_of_the_package_is_pinned() -> None:
-    """A dependency that is added without `make requirements` would be missing on a fresh machine only."""
+    """A dependency added without `make requirements` would be missing on a fresh machine only."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = {normal(name) for names in (project["dependencies"], *(extras[name] for name in LOCKED_EXTRAS)) for name in names}
@@ -82,7 +82,7 @@ def test_continuous_integration_runs_exactly_make_test() -> None:
 
 
 def test_the_composed_redis_is_pinned_and_reached_by_nobody_but_the_gateway(compose: dict[str, Any]) -> None:
-    """It has no password: it publishes no port and is on an internal network only."""
+    """It has no password, so it publishes no port and is on an internal network only."""
     redis = compose["services"]["redis"]
     assert re.fullmatch(r"redis:\d+\.\d+\.\d+-alpine" + DIGEST, redis["image"])
     assert "ports" not in redis
@@ -163,20 +163,20 @@ def test_the_image_runs_as_nobody_in_particular_from_pinned_bases() -> None:
 
 
 def test_the_image_sees_every_file_that_it_copies() -> None:
-    """The ignore file lists what is let in; a new COPY that is not there fails at build time only."""
+    """The ignore file lists the copied ones; a new missing COPY fails at build time only."""
     allowed = {line[1:].split("/")[0] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert {source.rstrip("/").split("/")[0] for source in copied_into_the_image()} == allowed
 
 
 def test_the_image_has_what_its_build_of_the_browser_client_refers_to() -> None:
-    """A configuration that extends one outside of what is copied breaks the build of the image and no other."""
+    """A configuration that extends one outside of the copied files breaks the build of the image and no other."""
     copied = {source.rstrip("/") for source in copied_into_the_image()}
     for file in (ROOT / "web").glob("tsconfig*.json"):
         extended = (file.parent / json.loads(file.read_text())["extends"]).resolve().relative_to(ROOT)
         assert extended.parts[0] in copied, f"{file.name} extends {extended}"
 
 
-# Versions with known holes, by image: what a later edit must not go back to.
+# Versions with known holes, by image, to which a later edit must not go back.
 KNOWN_HOLES = {
     "redis": (8, 2, 8),  # July 2026: remote code execution in all lines below it
     "axllent/mailpit": (1, 28, 3),  # CVE-2026-23829

@@ -1,4 +1,4 @@
-"""Everything that the documentation names is there: files, headings, settings, metrics."""
+"""Every name in the documentation exists: files, headings, settings, metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_to_a_file_or_heading_of_ours_leads_there(page: Path) -> None:
-    """A reader who follows one must not stand before nothing."""
+    """A reader of one must not find nothing."""
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if "://" in link:
             continue
@@ -55,7 +55,7 @@ def test_every_setting_that_is_named_exists(file: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
 def test_every_metric_that_is_named_exists(page: Path) -> None:
-    """An alert on a name that is not there never fires."""
+    """An alert on an unknown name never fires."""
     metrics = {sample for metric in REGISTRY.collect() for sample in (metric.name, f"{metric.name}_total")}
     functions = set(re.findall(r"'(headgate_[a-z_]+)'", SOURCE))
     named = re.findall(r"`((?:headgate|process)_[a-z_]+)(?=[`{ )=])", page.read_text())
@@ -79,7 +79,7 @@ EMBEDDED = {
 
 @pytest.mark.parametrize(("page", "title"), EMBEDDED, ids=str)
 def test_a_page_shows_an_example_as_it_is(page: Path, title: str) -> None:
-    """Examples are run by a test; what a page shows of them must be the same."""
+    """Examples are run by a test, and the part on a page must be the same."""
     assert EMBEDDED[page, title] == (ROOT / "examples" / title).read_text()
 
 

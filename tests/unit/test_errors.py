@@ -1,4 +1,4 @@
-"""The error tree: every refusal has a wire word, parts that are JSON, and text that a hostile value cannot flood."""
+"""The error tree: every refusal has a wire word, parts in JSON, and text that a hostile value cannot flood."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_every_error_can_be_imported_from_the_package() -> None:
 
 
 def test_every_reason_of_unauthorized_says_itself_to_people() -> None:
-    """The word is for programs; the text beside it is a sentence, with the claim where there is one."""
+    """The word is for programs; the text is a sentence, with the claim where there is one."""
     for reason in UnauthorizedReason:
         error = Unauthorized(reason, claim="sub")
         assert error.to_wire()["reason"] == reason.value
@@ -138,7 +138,7 @@ def test_no_part_hides_behind_code_message_or_retry() -> None:
 
 
 def test_only_what_passes_by_itself_is_worth_another_try() -> None:
-    """Every other refusal is the same refusal the second time; and what is worth another try says after how long."""
+    """Every other refusal is the same the second time; and a retryable one says after how long."""
     retried = [error for error in EXAMPLES if error.retry]
     assert [error.code for error in retried] == ["not_durable", "bus_unavailable", "limit_reached", "overloaded", "paused"]
     assert [error.retry_after_s for error in retried] == [1, 1, 10, 7, 9]
@@ -166,7 +166,7 @@ def test_a_large_payload_says_its_size_the_limit_and_where() -> None:
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:20])
 def test_a_hostile_name_is_shown_short_printable_and_encodable(value: object) -> None:
-    """A name from outside ends in logs and terminals: no flood, no line break, no escape sequence, no lone surrogate."""
+    """A name from outside ends in logs and terminals, without a flood, a line break, an escape sequence or a lone surrogate."""
     for error in (
         InvalidTopic(value, "r"),
         InvalidPattern(value, "r"),
@@ -183,7 +183,7 @@ def test_a_hostile_name_is_shown_short_printable_and_encodable(value: object) ->
 
 
 def test_the_name_at_fault_is_quoted_in_the_text_and_bare_in_the_part() -> None:
-    """A program compares the part with what it sent; a person sees in the text where the name ends."""
+    """A program compares the part with its own value; a person sees in the text where the name ends."""
     for error, part in (
         (InvalidTopic("a..b", "r"), "topic"),
         (InvalidPattern("a..b", "r"), "pattern"),
@@ -203,7 +203,7 @@ def test_a_part_made_of_a_hostile_name_is_printable_and_short() -> None:
 
 
 def test_an_unknown_namespace_names_those_that_are_served() -> None:
-    """The caller sees what would have worked; of a name that no gateway could serve, what a name is."""
+    """The caller sees the served ones; for an impossible name, the rule for names."""
     assert str(UnknownNamespace("/x", ("a", "b"))).endswith("this gateway serves a, b")
     assert str(UnknownNamespace("a b", ())).endswith("expected 1 to 64 letters, digits, _ and -")
 
@@ -216,7 +216,7 @@ def test_wrong_settings_are_told_one_per_line_and_counted() -> None:
 
 
 def test_a_violation_says_where_in_the_data_as_a_json_path() -> None:
-    """RFC 9535: names that are none in a program are quoted."""
+    """RFC 9535, with quotes around names outside identifiers."""
     error = SchemaViolation("a", "#", ("lines", 0, "a b", "sku"), "too short")
     assert str(error) == "data for topic 'a' breaks the schema of '#' at $.lines[0]['a b'].sku: too short"
     assert SchemaViolation("a", "#", (), "no object").path == "$"
@@ -233,7 +233,7 @@ NOT_ON_THE_WIRE = {"invalid_schema", "namespace_not_served", "not_durable", "pub
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.code)
 def test_the_protocol_page_has_the_parts_of_an_error_and_whether_to_try_again(error: HeadgateError) -> None:
-    """Its table is what clients in other languages are written from."""
+    """Authors of clients in other languages work from its table."""
     if error.code in NOT_ON_THE_WIRE:
         assert error.code not in ROWS
         return

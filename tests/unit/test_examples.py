@@ -1,4 +1,4 @@
-"""What examples/ promises: each is small, and its page is short, names its commands and shows a picture."""
+"""The promises of examples/: each is small, and its page is short, names its commands and shows a picture."""
 
 from __future__ import annotations
 

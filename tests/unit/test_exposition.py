@@ -35,7 +35,7 @@ times = st.lists(st.floats(LEAST_S / 2, GREATEST_S), max_size=40)
 
 @given(times)
 def test_as_text_a_histogram_of_ours_is_a_classic_one(seconds: list[float]) -> None:
-    """With limits that are powers of two, as only those are exact."""
+    """With limits at powers of two, as only those are exact."""
     kind, text = exposition_of([family(of(*seconds))])
     assert kind.startswith("text/plain")
     [read] = text_string_to_metric_families(text.decode())

@@ -1,4 +1,4 @@
-"""A figure, a size, a limit or a version that several pages name has one source, and each page says what that says."""
+"""A figure, a size, a limit or a version on several pages has one source, and each page agrees with it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def text_of(page: str) -> str:
 
 
 def measured(scenario: str) -> Figure:
-    """What docs/benchmarks.md shows of a scenario, from the run that it names."""
+    """The figures of a scenario in docs/benchmarks.md, from the run that it names."""
     (found,) = [each for each in benchmarks.SUMMARY.finditer(BENCHMARKS) if scenario in each[3].split()]
     return benchmarks.figure(found[2], scenario)
 
@@ -120,7 +120,7 @@ def test_a_size_of_the_client_is_what_the_build_allows(page: str, pattern: str, 
 
 
 def test_every_name_with_a_version_has_the_present_one() -> None:
-    """A release writes each of them: the files that name one are in its list."""
+    """A release writes each of them, and the files with one are in its list."""
     named = re.compile(NAMED.format(r"(\d+\.\d+\.\d+)"))
     files = {path for pattern in NAMING for path in ROOT.glob(pattern)}
     for path in {*PAGES, *files}:
@@ -335,7 +335,7 @@ TEXTS = (
 )
 OF_300_S = re.compile(r"\b(300 s|300 seconds|five minutes)\b")
 OF_AN_ID = re.compile(r"\bids?\b|idempoten|duplicate", re.IGNORECASE)
-# What gives the reasons for the rule, or decides by its time.
+# The reasons for the rule, or a decision by its time.
 REASONS = {
     *("docs/guarantees.md", "docs/decisions/0061-the-usual-append.md"),
     *("gateway/headgate/diagnosis/redis_state.py", "gateway/headgate/redis/event_ids.py"),
@@ -343,7 +343,7 @@ REASONS = {
 
 
 def texts() -> Iterator[str]:
-    """Yield the name of every text that is ours."""
+    """Yield the name of every text of ours."""
     for path in (path for pattern in TEXTS for path in sorted(ROOT.glob(pattern))):
         if not {"node_modules", "static", ".venv"}.intersection(path.parts):
             yield str(path.relative_to(ROOT))
@@ -361,14 +361,14 @@ def test_every_text_says_for_how_long_an_id_counts_in_the_same_words() -> None:
 
 
 def test_the_constants_of_the_code_agree_with_each_other() -> None:
-    """Where two parts cannot share one: an event over HTTP is published as one of a batch of the publisher's."""
+    """Where two parts cannot share one, an event over HTTP is published as one of a batch of the publisher's."""
     assert over_http.MAX_BATCH_EVENTS <= publisher.MAX_BATCH_EVENTS
     assert over_http.MAX_BATCH_BYTES <= publisher.MAX_BATCH_BYTES
 
 
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1}
 SETTING = re.compile(r"`(?:HEADGATE_)?([A-Za-z_]+)`,? \(?(\d[\d,.]*\d|\d)(?: (KiB|MiB|GiB|s)\b)?")
-# What to set it to, and no default: `HEADGATE_TRACE_EVERY` 1 takes every event.
+# A suggested value, and no default, as `HEADGATE_TRACE_EVERY` 1 takes every event.
 NO_DEFAULT = {("docs/operations/trace.md", "trace_every")}
 
 

@@ -50,7 +50,7 @@ def test_two_histograms_added_are_that_of_all(recorded: list[tuple[float, int]],
 
 @given(st.lists(seconds, min_size=1, max_size=50), st.floats(0.01, 1.0))
 def test_a_quantile_is_within_the_width_of_a_bucket(each: list[float], share: float) -> None:
-    """Against the sorted list of all: at most 4.4 % above the true one."""
+    """Against the sorted list of all, at most 4.4 % above the true one."""
     histogram = Histogram()
     for one in each:
         histogram.record(one)

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules of examples/monitoring ask only for what a gateway exports; each alert says what to do.
+"""The dashboard and the alert rules of examples/monitoring ask only for exported series; each alert has a remedy.
 
 `make monitoring` has the real Prometheus read both, and Grafana's own types check the dashboard.
 """
@@ -25,7 +25,7 @@ ALERTS: list[dict[str, Any]] = [rule for group in yaml.safe_load(RULES)["groups"
 
 @pytest.mark.parametrize("expression", sorted({*expressions_of_dashboard(DASHBOARD), *expressions_of_rules(RULES)}))
 def test_every_series_that_is_asked_for_is_exported(expression: str) -> None:
-    """A graph of a name that is not there stays empty, and an alert on it never fires."""
+    """A graph of an unknown name stays empty, and an alert on it never fires."""
     known = exported(exposition()[1].decode())
     assert asked(expression) <= known
 
@@ -46,7 +46,7 @@ def test_there_is_an_expression_for_each_alert_and_panel() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
 def test_an_alert_says_what_it_means_and_what_to_do(alert: dict[str, Any]) -> None:
-    """In sentences, for a reader who has just been woken."""
+    """In sentences, for a reader just out of bed."""
     for said in ("summary", "action"):
         assert alert["annotations"][said].endswith("."), said
         assert len(alert["annotations"][said]) > 20, said

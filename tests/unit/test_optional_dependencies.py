@@ -1,4 +1,4 @@
-"""The message about a missing package: it must name an extra that brings it."""
+"""The message about a missing package, which must name an extra that brings it."""
 
 from __future__ import annotations
 

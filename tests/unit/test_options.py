@@ -1,4 +1,4 @@
-"""Options: tables inside tables, and places; what settings use is in test_settings.py."""
+"""Options: tables inside tables, and places; test_settings.py has those of settings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_fault_of_every_table_is_told_with_the_name_of_its_table() -> None
 
 @pytest.mark.parametrize("wrong", [{"name": "a"}, "a", 3, [3], [{"name": "a"}] * 3])
 def test_a_value_that_is_no_list_of_few_tables_is_refused(wrong: object) -> None:
-    """One line, with what is allowed."""
+    """One line, with the allowed values."""
     (line,) = faults_of(rules=wrong)
     assert line.endswith("expected a list of at most 2 tables")
 

@@ -32,7 +32,7 @@ def test_the_types_of_the_page_are_those_that_the_command_writes(folder: Path) -
 
 
 def test_the_bad_event_of_the_page_is_refused_with_its_error(folder: Path) -> None:
-    """Before anything is sent: there is no Redis."""
+    """Before anything is sent, as there is no Redis."""
     command = re.search(r"headgate (publish) (\S+) '(.*)'\n```\n\n```\n(.*)\n```", PAGE)
     assert command is not None
     environment = {

@@ -35,7 +35,7 @@ def test_nothing_set_gives_the_defaults() -> None:
 
 
 def test_names_without_our_prefix_are_not_ours() -> None:
-    """The rest of the environment and of `app.config` is left alone, keys that are no strings included."""
+    """The rest of the environment and of `app.config` is left alone, other keys than strings included."""
     assert Settings.read({"PORT": "9", "PATH": "/bin", 7: "x"}) == Settings()  # type: ignore[dict-item]
 
 
@@ -75,7 +75,7 @@ def test_no_setting_is_taken_for_a_service_link(name: str) -> None:
     ids=lambda names: next(iter(names)),
 )
 def test_each_way_in_is_known(lets_in: dict[str, str]) -> None:
-    """A key of the operator is none: it is for the HTTP API and the console."""
+    """A key of the operator is none, because it is for the HTTP API and the console."""
     assert not Settings.read({PREFIX + name: value for name, value in lets_in.items()}).lets_nobody_in
     assert Settings(admin_key=SECRET).lets_nobody_in
 
@@ -119,7 +119,7 @@ def test_a_value_in_quotes_is_refused_with_the_cure(name: str) -> None:
 @pytest.mark.parametrize("around", ["{}\n", "{}\r\n", " {}", "{} "])
 @pytest.mark.parametrize("name", ["TOKEN_SECRET", "ADMIN_KEY"])
 def test_a_secret_with_white_space_around_it_is_refused(name: str, around: str) -> None:
-    """Its other owner may read it with or without: every token would be refused, without a visible reason."""
+    """Its other owner may read it with or without. Every token would be refused, without a visible reason."""
     assert Settings.read({PREFIX + name: SECRET})
     [fault] = faults_of(**{name: around.format(SECRET)})
     assert "has no blank or line end around it" in fault
@@ -220,7 +220,7 @@ def test_a_value_is_read(name: str, good: object, value: object) -> None:
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name_and_what_was_expected(name: str, bad: object) -> None:
-    """The line says what to type instead."""
+    """The line has the right value."""
     (fault,) = faults_of(**{name: bad})
     assert fault.startswith(PREFIX + name)
     assert f"expected {FIELDS[PREFIX + name].metadata['expected']}" in fault
@@ -305,7 +305,7 @@ def test_a_fault_in_a_url_shows_neither_its_password_nor_its_query(name: str, ur
 
 
 def test_settings_cannot_be_changed() -> None:
-    """They are read once; what a client learned at connect stays true."""
+    """They are read once; the limits of a client's welcome stay true."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().port = 1  # type: ignore[misc]
 
@@ -318,7 +318,7 @@ def test_one_event_may_not_fill_a_clients_queue() -> None:
 
 
 def test_anonymous_clients_are_for_namespaces_that_are_served() -> None:
-    """One that is misspelt would admit no client, and say nothing."""
+    """A misspelt one would admit no client, and say nothing."""
     names = {"HEADGATE_NAMESPACES": "a,b", "HEADGATE_ANONYMOUS_NAMESPACES": "b"}
     assert Settings.read(names).anonymous_namespaces == ("b",)
     with pytest.raises(SettingsError, match="expected names out of HEADGATE_NAMESPACES"):
@@ -383,7 +383,7 @@ def test_the_demo_replaces_no_tokens_and_is_not_public_by_accident(beside: dict[
     ],
 )
 def test_keys_are_fetched_over_tls_or_from_this_machine(url: str, accepted: bool) -> None:
-    """An attacker who can change them on the way can sign any token."""
+    """An attacker with access to them on the way can sign any token."""
     if accepted:
         assert Settings.read({"HEADGATE_TOKEN_JWKS_URL": url}).token_jwks_url == url
     else:
@@ -408,7 +408,7 @@ def test_keys_are_fetched_over_tls_or_from_this_machine(url: str, accepted: bool
     ],
 )
 def test_a_host_in_a_setting_is_read_into_its_one_spelling(name: str, given: str, read: object) -> None:
-    """It is compared with what browsers send, which have one spelling only."""
+    """It is compared with the browsers' spelling, which is one only."""
     assert getattr(Settings.read({f"HEADGATE_{name.upper()}": given}), name) == read
 
 
@@ -455,7 +455,7 @@ def test_the_page_lists_the_limits_that_a_client_is_told() -> None:
 
 
 def test_a_client_is_told_every_limit_that_its_requests_and_its_log_have() -> None:
-    """The rates of messages, of publishing and of reading, and what the log keeps."""
+    """The rates of messages, of publishing and of reading, and the bounds of the log."""
     rates = {f"{kind}_{part}" for kind in ("inbound", "publish", "read") for part in ("per_s", "burst")}
     assert rates | {"log_max_events", "log_max_age_s", "log_max_bytes"} <= Settings().limits().keys()
 
@@ -469,7 +469,7 @@ def test_a_burst_is_a_few_seconds_of_its_rate_and_never_nothing(per_s: float, ex
 
 @pytest.mark.parametrize("declared", [TransportLimits, HttpLimits])
 def test_the_limits_of_the_transport_are_the_settings_of_the_same_names(declared: type[Any]) -> None:
-    """With their defaults where nothing is set, and with what is set in a gateway."""
+    """With their defaults where nothing is set, and with the values in a gateway."""
     names = Settings().values_for(declared)
     sevens: dict[str, Any] = dict.fromkeys(names.keys() & FIELDS, 7)
     assert sevens.items() <= Settings(**sevens).values_for(declared).items()
@@ -519,7 +519,7 @@ def test_the_environment_is_read_under_our_names_and_in_part_where_that_is_enoug
 @pytest.mark.parametrize("value", ["10.0.0.5:8100", '"10.0.0.5:8100"'])
 @pytest.mark.parametrize("name", ["INTERNAL_ADDRESS", "RELAY_KEY"])
 def test_a_setting_of_an_earlier_release_is_refused_with_what_to_do(name: str, value: str) -> None:
-    """An operator who upgrades learns that the relay is gone, and is not advised to write another name. No secret is shown."""
+    """An operator learns at an upgrade that the relay is gone, and is not advised to write another name. No secret is shown."""
     [fault] = faults_of(**{name: value})
     assert fault.startswith(f"HEADGATE_{name} is no longer a setting: ")
     assert "take it away" in fault

@@ -1,4 +1,4 @@
-"""The table of docs/support.md that says where the browser client is tested: each row as the tests and the lock files have it."""
+"""The table of docs/support.md with the tests of the browser client: each row as the tests and the lock files have it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| `((?:tests|web)/[^`]+)` \|$", re.MULTILINE)
 ROWS = ROW.findall((ROOT / "docs/support.md").read_text())
 RUNNERS = "web/test/package.test.js"
-# The system's: no lock file of ours has their versions.
+# The system's, because no lock file of ours has their versions.
 UNPINNED = {"Firefox ESR", "Node", "WebKitGTK"}
 
 
@@ -36,7 +36,7 @@ def test_the_table_has_a_row_for_each_runner_of_tests() -> None:
 
 @pytest.mark.parametrize(("what", "versions", "when", "test"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_row_has_the_versions_and_the_time_of_its_test(what: str, versions: str, when: str, test: str) -> None:
-    """The versions are those that are pinned; tests of examples are for `make examples`."""
+    """The versions are the pinned ones; tests of examples are for `make examples`."""
     assert what.strip("`").split()[0].lower().rstrip(",") in (ROOT / test).read_text().lower()
     assert when == ("`make examples`" if test.startswith("tests/examples/") else "every change")
     for name, version in re.findall(r"([A-Za-z][\w .-]*) (\d[\d.]*)", versions):

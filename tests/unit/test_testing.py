@@ -1,4 +1,4 @@
-"""The fixture `published`: what it records, what it answers, and that it refuses what a publisher refuses."""
+"""The fixture `published`: its records, its answers, and that it refuses the same as a publisher."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_a_publisher_refuses_is_refused(publisher: Publisher, published: Pu
 
 
 def test_schemas_are_obeyed(tmp_path: Path, published: Published) -> None:
-    """Those of a folder; a registry is in Redis, so a test that asks for one is told what to set."""
+    """Those of a folder; a registry is in Redis, so a test that asks for one gets the name of the setting."""
     write(tmp_path, {"orders.*.json": {"type": "object", "required": ["total"]}})
     publisher = Publisher(schemas=str(tmp_path), schema_check="refuse")
     with pytest.raises(SchemaViolation):
@@ -194,7 +194,7 @@ def test_questions_are_answered_as_by_an_empty_redis(publisher: Publisher, publi
 def test_it_answers_as_a_log_does(
     publisher: Publisher, published: Published, calls: list[tuple[str, str | None, str | None]]
 ) -> None:
-    """Whatever is published: a new event has the next offset, and a known id the offset of its first."""
+    """In every case a new event has the next offset, and a known id the offset of its first."""
     namespace = f"n{len(published())}-{id(calls)}"
     known: dict[tuple[str, str, str | None], int] = {}
     for topic, event_id, by in calls:

@@ -1,4 +1,4 @@
-"""Hosts: one ASCII spelling for what means the same host, and a sentence for what is none."""
+"""Hosts: one ASCII spelling for each host, and a sentence for an invalid one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headgate.settings.addresses.hostnames import MAX_NAME_CHARACTERS, ascii_hos
     ],
 )
 def test_a_host_has_one_spelling(text: str, host: str) -> None:
-    """IDNA 2008, non-transitional: what browsers look up, and what the registries sell. It is stable."""
+    """IDNA 2008, non-transitional, as browsers look up and the registries sell. It is stable."""
     assert ascii_host(text) == host
     assert ascii_host(host) == host
 
@@ -54,7 +54,7 @@ def test_what_is_no_host_is_refused_in_one_printable_sentence(text: str) -> None
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_plain_host_or_refused(text: str) -> None:
-    """What passes is ASCII that Python's own codec leaves as it is, so nothing below encodes it again."""
+    """An accepted text is ASCII that Python's own codec leaves as it is, so nothing below encodes it again."""
     try:
         host = ascii_host(text)
     except ValueError:

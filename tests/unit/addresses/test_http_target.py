@@ -1,4 +1,4 @@
-"""URLs taken apart: what is kept, and the spellings on which parsers disagree, which are refused."""
+"""URLs taken apart: the kept parts, and the refused spellings, on which parsers disagree."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_the_part_that_may_be_shown_holds_no_path() -> None:
         "http://[fe80::1%25eth0]/",
         "http://[::1%1]/",
         "http://%31%32%37.0.0.1/",
-        # names that are none
+        # invalid names
         "https://a..b/",
         "https://.example.com/",
         "https://example.com../",
@@ -100,5 +100,5 @@ def test_a_text_that_is_no_plain_url_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://１２７.0.0.1/", "http://①②⑦.⓪.⓪.①/", "http://127。0。0。1/", "http://127.0.0.1./"])
 def test_an_address_in_odd_letters_is_seen_to_be_one(url: str) -> None:
-    """IDNA makes plain digits and dots of them, so that the address check sees what would be connected to."""
+    """IDNA makes plain digits and dots of them, so that the address check sees the real address."""
     assert str(read_target(url).address) == "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Origins and hosts: every spelling of one is one value, and what is none is refused with the reason."""
+"""Origins and hosts: every spelling of one is one value, and an invalid one is refused with the reason."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ def test_each_spelling_of_an_origin_is_one_value(text: str, spelling: str) -> No
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED)
 def test_what_is_no_origin_is_refused_with_the_reason(text: str, reason: str) -> None:
-    """An origin that no browser sends would never match, without a word."""
+    """An origin that no browser sends would never match, without notice."""
     with pytest.raises(ValueError, match=reason):
         parse_origin_pattern(text)
 
 
 @given(st.text(max_size=40) | st.text("ahtps:/.[]0123456789@%*-_", max_size=40).map(lambda rest: f"http://{rest}"))
 def test_any_text_is_an_origin_or_refused(text: str) -> None:
-    """Nothing else is raised, whatever a client sends; and what is an origin has one spelling."""
+    """Nothing else is raised, whatever a client sends; and an origin has one spelling."""
     try:
         origin = parse_origin(text)
     except ValueError:
@@ -105,7 +105,7 @@ def test_any_text_is_an_origin_or_refused(text: str) -> None:
 
 
 def test_a_header_is_short_and_ascii() -> None:
-    """Its bytes arrive as latin-1, so what looks like a name with an umlaut is none."""
+    """Its bytes arrive as latin-1, so a text that looks like a name with an umlaut is none."""
     for host in ("m\u00fcnchen.de", "a" * 100_000):
         assert origin_in_header(f"https://{host}") is None
         assert authority_in_header(host) is None

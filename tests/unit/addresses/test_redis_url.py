@@ -1,4 +1,4 @@
-"""A Redis URL is parsed once, into a value; what is wrong is one line without a part of its credentials."""
+"""A Redis URL is parsed once, into a value; a fault is one line without a part of its credentials."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_url_becomes_a_value(url: str, value: RedisUrl) -> None:
     ],
 )
 def test_what_is_wrong_is_one_line(url: str, says: str | None) -> None:
-    """It names the part at fault and what is expected; white space around is none of it."""
+    """It names the part at fault and the expected form; white space around is none of it."""
     if says is None:
         assert read_url(url)
         return
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_one_line(url: str, says: str | None) -> None:
 @pytest.mark.parametrize("raw", ["/", "#", "?", "%", "@", "?db=", "?foo=", "#@", "/@", "@/", "@?", ":", "[", "]", "&", "%2"])
 @pytest.mark.parametrize("user", ["", "zebra"])
 def test_no_part_of_a_password_is_shown(form: str, raw: str, user: str) -> None:
-    """Wherever a reserved character cuts it: neither in the error, nor in what a URL that is accepted shows of itself."""
+    """Wherever a reserved character cuts it: neither the error nor an accepted URL shows it."""
     url = form.format(f"{user}:zebra{raw}7zebra")
     try:
         value = read_url(url)

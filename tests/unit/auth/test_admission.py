@@ -1,4 +1,4 @@
-"""Admission: the clients that are connected, how many of each user and address, and how many logins of an address have failed."""
+"""Admission: the connected clients, how many of each user and address, and how many logins of an address have failed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_anonymous_are_no_user() -> None:
 
 
 def test_a_renewed_client_is_found_by_its_new_token_only() -> None:
-    """The old token may be revoked without hitting who has a new one."""
+    """The old token may be revoked without hitting a client with a new one."""
     admission: Admission[Guest] = Admission(0, 0, Expiry(lambda clients: None))
     client = guest(token_id="old")
     admission.join(client, None)
@@ -101,7 +101,7 @@ def test_it_counts_as_a_list_would(steps: list[tuple[str, str, int]]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["open", "add", "forget"]), st.integers(0, 9), st.sampled_from(["x", "y", None]))))
 def test_a_session_that_is_in_no_namespace_is_counted_once(steps: list[tuple[str, int, str | None]]) -> None:
-    """Against the naive count: only new sessions are refused, and nothing is kept of those who joined or ended."""
+    """Against the naive count: only new sessions are refused, and nothing is kept of sessions that joined or ended."""
     pending = PendingSessions(2)
     outside: dict[str, str | None] = {}
     for kind, number, address in steps:
@@ -165,7 +165,7 @@ def looked_at(failed: FailedLogins, address: str | None, now_s: float) -> int | 
 
 
 def test_too_many_failed_logins_close_an_address_for_a_while() -> None:
-    """The refusal says for how long, and that is so; others are not concerned, nor is who never failed."""
+    """The refusal names the time, and that holds; others are not concerned, nor is an address without failures."""
     failed = FailedLogins(0.5, 3)
     for _ in range(3):
         assert looked_at(failed, "a", 0.0) is None
@@ -184,7 +184,7 @@ def test_too_many_failed_logins_close_an_address_for_a_while() -> None:
 
 
 def test_failed_logins_are_remembered_of_so_many_addresses_only() -> None:
-    """The address that failed longest ago is forgotten first, and nothing grows. One that is only looked at is not remembered."""
+    """The address that failed longest ago is forgotten first, and nothing grows. One that is only examined is not remembered."""
     failed = FailedLogins(0.001, 1)
     for number in range(MAX_CALLERS + 10):
         failed.failed(str(number), 0.0)
@@ -226,7 +226,7 @@ def test_limits_can_be_changed_while_clients_are_in() -> None:
 
 
 def test_failed_logins_count_at_every_process_that_hears_of_them() -> None:
-    """And an address waits no longer than if all had failed at one: it has company."""
+    """And an address waits no longer than if all had failed at one, because it has company."""
     now_s = 0.0
     here, there = (FailedLogins(0.5, 3, lambda: now_s) for _ in range(2))
     for failed in (here, there):

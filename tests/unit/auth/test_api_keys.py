@@ -19,7 +19,7 @@ ADMIN = "an-admin-key-of-forty-characters-3141592"
 
 
 class Store:
-    """A hash of keys that counts who asks, on a clock that stands still."""
+    """A hash of keys that counts its readers, on a clock that stands still."""
 
     def __init__(self, *keys: NewKey) -> None:
         self.now_s, self.asked, self.up = 100.0, 0, True
@@ -73,7 +73,7 @@ def test_two_keys_have_nothing_in_common() -> None:
 
 
 def test_a_typing_error_is_recognised_without_a_look_at_redis() -> None:
-    """One letter that is wrong, one that is missing, two that have changed places: malformed."""
+    """One wrong letter, one missing, two swapped: malformed."""
     key = made()
     store = Store(key)
     keys = store.api_keys()
@@ -191,11 +191,11 @@ def test_a_head_that_was_looked_at_is_not_compared_again() -> None:
     assert keys.identify(users) is None
 
 
-# What is remembered --------------------------------------------------------------------------------------------------------
+# Remembered answers ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_revoked_key_is_refused_within_two_seconds() -> None:
-    """What Redis has said holds for a second; an unknown key is remembered as long."""
+    """An answer of Redis holds for a second; an unknown key is remembered as long."""
     key, unknown = made(), made()
     store = Store(key)
     keys = store.api_keys()
@@ -238,7 +238,7 @@ def test_while_one_caller_asks_others_have_what_was_known_for_two_seconds_at_mos
 
 
 def test_a_key_that_changed_in_redis_is_read_anew() -> None:
-    """What a connection has kept of it counts no more."""
+    """The connection's own memory of it counts no more."""
     key = made("clients")
     store = Store(key)
     keys = store.api_keys()

@@ -73,7 +73,7 @@ def test_hostile_text_stays_short_and_on_one_line() -> None:
 
 
 def test_what_an_operator_did_is_always_a_line() -> None:
-    """However much is done; what the browser sends cannot make two lines of it."""
+    """However much is done; a browser's text cannot make two lines of it."""
     audit = Audit(HeldClock())
     with capture_logs() as lines:
         for nth in range(2 * ALL_BURST):

@@ -13,7 +13,7 @@ LEASE_S = 15.0
 
 
 class World:
-    """Processes that look at one store. `alive` is the store's; a process that is dead says nothing more."""
+    """Processes that look at one store. `alive` is the store's; a dead process says nothing more."""
 
     def __init__(self, processes: int, most: int, quiet: int = 0) -> None:
         self.now_s, self.most, self.quiet, self.store_is_up = 1000.0, most, quiet, True
@@ -164,13 +164,13 @@ def test_without_redis_each_process_keeps_its_share() -> None:
     for _ in range(3):
         world.leave(0)
     world.look(0)
-    world.join(1)  # refused by what it knows, and asks
+    world.join(1)  # refused by its own knowledge, and asks
     world.look(1)
     assert world.join(1) is None
 
 
 def test_a_limit_below_the_number_of_processes_leaves_one_at_each() -> None:
-    """A share is never nothing, or a user could be shut out by a Redis that is away."""
+    """A share is never nothing, or a user could be shut out by an unreachable Redis."""
     world = World(5, 2)
     assert [world.join(number) is None for number in range(5)] == [True] * 5
     assert [world.join(number) is None for number in range(5)] == [False] * 5

@@ -42,7 +42,7 @@ def expiry(due: list[str], clocks: Clocks) -> Iterator[Expiry[str]]:
 
 
 def tick(expiry: Expiry[str]) -> None:
-    """Do what the timer does, and let the call to `on_due` run."""
+    """Act like the timer, and let the call to `on_due` run."""
     expiry.tick()
     gevent.idle(-2)
 
@@ -104,7 +104,7 @@ def test_nothing_is_kept_of_a_client_that_left_or_was_due(expiry: Expiry[str], d
 
 
 def test_clients_of_one_tick_share_a_slot_until_the_last_has_left(expiry: Expiry[str], clocks: Clocks) -> None:
-    """A pass costs the slots that are in use, and not the clients."""
+    """A pass costs the slots in use, and not the clients."""
     for client in ("a", "b"):
         expiry.set(client, clocks.wall_s + 10)
     assert len(expiry._slots) == 1

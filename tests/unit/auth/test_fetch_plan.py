@@ -39,7 +39,7 @@ def brought(now_s: float = 0.0) -> FetchPlan:
 
 
 def test_the_table_names_every_step_that_can_happen() -> None:
-    """A set that is not there cannot be outdated; every other pair has a next state."""
+    """An absent set cannot be outdated; every other pair has a next state."""
     assert set(MACHINE) == {(state, outcome) for state in State for outcome in Outcome} - {(State.EMPTY, Outcome.OUTDATED)}
     with pytest.raises(IllegalStep):
         plan()._move(Outcome.OUTDATED)
@@ -117,7 +117,7 @@ def test_a_gateway_that_slept_for_a_day_drops_its_keys_at_the_first_fetch_that_f
 
 
 def test_retries_become_rarer_up_to_a_bound_and_begin_anew_after_a_success() -> None:
-    """An issuer that is in trouble is not flooded."""
+    """An issuer in trouble is not flooded."""
     made = plan()
     waits = [made.next_retry_s() for _ in range(8)]
     assert waits == [FIRST_RETRY_S, 2.0, 4.0, 8.0, 16.0, 32.0, LAST_RETRY_S, LAST_RETRY_S]

@@ -113,14 +113,14 @@ def calls_during(identity: Identity, asked: list[str]) -> int:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_all_that_one_connect_may_ask_of_one_token_is_decided_in_bounded_work(attack: str) -> None:
-    """At most 400 steps for each pattern, however many grants there are: it took millions in all."""
+    """At most 400 steps for each pattern, however many grants there are. It took millions in all."""
     grants, asked = ATTACKS[attack]
     assert len(grants) <= GRANTS
     assert calls_during(Identity("mallory", subscribe=tuple(grants)), asked) <= 400 * len(asked) + 20 * len(grants)
 
 
 def test_the_usual_shapes_take_no_walk() -> None:
-    """A topic that is granted, a branch, everything: some look-ups, and no call of a function for each word."""
+    """A granted topic, a branch, everything: some look-ups, and no call of a function for each word."""
     identity = Identity("ana", subscribe=("orders.#", "users.ana.#", "news", *(f"teams.{number}.#" for number in range(60))))
     identity.may_subscribe("news.1")  # compiled now
     for pattern in ("orders.1.shipped", "orders.*.shipped", "users.ana.#", "news", "teams.7.*", "elsewhere.1", "elsewhere.#"):

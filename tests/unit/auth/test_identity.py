@@ -41,7 +41,7 @@ def test_an_identity_may_do_nothing_by_default() -> None:
     ],
 )
 def test_a_subscription_is_allowed_only_if_a_grant_contains_the_whole_pattern(pattern: str, allowed: bool) -> None:
-    """Pattern in pattern: a wildcard that also reaches outside the grant is refused whole."""
+    """Pattern in pattern. A wildcard that also reaches outside the grant is refused whole."""
     assert Identity("ana", subscribe=("orders.#", "users.ana")).may_subscribe(pattern) is allowed
 
 
@@ -98,7 +98,7 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "accepted"), NAMES)
 def test_a_grant_made_of_a_name_reaches_nobody_elses_topics(name: str, accepted: bool) -> None:
-    """`pattern` gives a grant of that one word or refuses; one error says which value and what is allowed."""
+    """`pattern` gives a grant of that one word or refuses; one error names the value and the allowed ones."""
     if accepted:
         assert own_topics(name) == f"users.{name}.#" == pattern("users.{who}.#", who=name)
         return
@@ -133,7 +133,7 @@ def test_a_pattern_has_the_wildcards_of_its_template_only(template: str, words: 
     ],
 )
 def test_a_pattern_of_which_something_does_not_fit_is_refused(template: str, words: dict[str, Any], told: str) -> None:
-    """Every place and every word is used, and what is wrong is named."""
+    """Every place and every word is used, and the misfit is named."""
     with pytest.raises(InvalidPattern, match=re.escape(told)):
         pattern(template, **words)
 
@@ -185,7 +185,7 @@ def test_lists_and_sets_of_grants_are_taken_as_tuples() -> None:
     ],
 )
 def test_every_user_is_granted_its_own_topics(user: str, own: str | None) -> None:
-    """Not the anonymous: they are many and have one name."""
+    """Not the anonymous, because they are many and have one name."""
     found = Identity(user, subscribe=("orders.x",)).with_own_topics()
     assert found.subscribe == (("orders.x", own) if own else ("orders.x",))
     assert found.with_own_topics() is found
@@ -220,7 +220,7 @@ def test_a_secret_in_the_query_is_hidden_and_what_the_transport_says_there_is_no
 
 
 def test_a_text_without_a_secret_is_kept_up_to_a_limit() -> None:
-    """An error that is not about the token must stay readable, and a huge one must not fill the log."""
+    """An error about anything but the token must stay readable, and a huge one must not fill the log."""
     shown = Handshake("n", {"token": CANARY, "n": 7, "short": "abc"}, {})
     assert shown.redacted("division by zero abc") == "division by zero abc"
     assert len(shown.redacted("x" * 10_000)) == 500

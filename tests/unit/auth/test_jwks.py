@@ -68,7 +68,7 @@ class Issuer:
 
 
 def test_each_set_replaces_the_one_before_and_comes_from_the_configured_address() -> None:
-    """The first is in the log; between two fetches that are asked for lies AGAIN_S."""
+    """The first is in the log; between two requested fetches lies AGAIN_S."""
     issuer = Issuer(jwks(a=RSA_KEY), jwks(b=ED_KEY), jwks(b=ED_KEY))
     lines = issuer.run()
     assert issuer.active == [["a"], ["b"], ["b"]]
@@ -194,7 +194,7 @@ def test_a_fetch_is_one_get_of_the_address(server: Receiver) -> None:
 
 @pytest.mark.parametrize("code", [500, 302, 404, 204])
 def test_any_other_answer_than_200_is_none(server: Receiver, code: int) -> None:
-    """A redirect is not followed: it would lead where the operator did not say."""
+    """A redirect is not followed, because it would lead where the operator did not say."""
     server.answer = status(code, {"Location": server.url("/elsewhere")})
     with pytest.raises(ValueError, match=f"the answer is {code}, expected 200"):
         fetch(server.url())

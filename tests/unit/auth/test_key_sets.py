@@ -39,7 +39,7 @@ STRONG = [
 
 @pytest.mark.parametrize("secret", WEAK, ids=lambda secret: secret[:12])
 def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) -> None:
-    """One letter again and again, a word that fills up the length: reported at start with what is expected, and not shown."""
+    """One letter again and again, a word that fills up the length: reported at start with the expected form, and not shown."""
     if secret:
         with pytest.raises(SettingsError, match="expected a secret of at least 32 bytes, 8 of them different") as caught:
             Settings.read({"HEADGATE_TOKEN_SECRET": secret})
@@ -51,7 +51,7 @@ def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str) ->
 
 @pytest.mark.parametrize("secret", STRONG)
 def test_a_secret_that_looks_random_or_is_a_sentence_is_accepted(secret: str) -> None:
-    """The check is for what is certainly weak."""
+    """The check is for certainly weak secrets."""
     assert Settings.read({"HEADGATE_TOKEN_SECRET": secret}).token_secret == secret
 
 
@@ -154,7 +154,7 @@ def test_only_named_public_signature_keys_are_taken_from_an_issuer(name: str, en
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"nonsense", b"\xff", b'{"keys": 7}', b'{"keys": []}', b"[" * 100_000])
 def test_an_answer_that_is_no_set_of_keys_is_refused(text: bytes) -> None:
-    """With a ValueError and no other: the fetch goes on."""
+    """With a ValueError and no other, so that the fetch goes on."""
     with pytest.raises(ValueError, match="the answer"):
         read_jwks(text)
 

@@ -1,4 +1,4 @@
-"""Keys: each verifies signatures of its one algorithm, and no key is made that is none. Sets of them: test_key_sets.py."""
+"""Keys: each verifies signatures of its one algorithm, and no invalid key is made. Sets of them: test_key_sets.py."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_secret_proves_what_pyjwt_proves(secret: bytes, signed: bytes, guess: 
 
 
 def test_a_key_whose_material_does_not_fit_proves_nothing() -> None:
-    """A public key as a secret: every reader of it could sign."""
+    """A public key as a secret: with it every reader could sign."""
     secret = pem(RSA_KEY).encode()
     key = Key("k", "HS256", secret)
     forged = jwt.get_algorithm_by_name("HS256").sign(SIGNED, secret)

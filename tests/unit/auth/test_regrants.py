@@ -34,7 +34,7 @@ class Copy:
 
 
 def test_explicit_grants_are_read_with_the_seconds_that_are_left(redis: SmallRedis) -> None:
-    """By Redis' clock; a later call wins, one that has ended is no more, and one can be lifted."""
+    """By Redis' clock; a later call wins, an ended one is gone, and one can be lifted."""
     client = redis.client()
     store(client, "ana", ("a.#",), (), 60)
     store(client, "ana", ("b.#",), ("c",), 100)
@@ -46,7 +46,7 @@ def test_explicit_grants_are_read_with_the_seconds_that_are_left(redis: SmallRed
 
 
 def test_so_many_users_may_have_them_and_no_more(redis: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that have ended make room; one that is there may change."""
+    """Ended ones make room; a present one may change."""
     monkeypatch.setattr(module, "MAX_REGRANTS", 2)
     client = redis.client()
     store(client, "ana", (), (), 60)
@@ -94,7 +94,7 @@ def test_they_end_with_their_time_and_when_they_are_lifted() -> None:
 
 
 def test_a_copy_that_is_replaced_names_those_for_whom_something_is_different() -> None:
-    """What was missed while Redis was away: new ones, changed ones, ended ones. What ended by its time was not missed."""
+    """Changes during an outage of Redis: new ones, changed ones, ended ones. An end by its time was not missed."""
     copy = Copy()
     one, two = Explicit(("a",), (), 0), Explicit(("b",), (), 0)
     for user, left_s in (("same", 60), ("changed", 60), ("lifted", 60), ("over", 5)):

@@ -1,4 +1,4 @@
-"""A gateway's copy of what is revoked: messages in, refusals out. On a clock of the test's own."""
+"""A gateway's copy of the revocations: messages in, refusals out. On a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_zero_seconds_lift_a_revocation() -> None:
 
 
 def test_the_whole_set_takes_the_place_of_what_was_known() -> None:
-    """After a reconnect, what was lifted in between is lifted, and what was revoked is revoked."""
+    """After a reconnect, revocations lifted in between are lifted, and new ones count."""
     revocations = Revocations(HeldClock(1000.0))
     revocations.apply(b"60 user:ben")
     revocations.replace([("user:ana", 30)])

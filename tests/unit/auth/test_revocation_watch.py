@@ -26,7 +26,7 @@ def message(text: bytes) -> list[bytes]:
 
 
 class Watched:
-    """A watch, the set that it reads, and those who were hit by each read of its link."""
+    """A watch, the set that it reads, and the clients hit by each read of its link."""
 
     def __init__(self) -> None:
         self.stored: list[tuple[str, int]] = []
@@ -45,7 +45,7 @@ def watched() -> Iterator[Watched]:
 
 
 def test_nobody_is_let_in_before_it_is_known_what_is_revoked(watched: Watched) -> None:
-    """A gateway that starts while Redis is away must not let a revoked user in."""
+    """A gateway that starts while Redis is unreachable must not let a revoked user in."""
     with pytest.raises(BusUnavailable):
         watched.watch.check(Identity("ana"))
     watched.take(CONFIRMED)
@@ -65,7 +65,7 @@ def test_the_whole_set_is_read_when_the_subscription_is_confirmed(watched: Watch
 
 
 def test_messages_of_one_read_are_one_call(watched: Watched) -> None:
-    """A thousand revocations at once disconnect their clients in one pass; what lifts one, or is none, hits no client."""
+    """A thousand revocations at once disconnect their clients in one pass; a lift, or an invalid message, hits no client."""
     watched.take(CONFIRMED)
     with capture_logs():
         watched.take(message(b"60 user:ana"), message(b"60 token:t"), message(b"0 user:ben"), message(b"rubbish"))
@@ -75,7 +75,7 @@ def test_messages_of_one_read_are_one_call(watched: Watched) -> None:
 
 
 def test_each_revocation_that_is_heard_is_in_the_audit_log(watched: Watched) -> None:
-    """Of the gateway that acts on it; what is no revocation is not."""
+    """Of the gateway that acts on it; an invalid message is not."""
     with capture_logs() as lines:
         watched.take(message(b"60 user:ana"), message(b"0 token:t"), message(b"rubbish"))
     assert [(line["event"], line["kind"], line["name"], line["by"]) for line in lines] == [
@@ -188,7 +188,7 @@ def test_a_user_without_the_right_to_the_other_channel_still_hears_of_revocation
 def test_a_watch_whose_link_breaks_reads_everything_anew() -> None:
     """It subscribes first and reads the set after the confirmation, so a message that was lost with the link is in it.
 
-    Until then the known revocations stay active. A link that is silent for too long counts as dead.
+    Until then the known revocations stay active. A link that says nothing for too long counts as dead.
     """
     links = [Link([CONFIRMED], [message(b"60 user:ben")], BROKEN), Link([CONFIRMED], BROKEN), Link(BROKEN)]
     linked = Linked(*links, stored=[("user:ana", 60)])
@@ -223,7 +223,7 @@ def test_a_fault_of_ours_does_not_end_the_watch() -> None:
 
 
 def test_a_set_that_cannot_be_read_leaves_the_watch_unknowing() -> None:
-    """A confirmed subscription alone says nothing about those who were revoked before."""
+    """A confirmed subscription alone says nothing about earlier revocations."""
     linked = Linked(Link([CONFIRMED]), Link(BROKEN), stored=BusUnavailable("no answer"))
     linked.run()
     with pytest.raises(BusUnavailable):
@@ -231,7 +231,7 @@ def test_a_set_that_cannot_be_read_leaves_the_watch_unknowing() -> None:
 
 
 def test_a_watch_pings_now_and_then_once_it_knows_the_set() -> None:
-    """Redis answers each; a link that is closed is left to the watch's own read."""
+    """Redis answers each; a closed link is left to the watch's own read."""
     link = Link()
     pinged: list[int] = []
     watch = RevocationWatch(URL, CLIENT, lambda members: None, wait=lambda seconds: step(seconds))

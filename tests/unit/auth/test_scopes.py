@@ -1,4 +1,4 @@
-"""Scopes: which words there are, and which covers which."""
+"""Scopes: the words, and which covers which."""
 
 from __future__ import annotations
 

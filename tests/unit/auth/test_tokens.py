@@ -71,7 +71,7 @@ def flipped(text: str) -> str:
 
 
 def one_secret() -> Tokens:
-    """The keys of a gateway that has HEADGATE_TOKEN_SECRET alone."""
+    """The keys of a gateway with only HEADGATE_TOKEN_SECRET."""
     return Tokens([Key(SECRET_KEY_ID, "HS256", SECRET)], "headgate", LEEWAY_S, lambda: NOW_S)
 
 
@@ -91,7 +91,7 @@ def refused(tokens: Tokens, shown: object) -> Unauthorized:
 
 
 def test_a_token_gives_its_user_grants_and_expiry() -> None:
-    """`subscribe` and `publish` are what it says; the user's own topics are the gateway's to add."""
+    """`subscribe` and `publish` are the token's; the gateway adds the user's own topics."""
     found = one_secret().verify(token(publish=["chat.{sub}"], jti="t1"))
     assert found == Identity("ana", ("orders.#",), ("chat.ana",), NOW_S + 60 + LEEWAY_S, "t1")
 
@@ -211,7 +211,7 @@ def test_for_every_text_the_answer_is_an_identity_or_unauthorized(shown: str) ->
     assert user or reason in OF_TOKENS
 
 
-# who is asked --------------------------------------------------------------------------------------------------------------
+# the asked part --------------------------------------------------------------------------------------------------------------
 
 
 def authenticate(auth: dict[str, Any], **settings: str) -> Identity:
@@ -220,14 +220,14 @@ def authenticate(auth: dict[str, Any], **settings: str) -> Identity:
 
 
 def test_without_keys_and_without_anonymous_grants_nobody_comes_in() -> None:
-    """And the message says what to set."""
+    """And the message names the setting."""
     with pytest.raises(Unauthorized, match="HEADGATE_TOKEN_SECRET") as caught:
         authenticate({})
     assert caught.value.reason == "no_authenticator"
 
 
 def test_anonymous_clients_come_in_where_configured_with_those_grants_only() -> None:
-    """They subscribe to what was named, and publish nothing."""
+    """They subscribe to the named topics, and publish nothing."""
     found = authenticate({}, anonymous_subscribe="news.#,status")
     assert found == Identity(ANONYMOUS, subscribe=("news.#", "status"))
 
@@ -289,7 +289,7 @@ def test_a_part_of_a_token_is_read_as_pyjwt_reads_it(part: str) -> None:
 
 @given(st.integers(0, 400), st.sampled_from("AB-_=. \0") | st.just(""), st.booleans())
 def test_a_changed_token_is_accepted_only_if_pyjwt_accepts_it(position: int, letter: str, inserted: bool) -> None:
-    """One letter taken out, put in or replaced: PyJWT is the oracle of what is signed."""
+    """One letter taken out, put in or replaced: PyJWT is the oracle of signed tokens."""
     good = token()
     changed = good[:position] + letter + good[position + (not inserted) :]
     try:

@@ -35,7 +35,7 @@ def near_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fault_of(world: World, steps: int) -> Exception | None:
-    """Return what goes wrong in a history, if anything does."""
+    """Return the fault of a history, if there is one."""
     try:
         world.run(steps)
     except Exception as error:  # noqa: BLE001 - a fault of the feed may raise anything
@@ -191,7 +191,7 @@ class SkipsTheNewLine(Feed):
 
 
 class ChangesInSilence(Feed):
-    """A feed that goes over to the other line without a word."""
+    """A feed that goes over to the other line without notice."""
 
     def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
         list(super()._change_line(head, lineage, end))
@@ -220,7 +220,7 @@ class BelievesTheStepBack(Feed):
 
 
 class ReportsNothing(Feed):
-    """A feed that does not report to Redis what it has had."""
+    """A feed that does not report its newest event to Redis."""
 
     def _known(self) -> tuple[str | int, ...]:
         return (self.epoch or "",)

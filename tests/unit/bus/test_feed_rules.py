@@ -32,7 +32,7 @@ class Gateway:
 
     Attributes:
         told: the reports to the namespace, in order.
-        sent: what Redis was asked to run on the connection.
+        sent: the commands for Redis on the connection.
         fences: the heads that fences asked for.
         cut: replies are held back from the feed while it is set.
     """
@@ -93,7 +93,7 @@ class Gateway:
         self.wake()
 
     def wake(self) -> None:
-        """Subscribe to what is new, and expedite its fence."""
+        """Subscribe to new sources, and expedite its fence."""
         while actions := self.feed.wake():
             self.carry_out_all(actions)
             self.run()
@@ -254,7 +254,7 @@ def test_the_head_is_read_after_redis_has_acknowledged_every_source() -> None:
 
 @EITHER
 def test_events_that_the_log_no_longer_holds_are_told_in_one_gap(patterns: tuple[str, ...]) -> None:
-    """Cut off for longer than the retention: the offsets that are gone, then the rest."""
+    """Cut off for longer than the retention: a gap for the lost offsets, then the rest."""
     gateway = Gateway(*patterns, redis=ModelRedis(max_events=20))
     publish(gateway, 10)
     gateway.disconnect()
@@ -353,7 +353,7 @@ def test_an_idle_log_has_a_fence_at_every_fifth_tick_only() -> None:
 
 
 def test_an_idle_gateway_notices_a_dead_connection_too() -> None:
-    """The fence that is not answered is followed at every tick."""
+    """The unanswered fence is followed at every tick."""
     gateway = Gateway()
     gateway.deaf = True
     for _ in range(IDLE_TICKS + LATE_FENCES + 2):
@@ -435,7 +435,7 @@ def test_no_ping_breaks_into_commands_that_wait_for_room() -> None:
 
 @EITHER
 def test_messages_of_a_moment_that_is_gone_and_back_hide_nothing(patterns: tuple[str, ...]) -> None:
-    """Data go back and forward in one process, messages of the first moment on their way: a hole among them proves nothing."""
+    """Data go back and forward in one process, messages of the first moment on their way. A hole among them proves nothing."""
     gateway = Gateway(*patterns)
     redis = gateway.redis
     publish(gateway, 8)
@@ -468,7 +468,7 @@ def test_messages_of_a_moment_that_is_gone_and_back_hide_nothing(patterns: tuple
 
 
 def test_a_message_of_the_line_before_is_not_handed_on_again() -> None:
-    """It was on its way while the feed read the new line: what both have came from the log, and the rest was lost."""
+    """It was on its way while the feed read the new line. Events of both came from the log, and the rest was lost."""
     gateway = Gateway("#")
     redis = gateway.redis
     publish(gateway, 3)
@@ -550,7 +550,7 @@ POISON = {
 
 @pytest.mark.parametrize(("message", "code"), POISON.values(), ids=POISON.keys())
 def test_a_poisoned_message_is_quarantined_and_the_good_ones_go_on(message: bytes, code: str) -> None:
-    """Straight into Redis, between two good events: neither is lost, doubled or held up."""
+    """Straight into Redis, between two good events. Neither is lost, doubled or held up."""
     gateway = Gateway("#")
     gateway.redis.publish("orders.1")
     gateway.redis.send("orders.1", message)
@@ -562,7 +562,7 @@ def test_a_poisoned_message_is_quarantined_and_the_good_ones_go_on(message: byte
 
 @pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "a b", "ä", "x" * 300, "1.2.3.4.5.6.7.8.9", 'a"]'])
 def test_a_channel_that_is_no_topic_is_quarantined_and_goes_to_nobody(topic: str) -> None:
-    """A topic becomes part of a packet: nothing outside the grammar may get that far."""
+    """A topic becomes part of a packet, so nothing outside the grammar may get that far."""
     gateway = Gateway("#")
     gateway.redis.send(topic, b"1")
     publish(gateway, 1)
@@ -741,7 +741,7 @@ def test_a_first_library_that_cannot_be_replaced_is_a_fault() -> None:
 @EITHER
 @pytest.mark.parametrize("back", [False, True])
 def test_a_slot_that_leaves_ends_the_connection_and_nothing_is_lost(patterns: tuple[str, ...], back: bool) -> None:
-    """Even if it comes back to the same process at once: the subscriptions are gone."""
+    """Even if it comes back to the same process at once, the subscriptions are gone."""
     gateway = Gateway(*patterns, sharded=True)
     offsets = publish(gateway, 2)
     gateway.redis.move_slot()
@@ -776,7 +776,7 @@ def test_the_state_follows_the_table_and_refuses_the_rest(state: State, cause: C
 
 
 def test_inputs_that_the_state_does_not_allow_raise() -> None:
-    """An answer without a request, a read instead of an answer, an event for a pass that is over."""
+    """An answer without a request, a read instead of an answer, an event for a finished pass."""
     feed = Feed(NAMESPACE, 65536, INTERVAL_S)
     with pytest.raises(IllegalStep):
         feed.next_action()

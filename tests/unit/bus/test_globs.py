@@ -12,7 +12,7 @@ from headgate.delivery.bus.globs import ChannelCounts, GlobSet, matcher
 from tests.support.steps import steps_during
 
 PREFIX = b"hg:{n}:"
-# Few letters, so that starts, ends and what lies between meet.
+# Few letters, so that starts, ends and middles meet.
 texts = st.text(alphabet="ab.", min_size=1, max_size=6).map(lambda text: PREFIX + text.encode())
 globs = st.text(alphabet="ab.*", max_size=6).map(lambda text: PREFIX + text.encode() + b"*") | st.text(
     alphabet="ab.*", max_size=6

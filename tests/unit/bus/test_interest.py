@@ -53,7 +53,7 @@ def channels(topic: str, *, is_older_there: bool = False) -> list[str]:
 
 
 def brings(source: Source, name: str) -> bool:
-    """Whether Redis sends what is published on a channel through this source."""
+    """Whether Redis sends the events of a channel through this source."""
     command, own = source[0], source[1].decode()
     return fnmatch.fnmatchcase(name, own) if command == b"psubscribe" else name == own
 
@@ -264,7 +264,7 @@ def test_a_glob_costs_the_same_however_many_sources_there_are(globs: int) -> Non
             interest._forget(interest._lingering.popitem(last=False)[0])
             interest.to_subscribe()
 
-        come_and_go()  # what is compiled once, for any number
+        come_and_go()  # compiled once, for any number
         return steps_during(come_and_go)
 
     assert steps(2000) <= steps(20) + 20

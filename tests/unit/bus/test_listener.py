@@ -300,7 +300,7 @@ def test_a_redis_that_stands_still_is_told_as_down_and_what_it_did_meanwhile_com
 
 
 def test_a_redis_that_never_answers_a_new_connection_is_given_up(model_bus: StartModelBus) -> None:
-    """It accepts connections, and nothing more: the first command ends the attempt."""
+    """It accepts connections, and nothing more, so the first command ends the attempt."""
     bus = model_bus("#", before=lambda server: server.stop())
     assert bus.server.attempts == 1
     bus.advance(COMMAND_TIMEOUT_S + LAST_RECONNECT_S)
@@ -310,7 +310,7 @@ def test_a_redis_that_never_answers_a_new_connection_is_given_up(model_bus: Star
 
 
 def test_a_redis_that_acknowledges_no_subscription_is_given_up(model_bus: StartModelBus) -> None:
-    """The subscriber connection has a timeout until the feed is live, and none afterwards: the fence watches it then."""
+    """The subscriber connection has a timeout until the feed is live, and none afterwards, when the fence watches it."""
     held: list[str] = []
 
     def before(server: ModelServer) -> None:
@@ -325,7 +325,7 @@ def test_a_redis_that_acknowledges_no_subscription_is_given_up(model_bus: StartM
 
 
 def test_an_emptied_redis_is_told_once_and_live_goes_on(model_bus: StartModelBus) -> None:
-    """No publish comes in between: the fence notices, and begins the new epoch itself."""
+    """No publish comes in between. The fence notices, and begins the new epoch itself."""
     bus = model_bus("orders.*")
     bus.publish(10)
     before = counted("log_lost_total")
@@ -340,7 +340,7 @@ def test_an_emptied_redis_is_told_once_and_live_goes_on(model_bus: StartModelBus
 
 
 def test_an_older_library_ends_the_connection(model_bus: StartModelBus) -> None:
-    """It does not publish on the channels of users: the next connection replaces it, and reads from the log what is missing."""
+    """It does not publish on the channels of users. The next connection replaces it, and reads on from the log."""
     bus = model_bus("users.7.#")
     bus.publish(2, "users.7.mail")
     bus.advance(1)
@@ -358,7 +358,7 @@ def test_an_older_library_ends_the_connection(model_bus: StartModelBus) -> None:
 
 
 def refuse_narrow(code: str) -> object:
-    """Return what makes a server refuse every subscription but the one to the whole feed."""
+    """Return a function that makes a server refuse every subscription but the one to the whole feed."""
 
     def refusal(command: tuple[bytes, ...]) -> BusRefused | None:
         if command[0] in (b"SUBSCRIBE", b"PSUBSCRIBE") and command[1:] != (b"hg:{n}/users.*", b"hg:{n}:*"):
@@ -447,7 +447,7 @@ def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModel
 
 
 def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: StartModelBus) -> None:
-    """Any other would look, and wait again: with many joins at a time that was most of their waits."""
+    """Any other would look, and wait again. With many joins at a time that was most of their waits."""
     bus = model_bus("orders.1")
     interest, looked = bus.bus.feed._interest, list[object]()
     active = interest.active_among
@@ -474,7 +474,7 @@ def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: 
 
 
 def test_a_subscription_waits_while_redis_stands_still_until_the_connection_is_given_up(model_bus: StartModelBus) -> None:
-    """The next connection begins with it, and with the log from the position on: nothing after its acknowledgement is missed."""
+    """The next connection begins with it, and with the log from the position on. Nothing after its acknowledgement is missed."""
     bus = model_bus("orders.1")
     bus.server.stop()
     bus.bus.acquire("bills.*")

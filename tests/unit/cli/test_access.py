@@ -21,7 +21,7 @@ def run(*arguments: str, secret: str | None = SECRET) -> Result:
 
 
 def test_a_token_says_who_may_do_what_and_for_how_long() -> None:
-    """Only the settings of tokens count: a fault in another one is not its business."""
+    """Only the settings of tokens count, and a fault in another one is not its business."""
     result = run("--user", "ana", "--subscribe", "orders.#", "--publish", "chat.{sub}", "--namespace", "shop", "--ttl", "15m")
     assert (result.exit_code, result.stderr) == (0, "")
 
@@ -63,7 +63,7 @@ def test_a_token_names_the_namespaces_that_were_asked_for(asked: tuple[str, ...]
 
 
 class Clients:
-    """Two clients of whom it notes what is wanted; `silent` are the gateways that do not answer."""
+    """Two clients of which it notes the wishes; `silent` are the gateways that do not answer."""
 
     silent: tuple[str, ...] = ()
     wishes: list[tuple[str, dict[str, Any]]] = []  # noqa: RUF012  # emptied before each test

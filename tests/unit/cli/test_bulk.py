@@ -14,7 +14,7 @@ from headgate.services.publisher import Durable, Prepared, Publisher, Receipt
 
 
 class Recording(Publisher):
-    """A publisher that is not connected: it keeps batches, knows ids, and refuses the topics `refused.#`."""
+    """A publisher without a connection: it keeps batches, knows ids, and refuses the topics `refused.#`."""
 
     def __init__(self) -> None:
         super().__init__("redis://127.0.0.1:1", max_payload_bytes=100)

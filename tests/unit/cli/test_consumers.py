@@ -1,4 +1,4 @@
-"""`consumers` and `consume` without Redis: what is refused before it is asked, and how a consumer is printed."""
+"""`consumers` and `consume` without Redis: their refusals, and how a consumer is printed."""
 
 from __future__ import annotations
 

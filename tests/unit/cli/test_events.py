@@ -1,4 +1,4 @@
-"""`publish` and `tail` without Redis: what is refused before anything is sent, and how an event is printed."""
+"""`publish` and `tail` without Redis: refusals before anything is sent, and how an event is printed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from headgate.cli.main import main
 # They run until they are stopped, and log (HEADGATE_LOG_FORMAT=json).
 WITHOUT = {"demo", "serve", "consume"}
 NOWHERE = "redis://127.0.0.1:1"
-# What a command must be given so that it comes as far as Redis.
+# The arguments with which a command comes as far as Redis.
 GIVEN = {
     "consumers remove": ["mail"],
     "dead-letters drop": ["mail", "--all"],
@@ -39,7 +39,7 @@ GIVEN = {
     "types": ["--registry"],
     "who-can": ["#"],
 }
-# They need a folder first, report what is wrong with Redis as their result, or do not ask it.
+# They need a folder first, report the trouble with Redis as their result, or do not ask it.
 NO_FAULT = {"schemas push", "check", "doctor", "status", "config show"}
 
 

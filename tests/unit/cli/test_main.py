@@ -1,4 +1,4 @@
-"""The command line itself: which commands there are, and that it loads nothing of them before they are asked for."""
+"""The command line itself: its commands, and that it loads nothing of them before they are asked for."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_help_lists_the_commands_and_an_unknown_one_is_wrong_usage() -> None:
 @pytest.mark.parametrize("words", [[], ["keys"], ["dead-letters"], ["consumers"], ["schemas"], ["config"]])
 @pytest.mark.parametrize("columns", ["40", "80"])
 def test_help_cuts_no_sentence(words: list[str], columns: str) -> None:
-    """What does not fit in a line goes on in the next one."""
+    """A sentence too long for a line goes on in the next one."""
     assert "..." not in CliRunner().invoke(main, [*words, "--help"], env={"COLUMNS": columns}).stdout.replace("[ARGS]...", "")
 
 
@@ -120,7 +120,7 @@ def test_a_command_loads_its_own_module_only() -> None:
     assert loaded.strip() == str([f"headgate.cli.{name}" for name in ("commands", "events", "main", "options", "output")])
 
 
-# What each of these loads of ours; the rest of the time is Python's own and click's.
+# Our modules that each of these loads; the rest of the time is Python's own and click's.
 LIGHT = {
     "headgate",
     "headgate.__main__",
@@ -132,13 +132,13 @@ LIGHT = {
     "headgate.runtime.terminal_text",
     "headgate.events.topic",
 }
-# All modules that are loaded in the end, with those of click and of the standard library, some of which Python has already.
+# All modules loaded in the end, with those of click and of the standard library, some of which Python has already.
 MOST_MODULES = 125
 
 
 @pytest.mark.parametrize("words", [["--version"], ["complete", "ta"], ["tail", "--help"]])
 def test_help_and_completion_load_little(words: list[str]) -> None:
-    """A person waits for them, and a shell at each Tab: no settings, nothing that knows Redis, and no more modules than that."""
+    """A person waits for them, and a shell at each Tab, so they load no settings, no Redis, and no more modules than that."""
     completing = words[0] == "complete"
     arguments = [] if completing else words
     code = (

@@ -32,12 +32,12 @@ def test_any_other_text_is_wrong_usage(text: str) -> None:
     [(None, None), ("127.0.0.1:9100", ("127.0.0.1", 9100)), ("[::1]:0", ("::1", 0)), ("localhost:65535", ("localhost", 65535))],
 )
 def test_an_address_is_a_host_and_a_port(given: str | None, expected: tuple[str, int] | None) -> None:
-    """IPv6 with brackets: without them it is unclear where the port begins."""
+    """IPv6 with brackets. Without them it is unclear where the port begins."""
     assert read_address(CONTEXT, OPTION, given) == expected
 
 
 @pytest.mark.parametrize("given", ["", "9100", "::1:80", ":9100", "[]:9100", "host:", "host:65536", "host:-1", "host:http"])
 def test_an_address_without_host_or_port_is_wrong_usage(given: str) -> None:
-    """The message shows one that is right."""
+    """The message shows a right one."""
     with pytest.raises(click.BadParameter, match="expected HOST:PORT"):
         read_address(CONTEXT, OPTION, given)

@@ -80,7 +80,7 @@ def test_a_failure_ends_the_command_with_exit_code_1() -> None:
 
 @contextmanager
 def full_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have standard output lead to a device that is always full."""
+    """Have standard output lead to a full device."""
     with open("/dev/full", "w") as output, monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", output)
         yield
@@ -90,7 +90,7 @@ def full_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_what_is_done_and_cannot_be_told_has_an_exit_code_of_its_own(
     as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Standard error has the result: who tries again for want of an answer would do it twice."""
+    """Standard error has the result, because a caller without an answer would try again, and do it twice."""
     with full_output(monkeypatch), pytest.raises(SystemExit) as ended:
         print_done("offset 7 id abc", {"offset": 7}, as_json=as_json)
     assert ended.value.code == DONE_UNTOLD == 3
@@ -101,7 +101,7 @@ def test_what_is_done_and_cannot_be_told_has_an_exit_code_of_its_own(
 
 
 def test_what_cannot_be_printed_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a command that only reads: a fault as any other."""
+    """Of a command that only reads, as any other fault."""
 
     @click.command("x")
     @one_line_errors
@@ -128,7 +128,7 @@ def test_help_and_lines_for_the_operator_that_cannot_be_printed_are_one_line(
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with `headgate replay '#' | head -1`; but what was done is reported, as ever."""
+    """As with `headgate replay '#' | head -1`; but a finished change is reported, as ever."""
     for told, code in ((False, 1), (True, 3)):
         reading, writing = os.pipe()
         os.close(reading)
@@ -164,7 +164,7 @@ def is_control(character: str) -> bool:
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from(BIDI + SEPARATORS))))
 def test_no_control_character_reaches_the_terminal(text: str) -> None:
-    """Neither C0 nor C1, nor one that turns the order of what follows; what was laid out over several lines is one."""
+    """Neither C0 nor C1, nor one that turns the order of the text; several lines become one."""
     for line in (text, text.encode(errors="replace")):
         shown = for_terminal(line).decode()
         assert not any(map(is_control, shown))

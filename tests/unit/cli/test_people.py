@@ -1,4 +1,4 @@
-"""`headgate clients`, `disconnect` and `presence`: what they print, and how they end."""
+"""`headgate clients`, `disconnect` and `presence`: their output, and how they end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Clients:
 
 
 class Publisher:
-    """One that knows who is in `rooms.7`."""
+    """One that knows the members of `rooms.7`."""
 
     def __init__(self, redis_url: str | None, namespace: str) -> None:
         self.namespace = namespace
@@ -108,7 +108,7 @@ def test_one_session_is_printed_with_all_its_patterns() -> None:
 
 @pytest.mark.parametrize("command", [("clients",), ("disconnect", "--user", "ana")])
 def test_a_gateway_that_did_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    """It is named, after what the others have said."""
+    """It is named, after the answers of the others."""
     monkeypatch.setattr(Clients, "silent", ("web2/9",))
     run = headgate(*command)
     assert run.exit_code == 1

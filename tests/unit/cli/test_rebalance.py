@@ -1,4 +1,4 @@
-"""`headgate rebalance`: it asks, and says who will move. On the small Redis of the tests."""
+"""`headgate rebalance`: it asks, and announces the moves. On the small Redis of the tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
 
 
 def headgate(*arguments: str) -> str:
-    """Run `headgate rebalance` and return what it printed."""
+    """Run `headgate rebalance` and return its output."""
     result = CliRunner().invoke(main, ["rebalance", *arguments, "--redis", URL], catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     return result.stdout

@@ -98,7 +98,7 @@ def test_a_server_that_has_run_for_a_while_is_started_at_once_again() -> None:
 
 
 def test_an_idle_keeper_sleeps_until_the_server_ends() -> None:
-    """To look now and then would wake a process that has nothing to do."""
+    """To look now and then would wake an idle process."""
     server, clock, keeper = kept()
     keeping = spawn(keeper.keep)
     for _ in range(10):

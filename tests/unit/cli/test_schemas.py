@@ -1,4 +1,4 @@
-"""`types`: what it writes and where, `--check`, and how faults are reported. Without Redis."""
+"""`types`: its output and where, `--check`, and how faults are reported. Without Redis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(*arguments: str, **environment: str) -> Result:
 
 
 def test_a_file_is_up_to_date_until_the_schemas_change(here: Path) -> None:
-    """`--check` writes nothing: it is for continuous integration."""
+    """`--check` writes nothing, because it is for continuous integration."""
     assert run("types", "-o", "out", "--check").exit_code == 1
     assert not (here / "out").exists()
     assert run("types", "-o", "out").exit_code == 0

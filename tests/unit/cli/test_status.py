@@ -1,4 +1,4 @@
-"""How `headgate status` writes what it has seen."""
+"""How `headgate status` writes its findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sockets that systemd passes: found when they are for this process, refused when they are no listeners."""
+"""Sockets that systemd passes: found when they are for this process, refused when they do not listen."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_number_that_is_none_is_one_clear_line(count: str, says: str) -> None:
 
 
 def test_what_does_not_listen_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A file, a datagram socket, one that does not listen, and a descriptor that is not open."""
+    """A file, a datagram socket, a socket that does not listen, and a closed descriptor."""
     environ = {**OURS, "LISTEN_FDS": "1"}
     with (tmp_path / "file").open("w") as file, socket.socket(type=socket.SOCK_DGRAM) as datagram, socket.socket() as silent:
         for each in (file, datagram, silent):

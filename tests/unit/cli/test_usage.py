@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from headgate.cli.main import main
 
 NO_URLS = ("app.example.com", "ftp://a.example", "https://exa mple.com", "http://[::1", "https://a..b", "http://a:99999", "\x1b")
-# Exit code 2 for a wrong word, 1 for a wrong value; what standard error says.
+# Exit code 2 for a wrong word, 1 for a wrong value; the text on standard error.
 FAULTS = [
     ("consume --since 7 --config /nowhere.toml", 2, "--since goes with --dry-run"),
     ("consume --dry-run --since 0", 2, "0 is not in the range"),

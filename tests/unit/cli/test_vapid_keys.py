@@ -1,4 +1,4 @@
-"""`headgate vapid-keys`: keys that go together, and a file that is never overwritten."""
+"""`headgate vapid-keys`: a pair of keys, and a file that is never overwritten."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def one_address(delivery: Delivery) -> str:
 
 
 def test_a_template_sends_to_the_user_whose_topic_it_is() -> None:
-    """The name is percent-encoded, and an event that is no user's goes to no recipient."""
+    """The name is percent-encoded, and an event outside a user's topics goes to no recipient."""
     table = {"urls_template": ["json://a/{user}", "json://b/?to={user}"]}
 
     assert sent_to(table, user_topic("ana@example.org", "inbox.due")) == [
@@ -217,7 +217,7 @@ def test_a_name_that_apprise_would_read_as_several_targets_is_refused(name: str)
 
 @given(name=st.text(min_size=1, max_size=20))
 def test_apprise_reads_one_target_from_any_name_that_is_accepted(name: str) -> None:
-    """Apprise itself takes the URL apart again: the target is the name, whatever its characters."""
+    """Apprise itself takes the URL apart again, and the target is the name, whatever its characters."""
     try:
         (url,) = (_filled("vapid://ops@example.com/{user}", name),)
     except Reject:

@@ -1,4 +1,4 @@
-"""The answers of a consumer: what its author may write in them."""
+"""The answers of a consumer: those that its author may write in them."""
 
 from __future__ import annotations
 

@@ -35,5 +35,5 @@ def test_each_template_of_a_message_has_a_line_for_its_fault(title: str | None, 
     ],
 )
 def test_a_function_of_the_operator_is_checked_before_anything_runs(value: str | None, expected: list[str]) -> None:
-    """The line names the option, its value and what is expected."""
+    """The line names the option, its value and the expected form."""
     assert function_faults("name", value) == expected

@@ -1,4 +1,4 @@
-"""notification.py: one state from the facts that are known, in whatever order they are."""
+"""notification.py: one state from the known facts, in any order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ facts = st.lists(st.sampled_from(NotificationState), max_size=12)
 
 
 def naive(known: list[NotificationState]) -> str:
-    """Return the state as people would say it: what the human has done comes first, then what has reached the human."""
+    """Return the state as people would say it: first the acts of the human, then the deliveries to the human."""
     names = {fact.value for fact in known}
     for name in ("read", "shown", "mailed", "pushed", "withdrawn", "handled", "delivered"):
         if name in names:
@@ -30,5 +30,5 @@ def test_the_state_is_that_of_the_oracle_in_any_order_of_the_facts(known: list[N
 
 
 def test_each_outcome_of_a_consumer_is_a_state() -> None:
-    """What is withdrawn is withdrawn, whatever the reason."""
+    """A withdrawn one is withdrawn, whatever the reason."""
     assert {outcome for outcome, state in OUTCOMES.items() if state is NotificationState.WITHDRAWN} == set(WITHDRAWN)

@@ -1,4 +1,4 @@
-"""templates.py: what a template may say of an event, what is wrong with one, and what it never reveals."""
+"""templates.py: the variables of a template, its faults, and secrets that it never reveals."""
 
 from __future__ import annotations
 

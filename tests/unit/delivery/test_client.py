@@ -20,7 +20,7 @@ from tests.support.wired_client import NAMESPACE, WiredClient, event, publish, t
 
 KIB = 1024
 FRAMES, BYTES = 8, 64 * KIB
-# One notice per reason may stand beside full lanes, and it has to keep its place among events.
+# One notice per reason may come on top of full lanes, and it has to keep its place among events.
 NOTICES = len(GapReason)
 
 MakeClient = Callable[..., WiredClient]
@@ -109,7 +109,7 @@ def test_dropped_events_are_told_in_one_gap_ahead_of_the_next_event(make_client:
 
 
 def test_an_ephemeral_event_takes_no_room_from_the_log_and_leaves_no_gap(make_client: MakeClient) -> None:
-    """From three quarters of a queue on the client goes without it: it is counted, and the client stays live."""
+    """From three quarters of a queue on the client goes without it, it is counted, and the client stays live."""
     wired = make_client({"#": Overflow.CATCH_UP})
     pointer = Event("a", json.dumps("x" * 2 * KIB).encode(), "p1", 1)
     while not wired.client.discarded:
@@ -196,7 +196,7 @@ def test_catch_up_makes_the_client_a_reader_from_the_first_event_that_found_no_r
     topic=st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=3).map(".".join),
 )
 def test_the_strongest_policy_decides_for_any_subscriptions(subscriptions: dict[str, Overflow], topic: str) -> None:
-    """Beside the plain definition of matching: only subscriptions that match the event have a say."""
+    """Beside the plain definition of matching. Only subscriptions that match the event have a say."""
     policies = {policy for pattern, policy in subscriptions.items() if matches(pattern, topic)}
     assume(policies)
     wired = WiredClient(subscriptions, queue_frames=FRAMES, queue_bytes=BYTES)
@@ -240,7 +240,7 @@ def test_however_much_is_missing_what_waits_for_a_stopped_client_stays_bounded(m
 def test_a_lost_log_is_told_to_a_client_whose_queue_is_full_between_the_old_log_and_the_new(
     make_client: MakeClient, policy: Overflow
 ) -> None:
-    """Offsets start again: an old one after the cursor, or a cursor that found no room, would hide every new event."""
+    """Offsets start again, so an old one after the cursor, or a cursor without room, would hide every new event."""
     wired = make_client({"#": policy})
     cursor = message_frame(notice_packet(NAMESPACE, CURSOR, {"epoch": "f" * 16, "offset": 0}))
     last = fill(wired, beyond=5)
@@ -267,7 +267,7 @@ def test_a_lost_log_is_told_to_a_client_whose_queue_is_full_between_the_old_log_
 
 
 def test_a_closed_client_is_owed_nothing(make_client: MakeClient) -> None:
-    """A pass that is under way while it goes meets it without harm."""
+    """A pass under way during its end meets it without harm."""
     wired = make_client({"#": Overflow.DROP})
     fill(wired)
     wired.connection.end("gone", abort=True)

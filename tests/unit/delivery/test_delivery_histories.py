@@ -107,7 +107,7 @@ def tells_no_gaps(patch: pytest.MonkeyPatch) -> None:
 
 
 def tells_gaps_late(patch: pytest.MonkeyPatch) -> None:
-    """The event that `latest` kept comes ahead of the word of what is missing before it."""
+    """The event kept by `latest` comes ahead of the word of the events missing before it."""
     hand_over, tell = Client._hand_over_latest, Client._report_gaps
 
     def late(client: Client) -> None:

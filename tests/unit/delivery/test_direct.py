@@ -1,6 +1,6 @@
-"""Direct writes: what the C takes is what Python would have written, byte for byte, and it leaves everything else.
+"""Direct writes: the C writes the same bytes as Python, and it leaves everything else.
 
-The histories of test_delivery_histories.py and ../bus/test_feed.py live through it too: half of what comes is offered to it.
+The histories of test_delivery_histories.py and ../bus/test_feed.py live through it too, with half of the events.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_they_are_built_where_there_is_a_compiler() -> None:
 
 
 def test_the_numbers_that_the_c_repeats_are_those_of_the_modules() -> None:
-    """A bound that changes in one place only would let one way take what the other refuses."""
+    """A bound changed in one place only would let one way take events that the other refuses."""
     sources = list(Path(direct.__file__).parents[1].glob("_native*.[ch]"))
     if not sources:
         pytest.skip("the sources are not in a wheel")
@@ -115,7 +115,7 @@ _json = st.recursive(
 )
 
 
-# What is taken -----------------------------------------------------------------------------------------------------------
+# Taken events -------------------------------------------------------------------------------------------------------------
 
 
 @built
@@ -190,7 +190,7 @@ def test_times_and_tallies_are_those_of_what_was_taken() -> None:
     assert room.take(event(10, "a"), event(11, "a")).tallied == [(10, 2), (11, 2)], "each one in a quiet round"
 
 
-# What is left ------------------------------------------------------------------------------------------------------------
+# Left events --------------------------------------------------------------------------------------------------------------
 
 _PLAIN = event(None)
 _TEXT = message_of(NAMESPACE, event())[2]
@@ -237,7 +237,7 @@ _TEXT = message_of(NAMESPACE, event())[2]
     ],
 )
 def test_anything_but_the_usual_case_is_left_with_all_behind_it(room: Room, reply: Any) -> None:
-    """The feed says what it is. It may be the usual case for the event after it, which must not overtake."""
+    """The feed decides about it. It may be the usual case for the event after it, which must not overtake."""
     client = room.listen("#")
     run = room.take(reply, event(1), event(2))
     assert (run.taken, run.crowd, run.full, room.front.reached, client.connection.wire.data) == (0, False, False, 0, b"")
@@ -251,7 +251,7 @@ _bytes = st.binary(max_size=40) | st.sampled_from(
 @built
 @given(st.lists(st.lists(_bytes, max_size=5) | st.tuples(st.integers(0, len(_TEXT)), _bytes), max_size=4))
 def test_no_bytes_bring_it_down_or_get_past_python(drawn: list[Any]) -> None:
-    """Random words, and messages that random bytes were put into: it takes what Python decodes, or nothing."""
+    """Random words, and messages with random bytes: it takes only what Python decodes, or nothing."""
     room = Room()
     client = room.listen("#")
     replies = []
@@ -273,7 +273,7 @@ def test_no_bytes_bring_it_down_or_get_past_python(drawn: list[Any]) -> None:
 @built
 @pytest.mark.parametrize("phase", [Phase.READING, Phase.COLLECTING, Phase.ARRIVING_BEHIND])
 def test_a_client_that_catches_up_leaves_no_event_to_the_fan_out(phase: Phase) -> None:
-    """The log brings it what it is passed by, and the others get it at once; but an event with a tally goes the long way."""
+    """The log brings it the events that pass it by, and the others get them at once; but one with a tally goes the long way."""
     room = Room(tally_every=4)
     reader, live = room.listen("#", ready=False, phase=phase), room.listen("a")
     run = room.take(event(1, "a"), event(2, "b"), event(3, "a"), event(4, "a"))
@@ -421,7 +421,7 @@ def test_without_the_c_there_is_no_writer(monkeypatch: pytest.MonkeyPatch) -> No
 @built
 @pytest.mark.parametrize(("room", "breaks"), [(0, True), (0, False), (40, False), (100_000, False)])
 def test_the_feed_goes_on_with_clients_of_full_sockets(monkeypatch: pytest.MonkeyPatch, room: int, breaks: bool) -> None:
-    """What broke counts as gone, what was cut is finished first, and every event is in one place, in the tallies too."""
+    """Broken ones count as gone, a cut frame is finished first, and every event is in one place, in the tallies too."""
     monkeypatch.setattr(fanout, "_hand", fanout._hand)  # the world has another one
     world = World(1)
     connection, client = world.witness.connection, world.witness.client

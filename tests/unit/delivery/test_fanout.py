@@ -1,4 +1,4 @@
-"""Fan-out: one write per client for what it wants, whole frames whatever the kernel takes, and never a greenlet switch."""
+"""Fan-out: one write per client for its events, whole frames whatever the kernel takes, and never a greenlet switch."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_notice_to_a_broken_socket_ends_its_session_alone(crowd: Crowd) -> Non
 
 @pytest.mark.parametrize("own", [False, True], ids=["an event for all", "an event for each"])
 def test_a_pass_out_of_time_goes_on_where_it_was(crowd: Crowd, own: bool) -> None:
-    """Resumable: each client once, in at most as many steps as there are looks at the clock."""
+    """Resumable. Each client once, in at most as many steps as there are looks at the clock."""
     members = [crowd.join({f"users.{number}.#": Overflow.DROP} if own else EVERYTHING) for number in range(50)]
     events = [event(1 + number, f"users.{number}.mail") for number in range(50)] if own else [event(1)]
     pass_ = Pass(crowd.slice(*events))
@@ -246,7 +246,7 @@ def test_a_pass_switches_no_greenlet_and_makes_none(crowd: Crowd) -> None:
         Kernel(member, room)
     switches: list[Any] = []
     passes = [Pass(crowd.slice(*(event(10 * n + k, "a", 1000) for k in range(3))), n) for n in range(1, 30)]
-    gc.collect()  # what other tests have left: a greenlet that is let go of during a pass would be a switch and one less
+    gc.collect()  # the rest of other tests: a greenlet that is let go of during a pass would be a switch and one less
     greenlets = count_greenlets()
     before = greenlet.settrace(lambda what, arguments: switches.append((what, arguments)))
     try:
@@ -266,7 +266,7 @@ def test_a_pass_switches_no_greenlet_and_makes_none(crowd: Crowd) -> None:
 
 
 def count_greenlets() -> int:
-    # Not isinstance: it would ask a weak reference's proxy, whose object another test may have let go, for its class.
+    # Not isinstance, because it would ask a weak reference's proxy for its class, and another test may have let its object go.
     return sum(issubclass(type(each), greenlet.greenlet) for each in gc.get_objects())
 
 
@@ -290,7 +290,7 @@ def test_an_event_that_comes_in_goes_along_with_the_writes_that_are_still_to_com
 
 
 def test_however_events_come_in_everyone_gets_each_once_and_in_order(crowd: Crowd) -> None:
-    """And a pass ends, however fast they come: what does not join is left for the next one."""
+    """And a pass ends, however fast they come, as the others are left for the next one."""
     for _ in range(20):
         crowd.join(EVERYTHING)
     last = 0
@@ -309,7 +309,7 @@ def test_however_events_come_in_everyone_gets_each_once_and_in_order(crowd: Crow
 
 
 def test_no_write_grows_beyond_what_one_takes(crowd: Crowd) -> None:
-    """64 KB joined: an event that would make it more waits."""
+    """64 KB joined, and an event beyond that waits."""
     for _ in range(20):
         crowd.join(EVERYTHING)
     pass_ = Pass(crowd.slice(event(1, size=40_000)))

@@ -28,7 +28,7 @@ def frame(topic: str, offset: int | None, size: int = 10) -> Frame:
 
 @pytest.fixture
 def owner() -> Any:
-    """A client that has sent nothing."""
+    """A silent client."""
     return Owner()
 
 
@@ -51,7 +51,7 @@ def test_kept_and_queued_frames_together_stay_within_the_limit(queue: ClientQueu
 
 
 def test_bytes_count_like_frames(queue: ClientQueue, owner: Any) -> None:
-    """A refused frame leaves the older one, and what was kept before is freed when it is replaced."""
+    """A refused frame leaves the older one, and the kept one is freed when it is replaced."""
     queue.put(frame("queued", 1, 300), owner)
     latest = Latest()
     assert latest.keep(frame("a", 2, 700), queue, owner)

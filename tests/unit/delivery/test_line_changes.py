@@ -1,4 +1,4 @@
-"""A client and a log that goes on in another epoch: the notice that it gets, by its phase and its pressure."""
+"""A client and a log that goes on in another epoch: the notice to it, by its phase and its pressure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_client() -> Iterator[MakeClient]:
 
 
 def live(client: Client) -> None:
-    """It has had what the feed has."""
+    """It has every event of the feed."""
 
 
 def collecting(client: Client) -> None:
@@ -67,7 +67,7 @@ def handed_over(client: Client) -> None:
 
 
 def change(client: Client, feed_offset: int, end: int = END, epoch: str = OTHER) -> int | None:
-    """Do what the live feed does; return the offset up to which the client has had events."""
+    """Act like the live feed; return the offset up to which the client has had events."""
     had = client.change_line(end, feed_offset)
     if had is not None and had > end:
         client.notify_rolled_back(end, had, epoch)
@@ -114,7 +114,7 @@ def stalled(wired: WiredClient) -> Client:
 def test_words_of_several_changes_that_follow_each_other_become_one(
     make_client: MakeClient, changes: list[tuple[int, int]], told: list[tuple[object, ...]]
 ) -> None:
-    """For a client that reads nothing in between; with what it has had, the last epoch, and the lowest end."""
+    """For a client that reads nothing in between; with its received events, the last epoch, and the lowest end."""
     wired = make_client()
     client = stalled(wired)
     for number, (feed_offset, end) in enumerate(changes):
@@ -151,7 +151,7 @@ def test_a_client_that_does_not_read_while_the_log_changes_again_and_again_is_di
 def test_each_is_told_what_it_has_had_above_the_end_and_stays_in_its_phase(
     make_client: MakeClient, into: Callable[[Client], None], phase: Phase, last: int
 ) -> None:
-    """From then on its place is the end, or where it had read to if that is below."""
+    """From then on its place is the end, or its lower reading position."""
     wired = make_client()
     client = wired.client
     into(client)
@@ -180,7 +180,7 @@ def test_a_change_that_costs_a_client_nothing_is_a_cursor(make_client: MakeClien
 
 
 def arriving(wired: WiredClient) -> Client:
-    """A client that has joined over this connection, and is not welcomed; its queue keeps what comes."""
+    """A client that has joined over this connection, and is not welcomed; its queue keeps its events."""
     client = Client(NAMESPACE, "other", Identity("user"), wired.connection, wired.reader)
     wired.connection.owners = (client,)
     client.subscribe("#", Overflow.DROP)
@@ -211,7 +211,7 @@ def test_one_that_arrives_and_waits_for_the_log_reads_it_from_the_end_on(make_cl
 
 
 def test_one_that_arrives_reads_from_the_log_what_the_feed_missed(make_client: MakeClient) -> None:
-    """A gap in its queue might be of a line that is gone when it is reported, and the log knows better what is missing."""
+    """A gap in its queue might be of a line that is gone when it is reported, and the log knows the missing events better."""
     wired = make_client()
     client = arriving(wired)
     offer(client, 99)

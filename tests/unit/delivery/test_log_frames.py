@@ -23,7 +23,7 @@ PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def seen(entries: list[RawEntry], in_c: Any, limit: int = 100) -> list[tuple[int, object]]:
-    """Return what becomes of entries: each offset with all of its frame, or with the code of what is wrong."""
+    """Return the results of entries: each offset with all of its frame, or with the code of its fault."""
     found: list[tuple[int, object]] = []
     log: Any = RawLog(limit)
     for offset, each in log_frames(b"n", entries, log, in_c):
@@ -38,7 +38,7 @@ def seen(entries: list[RawEntry], in_c: Any, limit: int = 100) -> list[tuple[int
 
 @built
 def test_an_entry_as_it_is_usually_written_is_framed_without_python() -> None:
-    """Also one with a clock that is not its time, and the largest payload."""
+    """Also one with another clock than its time, and the largest payload."""
     entries = [raw_entry(7), raw_entry(8, clock=b"12"), raw_entry(9, data=b'"' + b"x" * 98 + b'"')]
     framed = page_frames(entries, b"n", 100, lambda text: text.decode(), lambda *parts: parts)
     assert [parts[3] for parts in framed] == [7, 8, 9]

@@ -1,4 +1,4 @@
-"""Log readers: what one client gets of the log in one turn, and who has the next."""
+"""Log readers: the events for one client in one turn, and the owner of the next turn."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def serve(wired: WiredClient, pages: Any, feed: Any, turns: int) -> None:
 
 
 def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> None:
-    """However far back the client is: from its position to the oldest event, then what there is."""
+    """However far back the client is, from its position to the oldest event, then the log."""
     pages, feed = Pages(150, 151, 152), Feed(152, 150)
     serve(wired, pages, feed, 2)
     assert [(gap["from"], gap["to"], gap["count"], gap["reason"]) for gap in wired.notices("gap")] == [(4, 149, 146, "trimmed")]
@@ -107,7 +107,7 @@ def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> No
 
 
 def test_a_client_goes_past_pages_without_anything_for_it_in_one_turn() -> None:
-    """However many thousands read at once, and however different what they want is."""
+    """However many thousands read at once, and however different their patterns are."""
     wired = WiredClient({"users.ana.inbox.#": Overflow.CATCH_UP})
     wired.client.ask_past("users.ana.inbox.#", 3, 3)
     wired.client.pasts_complete()
@@ -120,7 +120,7 @@ def test_a_client_goes_past_pages_without_anything_for_it_in_one_turn() -> None:
 
 
 def test_a_range_that_was_lost_behind_a_page_without_anything_for_a_client_is_a_gap() -> None:
-    """Another reader has met it, so the page after it is known. The client went past it without a word."""
+    """Another reader has met it, so the page after it is known. The client went past it without notice."""
     wired = WiredClient({"users.ana.inbox.#": Overflow.CATCH_UP})
     wired.client.ask_past("users.ana.inbox.#", 3, 3)
     wired.client.pasts_complete()
@@ -135,7 +135,7 @@ def test_a_range_that_was_lost_behind_a_page_without_anything_for_a_client_is_a_
 
 
 def test_a_client_gets_to_a_feed_that_is_always_ahead_of_the_log_that_was_read(wired: WiredClient) -> None:
-    """Two events come during each read: its second one has a bridge, and the client is where the feed is."""
+    """Two events come during each read. Its second one has a bridge, and the client reaches the feed."""
     pages: Any = Pages(4, 5)
     feed: Any = Feed(5, 1)
     readers = LogReaders(pages, lambda: None)
@@ -156,7 +156,7 @@ def test_a_client_gets_to_a_feed_that_is_always_ahead_of_the_log_that_was_read(w
 
 
 def test_a_bridge_has_all_or_nothing() -> None:
-    """Nothing for a client that has not read as far as it begins, after a range that will not come, or when it is too long."""
+    """Nothing for a client that has not read as far as it begins, after an absent range, or when it is too long."""
     bridge = Bridge(NAMESPACE)
     assert bridge.above(7, lambda frame: True) is None
     bridge.open(5)
@@ -181,7 +181,7 @@ def test_nobody_is_served_while_the_readers_are_paused_and_all_are_behind_it(wir
 
 
 def test_a_past_asked_for_meanwhile_does_not_cut_the_first_one_short(wired: WiredClient) -> None:
-    """A second `since` of the pattern that begins later: what is left of the first comes all the same."""
+    """A second `since` of the pattern that begins later. The rest of the first comes all the same."""
     wired.client.ask_past("#", 1, 3, is_new=False)
     wired.client.pasts_complete()
     wired.client.ask_past("#", 3, 3, is_new=False)

@@ -69,7 +69,7 @@ def test_of_a_log_that_has_lost_its_end_only_what_lies_above_is_read_again() -> 
 
 
 def test_entries_read_while_the_log_loses_its_end_go_into_no_page_that_is_kept() -> None:
-    """The read adds to a page that is known in part."""
+    """The read adds to a partly known page."""
     topics, log = LogTopics(), FakeLog(30)
     page(topics, log, 0)
     log.last = 60

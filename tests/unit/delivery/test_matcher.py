@@ -146,7 +146,7 @@ TestTrieBesideAList.settings = settings(max_examples=100, stateful_step_count=50
 
 
 def test_a_page_that_is_loaded_anew_makes_nobody_forget_anything() -> None:
-    """Its patterns have waited for it: the same audiences as before."""
+    """Its patterns have waited for it, so the audiences are the same as before."""
     matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
     matcher.add("users.1.#", 1)
     matcher.add("#", 2)
@@ -193,7 +193,7 @@ def test_remembered_topics_and_audiences_are_bounded(limit: int) -> None:
 
 
 def test_a_gateway_of_many_users_remembers_a_topic_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many topics as there are patterns; when patterns go, so do topics, with those that are new."""
+    """As many topics as patterns; when patterns go, so do topics, with the new ones."""
     monkeypatch.setattr(module, "MIN_CACHED_TOPICS", 10)
     monkeypatch.setattr(module, "MAX_VACANT_PATTERNS", 1)
     matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
@@ -283,7 +283,7 @@ def test_a_pattern_made_of_wildcards_costs_no_more_than_its_words_times_the_topi
 
 
 def test_a_client_that_brings_its_own_wildcard_costs_nothing_per_remembered_topic() -> None:
-    """Connects must stay cheap when the cache is full: three thousand a second is the aim."""
+    """Connects must stay cheap when the cache is full, with three thousand a second as the aim."""
     matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
     matcher.add("users.41.#", 1)
     for number in (*range(4000), *range(4000)):
@@ -296,7 +296,7 @@ def test_a_client_that_brings_its_own_wildcard_costs_nothing_per_remembered_topi
 
 @pytest.mark.parametrize("pattern", ["#", "orders.*", "#.orders.*", "*.*"])
 def test_a_pattern_that_matches_everything_costs_little_when_much_is_remembered(pattern: str) -> None:
-    """The topics are doubted, all at once, and looked up when they come up again; no answer is wrong before or after."""
+    """The topics are doubted, all at once, and looked up when they come up again, without a wrong answer before or after."""
     matcher: SubscriptionMatcher[int] = SubscriptionMatcher()
     topics = [f"orders.{number}" for number in range(4000)]
     matcher.add("orders.#", 1)
@@ -311,7 +311,7 @@ def test_a_pattern_that_matches_everything_costs_little_when_much_is_remembered(
 
 
 def test_topics_that_are_doubted_again_and_again_stay_bounded_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each first `#`-like pattern doubts all; what no event asks for in between waits, and leaves when room is needed."""
+    """Each first `#`-like pattern doubts all; the unused ones wait, and leave when room is needed."""
     monkeypatch.setattr(module, "MAX_FORGOTTEN", 3)
     matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_cached_topics=50)
     topics = [f"a.{number}" for number in range(50)]

@@ -1,4 +1,4 @@
-"""Pages of the log, shared by all who read it: what they hold, what they cost, what they forget."""
+"""Pages of the log, shared by all readers: their content, their cost, their forgetting."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_page_at_the_end_of_the_log_is_completed_by_what_is_new_alone() -> Non
 
 
 def test_a_reader_that_goes_on_is_read_ahead_for() -> None:
-    """At a high rate it is the round trips that cost: twice as far each time, up to a bound."""
+    """At a high rate the round trips cost, so it reads twice as far each time, up to a bound."""
     log = FakeLog(range(1, 20_001))
     pages = pages_of(log)
     assert read_all(pages, 0)[0] == list(range(1, 20_001))
@@ -132,7 +132,7 @@ def test_a_reader_at_the_end_of_a_busy_log_gets_all_that_has_come_in_one_read() 
         log.offsets.extend(range(end + 1, end + 4 * PAGE_OFFSETS))
         before = len(log.reads)
         read_all(pages, end)
-        assert len(log.reads) == before + 2  # what has come, and the end
+        assert len(log.reads) == before + 2  # the received events, and the end
 
 
 def test_a_read_ahead_is_bounded_in_bytes() -> None:
@@ -160,7 +160,7 @@ def test_only_a_few_readers_at_different_places_are_read_ahead_for() -> None:
 
 
 def test_others_who_are_too_far_back_need_no_read_of_their_own() -> None:
-    """If they are within what was found to be gone."""
+    """If they are within the range known to be gone."""
     log = FakeLog(range(5001, 5011))
     pages = pages_of(log)
     pages.page_after(17, EPOCH, nobody)
@@ -331,7 +331,7 @@ def test_a_read_during_which_everything_was_cleared_is_not_kept() -> None:
 def test_from_any_position_everything_is_seen_or_missed_in_order(
     offsets: set[int], bad: set[int], starts: list[int], pattern: str
 ) -> None:
-    """Against the naive answer: what matches and can be delivered is seen, what is not there is missed, nothing twice."""
+    """Against the naive answer: a matching deliverable event is seen, an absent one is missed, nothing twice."""
     pages = pages_of(FakeLog(offsets, bad))
     for start in starts:
         seen, missed = read_all(pages, start, (pattern,))

@@ -41,7 +41,7 @@ def route(matcher: SubscriptionMatcher[Client], events: list[Event]) -> tuple[Ro
 
 
 def recording(topics: list[str]) -> Callable[[bytes, Event], Frame]:
-    """Return an encoder that also notes the topics of what it encodes."""
+    """Return an encoder that also notes the topics of its events."""
 
     def encode(namespace: bytes, each: Event) -> Frame:
         topics.append(each.topic)
@@ -98,7 +98,7 @@ def test_slices_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
 
 
 def test_a_subscription_during_a_batch_brings_events_that_come_in_from_then_on(matcher: SubscriptionMatcher[Client]) -> None:
-    """A batch is matched as it comes in: one that came later is not given half of it."""
+    """A batch is matched as it comes in, and a later subscription is not given half of it."""
     early = WiredClient({"a": Overflow.DROP}, matcher)
     router = Router(NAMESPACE, matcher)
     passes = router.passes(router.match([event(offset, "a", 40_000) for offset in range(1, 4)]))

@@ -39,7 +39,7 @@ def test_a_step_leads_where_the_table_says_or_raises(state: State) -> None:
 
 
 def test_every_state_can_be_reached_and_left() -> None:
-    """From the first one; and only a client that has left stays where it is."""
+    """From the first one; and only a departed client stays where it is."""
     reached, fresh = {FIRST}, [FIRST]
     while fresh:
         following = set(allowed(fresh.pop()).values()) - reached
@@ -81,7 +81,7 @@ def test_a_browser_that_was_warned_hears_that_it_is_over_when_it_is_fed_live_aga
 
 
 def test_a_lost_log_leaves_nobody_in_the_old_one() -> None:
-    """From everywhere: no position of the old log decides anything in the new one."""
+    """From everywhere, so that no position of the old log decides anything in the new one."""
     for state in STATES.values():
         if state.phase is not Phase.LEFT:
             assert MACHINE[state, Step.LOG_LOST].phase in (Phase.ARRIVING, Phase.LIVE)

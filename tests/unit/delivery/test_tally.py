@@ -1,4 +1,4 @@
-"""The tallies of single events: which have one, what they count, and that they are bounded."""
+"""The tallies of single events: which have one, their counts, and that they are bounded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def frames(first: int, last: int) -> list[Frame]:
 
 
 def busy(every: int) -> Tallies:
-    """Those of a gateway that has more events than it counts each of."""
+    """Those of a gateway with more events than it counts each of."""
     tallies = Tallies(every)
     tallies.left_out(QUIET_EVENTS + 1, 0)
     return tallies
@@ -38,7 +38,7 @@ def test_all_busy_gateways_count_the_same_events() -> None:
     ("first", "last", "counted"), [(1, 9, []), (1, 10, [10]), (10, 10, [10]), (11, 19, []), (5, 25, [10, 20]), (20, 21, [20])]
 )
 def test_frames_that_were_read_from_the_log_are_counted(first: int, last: int, counted: list[int]) -> None:
-    """Only those that have a tally are looked at."""
+    """Only those with a tally are examined."""
     tallies = busy(10)
     tallies.left_out(1, last)
     tallies.read(frames(first, last))
@@ -91,7 +91,7 @@ def test_each_event_of_a_quiet_gateway_has_a_tally() -> None:
 
 @given(st.lists(st.one_of(st.integers(1, 300), st.tuples(st.integers(1, 4000), st.integers(1, 300)), st.none()), max_size=30))
 def test_a_tally_counts_all_that_became_of_its_event(steps: list[int | tuple[int, int] | None]) -> None:
-    """Whatever comes, is read, and however the rounds fall: it has all clients and readers of its event, or is not there."""
+    """In any order of events, reads and rounds: it has all clients and readers of its event, or is not there."""
     tallies, newest = Tallies(10), 0
     came: dict[int, int] = defaultdict(int)
     read: dict[int, int] = defaultdict(int)

@@ -18,12 +18,12 @@ from headgate.runtime.check_result import Verdict
 from headgate.settings.settings import LET_IN
 from tests.support.http_receiver import Receiver, say
 
-# Longer than a test may take: a wait without an answer hangs, and is reported.
+# Longer than a test may take, so a wait without an answer hangs, and is reported.
 PATIENT_S = 600.0
 
 
 class Scripted(Browser):
-    """A client with packets that a test writes: `answers` are what comes for what it sends, by the beginning of that."""
+    """A client with packets that a test writes: `answers` are the replies to its packets, by the beginning of those."""
 
     def __init__(self, answers: dict[str, list[str]], timeout_s: float = PATIENT_S) -> None:
         super().__init__("http://h", "n", "http://h", timeout_s)
@@ -136,7 +136,7 @@ def test_a_gateway_that_lets_nobody_in_is_a_fault(reason: str, verdict: Verdict)
 
 
 def test_a_refusal_has_its_code() -> None:
-    """Of the client, and of what it asks for."""
+    """Of the client, and of its request."""
     refused = Scripted({"40/n,": ['44/n,{"message":"no token","data":{"code":"unauthorized","message":"no token"}}']})
     with pytest.raises(Refused, match="no token") as raised:
         refused.join({})
@@ -152,7 +152,7 @@ def test_a_refusal_has_its_code() -> None:
 
 @pytest.mark.parametrize(("packet", "why"), [(None, "connection reset by peer"), ("1", "the gateway closed the session")])
 def test_an_end_is_told_with_its_reason(packet: str | None, why: str) -> None:
-    """To who waits for the welcome, and to who waits for an event."""
+    """To a caller that waits for the welcome, and to one that waits for an event."""
     early = Scripted({})
     early.arriving.put(packet)
     with pytest.raises(NotConnected, match=why):

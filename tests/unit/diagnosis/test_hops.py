@@ -1,4 +1,4 @@
-"""The time of a hop, and what is made of it."""
+"""The time of a hop, and its verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_slow_long_poll_says_that_a_proxy_may_hold_answers_back() -> None:
 
 
 def test_without_redis_nothing_is_sent() -> None:
-    """One fault, and what to allow."""
+    """One fault, and its remedy."""
     sent = Probe("redis://127.0.0.1:1", SmallRedis().client(), "n", PROBE, 0.5)
     [found] = sent.send({})
     assert (found.name, found.verdict) == ("bus", Verdict.FAULT)

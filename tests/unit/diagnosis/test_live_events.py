@@ -86,7 +86,7 @@ def test_an_event_of_a_user_comes_once_with_its_topic(monkeypatch: pytest.Monkey
 
 
 def test_a_slot_that_moves_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came before is read first."""
+    """Earlier messages are read first."""
     feed = [[b"ssubscribe", b"hg:{n}/feed", b"1"], [b"smessage", b"hg:{n}/feed", b"orders.7\n1"]]
     found, _ = live(monkeypatch, [SUBSCRIBED, *feed, [b"sunsubscribe", b"hg:{n}/feed", b"0"]], url="redis+cluster://h")
     found.listen()

@@ -35,7 +35,7 @@ def test_the_queue_of_new_connections_is_looked_at_where_there_is_one(tmp_path: 
     [(65536, 10_000, Verdict.OK), (1024, 10, Verdict.WARNING), (1024, 900, Verdict.FAULT), (65536, 60_000, Verdict.FAULT)],
 )
 def test_few_descriptors_are_told_with_the_setting(tmp_path: Path, limit: int, sessions: int, verdict: Verdict) -> None:
-    """Few for what it has now, or for what may come."""
+    """Few for its present use, or for its future one."""
     found = look(tmp_path, Load(sessions, 0, "n", name=HERE, max_files=limit))[f"open files of gateway {HERE}"]
     assert found.verdict is verdict
     assert (found.fix is None) == (verdict is Verdict.OK)
@@ -57,7 +57,7 @@ def test_the_shell_counts_only_where_no_gateway_runs_here(tmp_path: Path) -> Non
     ],
 )
 def test_a_clock_that_is_off_is_named_with_what_it_spoils(skew_s: float, verdict: Verdict, says: str) -> None:
-    """Each with what to run."""
+    """Each with a command to run."""
     [found] = check_clocks(skew_s, {})
     assert (found.name, found.verdict) == ("clock of this machine", verdict)
     assert found.text.startswith(says)

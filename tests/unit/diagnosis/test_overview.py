@@ -1,4 +1,4 @@
-"""What `headgate status` takes for wrong."""
+"""The faults in the view of `headgate status`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_only_what_somebody_should_look_at_is_wrong(given: Any, verdict: Verdict
 
 
 def test_a_gateway_that_cannot_say_that_it_is_there_is_not_taken_for_gone() -> None:
-    """While Redis refuses writes their words run out: no second gateway is wanted beside one that serves."""
+    """While Redis refuses writes their words run out, and no second gateway is wanted beside a working one."""
     [found] = wrong({}, [], [], {}, takes_writes=False)
     assert (found.verdict, found.fix) == (Verdict.UNKNOWN, None)
     assert found.line.startswith(SILENT)

@@ -1,4 +1,4 @@
-"""What to do about a connection that a page could not have."""
+"""The remedy for a connection that a page could not have."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_nothing_is_advised_about_what_may_have_any_cause() -> None:
     ],
 )
 def test_a_refusal_of_the_gateway_is_known_by_its_code(code: str, status: int, says: str | None) -> None:
-    """A full gateway is one: nothing has to be started after the proxy."""
+    """A full gateway is one, so nothing has to be started after the proxy."""
     content = json.dumps({"code": 3, "message": "Bad request", "error": {"code": code, "message": "the reason"}}).encode()
     refused = refusal_of(status, content)
     fix = _fix("WebSocket", refused)
@@ -100,7 +100,7 @@ def test_the_date_of_answers_is_held_beside_this_machines(date: str, verdict: Ve
 def test_a_servers_certificate_is_held_to_what_browsers_want(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool, expired: bool, verdict: Verdict, says: str
 ) -> None:
-    """A name, a chain that is trusted here (SSL_CERT_FILE), and a time."""
+    """A name, a chain trusted here (SSL_CERT_FILE), and a time."""
     authority = Authority(tmp_path)
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", authority.ca_file)

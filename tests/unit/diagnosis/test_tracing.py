@@ -147,7 +147,7 @@ def test_an_epoch_is_that_in_which_the_offset_was_written() -> None:
 
 
 def test_a_trace_says_how_much_it_has_looked_at(answers: Answers) -> None:
-    """Events of the search, steps through what consumers hold, pages that were asked: also one that finds nothing."""
+    """Events of the search, steps through the work of consumers, asked pages: also of one that finds nothing."""
     answers.size, answers.position = 2000, 2000
     answers.browsers = AtBrowsers(clients=1500, unanswered=1000, not_asked=500)
     charged: list[int] = []
@@ -164,7 +164,7 @@ def test_a_trace_says_how_much_it_has_looked_at(answers: Answers) -> None:
 
 
 def test_an_event_is_found_by_its_id_and_by_its_offset(answers: Answers) -> None:
-    """An id of digits that is no offset is an id."""
+    """An id of digits beyond the offsets is an id."""
     assert (of("id-12").offset, of("12").id, of("id-3").epoch) == (12, "id-12", "e1")
     for missing in ("id-99", "99"):
         with pytest.raises(NoSuchEvent, match="which holds 20"):
@@ -172,7 +172,7 @@ def test_an_event_is_found_by_its_id_and_by_its_offset(answers: Answers) -> None
 
 
 def test_a_long_log_is_looked_through_until_the_deadline(answers: Answers) -> None:
-    """Then the answer says how far that was, and not that there is no such event: who asks again may find it."""
+    """Then the answer gives the searched part, and does not deny the event, because a second try may find it."""
     answers.size = 3 * PART_EVENTS
     assert of("id-1").offset == 1
     times = iter([0.0, 0.0, DEADLINE_S + 1])
@@ -224,7 +224,7 @@ def test_a_consumer_stands_where_the_task_is(answers: Answers) -> None:
 
 
 def test_the_state_for_its_user_is_that_of_all_facts(answers: Answers) -> None:
-    """What a gateway, a page, a consumer and the user have done, the last of it first."""
+    """The acts of a gateway, a page, a consumer and the user, the last of them first."""
     states = [of().state]
     answers.told["e2", 12] = {"here": [1] * len(NAMES)}
     states.append(of().state)
@@ -244,7 +244,7 @@ def test_the_state_for_its_user_is_that_of_all_facts(answers: Answers) -> None:
 
 
 def test_a_group_that_is_gone_holds_nothing(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of an epoch before is taken away when all of it is answered."""
+    """A group of an earlier epoch is taken away when all of it is answered."""
 
     def refuses(*_: object) -> int:
         raise BusRefused("NOGROUP")
@@ -254,7 +254,7 @@ def test_a_group_that_is_gone_holds_nothing(answers: Answers, monkeypatch: pytes
 
 
 def test_dead_letters_are_looked_through_to_a_bound(answers: Answers) -> None:
-    """More than that is said."""
+    """The answer reports more than that."""
     other = Task("e1", 1, "x", None, 0, b"")
     answers.letters = [DeadLetter(f"{number}-0", 0, "gave_up", "", other) for number in range(module.MAX_LETTERS + 1)]
     found = of()
@@ -275,7 +275,7 @@ class Stall:
         raise BusUnavailable("gone")
 
     def wait(self, flag: Event, seconds: float) -> None:
-        """Wait for the deadline: it comes while Redis does not answer."""
+        """Wait for the deadline, which comes while Redis does not answer."""
         assert seconds == DEADLINE_S
         assert self.begun.wait(WAIT_S)
 
@@ -360,7 +360,7 @@ def test_a_part_that_redis_refuses_is_not_known(answers: Answers, monkeypatch: p
 
 @pytest.mark.parametrize("wanted", ["\ud800", "id\udfff", "\udc80" * 1000])
 def test_an_id_that_is_not_unicode_is_refused(answers: Answers, wanted: str) -> None:
-    """A command line passes on bytes that are no UTF-8 as halves of surrogate pairs."""
+    """A command line passes on bytes outside UTF-8 as halves of surrogate pairs."""
     with pytest.raises(InvalidRequest, match="is not Unicode"):
         of(wanted)
 
@@ -394,7 +394,7 @@ def test_an_entry_without_a_time_is_found(answers: Answers, monkeypatch: pytest.
 
 
 def test_a_person_reads_it_in_lines() -> None:
-    """What did not happen is left out."""
+    """Absent steps are left out."""
     counts = dict.fromkeys(NAMES, 0) | {"matched": 5, "written": 4, "gone": 1, "from_log": 2}
     found = Trace("n", "e2", 12, "users.ann.x", "id-12", 1700000000000, 2, 20)
     found.gateways, found.shown = (

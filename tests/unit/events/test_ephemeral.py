@@ -1,4 +1,4 @@
-"""The message of an ephemeral event: what is read of it, and what is refused."""
+"""The message of an ephemeral event: reading, and refusals."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from headgate.events.sender import read_sender, sender_word
 
 @given(st.from_regex(r"[A-Za-z0-9_.:~-]{1,128}", fullmatch=True), st.text(min_size=1, max_size=140), st.booleans())
 def test_an_ephemeral_event_is_read_as_it_was_sent(event_id: str, user: str, shown: bool) -> None:
-    """It has no place in the log, the time of the gateway, and the sender only where that is shown."""
+    """It has no place in the log, the time of the gateway, and the sender only where allowed."""
     word = sender_word(user, shown=shown)
     assert decode_message("a.b", encode_ephemeral(event_id, word, b"[1]"), 9, 7) == Event(
         "a.b", b"[1]", event_id, 7, by=read_sender(word)

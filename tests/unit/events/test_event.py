@@ -1,4 +1,4 @@
-"""The event on the channel: what is read, what is refused, and in which order it is looked at."""
+"""The event on the channel: reading, refusals, and the order of the checks."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from headgate.events.event import (
 )
 from headgate.installation import Build, build_in_use
 
-with suppress(ImportError):  # `built` leaves out what asks for it
+with suppress(ImportError):  # `built` leaves out the parts that ask for it
     from headgate._native import is_surely_json
 
 built = pytest.mark.skipif(build_in_use() is Build.PYTHON, reason="the walker in C is not built here, or not wanted")
@@ -121,7 +121,7 @@ def test_the_payload_limit_is_exact_and_says_where(message: bytes) -> None:
 
 
 def test_size_is_looked_at_before_content() -> None:
-    """A huge message that is also not JSON is too large: it is not parsed to find out more."""
+    """A huge message of another format than JSON is too large, and is not parsed to find out more."""
     with pytest.raises(PayloadTooLarge):
         decode(b"[" * 40_000_000)
 
@@ -189,7 +189,7 @@ def nesting(value: object) -> int:
 
 
 def is_taken(data: bytes) -> bool:
-    """Return the verdict on a payload by the plain definition: every value is made, and every level counted."""
+    """Return the verdict on a payload by the plain definition. Every value is made, and every level counted."""
     try:
         data.decode()
         return nesting(msgspec.json.decode(data)) <= MAX_DEPTH
@@ -223,7 +223,7 @@ def test_each_way_has_the_verdict_of_the_decoder(
 @pytest.mark.parametrize("digits", [1, 15, 17, 198, 199, 200, 201, 308, 309, 310, 4300, 4301])
 @pytest.mark.parametrize("rest", ["", ".5", "e99", "E+99", "e100", "e-100", "e308", "E+309", "e-999", "e0000000000000000000001"])
 def test_each_way_reads_numbers_as_the_decoder_does(check: Callable[[bytes], None], sign: str, digits: int, rest: str) -> None:
-    """Around what a double holds, and what Python reads of an integer."""
+    """Around the range of a double, and Python's reading of an integer."""
     for data in (f"[{sign}{'9' * digits}{rest}]".encode(), f"[{sign}0.{'9' * digits}{rest.replace('.5', '')}]".encode()):
         if is_taken(data):
             check(data)
@@ -246,7 +246,7 @@ def test_usual_json_is_surely_json(value: Any, blanks: bool, in_ascii: bool) -> 
 
 @each_way
 def test_a_check_makes_no_values(check: Callable[[bytes], None]) -> None:
-    """A payload of thousands of values costs what reading it costs, not what making them does."""
+    """The check of thousands of values costs as much as reading them, not as making them."""
     rows = [{"id": f"row-{number}", "price": number * 1.1, "tags": ["a", "b"]} for number in range(2000)]
     data = json.dumps(rows, separators=(",", ":")).encode()
     check(data)
@@ -290,7 +290,7 @@ def test_nesting_is_counted_outside_of_strings(value: object, around: int, as_li
 @example(b"hg1 0123456789abcdef 7 1700000000000 x\n")
 @example(b"hg1 \n")
 def test_no_message_raises_anything_else(message: bytes) -> None:
-    """Any bytes are an event or one of our errors: the bus can count it and go on."""
+    """Any bytes are an event or one of our errors, so that the bus can count it and go on."""
     for candidate in (message, b"hg1 " + message, encode_message(EVENT)[:40] + message):
         try:
             decode(candidate)

@@ -152,7 +152,7 @@ class Lines:
 
 
 def names() -> dict[str, Any]:
-    """What the expressions of the tables are about. numpy and pydantic are the real ones."""
+    """The names in the expressions of the tables. numpy and pydantic are the real ones."""
     pydantic = import_module("pydantic")
     model = pydantic.create_model("Model", a=int)
     plain = {"UTC": datetime.UTC, "Order": Lines, "Point": collections.namedtuple("Point", "x y"), "Model": model}
@@ -168,13 +168,13 @@ def test_the_page_has_both_tables() -> None:
 
 @pytest.mark.parametrize(("expression", "text"), PUBLISHED)
 def test_a_value_is_published_as_the_page_says(expression: str, text: str) -> None:
-    """The text is what a page gets."""
+    """A page gets the text."""
     assert encode_data(eval(expression, names())).decode() == text
 
 
 @pytest.mark.parametrize(("expression", "instead"), REFUSED)
 def test_a_value_is_refused_with_the_place_and_the_cure_that_the_page_says(expression: str, instead: str) -> None:
-    """The error leads to the value, and what it says can be published."""
+    """The error leads to the value, and its replacement can be published."""
     value = eval(expression, names())
     with pytest.raises(NotSerializable) as refused:
         encode_data({"orders": [{"total": value}]})
@@ -188,7 +188,7 @@ def test_a_value_is_refused_with_the_place_and_the_cure_that_the_page_says(expre
 
 
 def test_the_path_leads_into_objects_and_odd_names() -> None:
-    """Fields of dataclasses and Structs, keys that are no identifiers, and heirs of containers."""
+    """Fields of dataclasses and Structs, keys outside identifiers, and heirs of containers."""
     for data, path in (
         ({"order": Order(1, [0, math.nan])}, "$.order.price[1]"),
         ([Line(object())], "$[0].name"),  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""New ids: each is used once, whatever becomes of the process."""
+"""New ids: each is used once, whatever the fate of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that an application passes: what is none is refused with one clear error, before anything is sent."""
+"""Numbers from an application: an invalid one is refused with one clear error, before anything is sent."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 @example("a" * 128, True)
 @example("é" * 22, True)
 def test_a_word_shows_its_own_user_or_none(user: str, shown: bool) -> None:
-    """A name that is cut, or not to be shown, shows no user; operators read as much of it as there is."""
+    """A name that is cut, or hidden, shows no user; operators read as much of it as there is."""
     word = sender_word(user, shown=shown)
 
     assert 0 < len(word) <= MAX_LENGTH

@@ -130,14 +130,14 @@ def test_containment_is_what_the_vectors_say(grant: str, pattern: str, expected:
 
 @given(patterns, topics)
 def test_matching_agrees_with_the_definition(pattern: str, topic: str) -> None:
-    """Any pattern and any topic: the same answer as the definition."""
+    """Any pattern and any topic give the same answer as the definition."""
     assert matches(pattern, topic) == naive_matches(pattern.split("."), topic.split("."))
 
 
 @pytest.mark.no_cover
 @given(st.text(max_size=12))
 def test_any_text_is_a_name_or_is_refused(text: str) -> None:
-    """No text makes the checks fail in another way; what passes as a topic obeys the grammar of the design."""
+    """No text makes the checks fail in another way; an accepted topic obeys the grammar of the design."""
     obeys = bool(re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}", text)) and not text.endswith("\n")
     try:
         check_topic(text)
@@ -176,14 +176,14 @@ two_word_patterns = st.lists(st.sampled_from(("a", "b", "*", "#")), min_size=1, 
 @settings(deadline=None)
 @given(two_word_patterns, two_word_patterns)
 def test_containment_agrees_with_the_sets_of_topics(grant: str, pattern: str) -> None:
-    """Patterns of any allowed length: contained if and only if no topic matches the one and not the other."""
+    """Patterns of any allowed length are contained if and only if no topic matches the one and not the other."""
     assert contains(grant, pattern) == (covered(pattern) & ~covered(grant) == 0)
 
 
 @settings(deadline=None)
 @given(two_word_patterns, two_word_patterns)
 def test_overlap_agrees_with_the_sets_of_topics(one: str, other: str) -> None:
-    """Patterns of any allowed length: they overlap if and only if some topic matches both."""
+    """Patterns of any allowed length overlap if and only if some topic matches both."""
     assert overlaps(one, other) == (covered(one) & covered(other) != 0)
 
 
@@ -199,7 +199,7 @@ def test_the_normal_form_matches_the_same_topics(pattern: str) -> None:
 
 @given(patterns, patterns, topics)
 def test_a_contained_pattern_matches_nothing_beyond_its_grant(grant: str, pattern: str, topic: str) -> None:
-    """Authorization rests on this: a client subscribed within its grant sees no topic outside of it."""
+    """Authorization rests on this. A client subscribed within its grant sees no topic outside of it."""
     if contains(grant, pattern) and matches(pattern, topic):
         assert matches(grant, topic)
 
@@ -249,7 +249,7 @@ def test_a_users_name_is_one_word_and_back(name: str, word: str) -> None:
 
 @pytest.mark.parametrize("name", [*USERS["refused"], None, 7, b"ana"])
 def test_what_is_no_name_is_refused_in_one_sentence(name: object) -> None:
-    """Nothing else is: any name that can be written down may be a user's."""
+    """Nothing else is refused. Any name that can be written down may be a user's."""
     with pytest.raises(InvalidRequest, match="user: "):
         user_word(name)
 
@@ -266,7 +266,7 @@ def test_a_word_that_is_written_for_no_name_is_no_users(word: str) -> None:
     | st.text(st.sampled_from("_05fdem.é#A"), min_size=1, max_size=12)
 )
 def test_names_and_words_are_one_to_one(name: str) -> None:
-    """A word comes back as the name, so no two names share one; and every word that is a user's is the one of that name."""
+    """A word comes back as the name, so no two names share one; and every user's word is the one of that name."""
     try:
         word = user_word(name)
     except InvalidRequest:

@@ -1,4 +1,4 @@
-"""The traceparent of an event: what is one, by W3C Trace Context level 2, and that a malformed one is dropped and counted."""
+"""The traceparent of an event: valid ones, by W3C Trace Context level 2, and that a malformed one is dropped and counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EPOCH = "0123456789abcdef"
     ],
 )
 def test_a_traceparent_is_passed_on_in_version_00(text: str, read: str) -> None:
-    """With the flags of level 2; of a later version the parts that are known."""
+    """With the flags of level 2; of a later version the known parts."""
     assert read_traceparent(text, "http") == read
 
 

@@ -67,7 +67,7 @@ def test_an_application_with_an_authenticator_lets_somebody_in(app: Flask, gate:
 
 
 def test_variables_for_a_service_called_headgate_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Kubernetes sets them in a pod beside a Service of that name."""
+    """As Kubernetes sets them in a pod with a Service of that name."""
     monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     for name, value in SERVICE_LINKS.items():
         monkeypatch.setenv(name, value)
@@ -96,7 +96,7 @@ def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgat
     ("rule", "is_own"), [("/api/v1/stream", True), ("/api/v1/<name>", True), ("/api/v1/stream/", True), ("/<path:page>", False)]
 )
 def test_a_route_of_the_application_is_no_stream_of_ours(app: Flask, gate: Headgate, rule: str, *, is_own: bool) -> None:
-    """It was there before. One for any path leaves the stream to us, and what is below Socket.IO's path is ours in any case."""
+    """It was there before. One for any path leaves the stream to us, and every path below Socket.IO's is ours in any case."""
     app.add_url_rule(rule, view_func=lambda **_: "shop")
     client = app.test_client()
     assert (client.get("/api/v1/stream", follow_redirects=True).text == "shop") is is_own
@@ -143,7 +143,7 @@ def _answer(request: RoutedRequest) -> Answer | None:
 
 
 def test_routes_below_an_application_are_those_in_front_of_which_it_has_nothing(app: Flask, gate: Headgate) -> None:
-    """An application that is wrapped, or that a route finds changed, sees every request."""
+    """A wrapped application, or a changed one, sees every request."""
     gate.add_route("POST", "/one", _answer, lambda _: True)
     gate.add_route("POST", "/other", _answer, lambda _: False)
     assert set(gate.routes(app)) == {("POST", "/one")}
@@ -154,13 +154,13 @@ def test_routes_below_an_application_are_those_in_front_of_which_it_has_nothing(
 
 @pytest.mark.parametrize(("query", "is_ours"), [("EIO=4&transport=polling", True), ("", False)])
 def test_the_slash_behind_the_path_may_be_missing(app: Flask, gate: Headgate, query: str, is_ours: bool) -> None:
-    """Some clients leave it out. What names no version of Engine.IO is the application's."""
+    """Some clients leave it out. A request without a version of Engine.IO is the application's."""
     answer = app.test_client().get("/socket.io", query_string=query)
     assert answer.status_code == (501 if is_ours else 404)
 
 
 def test_events_are_held_against_the_schemas_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker without a gateway refuses what the gateway would refuse."""
+    """A worker without a gateway refuses the same events as the gateway."""
     monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     app = Flask("shop")
     app.config["HEADGATE_REDIS_URL"] = "redis://127.0.0.1:1"
@@ -227,7 +227,7 @@ def test_a_function_is_registered_as_it_is(gate: Headgate) -> None:
 
 
 def test_an_extension_follows_the_application_of_a_factory_that_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its settings and its functions. What it had for the one before is closed."""
+    """With its settings and its functions. The connections for the one before are closed."""
     monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     gate = Headgate()
 

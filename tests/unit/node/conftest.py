@@ -1,4 +1,4 @@
-"""The fixtures of several tests of a gateway's parts: a connection that writes down what it is sent, a small Redis, a clock."""
+"""The fixtures of several tests of a gateway's parts: a connection that records its messages, a small Redis, a clock."""
 
 from __future__ import annotations
 

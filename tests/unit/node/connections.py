@@ -1,4 +1,4 @@
-"""Connections, clients and namespaces that record what the gateway does to them. No sockets, no Redis."""
+"""Connections, clients and namespaces that record the gateway's calls. No sockets, no Redis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.settings.settings import Settings
 
 
 def presence_of(name: str) -> Presence:
-    """Return the presence of a namespace that has had no request yet."""
+    """Return the presence of a namespace without requests so far."""
     return Presence(name, "redis://127.0.0.1:1/0", Settings(), cast(Any, None))
 
 
@@ -25,7 +25,7 @@ def namespace_of(name: str, settings: Settings) -> Namespace:
 
 
 class RecordedConnection:
-    """A connection that notes what it is asked to send, and how it is ended."""
+    """A connection that notes the messages to it, and how it is ended."""
 
     def __init__(self, sid: str, done: list[tuple[Any, ...]]) -> None:
         self.sid = sid
@@ -96,7 +96,7 @@ class RecordedNamespace:
 
 
 class RecordedSockets:
-    """A face that knows the environment of each session, and keeps what is due later until the test says that it is."""
+    """A face that knows the environment of each session, and keeps later work until the test releases it."""
 
     def __init__(self) -> None:
         self.environ: dict[str, dict[str, Any]] = {}

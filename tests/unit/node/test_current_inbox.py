@@ -1,4 +1,4 @@
-"""An inbox over HTTP while the old primary still answers: not older than the gateway, nor than what its reader has had."""
+"""An inbox over HTTP while the old primary still answers: not older than the gateway, nor than its reader's position."""
 
 from __future__ import annotations
 

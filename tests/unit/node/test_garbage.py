@@ -1,4 +1,4 @@
-"""Sessions that are over leave no garbage: no cycle that would wait for the garbage collector, and no growth.
+"""Sessions leave no garbage: no cycle that would wait for the garbage collector, and no growth.
 
 Real HTTP over loopback, in the test's own process, to a gateway on a model of Redis.
 """
@@ -30,7 +30,7 @@ from tests.support.model_redis import NAMESPACE
 from tests.support.websocket_codec import TEXT, masked
 
 SECRET = "s" * 32
-# Fewer than one for each session of a kind in a part: a loop, a log line or a cache may keep some.
+# Fewer than one for each session of a kind in a part, because a loop, a log line or a cache may keep some.
 SLACK_OBJECTS = 20
 PARTS = 4
 WEBSOCKET = (
@@ -137,7 +137,7 @@ def forbidden(site: Site, number: int) -> None:
 
 
 def refused(site: Site, number: int) -> None:
-    """Has a token that is none."""
+    """Has an invalid token."""
     sock, received = opened(site)
     send(sock, {"token": "a.b.c"})
     read_until(sock, received, f"44/{NAMESPACE}".encode())
@@ -145,7 +145,7 @@ def refused(site: Site, number: int) -> None:
 
 
 def in_no_namespace(site: Site, number: int) -> None:
-    """Asks for a namespace that is not served."""
+    """Asks for an unserved namespace."""
     sock, received = opened(site)
     sock.sendall(masked(TEXT, "40/nowhere,"))
     read_until(sock, received, b"44/nowhere")
@@ -198,7 +198,7 @@ def upgraded(site: Site, number: int) -> None:
 
 
 def unknown_session(site: Site, number: int) -> None:
-    """Polls for a session that is not there."""
+    """Polls for an unknown session."""
     sock = site.connect()
     request(sock, "GET", "&sid=nobody")
     sock.close()
@@ -220,7 +220,7 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_session_that_is_over_is_freed_without_the_garbage_collector(site: Site, kind: Callable[[Site, int], None]) -> None:
     """No cycle holds a session, its client, its socket, its request, or an error that it received."""
-    kind(site, 0)  # what is made once
+    kind(site, 0)  # made once
     site.settle()
     gc.collect()
     others = sessions_and_theirs()  # kept until the end: no new one has the address of one of these
@@ -252,7 +252,7 @@ def test_a_session_that_is_over_is_freed_without_the_garbage_collector(site: Sit
 def test_sessions_that_come_and_go_leave_nothing(site: Site, sessions: int, kinds: list[Callable[[Site, int], None]]) -> None:
     """With the garbage collector off all the while, sessions add nothing that it would have to look through.
 
-    A module that is imported in between, or a cache that fills up, adds objects once: what stays of sessions grows in every part.
+    A module that is imported in between, or a cache that fills up, adds objects once. A leak of sessions grows in every part.
     """
     gc.collect()
     gc.disable()
@@ -290,7 +290,7 @@ def is_ours(thing: object) -> bool:
 
 
 def opened(site: Site) -> tuple[cooperative.socket, bytes]:
-    """Return a WebSocket that is open, and what has come after the handshake's answer."""
+    """Return an open WebSocket, and the bytes after the handshake's answer."""
     sock = site.connect()
     sock.sendall(WEBSOCKET.format(more="").encode())
     return sock, read_until(sock, b"", b"\r\n\r\n").split(b"\r\n\r\n", 1)[1]

@@ -372,7 +372,7 @@ def test_the_newest_events_are_part_of_the_past_though_nobody_here_listens(
 
 
 def test_parts_of_the_past_follow_each_other_when_the_log_goes_on_in_another_epoch(gateway_on_model: StartGatewayOnModel) -> None:
-    """A failover between two parts of a list that is scrolled repeats no event."""
+    """A failover between two parts of a scrolled list repeats no event."""
     gateway = gateway_on_model()
     client = gateway.join()
     gateway.publish(5)
@@ -397,7 +397,7 @@ PADDED = json.dumps("x" * 2000).encode()
 
 
 def test_a_client_whose_queue_is_full_has_its_answers_ahead_of_events(gateway_on_model: StartGatewayOnModel) -> None:
-    """By the control lane: it hears that it has subscribed, and its connection lives."""
+    """By the control lane. It hears that it has subscribed, and its connection lives."""
     gateway = gateway_on_model(queue_frames=16)
     client = gateway.join({"subscriptions": [{"pattern": "full.*", "overflow": "drop"}]}, receive_buffer_bytes=4096)
     assert client.welcome
@@ -505,7 +505,7 @@ def test_a_lost_log_is_told_once_to_each_client_and_then_it_is_live(gateway_on_m
 
 
 def history(client: ClientHere) -> list[tuple[object, ...]]:
-    """What a page received of the log, in order: `(id, offset)` of each event, `(reason, from, to)` of each gap."""
+    """The events and gaps of a page, in order: `(id, offset)` of each event, `(reason, from, to)` of each gap."""
     return [
         (rest[2]["id"], rest[2]["offset"]) if name == "event" else (rest[0]["reason"], rest[0]["from"], rest[0]["to"])
         for name, *rest in client.received
@@ -514,7 +514,7 @@ def history(client: ClientHere) -> list[tuple[object, ...]]:
 
 
 def test_the_events_of_an_old_primary_that_returns_come_again_after_a_rollback(gateway_on_model: StartGatewayOnModel) -> None:
-    """From A to B and back to A: on each line once, and between the two copies the page learns that the first one is gone."""
+    """From A to B and back to A. On each line once, and between the two copies the page learns that the first one is gone."""
     gateway = gateway_on_model()
     redis = gateway.redis
     client = gateway.join({"subscriptions": [{"pattern": "#"}]})
@@ -537,7 +537,7 @@ def test_the_events_of_an_old_primary_that_returns_come_again_after_a_rollback(g
 
 
 def test_events_lost_before_the_gateway_read_them_are_reported_to_nobody(gateway_on_model: StartGatewayOnModel) -> None:
-    """It had no connection while they were in the log. What it has had is right, and its position follows the line."""
+    """It had no connection while they were in the log. Its events are right, and its position follows the line."""
     gateway = gateway_on_model()
     client = gateway.join({"subscriptions": [{"pattern": "#"}]})
     assert client.welcome
@@ -693,7 +693,7 @@ def test_an_authenticator_may_be_set_before_clients_come(gateway_on_model: Start
 def test_a_request_under_a_name_that_is_not_the_gateways_is_refused_before_the_application(
     gateway_on_model: StartGatewayOnModel, host: str, status: str
 ) -> None:
-    """DNS rebinding: a page of that name would be of our origin."""
+    """DNS rebinding, because a page of that name would be of our origin."""
     answers: list[str] = []
 
     def application(environ: Any, start_response: Any) -> list[bytes]:

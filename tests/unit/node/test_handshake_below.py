@@ -1,6 +1,6 @@
 """A WebSocket handshake below WSGI has the answers that it has through the application, byte for byte.
 
-Real HTTP over loopback, in the test's own process, to a gateway on a model of Redis that is served in three ways.
+Real HTTP over loopback, in the test's own process, to a gateway on a model of Redis, served in three ways.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ REQUESTS: dict[str, tuple[str, dict[str, str | None]]] = {
 
 
 class Ways:
-    """A gateway that is served three times: `through` the application, `below` it, and `at_once`, before there is a greenlet."""
+    """A gateway served three times: `through` the application, `below` it, and `at_once`, before there is a greenlet."""
 
     def __init__(self, gateway: GatewayOnModel) -> None:
         self.gateway = gateway
@@ -70,7 +70,7 @@ class Ways:
         return self.gateway.gateway.handshake(request)
 
     def answer(self, server: HTTPServer, query: str, changes: dict[str, str | None]) -> bytes:
-        """Return what comes for a request, but for what is another each time."""
+        """Return the answer to a request, but for the parts that differ each time."""
         with opened(server) as sock:
             sock.sendall(request(query, changes))
             received = b""
@@ -101,7 +101,7 @@ def ways(gateway_on_model: StartGatewayOnModel) -> Iterator[Ways]:
 
 @pytest.mark.parametrize("case", REQUESTS)
 def test_an_answer_is_the_same_below_the_application(ways: Ways, case: str) -> None:
-    """A session that is opened, and every refusal."""
+    """An opened session, and every refusal."""
     query, changes = REQUESTS[case]
     through = ways.answer(ways.through, query, changes)
     assert ways.routed == 0

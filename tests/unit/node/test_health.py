@@ -25,7 +25,7 @@ DOWN = SimpleNamespace(up=False, epoch=None, reached=0, last_error=BusUnavailabl
     ],
 )
 def test_it_is_ready_if_nothing_is_amiss(buses: tuple[SimpleNamespace, ...], known: bool, draining: bool, ready: bool) -> None:
-    """One namespace with a bus that is down is enough not to be."""
+    """One namespace without its bus is enough not to be."""
     namespaces = {f"n{number}": RecordedNamespace(bus=bus).real() for number, bus in enumerate(buses)}
     told = health(namespaces, State(revocations_known=known, draining=draining))
     assert (told["ready"], told["revocations"]) == (ready, known)

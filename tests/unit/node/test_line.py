@@ -1,6 +1,6 @@
 """Positions of clients and the line of the log: resumes, pasts and replays, of epochs before, beside and ahead of the gateway's.
 
-The bus is not started: its position and its lineage are the test's, and so is the Redis that is asked where the log stands.
+The bus is not started. Its position and its lineage are the test's, and so is the Redis that knows the log's head.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def test_a_position_on_the_line_is_resumed_without_a_word(
 def test_a_position_off_the_line_goes_on_behind_its_end_and_is_told_of_the_rest(
     namespace: Namespace, wired: WiredClient, epoch: str, offset: int, end: int
 ) -> None:
-    """Exactly what it has seen, and what is in the log no longer."""
+    """Exactly its seen events that the log no longer has."""
     client = arriving(namespace, wired)
     assert namespace.resume(client, Resume(epoch, offset)) == Resumption(False, Resume(NEWEST, end))
     assert client.position == end
@@ -142,7 +142,7 @@ def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired
 
 
 def test_a_position_ahead_of_the_feed_makes_the_head_known(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
-    """So the gateway can report it to a Redis that is reverted: no other event then takes the place of one that a client has."""
+    """So the gateway can report it to a reverted Redis, and no other event then takes the place of one that a client has."""
     redis.at = Head(NEWEST, 230, 1, 5, LINE)
     assert namespace.resume(arriving(namespace, wired), Resume(NEWEST, 220)) == Resumption(True, Resume(NEWEST, 220))
     assert namespace.bus.head == 230
@@ -154,7 +154,7 @@ def test_a_position_ahead_of_the_feed_makes_the_head_known(namespace: Namespace,
 def test_nobody_is_told_of_a_loss_by_a_gateway_that_is_behind(
     namespace: Namespace, wired: WiredClient, redis: Redis, epoch: str, offset: int
 ) -> None:
-    """Redis goes on in an epoch that the feed has not met: the client comes back in a moment, with the same point."""
+    """Redis goes on in an epoch that the feed has not met. The client comes back in a moment, with the same point."""
     redis.at = Head(LATER, 190, 1, 5, LATER_LINE)
     client = arriving(namespace, wired)
     with pytest.raises(BusUnavailable):
@@ -202,7 +202,7 @@ def test_a_past_begins_behind_the_end_of_the_line_that_its_offset_is_on(
 
 
 def test_a_past_of_a_lost_log_is_all_that_there_is(namespace: Namespace, wired: WiredClient) -> None:
-    """Nothing of this log has been seen there, and what it has trimmed is reported."""
+    """Nothing of this log has been seen there, and its trimmed part is reported."""
     stand_at(namespace.bus, NEWEST, 200, 30)
     client = live(namespace, wired)
     namespace.subscribe(client, {"pattern": "a", "since": {"offset": 120, "epoch": UNKNOWN}})

@@ -1,6 +1,6 @@
-"""A namespace between its bus and its clients: what resuming, missing ranges and lost logs mean for each client.
+"""A namespace between its bus and its clients: the effect of resuming, missing ranges and lost logs on each client.
 
-Its bus is not started and its Redis is a port without a listener: what is tested here needs neither.
+Its bus is not started and its Redis is a port without a listener, because these tests need neither.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_losses_of_a_client_are_counted_while_it_is_there_and_once(namespace: Na
 
 
 def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(namespace: Namespace, wired: WiredClient) -> None:
-    """The pass in which the feed reaches it may bring more; who goes on from the cursor would get that twice."""
+    """The pass in which the feed reaches it may bring more; a client that resumes from the cursor would get that twice."""
     client = joined(namespace, wired)
     read_up_to(client, 12)
     namespace._live.on_live(client)
@@ -156,7 +156,7 @@ def test_a_client_learns_that_it_is_live_after_the_events_that_still_wait(namesp
 def test_who_resumes_in_a_lost_log_learns_the_position_in_the_present_one(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the gap and what has come since, and not in the turn of idle clients."""
+    """After the gap and later events, and not in the turn of idle clients."""
     client = arriving(namespace, wired)
     wired.connection.cork()
     publish(namespace, 11)
@@ -180,7 +180,7 @@ def test_events_from_the_log_do_not_stand_for_a_cursor(namespace: Namespace, wir
 
 
 def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespace, wired: WiredClient) -> None:
-    """Thousands of writes would keep events waiting: the fence only begins the round, and events may come before its end."""
+    """Thousands of writes would keep events waiting. The fence only begins the round, and events may come before its end."""
     joined(namespace, wired)
     namespace._cursors = CursorTurns(-math.inf)
     namespace.fenced()
@@ -227,7 +227,7 @@ def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monk
 
 
 def test_a_plain_event_tells_no_position(namespace: Namespace, wired: WiredClient) -> None:
-    """A client that has had only such ones is treated as one that has had nothing."""
+    """A client with only such ones is treated as one without events."""
     joined(namespace, wired)
     namespace.route([Event("a", b"1", None, 1)])
     namespace._cursors = CursorTurns(-math.inf)
@@ -239,7 +239,7 @@ def test_a_plain_event_tells_no_position(namespace: Namespace, wired: WiredClien
 
 
 class SearchLog:
-    """Stands for the log that is searched, with an event on each of `topics`: while it answers, something happens."""
+    """Stands for the searched log, with an event on each of `topics`; while it answers, something happens."""
 
     def __init__(self, topics: Sequence[str], *meanwhile: Callable[[], object]) -> None:
         self._topics = topics
@@ -258,7 +258,7 @@ class SearchLog:
 
 
 def searching(namespace: Namespace, topics: Sequence[str], meanwhile: Sequence[Callable[[], object]] = ()) -> SearchLog:
-    """Have the log that is searched hold events on these topics."""
+    """Have the searched log hold events on these topics."""
     search_log = SearchLog(topics, *meanwhile)
     namespace.search._log = cast(EventLog, search_log)
     return search_log
@@ -277,7 +277,7 @@ def test_one_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(na
 def test_a_client_that_waits_too_long_to_search_the_log_is_refused(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Searches go one at a time: on a Redis that does not answer, a thousand would wait for an hour."""
+    """Searches go one at a time. On a Redis that does not answer, a thousand would wait for an hour."""
     monkeypatch.setattr("headgate.node.log_search.SEARCH_TURN_S", 0.01)
     client = joined(namespace, wired, "other")
     with namespace.search._turn, pytest.raises(BusUnavailable):
@@ -432,7 +432,7 @@ def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkey
 
 
 def test_an_event_that_comes_live_between_subscriptions_is_not_read_too(namespace: Namespace, wired: WiredClient) -> None:
-    """Each begins to read in the step in which it comes into force: from there on, live events pass the client by."""
+    """Each begins to read in the step in which it comes into force, and from there on live events pass the client by."""
     slice_everything(namespace)
     searching(namespace, ["a"] * 10)
     client = joined(namespace, wired, "other")
@@ -519,7 +519,7 @@ def test_sockets_are_read_between_two_slices_of_a_pass(namespace: Namespace, mon
 
 
 def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:
-    """Those that are active by then are notified of it; the others begin where the new log says."""
+    """Active ones are notified of it; the others begin where the new log says."""
     slice_everything(namespace)
     log = searching(namespace, ["a"] * 10)
     client = joined(namespace, wired, "other")
@@ -545,7 +545,7 @@ def needs(namespace: Namespace) -> dict[str, int]:
 
 
 def test_a_pattern_that_a_client_here_has_is_asked_of_redis_once(namespace: Namespace, wired: WiredClient) -> None:
-    """The first client keeps it for all; each takes what it needs along when it leaves."""
+    """The first client keeps it for all; each takes its needs along when it leaves."""
     first = joined(namespace, wired, "a.b")
     second = namespace.join("second", Identity("user", ("#",)), wired.connection)
     assert namespace.subscriptions.add_all(second, [{"pattern": "a.b"}, {"pattern": "c"}, {"pattern": "c"}]) == ["a.b", "c", "c"]
@@ -559,7 +559,7 @@ def test_a_pattern_that_a_client_here_has_is_asked_of_redis_once(namespace: Name
 def test_a_pattern_whose_last_client_leaves_while_another_is_waited_for_is_asked_of_redis_again(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The subscription is active only when Redis has confirmed what it needs, though a client had it when it was asked for."""
+    """The subscription is active only when Redis has confirmed its sources, though a client had it at the request."""
     first = joined(namespace, wired, "had")
     second = namespace.join("second", Identity("user", ("#",)), wired.connection)
     waited: list[str] = []
@@ -594,7 +594,7 @@ def test_a_pattern_that_redis_does_not_confirm_refuses_its_own_subscriptions_onl
 
 
 def test_each_event_of_each_client_is_in_one_place_also_of_one_that_has_left(namespace: Namespace) -> None:
-    """What still waited for it is gone, and the sum closes before and after."""
+    """Its waiting events are gone, and the sum closes before and after."""
     slow = WiredClient({}, queue_frames=4)
     client = joined(namespace, slow)
     for offset in range(11, 300):

@@ -1,4 +1,4 @@
-"""The check of receipts: what went elsewhere is counted and logged once a fence has proven it, and nothing else."""
+"""The check of receipts: a receipt from elsewhere is counted and logged once a fence has proven it, and nothing else."""
 
 from __future__ import annotations
 

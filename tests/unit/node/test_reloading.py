@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "operations" / "install.md
 
 
 def test_what_can_be_is_applied_and_the_rest_is_named() -> None:
-    """Names as in the environment, in the order of the settings; what needs a restart keeps its value."""
+    """Names as in the environment, in the order of the settings; a setting that needs a restart keeps its value."""
     wanted = Settings(max_clients=7, port=9000, read_per_s=1.0)
     settings, changed = changes(Settings(), wanted)
     assert changed == Changed(["HEADGATE_MAX_CLIENTS", "HEADGATE_READ_PER_S"], ["HEADGATE_PORT"])

@@ -26,7 +26,7 @@ from tests.support.presence_world import Page
 
 
 def entry(connections: int = 1, since_ms: int = 10, changed_ms: int = 10, meta: str | None = None) -> Entry:
-    """Return what a process says about a user."""
+    """Return a process's word about a user."""
     return Entry(connections, since_ms, changed_ms, meta)
 
 
@@ -81,7 +81,7 @@ def test_a_second_process_that_has_the_user_without_meta_leaves_it_to_the_first(
 
 
 def test_a_connection_that_leaves_in_good_order_is_gone_at_once_and_once() -> None:
-    """A second leave, or a break of one that has left, is nothing."""
+    """A second leave, or a break after the leave, is nothing."""
     own = OwnMembers()
     own.enter("s1", "ana", None, now_ms=5)
     assert (own.leave("s1"), own.leave("s1")) == ("ana", None)
@@ -90,7 +90,7 @@ def test_a_connection_that_leaves_in_good_order_is_gone_at_once_and_once() -> No
 
 
 def test_since_is_the_earliest_that_is_known_and_the_newest_meta_wins() -> None:
-    """A user who was somewhere before keeps its time; equal times are decided the same way everywhere."""
+    """A user of another process before keeps its time; equal times are decided the same way everywhere."""
     own = OwnMembers()
     own.enter("s1", "ana", None, now_ms=50, since_ms=7)
     assert own.entry("ana") == Entry(1, 7, 0, None)
@@ -132,7 +132,7 @@ def test_nobody_is_dead_for_what_we_have_not_seen() -> None:
 
 
 def test_one_that_died_before_we_came_is_not_known_to_be_dead_until_it_could_have_beaten_again() -> None:
-    """Redis may have been away until now. One that another process has begun to take out is dead at once."""
+    """Redis may have been unreachable until now. One that another process has begun to take out is dead at once."""
     leases = Leases("p0")
     assert leases.is_unsure("p1")
     beats = {"p0": 61_000, "p1": 1000, "p2": 60_000, "~p3": 0}  # p2 is quiet for a second, which says nothing
@@ -159,7 +159,7 @@ def test_one_that_beats_again_after_our_first_look_is_not_dead_whatever_its_age_
 
 
 class Members(dict[str, Entry]):
-    """This process's members of each topic, and what is reported of them."""
+    """This process's members of each topic, and the reports of them."""
 
     def writes(self) -> WriteBatches:
         return WriteBatches("p1", lambda _, user: self.get(user), lambda _: list(self))
@@ -184,7 +184,7 @@ def test_what_comes_to_nothing_is_not_written() -> None:
 
 
 def test_each_write_names_the_one_before_it_and_the_last_one_says_that_nobody_is_left() -> None:
-    """So a hole is noticed, and a topic that is empty needs no reading."""
+    """So a hole is noticed, and an empty topic needs no reading."""
     members = Members(ana=entry())
     writes = members.writes()
     writes.changed("t", ["ana"])
@@ -225,7 +225,7 @@ Found = dict[str, tuple[int, dict[str, Entry]]]
 
 
 def load(room: Room, found: Found, now_s: float = 0.0) -> bool:
-    """Let a room read what each process has written, in one part each, and merge it."""
+    """Let a room read the writes of each process, in one part each, and merge it."""
     nth = room.begin()
     for process, (number, table) in found.items():
         if room.lacks(process, Written(number, len(table))):
@@ -237,7 +237,7 @@ def load(room: Room, found: Found, now_s: float = 0.0) -> bool:
 
 
 def names(room: Room) -> list[str]:
-    """Return the users who are there."""
+    """Return the present users."""
     return [member.user for member in room.after(None)]
 
 
@@ -266,7 +266,7 @@ def write_of(process: str, before: int, number: int, count: int, puts: list[Any]
     ids=["no JSON", "no message", "no Unicode", "a hole", "written anew", "fewer members than it says"],
 )
 def test_what_does_not_follow_puts_the_room_in_doubt(raw: bytes) -> None:
-    """Then Redis is read, and what was known stays until it is."""
+    """Then Redis is read, and the known members stay until it is."""
     room = live_room()
     room.take(write_of("p3", 0, 1, 1, [["ben", 1, 5, 6, None]]))
     assert room.take(raw)
@@ -278,7 +278,7 @@ def test_what_does_not_follow_puts_the_room_in_doubt(raw: bytes) -> None:
 
 
 def test_a_reading_that_was_begun_before_a_doubt_does_not_count() -> None:
-    """It may lack what was missed."""
+    """It may lack the missed ones."""
     room = Room("p1")
     nth = room.begin()
     room.doubt()
@@ -307,7 +307,7 @@ def test_messages_wait_while_redis_is_read_and_only_so_many(monkeypatch: pytest.
     ids=["Redis was emptied", "a message is still on its way", "fewer than there were"],
 )
 def test_a_reading_that_is_not_whole_does_not_count(end: Found) -> None:
-    """What it has looks like members who have left."""
+    """Its content looks like members who have left."""
     room = live_room()
     room.take(write_of("p2", 0, 1, 2, [["ana", 1, 5, 6, None], ["ben", 1, 5, 6, None]]))
     room.doubt()
@@ -383,7 +383,7 @@ def test_the_word_that_nobody_is_left_counts_though_the_room_is_in_doubt_again()
 
 
 def test_many_members_are_merged_some_at_a_time() -> None:
-    """Pages see those who are; the others come with later differences."""
+    """Pages see the merged ones; the others come with later differences."""
     room = live_room()
     count = 2 * MERGED_AT_ONCE + 1
     room.take(write_of("p2", 0, 1, count, [[f"u{number:04}", 1, 5, 6, None] for number in range(count)]))
@@ -399,7 +399,7 @@ def test_many_members_are_merged_some_at_a_time() -> None:
 
 
 def test_a_difference_has_a_size() -> None:
-    """What is beyond it comes with the next version."""
+    """The rest comes with the next version."""
     room = live_room()
     for number in range(5):
         room.own_changed(f"u{number}", entry())
@@ -474,7 +474,7 @@ def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
     assert rooms.loaded("t", 1, {})
     assert not rooms.merge("t")
     assert rooms.room("t") is None
-    assert rooms.writes.next_write() == []  # it came and went: Redis has heard of neither
+    assert rooms.writes.next_write() == []  # it came and went, and Redis has heard of neither
     with pytest.raises(InvalidRequest, match="does not watch"):
         rooms.page("s1", "t", "")
 

@@ -33,7 +33,7 @@ def histories() -> Iterator[Random]:
 
 
 def counts(page: Page) -> dict[str, int]:
-    """Return what a page shows: user → connections."""
+    """Return the users on a page: user → connections."""
     assert page.members is not None
     return {user: member[0] for user, member in page.members.items()}
 
@@ -88,7 +88,7 @@ def step(world: World, random: Random) -> None:
 
 
 def test_every_page_comes_to_show_who_is_there() -> None:
-    """Whatever happened: once links, Redis and pages are well, each page shows the connected users and their connections."""
+    """In every history: once links, Redis and pages are well, each page shows the connected users and their connections."""
     for random in histories():
         world = World(3)
         for _ in range(random.randrange(120)):
@@ -140,7 +140,7 @@ def absences(random: Random) -> None:
         elif what == 2 and random.random() < 0.3:
             dying = random.choice(world.processes[1:])
             world.kill(dying)
-            # A place that it kept is its last word on that user: gone in ten seconds from here.
+            # A kept place is its last word on that user, gone in ten seconds from here.
             lost_s.update({each: world.now_s for each, places in left.items() if dying in places})
             for each in [each for each, (place, _) in here.items() if place is dying]:
                 del here[each]
@@ -153,7 +153,7 @@ def absences(random: Random) -> None:
             place = random.choice(world.processes)
             page = world.enter(place, each)
             if page is None:
-                continue  # the process is not sure yet who is dead; the page asks again
+                continue  # the process is not sure yet of the dead ones; the page asks again
             place.pulse()
             here[each] = (place, page)
             absent_s = world.now_s - away_s.pop(each)
@@ -168,7 +168,7 @@ def absences(random: Random) -> None:
 
 
 class Watch:
-    """The oracle of a history with outages: it knows who is connected, and looks at each page and at the events after each step.
+    """The oracle of a history with outages: it knows the connected users, and checks each page and the events after each step.
 
     A user whose last connection ended in good order, or broke GRACE_S ago, may be reported as gone, until it is connected again
     and Redis has been there for as long as that report takes. No other user may.
@@ -179,7 +179,7 @@ class Watch:
         self.absent_s: dict[str, float] = {}
         self.doubted_s: dict[str, float] = {}  # user → when the last process died that had it
         self.may_leave_s: dict[str, float] = {}
-        # Until when a process cannot know what Redis had lost just before it opened the topic: it has no memory.
+        # Until when a process cannot know the losses of Redis just before it opened the topic, because it has no memory.
         self.new_until_s: dict[Process, float] = {}
         self.watchers: list[Page] = []
         self.events: list[str] = []
@@ -190,7 +190,7 @@ class Watch:
             self.absent_s.setdefault(user, self.world.now_s)
 
     def left_in_order(self, user: str, process: Process, lost_s: float) -> None:
-        """A page has left. Its process cannot know of one that has just come elsewhere, and is not reported yet."""
+        """A page has left. Its process cannot know of a user new elsewhere, without a report yet."""
         world = self.world
         others = [(each, page) for each in world.processes for page in each.pages.values() if page.user == user]
         told_s = world.now_s - RETRY_S - BEAT_S - 0.5
@@ -204,7 +204,7 @@ class Watch:
             self.may_leave_s[user] = self.world.now_s
 
     def look(self) -> None:
-        """Look at everything."""
+        """Check everything."""
         world = self.world
         for user, since_s in self.absent_s.items():
             if world.now_s - since_s >= GRACE_S - 0.5:
@@ -235,8 +235,8 @@ class Watch:
 def test_nobody_is_told_to_leave_for_what_redis_has_lost() -> None:
     """Flushes, empty restarts, failovers, outages, deaths, steps of clocks: connected members are never reported as gone.
 
-    Those who are gone are reported within ten seconds of Redis being available. `occupied` and `vacated` alternate while Redis
-    has its memory.
+    The gone ones are reported within ten seconds of Redis being available. `occupied` and `vacated` alternate while Redis has
+    its memory.
     """
     for random in histories():
         outages(random)
@@ -308,7 +308,7 @@ def outages(random: Random) -> None:
                     watch.new_until_s[place] = lost_s + TOLD_ANEW_S
                 page = world.enter(place, user, known)
                 if page is None:
-                    continue  # Redis is away, or the process is not sure yet; the page asks again
+                    continue  # Redis is unreachable, or the process is not sure yet; the page asks again
                 coming.remove(due)
                 held.setdefault(user, set()).add(place)
                 watch.present(user)

@@ -1,4 +1,4 @@
-"""API keys in Redis: kept until they are revoked, bounded in number. On a small Redis in this process."""
+"""API keys in Redis: kept until their revocation, bounded in number. On a small Redis in this process."""
 
 from __future__ import annotations
 

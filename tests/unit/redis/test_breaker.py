@@ -1,4 +1,4 @@
-"""The circuit breaker: what it admits after a call that timed out, on a clock of the test's own."""
+"""The circuit breaker: its admission after a timed-out call, on a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STEPS = st.sampled_from(["begin", "answered", "timed out", "stopped"])
 
 @given(st.lists(st.tuples(st.floats(0, 3), STEPS, st.integers(0, 20)), max_size=60))
 def test_in_any_history_one_probes_and_none_begins_soon_after_a_timeout(history: list[tuple[float, str, int]]) -> None:
-    """Against a list of the calls under way: as the naive reading of the rule has it."""
+    """Against a list of the calls under way, as the naive reading of the rule has it."""
     breaker, now_s = Breaker(), 0.0
     under_way: list[Admission] = []
     opened_s: float | None = None

@@ -1,4 +1,4 @@
-"""The budget of a call: what its outcome means for the breaker of the address."""
+"""The budget of a call: the meaning of its outcome for the breaker of the address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Cluster's URL, the slot of a command, and the topology: which node is asked, when, and what is made of its answer."""
+"""A Cluster's URL, the slot of a command, and the topology: which node is asked, when, and the use of its answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Nodes:
 
 
 def topology(nodes: Nodes, *seeds: Node) -> Topology:
-    # A separate name: a process remembers the nodes of each Cluster.
+    # A separate name, because a process remembers the nodes of each Cluster.
     address = RedisUrl(Kind.CLUSTER, False, (*seeds, (f"unknown{next(_names)}", 1)))
     return Topology(address, nodes.ask)
 
@@ -182,7 +182,7 @@ def test_nodes_that_are_silent_are_passed_over_and_asked_last() -> None:
 
 
 def test_another_node_is_asked_each_time() -> None:
-    """One that is cut off from the others answers, and reports old news for ever."""
+    """One without contact to the others answers, and reports old news for ever."""
     nodes = Nodes(a=[(0, 9, A)], b=[(0, 9, B)])
     found = topology(nodes, A, B)
     assert found.owner(0) == A
@@ -191,7 +191,7 @@ def test_another_node_is_asked_each_time() -> None:
 
 
 def test_a_node_that_is_no_seed_answers_when_all_seeds_are_gone() -> None:
-    """Also for a connection that is made later in the same process."""
+    """Also for a later connection in the same process."""
     nodes = Nodes(a=[(0, 9, C)])
     address = RedisUrl(Kind.CLUSTER, False, (A,), path=str(next(_names)))
     Topology(address, nodes.ask).owner(0)
@@ -213,7 +213,7 @@ def test_a_moved_slot_is_where_the_node_says_even_if_others_do_not_know_yet() ->
 
 
 def test_a_slot_without_an_owner_is_down() -> None:
-    """The topology is asked once more before that is said, and each time that it is said."""
+    """The topology is asked once more before that verdict, and each time."""
     nodes = Nodes(a=[(0, 9, A)])
     found = topology(nodes, A)
     found.owner(0)
@@ -244,7 +244,7 @@ def test_a_cluster_that_nobody_answers_for_is_asked_again_next_time() -> None:
 
 
 def test_nodes_without_slots_are_passed_over() -> None:
-    """A node that has just joined, or was reset, knows nothing."""
+    """A new node, or a reset one, knows nothing."""
     nodes = Nodes(a=[], b=[(0, 9, B)])
     assert topology(nodes, A, B).owner(0) == B
     with pytest.raises(BusUnavailable, match="knows no node that owns a slot"):

@@ -1,4 +1,4 @@
-"""The client of a Cluster, on nodes that answer from a script: where each command goes; what MOVED and silence lead to."""
+"""The client of a Cluster, on nodes that answer from a script: where each command goes; the effect of MOVED and silence."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_closing_ends_every_node(world: World) -> None:
 
 
 def test_a_server_beside_another_is_asked_with_the_same_credentials() -> None:
-    """A replica that the primary has named: within half a second, and without its socket or its Sentinels."""
+    """A replica named by the primary: within half a second, and without its socket or its Sentinels."""
     primary = connections.open_server(read_url("redis://u:pw@a:1/3"), 5.0, 4)
     beside = connections.open_beside(primary, "b", 2)
     options = beside.connection_pool.connection_kwargs
@@ -292,7 +292,7 @@ def info(version: str, **more: Any) -> dict[str, Any]:
 
 
 def test_the_oldest_node_counts(world: World) -> None:
-    """One that is too old is refused, by its address."""
+    """Too old a node is refused, by its address."""
     world.nodes[A].answers = [info("9.1.2")]
     world.nodes[B].answers = [info("8.0.10")]
     assert check_server(world.client) == ("Valkey", "8.0.10")

@@ -1,4 +1,4 @@
-"""A Redis URL alone, without a connection: whether it is one, and whether its server should have a password."""
+"""A Redis URL alone, without a connection: whether it is valid, and whether its server should have a password."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headgate.redis.client import open_client
     ],
 )
 def test_a_redis_on_another_machine_should_have_a_password(url: str, is_so: bool) -> None:
-    """A gateway says so when it is made, without what the URL holds of secrets."""
+    """A gateway says so at its creation, without the secrets of the URL."""
     with structlog.testing.capture_logs() as lines:
         warn_of_open_redis(url)
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["Redis without a password"] * is_so
@@ -38,7 +38,7 @@ def test_a_redis_on_another_machine_should_have_a_password(url: str, is_so: bool
 
 @pytest.mark.parametrize("url", ["http://x", "redis://x:port", "nonsense", "redis://:hunter2@[::1"])
 def test_a_url_that_is_none_is_refused(url: str) -> None:
-    """Without repeating it: it may hold a password."""
+    """Without repeating it, because it may hold a password."""
     with pytest.raises(BusRefused, match="the Redis URL ") as caught:
         open_client(url)
 

@@ -14,7 +14,7 @@ def info(*states: str, line: str = "one") -> dict[str, Any]:
 
 
 def test_all_are_those_that_are_online() -> None:
-    """One that is still loading the data cannot confirm anything."""
+    """One still loading the data cannot confirm anything."""
     assert OnlineReplicas().count(info("online", "wait_bgsave", "online"), 0.0) == 2
 
 
@@ -26,7 +26,7 @@ def test_all_are_at_least_one() -> None:
 
 
 def test_one_that_has_just_gone_counts_for_a_while() -> None:
-    """It may have been promoted, and the other is about to follow it and to lose what it confirms until then."""
+    """It may have been promoted, and the other is about to follow it and to lose its later confirmations until then."""
     replicas = OnlineReplicas()
     assert replicas.count(info("online", "online"), 100.0) == 2
     assert [replicas.count(info("online"), now_s) for now_s in (100.1, 100.0 + GONE_S - 0.1)] == [2, 2]

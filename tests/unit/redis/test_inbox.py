@@ -1,4 +1,4 @@
-"""Inboxes: a page is never older than the events that its client has had."""
+"""Inboxes: a page is never older than the events of its client."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_page_of_a_server_that_a_failover_has_left_behind_is_read_again(old: I
 
 
 def test_pages_that_stay_too_old_are_refused_and_the_client_tries_again() -> None:
-    """A page without an item that was shown would take it away, and show it once more later."""
+    """A page without a shown item would take it away, and show it once more later."""
     pauses: list[float] = []
     with pytest.raises(BusUnavailable) as refused:
         read_current(lambda: page("e1", 7), 8, E2, pauses.append)
@@ -53,7 +53,7 @@ def test_pages_that_stay_too_old_are_refused_and_the_client_tries_again() -> Non
     st.lists(st.tuples(st.sampled_from(["e0", "e1", "e2", "e3"]), st.integers(0, 20)), min_size=4, max_size=4), st.integers(0, 20)
 )
 def test_whatever_servers_answer_no_item_is_taken_away(answers: list[tuple[str, int]], least: int) -> None:
-    """The page holds what was had, or there is none."""
+    """The page holds the known items, or there is none."""
     try:
         taken = read_current(reading(*(page(*each) for each in answers)), least, E2, lambda _: None)
     except BusUnavailable:

@@ -1,4 +1,4 @@
-"""Names in Redis: what a namespace may be called, and that log.lua has the same limits as Python."""
+"""Names in Redis: the allowed namespaces, and that log.lua has the same limits as Python."""
 
 import re
 
@@ -24,13 +24,13 @@ def test_a_namespace_is_known_by_its_name_without_the_slash(given: str, name: st
 
 @pytest.mark.parametrize("given", ["", "/", "//orders", "a b", "a.b", "{a}", "a}", "é", "n" * 65, "a\n", None, 7, b"orders"])
 def test_other_names_are_refused(given: object) -> None:
-    """Above all braces: they would move the keys to another slot."""
+    """Above all braces, because they would move the keys to another slot."""
     with pytest.raises(UnknownNamespace):
         topic.check_namespace(given)
 
 
 def test_all_names_of_a_namespace_share_its_hash_tag() -> None:
-    """One slot in a cluster: everything between the first braces is the namespace."""
+    """One slot in a cluster, as the namespace is everything between the first braces."""
     names = [
         keys.log_key("orders"),
         keys.head_key("orders"),

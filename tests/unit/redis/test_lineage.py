@@ -1,4 +1,4 @@
-"""The lineage of a log: which positions are on the line that leads to its head."""
+"""The lineage of a log: the positions on the line that leads to its head."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.redis.lineage import MAX_LOST, read_lineage
 
 @given(st.lists(st.integers(min_value=0, max_value=5), min_size=1, max_size=12), st.randoms())
 def test_an_event_is_on_the_line_exactly_while_its_epoch_lasts(lengths: list[int], random: object) -> None:
-    """Against a list of who wrote what: a position is on the line if that epoch has the line's event there, or leads to it."""
+    """Against a list of the writers. A position is on the line if that epoch has the line's event there, or leads to it."""
     written = [number for number, length in enumerate(lengths) for _ in range(length)]
     firsts = [sum(lengths[:number]) + 1 for number in range(len(lengths))]
     epochs = [(str(number), first, number) for number, first in enumerate(firsts)]
@@ -37,7 +37,7 @@ def test_of_many_epochs_that_are_lost_at_once_the_newest_are_remembered() -> Non
 
 
 def test_few_lost_epochs_are_remembered() -> None:
-    """A gateway with a Redis that is put back again and again keeps the newest of what was lost."""
+    """A gateway with a Redis that is put back again and again keeps the newest of the lost ones."""
     line = read_lineage("0", [("a", 1, 0), ("0", 5, 1)])
     for number in range(1, 200):
         line = read_lineage(str(number), [("a", 1, 0), (str(number), 5, 1)]).following(line)
@@ -49,12 +49,12 @@ def test_few_lost_epochs_are_remembered() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=8))
 def test_two_lines_part_where_their_events_differ(steps: list[tuple[int, int, int]]) -> None:
-    """Against the events themselves: each epoch takes an earlier one over, without some of its end, and writes some events."""
+    """Against the events themselves. Each epoch takes an earlier one over, without some of its end, and writes some events."""
     epochs: list[list[tuple[str, int, int]]] = [[("0", 1, 0)]]
     lines: list[list[str]] = [["a0"]]
     for number, (from_, lost, written) in enumerate(steps, 1):
         from_ %= len(lines)
-        # At most what the epoch itself wrote: a browser that loses more takes an earlier one over.
+        # At most the events of the epoch itself, because a browser that loses more takes an earlier one over.
         kept = max(len(lines[from_]) - lost, epochs[from_][-1][1] - 1)
         epochs.append([*epochs[from_], (str(number), kept + 1, len(epochs[from_]))])
         lines.append([*lines[from_][:kept], *(f"{number}.{each}" for each in range(written))])

@@ -16,7 +16,7 @@ from tests.support.model_lineage import ALL_RULES, Broken, World
 HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "4000"))
 SEED = int(os.environ.get("HEADGATE_SEED", "1"))
 STEPS = 100
-# Faults are rare, so that something is lost by them: the events of which browsers have heard.
+# Faults are rare, so that they lose events that browsers have heard of.
 WEIGHTS = {"publish": 5, "attach": 4, "fence": 4, "deliver": 4, "promote": 0.6, "crash": 0.2, "put_back": 0.2, "revert": 0.2}
 
 
@@ -62,7 +62,7 @@ def run(seed: int, rules: frozenset[str] = ALL_RULES) -> None:
 
 @pytest.mark.parametrize(("begin", "depth", "states"), [(World, 5, 2_000), (in_use, 5, 10_000)])
 def test_every_interleaving_to_a_depth(begin: Callable[[], World], depth: int, states: int) -> None:
-    """No two events have one name; what a browser holds is the log's; nothing that is there is reported as lost."""
+    """No two events have one name; a browser holds the log's events; no present event is reported as lost."""
     assert explore(begin(), depth) > states
 
 
@@ -77,7 +77,7 @@ def test_random_histories() -> None:
 
 @pytest.mark.parametrize("rule", sorted(ALL_RULES))
 def test_no_rule_can_be_left_out(rule: str) -> None:
-    """Without one of the rules the oracle finds a broken promise: an unreported loss, or a reported one that is none."""
+    """Without one of the rules the oracle finds a broken promise: an unreported loss, or a false one."""
     assert any(is_broken(seed, ALL_RULES - {rule}) for seed in range(4000))
 
 

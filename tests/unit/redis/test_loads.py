@@ -25,14 +25,14 @@ def told(sessions: int, since_s: int, at_s: int) -> Load:
 
 @pytest.mark.parametrize("step_s", [-7200, 3600])
 def test_a_row_of_another_time_is_gone(server: SmallRedis, step_s: int) -> None:
-    """A clock of the server that has stepped ends every lease: a row from the future would live for too long."""
+    """A jump of the server's clock ends every lease, as a row from the future would live for too long."""
     write_row(server.client(), "dead", Load(7, 900, "shop"))
     server.now_s += step_s
     assert write_row(server.client(), "one", Load(1, 900, "shop")).gone == ["dead"]
 
 
 def test_a_word_that_was_given_to_another_server_is_kept_for_a_while(server: SmallRedis) -> None:
-    """After a failover it is all that the new primary knows of a gateway that has not followed; it is no load."""
+    """After a failover it is the new primary's only word of a gateway that has not followed; it is no load."""
     for name, its_server in (("moved", "old"), ("lost", "old"), ("dead", "new"), ("unknown", "")):
         write_row(server.client(), name, Load(7, 900, "shop", server=its_server))
     here = Load(1, 900, "shop", server="new")

@@ -1,4 +1,4 @@
-"""An entry of the log: the event in it, or the error of one that cannot be delivered."""
+"""An entry of the log: the event in it, or the error of an undeliverable one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_event_is_kept_until_the_first_of_the_three_bounds(rate: float, kept_
 
 
 def test_the_default_log_holds_half_a_minute_of_five_thousand_events_of_a_kibibyte() -> None:
-    """A client that reconnects finds what it missed, also at a high rate."""
+    """A client that reconnects finds the missed events, also at a high rate."""
     kept = Extent(0, 0, 1, 1024 + 16 + ENTRY_BYTES, MOST_LOG_EVENTS, DEFAULTS.log_max_age_s, DEFAULT_MAX_BYTES)
     assert DEFAULTS.log_max_events == 0
     assert kept.retention_s(5000) >= 30
@@ -61,7 +61,7 @@ def test_the_default_log_holds_half_a_minute_of_five_thousand_events_of_a_kibiby
 
 @pytest.mark.parametrize(("command", "counted"), [(("HMGET", "k", "f"), 1), (("XREAD", "BLOCK", 1), 0)])
 def test_a_round_trip_is_timed_unless_it_waits_for_something_to_happen(command: tuple[str, ...], counted: int) -> None:
-    """Also one that fails: it took its time."""
+    """Also a failing one, because it took its time."""
     before = ROUND_TRIPS.count
     with suppress(HeadgateError, AssertionError, AttributeError, NotImplementedError):
         call(SmallRedis().client(), *command)

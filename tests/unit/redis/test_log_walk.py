@@ -69,7 +69,7 @@ def test_what_is_yielded_and_what_the_gaps_report_is_the_log(begins: str, seed: 
             if step[0] == "read":
                 reader.read(log)
         reader.read_all(log)
-        log.publish(WANTED)  # a process that has lost its end shows it with its next event
+        log.publish(WANTED)  # a process without its end shows it with its next event
         reader.read_all(log)
 
         assert begins == "cursor" or reader.beliefs.losses <= log.losses

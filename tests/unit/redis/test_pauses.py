@@ -100,7 +100,7 @@ def test_a_refusal_is_told(server: SmallRedis) -> None:
 
 
 def test_all_gateways_are_notified_of_a_change(server: SmallRedis) -> None:
-    """They read the set then. A user who may not notify them pauses all the same."""
+    """They read the set then. A user without the right to notify them pauses all the same."""
     heard: list[Question | None] = []
     server.hearers[questions_channel(0)] = [lambda message: heard.append(read_question(message))]
     client = server.client()

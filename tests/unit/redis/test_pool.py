@@ -1,4 +1,4 @@
-"""The pool of connections: who gets which one, who waits, and which one is asked whether it is open."""
+"""The pool of connections: the owner of each one, the waiters, and which one is asked whether it is open."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_pause_of_the_process_is_no_connection_in_use(waits: int, monkeypatch:
 
 
 def test_a_connection_that_comes_back_wakes_one_that_waits() -> None:
-    """The thread that waits gets the very connection that is released."""
+    """The waiting thread gets the very connection that is released."""
     pool = pool_of()
     link = pool.get_connection()
     with ThreadPoolExecutor(1) as threads:

@@ -56,7 +56,7 @@ def test_a_beat_tells_of_the_others(redis: Redis) -> None:
 
 
 def test_a_death_is_carried_on_until_no_topic_is_left(redis: Redis) -> None:
-    """The first call names the beat; the others what stands for the rest."""
+    """The first call names the beat; the others the token of the rest."""
     redis.replies = [5, 1, 0]
     store.forget(CLIENT, "n", "p1", 4000, events=False)
     assert [command[4:7] for command in redis.asked] == [("p1", 4000, 0), ("~p1", 4000, 0), ("~p1", 4000, 0)]
@@ -77,7 +77,7 @@ def test_members_are_those_of_live_processes(redis: Redis, paired: bool) -> None
 
 
 def test_a_part_of_the_members_reads_what_is_written_about_these_only(redis: Redis) -> None:
-    """By name, those of live processes, each once; a user who has left in between is counted, and is not there."""
+    """By name, those of live processes, each once; a user gone in between is counted, and is not there."""
     ana, ben = encode_entry(Entry(1, 10, 10, None)), encode_entry(Entry(2, 5, 20, '"door"'))
     begin: list[Any] = [[b"p1", b"100000", b"p2", b"99000", b"p3", b"90000"], [100, 5000], [b"p1", b"p2", b"p3"]]
     redis.replies = [*begin, [b"#", b"ben", b"ana", b"eve"], [b"ben", b"#", "jürgen".encode()], [ana, None], [ben]]
@@ -103,7 +103,7 @@ def test_a_user_who_is_called_as_the_number_has_another_field(redis: Redis) -> N
 
 
 def test_events_that_wait_are_read_and_taken_off(redis: Redis) -> None:
-    """Each by what it says, as others may come in between."""
+    """Each by its content, as others may come in between."""
     raw = b'["occupied","rooms.7","p1-4"]'
     redis.replies = [[raw], 1, 2]
     news = store.read_news(CLIENT, "n")

@@ -1,4 +1,4 @@
-"""The switch of an address: when it is asked, and who leaves."""
+"""The switch of an address: when it is asked, and which connections leave."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Link:
 
 
 def test_the_address_is_asked_once_for_all_and_again_when_the_answer_is_old() -> None:
-    """The first connection is an answer itself; a connection that has been idle asks before it is used."""
+    """The first connection is an answer itself; a connection asks before use after an idle time."""
     switch = PrimarySwitch()
     switch.begin(100.0)
     assert not switch.is_due(100.0 + ASK_EVERY_S / 2)
@@ -66,7 +66,7 @@ def test_a_later_connection_puts_the_question_off_for_nobody() -> None:
     ],
 )
 def test_an_answer_that_takes_long_is_asked_for_less_often(took_s: float, is_answered: bool, pause_s: float) -> None:
-    """A resolver that is down must not hold up every call; nor is the address forgotten for ever."""
+    """A dead resolver must not hold up every call; nor is the address forgotten for ever."""
     switch = PrimarySwitch()
     assert switch.is_due(100.0)
     switch.asked(100.0, 100.0 + took_s, is_answered=is_answered)

@@ -1,4 +1,4 @@
-"""The program of the private Redis: which one is taken, and what an error says where none will do."""
+"""The program of the private Redis: which one is taken, and the error without one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_without_one_the_wheel_has_it(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_without_any_the_error_has_the_command_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the programs that were found, the one that is needed, and the command that brings it."""
+    """With the found programs, the needed one, and the command that brings it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(server_program, "find_spec", lambda name: None)
     program(tmp_path / "redis-server", OLD)
@@ -47,7 +47,7 @@ def test_without_any_the_error_has_the_command_to_run(tmp_path: Path, monkeypatc
     ("version", "says"), [(OLD, r"Redis 6\.2\.14: too old; needed: Redis 7\.0"), ("GNU bash, version 5", "not a Redis server")]
 )
 def test_a_named_program_of_no_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, says: str) -> None:
-    """HEADGATE_REDIS_SERVER is meant: nothing else is taken instead."""
+    """HEADGATE_REDIS_SERVER is meant, so nothing else is taken instead."""
     monkeypatch.setenv("HEADGATE_REDIS_SERVER", program(tmp_path / "mine", version))
 
     with pytest.raises(BusRefused, match=says):
@@ -55,7 +55,7 @@ def test_a_named_program_of_no_use_is_refused(tmp_path: Path, monkeypatch: pytes
 
 
 def test_one_that_is_slow_to_say_its_version_is_not_taken_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine is busy: to report that there is no Redis would make a user install one."""
+    """The machine is busy. To report that there is no Redis would make a user install one."""
     monkeypatch.setattr(server_program, "VERSION_DEADLINE_S", 0.05)
     mute = tmp_path / "redis-server"
     mute.write_text("#!/bin/sh\nexec sleep 600\n")

@@ -71,7 +71,7 @@ def test_one_that_does_not_answer_in_time_is_named(asked: Asked) -> None:
 
 
 def test_an_answer_that_is_enough_ends_the_wait(asked: Asked) -> None:
-    """No other gateway is silent then: none was waited for."""
+    """No other gateway is silent then, because none was waited for."""
     asked.gateway("a:1", "no", "yes")
     answers = asked.ask("a:1", "b:1", is_enough=lambda part: part == "yes")
     assert answers.parts == ["no", "yes"]
@@ -80,7 +80,7 @@ def test_an_answer_that_is_enough_ends_the_wait(asked: Asked) -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_none(asked: Asked) -> None:
-    """Of another version, or pushed there by another program: its process is silent."""
+    """Of another version, or pushed there by another program, so its process is silent."""
     asked.gateway("a:1", 1)
 
     def of_another_version(message: bytes) -> None:
@@ -94,7 +94,7 @@ def test_an_answer_that_cannot_be_read_is_none(asked: Asked) -> None:
 
 
 def test_nobody_waits_for_one_that_does_not_hear(asked: Asked) -> None:
-    """It was killed, or has lost its link: it is named at once."""
+    """It was killed, or has lost its link, and is named at once."""
     asked.gateway("a:1", 1)
     answers = asked.ask("a:1", "killed:1")
     assert (answers.parts, answers.silent, answers.unanswered) == ([1], ("killed",), 0)
@@ -119,7 +119,7 @@ def test_where_no_gateway_lives_nobody_waits(asked: Asked) -> None:
 
 
 def test_an_answer_that_nobody_reads_goes_by_itself(asked: Asked) -> None:
-    """It comes when the one who asked has given up."""
+    """It comes after the asker has given up."""
     question = Question("1", "k", 1000, msgspec.Raw(b"{}"))
     answer(asked.redis.client(), question, "a:1", "late", last=True)
     assert len(asked.redis.present()) == 1

@@ -48,7 +48,7 @@ def test_an_error_is_returned_and_one_of_a_server_that_cannot_serve_is_raised(pa
 
 
 def test_nothing_to_read_is_known_at_once(pair: Pair) -> None:
-    """The question neither waits nor takes what comes later."""
+    """The question neither waits nor takes later bytes."""
     replies, server = pair
     assert not replies.can_read(0)
 
@@ -69,7 +69,7 @@ def test_a_reply_too_many_is_noticed_where_it_came_with_the_first(pair: Pair) ->
 
 
 def test_a_closed_connection_has_an_end_to_read(pair: Pair) -> None:
-    """The reader gets the error of a connection that has ended."""
+    """The reader gets the error of an ended connection."""
     replies, server = pair
     server.close()
 

@@ -46,14 +46,14 @@ def test_the_least_that_a_url_must_say() -> None:
     ],
 )
 def test_another_form_is_refused(url: str) -> None:
-    """With what was expected."""
+    """With the expected form."""
     with pytest.raises(BusRefused, match=r"the Redis URL .*expected"):
         read_url(url)
 
 
 @pytest.mark.parametrize("url", ["redis+sentinel://s1", "redis+sentinel://s1,/m", "redis+sentinel://s1/m/x"])
 def test_a_setting_of_another_form_stops_the_start(url: str) -> None:
-    """The setting is named, and what was expected."""
+    """The setting is named, and the expected form."""
     with pytest.raises(SettingsError, match=r"HEADGATE_REDIS_URL=\(hidden\): the Redis URL .*expected"):
         Settings.read({"HEADGATE_REDIS_URL": url})
 
@@ -87,7 +87,7 @@ OLD, NEW, OTHER = Answer(1, ("old", 6379)), Answer(2, ("new", 6379)), Answer(2, 
         (NEW, [NEW], NEW),
         (NEW, [OLD], NEW),  # one that lags leads no connection back
         (NEW, [OLD, OLD], NEW),  # nor do two, which have not heard yet from the one that leads the failover
-        (NEW, [OLD, OLD, OLD], OLD),  # all of them: they were set up again
+        (NEW, [OLD, OLD, OLD], OLD),  # all of them, because they were set up again
         (NEW, [OLD, NEW, OLD], NEW),
         (NEW, [], NEW),
         (None, [NEW, OTHER, OTHER], OTHER),  # they watch two servers under one name
@@ -104,7 +104,7 @@ def test_the_newest_failover_counts(known: Answer | None, answers: list[Answer],
 
 
 def test_a_sentinel_names_the_new_primary_as_soon_as_it_is_promoted() -> None:
-    """The state is the old one's for a second more, be it up or not; an old primary that is down is none."""
+    """The state is the old one's for a second more, be it up or not; an old primary without a connection is none."""
     state = {"ip": "old", "port": 6379, "config-epoch": 2, "is_master": True, "is_sdown": False, "is_odown": False}
     down = {**state, "is_sdown": True}
     assert read_answer(state, (b"old", b"6379")) == Answer(2, ("old", 6379))

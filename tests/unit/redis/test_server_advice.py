@@ -54,7 +54,7 @@ def test_each_setting_that_loses_events_is_named(differs: dict[str, Any], line: 
 
 @pytest.mark.parametrize("given", [{}, {"role": "master", "aof_enabled": "?", "maxmemory": None}])
 def test_a_server_that_does_not_say_it_is_judged_neither_well_nor_ill(given: dict[str, Any]) -> None:
-    """A Redis that others run may leave out parts of INFO: nothing follows from what is missing."""
+    """A Redis of another operator may leave out parts of INFO, and nothing follows from missing ones."""
     assert [(finding.name, finding.verdict) for finding in advise(given)] == [
         ("role", Verdict.UNKNOWN),
         ("disk", Verdict.UNKNOWN),
@@ -85,7 +85,7 @@ def test_the_buffer_of_gateways_is_judged(limit: str, verdict: Verdict, says: st
 
 
 def test_a_server_that_closes_quiet_connections_or_takes_few_is_named() -> None:
-    """A gateway keeps connections that are quiet for seconds."""
+    """A gateway keeps quiet connections for seconds."""
     found = advise_settings({"client-output-buffer-limit": "pubsub 0 0 0", "timeout": "30", "maxclients": "10"})[1:]
     assert [finding.fix for finding in found] == ["set timeout 0", "set maxclients 100 or more"]
 

@@ -1,4 +1,4 @@
-"""What gateways report of single events, on a small Redis in the tests' process."""
+"""The gateways' reports of single events, on a small Redis in the tests' process."""
 
 from __future__ import annotations
 

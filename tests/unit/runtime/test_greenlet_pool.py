@@ -78,7 +78,7 @@ def test_greenlets_that_are_not_needed_end(pool: GreenletPool) -> None:
 
 
 def test_an_idle_greenlet_holds_nothing_of_its_last_function(pool: GreenletPool) -> None:
-    """A session that is over is freed at once."""
+    """A finished session is freed at once."""
 
     class Session:
         def work(self) -> None:
@@ -107,7 +107,7 @@ def test_a_greenlet_that_somebody_ends_while_it_is_idle_loses_no_function(pool: 
 
 
 def test_a_greenlet_that_somebody_ends_as_it_is_woken_loses_no_function(pool: GreenletPool) -> None:
-    """Another runs what it was woken for."""
+    """Another runs its function."""
     greenlets: list[gevent.Greenlet] = []
     ran: list[int] = []
     pool.start(lambda: greenlets.append(gevent.getcurrent()))
@@ -134,7 +134,7 @@ def test_a_greenlet_that_somebody_switches_to_while_it_is_idle_loses_no_function
 
 @pytest.mark.parametrize("end", [gevent.Timeout(), gevent.GreenletExit()])
 def test_a_function_that_ends_its_greenlet_ends_no_other_function(pool: GreenletPool, end: BaseException) -> None:
-    """What came with it runs."""
+    """The others of that turn run."""
     ran: list[int] = []
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""The garbage collector of this very process: cycles go away, what lasts is frozen, and each pause is counted."""
+"""The garbage collector of this very process: cycles go away, lasting objects are frozen, and each pause is counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Cycle:
 
 @pytest.fixture
 def heap() -> Iterator[Heap]:
-    """A heap that is looked after; the timer stands still, and the test looks."""
+    """A heap under care; the timer stands still, and the test looks."""
     heap = Heap(lambda: 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heap_module, "repeat", lambda interval_s, callback: Still())
@@ -35,7 +35,7 @@ def heap() -> Iterator[Heap]:
 
 
 class Still:
-    """A timer that is never due."""
+    """A timer without an end."""
 
     def stop(self) -> None:
         """It stands still."""
@@ -51,13 +51,13 @@ def promote() -> None:
 
 
 def test_everything_that_is_there_at_the_start_is_frozen(heap: Heap) -> None:
-    """Python looks at it no more."""
+    """Python examines it no more."""
     assert gc.get_freeze_count() > 10_000
     assert gc.get_threshold() == THRESHOLDS
 
 
 def test_garbage_among_the_newest_goes_with_the_next_look(heap: Heap) -> None:
-    """The objects that are in use are frozen then."""
+    """The objects in use are frozen then."""
     promote()
     kept, lost = Cycle(), Cycle()
     gone, before = weakref.ref(lost), gc.get_freeze_count()
@@ -65,11 +65,11 @@ def test_garbage_among_the_newest_goes_with_the_next_look(heap: Heap) -> None:
     heap.check()
     assert gone() is None
     assert gc.get_freeze_count() > before
-    assert not any(thing is kept for thing in gc.get_objects())  # of those that are not frozen
+    assert not any(thing is kept for thing in gc.get_objects())  # of the others
 
 
 def test_a_frozen_object_is_freed_by_its_reference_count(heap: Heap) -> None:
-    """Freezing costs nothing that is no cycle."""
+    """Freezing costs nothing without a cycle."""
     thing = Cycle()
     gone = weakref.ref(thing)
     promote()
@@ -96,7 +96,7 @@ def test_what_many_new_clients_explain_is_frozen_with_the_first_scan(joined: int
 
 
 def test_frozen_garbage_goes_when_there_is_too_much(heap: Heap, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look at everything thaws what is frozen, and freezes what is left."""
+    """A look at everything thaws the frozen objects, and freezes the rest."""
     lost = Cycle()
     gone = weakref.ref(lost)
     promote()
@@ -123,7 +123,7 @@ def test_each_pause_is_counted_by_its_generation(heap: Heap) -> None:
 
 
 def test_the_collector_is_left_as_it_was_found() -> None:
-    """By a heap that is closed, once or twice; nothing is frozen any more."""
+    """By a closed heap, once or twice; nothing is frozen any more."""
     before = gc.get_threshold()
     heap = Heap(lambda: 0)
     heap.start()
@@ -144,7 +144,7 @@ def counted(generation: str) -> float:
 
 
 class Process:
-    """A process with 500,000 blocks in use and 100 clients, looked at once a second."""
+    """A process with 500,000 blocks in use and 100 clients, checked once a second."""
 
     def __init__(self) -> None:
         self.heap = Heap(lambda: 100)
@@ -186,7 +186,7 @@ def test_clients_that_leave_hide_no_growth() -> None:
 
 @given(st.lists(st.tuples(st.integers(-2000, 2000), st.integers(-200_000, 200_000), st.sampled_from([0.0, 0.5]))))
 def test_unexplained_memory_has_a_bound(seconds: list[tuple[int, int, float]]) -> None:
-    """Whatever comes and goes: what is not looked through is at most MAX_BLOCKS above the least, and SWOLLEN_BLOCKS when idle."""
+    """Whatever comes and goes, the unexamined part is at most MAX_BLOCKS above the least, and SWOLLEN_BLOCKS when idle."""
     process, blocks, clients = Process(), 500_000, 100
     least, least_clients = blocks, clients
     for come, more, share in seconds:

@@ -1,4 +1,4 @@
-"""A name is checked before anything is started, without importing what it names."""
+"""A name is checked before anything is started, without an import."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def test_what_may_be_there_passes(name: str) -> None:
     ],
 )
 def test_what_is_certainly_not_there_is_refused(name: str, words: str) -> None:
-    """With the part that is missing."""
+    """With the missing part."""
     with pytest.raises(InvalidRequest, match=words):
         check_string(name, "MODULE:APP", default="app")

@@ -19,7 +19,7 @@ def test_a_name_is_due_once_in_a_while_with_the_count_between() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats(0, 3 * EVERY_S))))
 def test_names_that_are_made_up_cause_a_bounded_number_of_lines(steps: list[tuple[int, float]]) -> None:
-    """However many names there are, at most one line for each that is remembered, and one for all others, is due in `every_s`."""
+    """However many names there are, at most one line for each remembered one, and one for all others, is due in `every_s`."""
     now_s, lines = 0.0, []
     throttle = LogThrottle(lambda: now_s, max_names=3)
     for name, later_s in steps:

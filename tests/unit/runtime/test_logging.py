@@ -73,7 +73,7 @@ def test_the_log_holds_the_reason_of_the_bus_that_strangers_are_not_told(monkeyp
 
 @pytest.fixture
 def fresh_configuration(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test configures ends with it."""
+    """The configuration of a test ends with it."""
     before = structlog.get_config()
     monkeypatch.setattr(logging.getLogger("headgate"), "handlers", [])
     yield
@@ -84,7 +84,7 @@ def fresh_configuration(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("fresh_configuration")
 def test_each_line_is_a_json_object_of_one_schema(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """Our own loggers', the standard library's, and the words to the operator; what JSON has not is written as text."""
+    """Our own loggers', the standard library's, and the words to the operator; other values than JSON's are written as text."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest has one there
     logs.configure("info", worker=3, form="json")
     structlog.get_logger("headgate.shop").warning("sold", price=1, at=Path("/shop"))

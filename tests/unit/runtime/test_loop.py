@@ -97,7 +97,7 @@ def test_short_work_of_many_counts_together() -> None:
 
 @pytest.mark.parametrize(("slice_s", "had_a_turn"), [(60.0, False), (0.0, True)])
 def test_a_pause_says_whether_others_have_had_a_turn(slice_s: float, had_a_turn: bool) -> None:
-    """What was looked at before holds until they have."""
+    """An earlier look holds until they have."""
     turns: list[str] = []
     share = Share(slice_s)
     with share:
@@ -170,7 +170,7 @@ def test_closing_wakes_whoever_waits_for_bytes() -> None:
 
 
 def test_bytes_are_waited_for_again_and_again() -> None:
-    """Also those that came without a waiter; the end of the stream counts, and time that is over is reported."""
+    """Also those that came without a waiter; the end of the stream counts, and elapsed time is reported."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     arrivals, long_ago = Arrivals(ours.fileno(), 3600), Arrivals(ours.fileno(), 0.001)
@@ -196,7 +196,7 @@ def test_bytes_are_waited_for_again_and_again() -> None:
 
 @pytest.fixture
 def caller() -> Iterator[tuple[socket.socket, list[bytes]]]:
-    """A socket to write to, and what the loop has read at its other end."""
+    """A socket to write to, and the bytes that the loop has read at its other end."""
     ours, theirs = socket.socketpair()
     read: list[bytes] = []
     watcher = io_watcher(ours.fileno(), READ)
@@ -240,7 +240,7 @@ def test_a_greenlet_that_is_thrown_out_of_a_round_is_not_woken_from_its_next_wai
 def test_work_goes_on_for_as_long_as_others_have_had_the_loop(
     caller: tuple[socket.socket, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crowd of others has half of the time; greenlets that are ready go on all the same."""
+    """A crowd of others has half of the time; ready greenlets go on all the same."""
     theirs, read = caller
     times_s = iter([0.0, 10.0, 15.0, 20.0, 20.5, 20.75])
     monkeypatch.setattr("headgate.runtime.loop.thread_time", lambda: next(times_s))
@@ -256,7 +256,7 @@ def test_work_goes_on_for_as_long_as_others_have_had_the_loop(
 
 
 def test_what_is_done_together_comes_in_the_hub_in_order_and_behind_the_greenlets_that_are_ready() -> None:
-    """What one of them adds comes in another turn, and one that fails does not cost the others theirs."""
+    """Later ones come in another turn, and a failing one does not cost the others theirs."""
     done: list[object] = []
     together = Together(lambda: done.append("failed"))
 

@@ -27,7 +27,7 @@ class World:
         return not self.rates[process].spend(name, self.now_s, count)
 
     def spend_all(self, process: int, name: str = "ana") -> int:
-        """Spend what there is; return how much that was."""
+        """Spend all there is; return how much that was."""
         spent = 0
         while self.spend(process, name=name):
             spent += 1
@@ -59,7 +59,7 @@ def test_alone_a_process_is_as_ever() -> None:
 
 
 def test_a_caller_has_one_burst_and_one_rate_at_all_processes() -> None:
-    """With a look between: what one has let it spend, the others have not any more."""
+    """With a look between, the spent part of one is gone at the others."""
     world = World(3)
     assert world.spend(0, 8)
     world.look()
@@ -85,7 +85,7 @@ def test_between_two_looks_each_process_may_let_a_burst_go_which_is_paid_back() 
     world = World(3)
     assert [world.spend_all(process) for process in range(3)] == [10, 10, 10]
     world.look()
-    world.now_s = 10  # 20 of the 30 are back: the bucket is empty
+    world.now_s = 10  # 20 of the 30 are back; the bucket is empty
     assert not any(world.spend(process) for process in range(3))
     world.now_s = 11
     assert world.spend_all(0) == 2
@@ -106,7 +106,7 @@ def test_a_caller_whose_bucket_is_full_is_told_no_more() -> None:
 
 
 def test_a_process_that_starts_learns_what_callers_lack() -> None:
-    """Once, though several report it; what they have spent long ago is not counted again."""
+    """Once, though several report it; old spending is not counted again."""
     world = World(2)
     world.now_s = 100
     for _ in range(50):
@@ -123,7 +123,7 @@ def test_a_process_that_starts_learns_what_callers_lack() -> None:
 
 
 def test_a_process_with_another_setting_locks_nobody_out() -> None:
-    """As while gateways are replaced: its bucket may lack more than one here can hold."""
+    """As while gateways are replaced, its bucket may lack more than one here can hold."""
     world = World(2)
     world.rates[0].received(2, {"old": {"ana": Spending(9000, 9000)}})
     world.now_s = 2 * world.burst / world.per_s
@@ -182,7 +182,7 @@ def test_after_a_flush_nothing_is_counted_twice() -> None:
 
 
 def test_only_so_many_callers_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others have what each process allows; a place is free when a bucket is full again."""
+    """Others have the rate of each process; a place is free when a bucket is full again."""
     monkeypatch.setattr(shared_rates, "MAX_SHARED", 2)
     world = World(2)
     for name in ("ana", "ben", "cem"):
@@ -197,7 +197,7 @@ def test_only_so_many_callers_are_shared(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_look_is_wanted_once_for_many_spendings() -> None:
-    """And again for what is spent after it. A refused caller has spent nothing."""
+    """And again for later spending. A refused caller has spent nothing."""
     wanted: list[None] = []
     rates = SharedRates("publish", 1, 3, lambda: 0.0)
     rates.wanted = lambda: wanted.append(None)
@@ -210,7 +210,7 @@ def test_a_look_is_wanted_once_for_many_spendings() -> None:
 
 
 def test_a_caller_that_was_forgotten_is_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its bucket goes what it has spent."""
+    """With its bucket goes its spending."""
     monkeypatch.setattr("headgate.runtime.rates.MAX_CALLERS", 2)
     rates = SharedRates("publish", 1, 3, lambda: 0.0)
     for name in ("ana", "ben", "cem", "dan"):

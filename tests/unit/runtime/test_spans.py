@@ -85,7 +85,7 @@ def test_the_way_of_an_event_is_one_line_of_spans(exported: InMemorySpanExporter
 
 
 def test_what_is_not_sampled_has_no_span(exported: InMemorySpanExporter) -> None:
-    """Nor what has no trace."""
+    """Nor an event without a trace."""
     for parent in (UNSAMPLED, None):
         with spans.consuming(parent, "n", "a", {}):
             pass

@@ -1,4 +1,4 @@
-"""Standard output and error of a process that serves: no write waits, what is dropped is counted and reported."""
+"""Standard output and error of a serving process: no write waits, and dropped lines are counted and reported."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_parts_of_a_line_are_written_together(pipe: tuple[int, int]) -> None
 
 
 def test_a_forked_child_writes_its_own_lines_only(pipe: tuple[int, int]) -> None:
-    """What waits in the parent is written once, and the child, which has no thread of the parent's, starts one."""
+    """The parent's waiting lines are written once, and the child, which has no thread of the parent's, starts one."""
     reading, writing = pipe
     stream = QueuedStream(writing, "test")
     for _ in range(1000):

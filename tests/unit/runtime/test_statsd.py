@@ -28,7 +28,7 @@ def listener() -> Iterator[socket.socket]:
     """A StatsD server's socket."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 0))
-        # Not before: the kernel may give a port that is free to choose to two that are both willing to share it.
+        # Not before, because the kernel may give a free port to two sockets that are both willing to share it.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.settimeout(30)
         yield listening
@@ -48,7 +48,7 @@ def listener() -> Iterator[socket.socket]:
     ],
 )
 def test_a_gauge_is_set_and_never_changed_by(value: float, expected: list[str]) -> None:
-    """A sign would make it a difference: a negative one is set to zero first, in the same datagram."""
+    """A sign would make it a difference, so a negative one is set to zero first, in the same datagram."""
     (datagram,) = datagrams(lines({}, {"q": value}))
     assert datagram.decode().split("\n") == expected
 
@@ -108,7 +108,7 @@ def test_a_server_that_is_gone_is_counted_and_found_again(listener: socket.socke
 def test_a_name_that_is_not_found_is_told_and_looked_up_again(
     listener: socket.socket, faults: list[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A minute later, in a separate thread; what was to be sent until then is lost and counted."""
+    """A minute later, in a separate thread; earlier lines are lost and counted."""
     place = ("no-such-host.invalid", listener.getsockname()[1])
 
     def unknown(*place: Any, **how: Any) -> Any:

@@ -14,7 +14,7 @@ def test_a_full_bucket_allows_one_burst() -> None:
 
 
 def test_it_refills_at_its_rate() -> None:
-    """Two per second: one after half a second, not before."""
+    """Two per second, so one after half a second, not before."""
     bucket = TokenBucket(2, 1, now_s=0)
     assert bucket.spend(0)
 

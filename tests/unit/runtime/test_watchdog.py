@@ -1,4 +1,4 @@
-"""The watchdog: what blocks the loop is named once, and a loop that runs is left alone."""
+"""The watchdog: the blocking code is named once, and a running loop is left alone."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def holds_the_interpreter() -> None:
 def blocks_the_loop(entries: Entries, how: Callable[[], None]) -> None:
     """Keep it from running until that was reported, and for long enough to be reported again.
 
-    Until: on a machine that stops for a while the watchdog has patience once more. And what was named between the last beat and
+    Until: on a machine that stops for a while the watchdog has patience once more. And the code named between the last beat and
     here (this thread waited for a disk, say) is not named again before the next one.
     """
     before, end_s = told(entries), time.monotonic() + 30
@@ -89,7 +89,7 @@ def test_the_code_that_blocks_the_loop_is_named_once(watchdog: Watchdog, entries
     beats(2)
     [place] = [place for place, entry in enumerate(entries) if is_ours(entry)]
     blocked, ran_again = entries[place], next(entry for entry in entries[place:] if entry["event"] == "loop ran again")
-    # Not of `for_s`: who looks at both clocks may lose the processor to this thread between them.
+    # Not of `for_s`, because a reader of both clocks may lose the processor to this thread between them.
     assert 0 <= blocked["cpu_s"] <= ran_again["after_s"] + 0.1
     assert ran_again["after_s"] > blocked["for_s"] + STALL_S  # by two of them, and both are rounded
     assert (REGISTRY.get_sample_value("headgate_loop_stalls_total") or 0) > stalls
@@ -126,7 +126,7 @@ def test_a_loop_that_runs_is_left_alone(entries: Entries) -> None:
 
 
 def test_after_a_stop_of_the_whole_process_the_loop_has_its_time_again(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The watchdog's thread may be the first to run: that the loop is not back yet is no fault."""
+    """The watchdog's thread may be the first to run, so it is no fault that the loop is not back yet."""
     monkeypatch.setattr(module, "BEAT_S", BEAT_S)
     monkeypatch.setattr(module, "STALL_S", 1.0)
     stops = [1.2]

@@ -32,7 +32,7 @@ def app_from_environment(monkeypatch: pytest.MonkeyPatch, gate: RecordingGate, t
 
 
 def test_settings_come_from_the_environment_when_none_are_given(app_from_environment: Flask) -> None:
-    """As for a WSGI server that is given `create_app`."""
+    """As for a WSGI server that gets `create_app`."""
     assert app_from_environment.test_client().get("/demo/orders").status_code == 200
 
 

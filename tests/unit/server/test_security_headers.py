@@ -1,4 +1,4 @@
-"""The headers of every answer, and pages that need nothing of what they forbid."""
+"""The headers of every answer, and pages without anything forbidden."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_response_carries_the_strict_headers(demo: FlaskClient, path: str)
 
 
 def test_the_policy_allows_web_sockets_to_its_own_host_only() -> None:
-    """A Host header that is more than a host is not copied into the policy."""
+    """A Host header with more than a host is not copied into the policy."""
     assert "connect-src 'self' ws://localhost:8000 wss://localhost:8000;" in content_security_policy("localhost:8000")
     assert "connect-src 'self' ws://[::1]:8000 wss://[::1]:8000;" in content_security_policy("[::1]:8000")
     for hostile in ("evil; script-src *", "*", "a b", "", "x" * 300):

@@ -1,4 +1,4 @@
-"""Wrong arguments of what applications call: one error that names the argument, before Redis is asked."""
+"""Wrong arguments from applications: one error that names the argument, before Redis is asked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def batch(**given: Any) -> object:
     return asyncio.run(AsyncPublisher(NOWHERE).publish_many(**given))
 
 
-# What is called, with arguments that are right → each argument to try, with the values of WRONG that are right too.
+# The function, with right arguments → each argument to try, with the values of WRONG that are right too.
 CALLS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, tuple[Any, ...]]]] = [
     (Publisher, {"redis_url": NOWHERE}, {"redis_url": EMPTY, "namespace": ("5",), "max_payload_bytes": ()}),
     (Publisher, {"redis_url": NOWHERE}, {"timeout_s": (1.5,), "durable": (None,), "show_by": ("5", [])}),
@@ -135,7 +135,7 @@ def test_a_batch_names_the_events_that_are_none() -> None:
 
 
 def test_an_application_that_is_one_is_taken() -> None:
-    """With a Redis that is not there."""
+    """Without a Redis."""
     app = Flask("a")
     app.config["HEADGATE_REDIS_URL"] = NOWHERE
     assert Headgate(app).settings.redis_url == NOWHERE

@@ -1,4 +1,4 @@
-"""Questions about clients that are refused before Redis is asked."""
+"""Questions about clients with a refusal before Redis is asked."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def publisher(tmp_path: Path) -> Publisher:
 
 
 def test_each_event_without_an_id_gets_one_of_its_own(publisher: Publisher) -> None:
-    """Alone or in a batch, however long; an id that is given is kept, and a wrong one refused in its place."""
+    """Alone or in a batch, however long; a given id is kept, and a wrong one refused in its place."""
     events = [("a", number, "mine" if number == 70 else "no id" if number == 80 else None) for number in range(150)]
 
     prepared = publisher.prepare_each(events)
@@ -75,7 +75,7 @@ def test_a_refused_batch_tells_each_outcome() -> None:
 
 
 def test_a_publisher_brings_in_no_gateway() -> None:
-    """`from headgate import Publisher` in any process: no event loop, no web framework, no second thread."""
+    """`from headgate import Publisher` in any process brings no event loop, no web framework, no second thread."""
     code = (
         "import sys, threading\nfrom headgate import Publisher\nPublisher('redis://127.0.0.1:1')\n"
         "brought = ('gevent', 'greenlet', 'flask', 'socketio', 'engineio', 'websockets', '"
@@ -89,7 +89,7 @@ def test_a_publisher_brings_in_no_gateway() -> None:
     assert said.split() == ["[]", "1"]
 
 
-# What a process that imports a publisher would pay for, though most never make one.
+# The cost of an unused publisher in an importing process.
 NOT_TO_IMPORT = {
     *("redis", "hiredis", "gevent", "greenlet", "flask", "werkzeug", "click", "jinja2", "socketio", "engineio", "structlog"),
     *("prometheus_client", "opentelemetry", "jsonschema_rs", "yaml", "jwt", "cryptography"),
@@ -101,7 +101,7 @@ NOT_TO_IMPORT = {
 def test_to_import_a_publisher_imports_nothing_that_only_a_publisher_needs() -> None:
     """A process that never publishes, such as `manage.py migrate`, does not wait for redis-py.
 
-    An environment may load some of them with its own packages (`import site`), so only what comes on top counts.
+    An environment may load some of them with its own packages (`import site`), so only the additional ones count.
     """
     code = (
         "import sys\nbefore = set(sys.modules)\nfrom headgate import BusUnavailable, PresentUser, Publisher, Receipt\n"

@@ -1,4 +1,4 @@
-"""The subscriber without a Redis: its arguments, random histories of a log that it reads, and its patience."""
+"""The subscriber without a Redis: its arguments, random histories of its log, and its patience."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LogInRedis:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_reader_that_begins_again_at_its_cursor_misses_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over crashes of the reader, of Redis, lost ends and trims: what it was given is the log, or a gap says what is missing."""
+    """Over crashes of the reader, of Redis, lost ends and trims, its events are the log, or a gap has the missing ones."""
     rng = random.Random(seed)
     for name, value in (("PAGE_EVENTS", PAGE), ("FIRST_PAUSE_S", 0.0)):
         monkeypatch.setattr(f"headgate.services.subscriber.{name}", value)
@@ -62,7 +62,7 @@ def test_a_reader_that_begins_again_at_its_cursor_misses_nothing(seed: int, monk
                         beliefs.believe(item)
                 if rng.random() < 0.3:  # it crashes, and has stored its cursor
                     reader = Subscriber(NOWHERE, "a.#", since=reader.cursor or 0, wait_s=0)
-        log.model.publish(WANTED)  # a process that has lost its end shows it with its next event
+        log.model.publish(WANTED)  # a process without its end shows it with its next event
         for item in reader:
             beliefs.believe(item)
 
@@ -94,7 +94,7 @@ def test_all_pages_of_an_async_for_are_read_in_one_thread(monkeypatch: pytest.Mo
 
 
 def test_an_idle_thread_ends_and_work_that_comes_later_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What raises ends neither."""
+    """An exception ends neither."""
     monkeypatch.setattr("headgate.services.subscriber.THREAD_REST_S", 0.01)
     daemon, threads = _DaemonThread(), list[Thread]()
 
@@ -129,7 +129,7 @@ def test_a_closed_subscriber_is_at_its_end() -> None:
 
 @pytest.mark.parametrize("since", NO_CURSORS, ids=repr)
 def test_garbage_is_no_cursor(since: Any) -> None:
-    """One error, before Redis is asked, that names the value and what is allowed."""
+    """One error, before Redis is asked, that names the value and the allowed ones."""
     with pytest.raises(InvalidRequest) as caught:
         Subscriber(NOWHERE, "a", since=since)
 

@@ -1,4 +1,4 @@
-"""The look at an event of another process: it says whom the event is for exactly when its JSON does."""
+"""The look at an event of another process: it has the event's receivers exactly when its JSON does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA = st.recursive(
 
 
 class Publishing(socketio.PubSubManager):  # type: ignore[misc]
-    """Keeps what it would publish."""
+    """Keeps its publishes."""
 
     def __init__(self) -> None:
         super().__init__(write_only=True)
@@ -98,7 +98,7 @@ def test_anything_else_is_decoded_as_ever(message: object) -> None:
 
 
 def test_large_data_do_not_matter() -> None:
-    """Only the end is looked at."""
+    """Only the end is examined."""
     message = message_of(data={"blob": "y" * 1_000_000}, namespace="/chat", room="lobby", skip_sid=["a", "b"])
 
     assert destination_of(json.dumps(message)) == Destination("/chat", "lobby", message["host_id"])

@@ -1,10 +1,10 @@
-"""Random histories of an application, beside what python-socketio's documentation says each client receives.
+"""Random histories of an application, compared with the events of each client by python-socketio's documentation.
 
 Clients come and go in every way, over polling, WebSocket and from one to the other; they enter and leave rooms, which are
 closed under them; events go to rooms, lists of rooms, all clients and single clients, with and without attachments, out of
-handlers and outside them, while other handlers wait. Each client must have received exactly the events to rooms that it was in
-when they were emitted, and the answers to its own, in that order; one that is gone, the beginning of that. Afterwards nothing
-is left of it. HEADGATE_HISTORIES sets how many are tried for each policy (`make fuzz`: 5,000), HEADGATE_SEED tries one.
+handlers and outside them, while other handlers wait. Each client must have received exactly the events to its rooms at their
+emit, and the answers to its own, in that order; a departed one the beginning of that. Afterwards nothing is left of it.
+HEADGATE_HISTORIES sets how many are tried for each policy (`make fuzz`: 5,000), HEADGATE_SEED tries one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Told = tuple[Any, ...]
 
 
 class Client:
-    """One client: its browser, what it received, and what it should have received."""
+    """One client: its browser, its events, and the expected ones."""
 
     def __init__(self, world: World, *, websocket: bool) -> None:
         self.world = world
@@ -44,7 +44,7 @@ class Client:
         self.asked = 0
 
     def read(self) -> None:
-        """Take what has come. A packet's attachments must come directly after it."""
+        """Take the received packets. A packet's attachments must come directly after it."""
         if self.upgrading or self.browser.is_gone:
             return
         messages = iter(self.browser.received())
@@ -142,7 +142,7 @@ class World:
         if auth["refuse"]:
             client.gone = True
             if not client.browser.session.closed:
-                client.expected.clear()  # it gets nothing of what was for all in between
+                client.expected.clear()  # it gets nothing of the events for all in between
             raise ConnectionRefusedError
         self.by_sid[sid] = client
         if client.gone:
@@ -194,7 +194,7 @@ class World:
     # -- the steps of a history ---------------------------------------------------------------------------------------
 
     def here(self) -> Client | None:
-        """Return some client that has joined and is there."""
+        """Return some present client."""
         here = [client for client in self.connected if not client.gone]
         return self.random.choice(here) if here else None
 
@@ -296,7 +296,7 @@ class World:
             gevent.sleep(0)
 
     def run(self) -> None:
-        """Take the steps of a history, and come to its end: every client has read everything."""
+        """Take the steps of a history, and come to its end. Every client has read everything."""
         steps = [self.come, self.go, self.ask, self.announce, self.move, self.upgrade, self.go_on, self.read]
         weights = [3, 1, 3, 6, 3, 1, 2, 3]
         for step in self.random.choices(steps, weights, k=STEPS):
@@ -331,7 +331,7 @@ class World:
 
 
 def without_numbers(told: list[Told]) -> list[Told]:
-    """Return what a client received, with its answers by what they say, and not by the numbers of its questions."""
+    """Return a client's events, with its answers by their content, and not by the numbers of its questions."""
     return [(each[0], each[-1]) for each in told]
 
 
@@ -344,7 +344,7 @@ def is_part(some: list[Told], of: list[Told]) -> bool:
 @pytest.mark.no_cover
 @pytest.mark.parametrize("policy", ["roomy", "wait", "drop", "disconnect"])
 def test_every_client_receives_what_was_for_it_in_order(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is left of those who go."""
+    """And nothing is left of departed ones."""
     without_blocking(monkeypatch)
     options: dict[str, Any] = {"limits": {"write_deadline_s": 3600.0}, "emit_deadline_s": 3600}
     if policy != "roomy":

@@ -1,4 +1,4 @@
-"""A socket that is taken away from another WSGI server: over socket pairs, in one process."""
+"""A socket taken away from another WSGI server: over socket pairs, in one process."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_socket_of_pywsgi_is_taken_away_with_the_bytes_behind_the_request(serv
 
 
 def test_a_socket_of_an_unknown_server_cannot_be_taken_away() -> None:
-    """The caller knows what to use instead."""
+    """The caller learns the alternative."""
     with pytest.raises(CannotDetach):
         detach_any({}, b"", start_response=Said())
 
@@ -107,7 +107,7 @@ def test_a_socket_that_gevent_websocket_has_answered_is_taken_without_a_second_a
 
 
 class Unreader:
-    """What gunicorn has read of a connection, after the request."""
+    """gunicorn's bytes of a connection, after the request."""
 
     def take_buffered(self) -> bytes:
         """Return it."""
@@ -115,7 +115,7 @@ class Unreader:
 
 
 def gunicorn_response() -> Any:
-    """Return a `start_response` as gunicorn has it: a method of its response, which knows the request."""
+    """Return a `start_response` as gunicorn has it, a method of its response, which knows the request."""
 
     class Response:
         req = SimpleNamespace(unreader=Unreader())
@@ -143,7 +143,7 @@ def test_a_socket_of_gunicorns_gevent_worker_is_taken_away() -> None:
 
 
 def test_a_socket_of_a_worker_that_lets_nothing_else_run_stays() -> None:
-    """gunicorn's sync worker answers in the main greenlet: no WebSocket would ever have a turn."""
+    """gunicorn's sync worker answers in the main greenlet, so no WebSocket would ever have a turn."""
     ours, _ = gevent.socket.socketpair()
     with pytest.raises(CannotDetach):
         detach_any({"gunicorn.socket": ours, "SERVER_SOFTWARE": "gunicorn/27"}, b"", start_response=gunicorn_response())

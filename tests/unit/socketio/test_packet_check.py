@@ -11,7 +11,7 @@ PLACEHOLDER = '{"_placeholder":true,"num":0}'
 
 
 def fault(packet: str, *, has_attachments: bool = True, in_namespace: bool = True) -> str | None:
-    """Return what is wrong with an encoded packet."""
+    """Return the fault of an encoded packet."""
     return fault_of(Packet(encoded_packet=packet), has_attachments=has_attachments, in_namespace=in_namespace)
 
 

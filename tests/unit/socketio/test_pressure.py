@@ -44,7 +44,7 @@ class TestOneClient:
     """Events to one client, and acknowledgements."""
 
     def test_a_healthy_reader_gets_a_burst_far_beyond_its_queue(self, make: Make, websocket: bool) -> None:
-        """5,000 events of one handler: the handler waits while the browser reads, and the order is kept."""
+        """5,000 events of one handler. The handler waits while the browser reads, and the order is kept."""
         application = make()
         browser = Browser(application, websocket=websocket)
         sid = browser.join()
@@ -79,7 +79,7 @@ class TestOneClient:
         assert all(greenlet.dead for greenlet in emitting)
 
     def test_attachments_beyond_the_queue_arrive_behind_their_packet(self, make: Make, websocket: bool) -> None:
-        """One event with ten attachments that are three times the queue, between two others."""
+        """One event with ten attachments of three times the queue, between two others."""
         application = make(limits={"queue_bytes": 100_000})
         browser = Browser(application, websocket=websocket)
         sid = browser.join()
@@ -179,7 +179,7 @@ class TestOneClient:
         assert numbers(events) == list(range(3 * FRAMES))
 
     def test_connect_handlers_that_emit_to_each_others_rooms_end(self, make: Make, websocket: bool) -> None:
-        """With `wait`: the events of both stay in the queues until both handlers are done, so neither waits for the other."""
+        """With `wait` the events of both stay in the queues until both handlers are done, so neither waits for the other."""
         application = make(overflow="wait")
         met, gate = [], gevent.event.Event()
 
@@ -339,7 +339,7 @@ class TestBroadcast:
         assert not any(application.leftovers().values())
 
     def test_a_policy_that_is_none_is_refused(self, make: Make) -> None:
-        """With the names that are allowed."""
+        """With the allowed names."""
         with pytest.raises(ValueError, match="overflow: expected one of 'wait', 'drop', 'disconnect', got 'block'"):
             make(overflow="block")
 

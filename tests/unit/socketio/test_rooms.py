@@ -20,7 +20,7 @@ from tests.support.socketio_application import Application, Browser
 
 
 class QueueManager(socketio.PubSubManager):  # type: ignore[misc]
-    """Two processes in one: what is published on one side is listened to on the other."""
+    """Two processes in one. One side hears the publishes of the other."""
 
     def __init__(self, listens: Queue, publishes: Queue) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def here_and_there(make: Callable[..., Application]) -> Iterator[tuple[Applicati
 
 
 def test_a_manager_of_any_class_is_given_our_rooms(here_and_there: tuple[Application, Application]) -> None:
-    """It stays what it is, too."""
+    """It stays of its class, too."""
     for application in here_and_there:
         manager = application.sio.manager
         assert isinstance(manager, QueueManager)
@@ -70,7 +70,7 @@ def test_events_reach_the_rooms_of_every_process(here_and_there: tuple[Applicati
 def test_an_event_that_is_for_nobody_here_is_not_decoded(
     here_and_there: tuple[Application, Application], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To a room without members here, to a namespace without clients, or our own; one that has a receiver is."""
+    """To a room without members here, to a namespace without clients, or our own; one with a receiver is."""
     here, there = here_and_there
     Browser(here).join()
     far = Browser(there)
@@ -249,7 +249,7 @@ def test_a_client_that_is_refused_gets_nothing_that_was_for_everybody(applicatio
 
 
 def test_rooms_refuse_what_python_socketios_refuse(application: Application) -> None:
-    """A room of a client, and a client that is not there."""
+    """A room of a client, and an unknown client."""
     browser, other = Browser(application), Browser(application)
     sid, other_sid = browser.join(), other.join()
     sio = application.sio
@@ -263,7 +263,7 @@ def test_rooms_refuse_what_python_socketios_refuse(application: Application) -> 
 
 
 def test_a_client_that_has_left_leaves_no_room_behind_that_it_could_not_enter(application: Application) -> None:
-    """As when a handler that has waited for a data base enters it late; with a room for each user they would add up."""
+    """As when a handler enters it late, after waiting for a database; with a room for each user they would add up."""
     leaver, stayer = Browser(application), Browser(application)
     sid = leaver.join()
     stayer.join()

@@ -61,7 +61,7 @@ class TestOptions:
     """python-socketio's options and ours."""
 
     def test_python_socketios_options_win_over_the_limits(self, make: Make) -> None:
-        """Only those that are given."""
+        """Only the given ones."""
         limits = TransportLimits(ping_interval_s=7, ping_timeout_s=8, max_message_bytes=9)
         server = make(transport_limits=limits, ping_interval=1, max_http_buffer_size=2)
 
@@ -118,7 +118,7 @@ class TestPackets:
         assert application.ends == ["parse error"]
 
     def test_a_client_that_floods_over_polling_is_told_why(self, make: Make) -> None:
-        """Where the application has asked for the limit: at the request that follows the end."""
+        """Where the application has asked for the limit, at the request after the end."""
         application = Application(limits={"inbound_per_s": 1, "inbound_burst": 5})
         browser = Browser(application)
         browser.join()
@@ -133,12 +133,12 @@ WRONG_NUMBERS = [float("nan"), float("inf"), -float("inf"), {"price": [1, float(
 
 
 class TestNumbersThatAreNotJson:
-    """A browser cannot read NaN or an infinity, and disconnects at them: they raise where they are emitted."""
+    """A browser cannot read NaN or an infinity, and disconnects at them, so the emit raises."""
 
     @pytest.mark.parametrize("value", WRONG_NUMBERS, ids=str)
     @pytest.mark.parametrize("way", ["all", "one", "room", "rooms", "others", "callback", "nobody", "send", "namespace"])
     def test_an_emit_raises_and_the_browser_stays(self, application: Application, way: str, value: object) -> None:
-        """By every way of sending; what follows arrives."""
+        """By every way of sending; later ones arrive."""
         sio = application.sio
         browser = Browser(application)
         sid = browser.join()
@@ -162,7 +162,7 @@ class TestNumbersThatAreNotJson:
         assert application.ends == []
 
     def test_call_raises(self, application: Application) -> None:
-        """At once: no answer could come."""
+        """At once, because no answer could come."""
         sid = Browser(application).join()
         with pytest.raises(ValueError, match="NaN and infinities are not JSON"):
             application.sio.call("e", float("nan"), to=sid)
@@ -210,7 +210,7 @@ class TestNumbersThatAreNotJson:
 
 
 class TestConnectData:
-    """What a client shows as it connects: mostly an object, and whatever else it likes."""
+    """A client's data at connect: mostly an object, and anything else."""
 
     @pytest.mark.parametrize("shown", ["token", ["a", 1], True, {"token": "x"}])
     def test_the_connect_handler_gets_it_as_it_is(self, application: Application, shown: object) -> None:
@@ -234,7 +234,7 @@ class TestConnectData:
 
 
 class TestReservedNames:
-    """Names of handlers that are for no event of a client."""
+    """Names of handlers outside a client's events."""
 
     @pytest.mark.parametrize("name", ["connect", "disconnect", "*"])
     def test_a_client_that_sends_one_stays_and_no_handler_runs(self, application: Application, name: str) -> None:
@@ -331,7 +331,7 @@ class TestApplicationsOwn:
             logger.setLevel(logging.ERROR)
 
     def test_a_client_without_a_session_falls_through_to_python_socketio(self, application: Application) -> None:
-        """Flask-SocketIO's test client is one: it puts its own functions in the place of the server's two ways out."""
+        """Flask-SocketIO's test client is one. It puts its own functions in the place of the server's two ways out."""
         sio = application.sio
         sent: list[Any] = []
         sio.__dict__["_send_packet"] = lambda eio_sid, packet: sent.append(packet.packet_type)

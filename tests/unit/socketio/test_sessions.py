@@ -27,7 +27,7 @@ Make = Callable[..., Application]
 
 @pytest.fixture
 def browser(application: Application) -> Browser:
-    """A browser that has joined nothing yet."""
+    """A browser before any join."""
     return Browser(application)
 
 
@@ -40,7 +40,7 @@ def asynchronous(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(autouse=True)
 def faults(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """The events that were logged as errors: a test takes those that it expects."""
+    """The events that were logged as errors; a test takes the expected ones."""
     expected: list[str] = []
     with capture_logs() as logs:
         yield expected
@@ -92,7 +92,7 @@ class TestConnect:
         assert browser.answers('421["message-with-ack",1]') == ["431[1]"]
 
     def test_nothing_overtakes_connect_while_its_handler_waits(self, application: Application, browser: Browser) -> None:
-        """Neither the handler's own events nor those for another namespace of the session: data waits for it."""
+        """Neither the handler's own events nor those for another namespace of the session, because data waits for it."""
         first = browser.answers("40", "40/other,", '42["message",1]')
         application.sio.emit("event", 1)
         assert browser.received() == []
@@ -123,7 +123,7 @@ class TestConnect:
         assert not any(application.leftovers().values())
 
     def test_with_always_connect_a_client_whose_connect_handler_raised_stays(self, make: Make, faults: list[str]) -> None:
-        """It has had its CONNECT: it is in the room, and not ended for having joined nothing."""
+        """It has had its CONNECT. It is in the room, and not ended for having joined nothing."""
         browser = Browser(make(always_connect=True))
         (connected,) = browser.answers('40/room,{"user":"ana","fails":true}')
         faults.append("event handler failed")
@@ -295,7 +295,7 @@ class TestDisconnect:
 
     @pytest.mark.parametrize(("namespace", "prefix"), [("/", ""), ("/custom", "/custom,")])
     def test_a_server_says_goodbye_behind_its_events(self, browser: Browser, namespace: str, prefix: str) -> None:
-        """An event and a disconnect in one breath: both arrive, in this order, and the session goes on."""
+        """An event and a disconnect in one breath. Both arrive, in this order, and the session goes on."""
         browser.join(namespace)
 
         assert browser.answers(f'42{prefix}["leave"]') == [f'42{prefix}["goodbye"]', f"41{prefix}"]
@@ -310,7 +310,7 @@ class TestDisconnect:
         assert not any(application.leftovers().values())
 
     def test_events_before_a_goodbye_are_handled(self, make: Make, asynchronous: bool) -> None:
-        """Emit and close in one segment, as a page does that is being left."""
+        """Emit and close in one segment, as from a page at its end."""
         application = make(async_handlers=asynchronous)
         browser = Browser(application)
         browser.join()
@@ -390,7 +390,7 @@ class TestDisconnectHandler:
 
     @pytest.mark.parametrize("goodbye", [("41/room,", "1"), ("1",)], ids=["both", "engine"])
     def test_handlers_of_earlier_events_find_the_session_too(self, application: Application, goodbye: tuple[str, ...]) -> None:
-        """Events and the end in one segment, as a page sends them that is being left."""
+        """Events and the end in one segment, as from a page at its end."""
         Browser(application).enter("ana").send(*['42/room,["note"]'] * 5, *goodbye)
 
         assert application.room.notes == ["ana"] * 5
@@ -473,7 +473,7 @@ class TestSerializers:
         assert not any(application.leftovers().values())
 
     def test_control_goes_ahead_of_packets_that_are_whole_in_bytes(self, make: Make) -> None:
-        """They are no attachments, which would have to go first: data does not crowd out control."""
+        """They are no attachments, which would have to go first, so data does not crowd out control."""
         application = make(serializer="msgpack")
         browser = Browser(application)
         browser.answers(packed(0, {"user": "ana"}))
@@ -518,6 +518,6 @@ class TestSerializers:
     def test_a_serializer_that_cannot_work_is_refused_when_the_server_is_made(
         self, make: Make, serializer: object, told: str
     ) -> None:
-        """One error, which names what is allowed."""
+        """One error, with the allowed ones."""
         with pytest.raises(ValueError, match=told):
             make(serializer=serializer)

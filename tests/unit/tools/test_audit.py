@@ -12,7 +12,7 @@ from tools.audit import Outcome, audit_javascript, audit_python, run, summary
 
 
 def answering(out: Any, err: str = "") -> Any:
-    """The two programs ask services that tests cannot reach: this stands for them, with what they wrote when they were asked."""
+    """The two programs ask services out of a test's reach. This stands for them, with their real output."""
     text = out if isinstance(out, str) else json.dumps(out)
 
     def run(command: Sequence[str]) -> tuple[str, str]:
@@ -41,7 +41,7 @@ NOT_REACHED: list[tuple[Any, Any, str, str]] = [
 
 @pytest.mark.parametrize(("audit", "answer", "found"), REACHED)
 def test_every_finding_is_told(audit: Any, answer: Any, found: list[str]) -> None:
-    """Package, version and what fixes it."""
+    """Package, version and fix."""
     assert audit("a lock", run=answering(answer)) == Outcome("a lock", found)
 
 
@@ -57,7 +57,7 @@ def test_a_question_without_an_answer_is_not_taken_for_nothing_found(audit: Any,
 
 
 def test_something_found_weighs_more_than_something_not_asked() -> None:
-    """The exit code is what a scheduled job looks at."""
+    """A scheduled job reads the exit code."""
     assert summary([Outcome("a", None, "away"), Outcome("b", ["ws: high"])])[1] == 1
     assert summary([Outcome("a", ["ws: high"], "1 of 2 packages: away")])[0][1].startswith("a: NOT CHECKED")
     assert summary([Outcome("a", [])])[1] == 0

@@ -1,4 +1,4 @@
-"""The build backend before it builds: whether the page's files are there and current, and the line that says what to do.
+"""The build backend before it builds: whether the page's files are there and current, and the line with the remedy.
 
 tests/integration/packaging has the wheel and the sdist themselves.
 """

@@ -1,4 +1,4 @@
-"""The page about consumers: its tables are what the code says, its examples are right."""
+"""The page about consumers: its tables are those of the code, its examples are right."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_the_check_tells_a_stale_table_from_a_fresh_one(page: Path) -> None:
-    """An option that was changed by hand is stale; writing mends it, and nothing beside it."""
+    """An option changed by hand is stale; writing mends it, and nothing beside it."""
     assert consumers_page.main(["--check"]) == 0
     page.write_text(PAGE.replace("| `workers` |", "| `wrkers` |"))
     assert consumers_page.main(["--check"]) == 1

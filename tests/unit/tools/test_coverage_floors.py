@@ -1,4 +1,4 @@
-"""The floors of branch coverage: how a package is measured, and which lines name what is wrong."""
+"""The floors of branch coverage: how a package is measured, and the lines that name the fault."""
 
 from __future__ import annotations
 

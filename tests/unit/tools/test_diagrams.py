@@ -20,7 +20,7 @@ def test_there_are_diagrams_and_all_are_drawn() -> None:
 
 @pytest.mark.parametrize("diagram", DRAWN, ids=lambda diagram: diagram.name)
 def test_a_drawing_has_words_and_the_colours_of_the_site(diagram: Diagram) -> None:
-    """For those who cannot see it, and in light and dark. Letters are text, so that they can be found."""
+    """For blind readers, and in light and dark. Letters are text, so that they can be found."""
     root = ET.fromstring(diagram.path.read_text("utf-8"))
     name = "{http://www.w3.org/2000/svg}"
     assert root.findtext(f"{name}title") == diagram.title
@@ -39,7 +39,7 @@ def test_a_diagram_whose_block_has_changed_is_not_drawn() -> None:
 
 
 def test_a_diagram_without_words_is_refused() -> None:
-    """It says what it needs."""
+    """It names the missing words."""
     with pytest.raises(ValueError, match="expected lines accTitle and accDescr"):
         assert Diagram("x-1", "flowchart TB\n    accTitle: A\n").title
 

@@ -17,7 +17,7 @@ ROOMS = "abcde"
 
 @pytest.fixture
 def small_house(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A package of two modules: one says that it does no I/O."""
+    """A package of two modules, of which one promises no I/O."""
     package = tmp_path / "smallhouse"
     package.mkdir()
     (package / "__init__.py").write_text('"""A house."""\n')

@@ -1,4 +1,4 @@
-"""The page about the HTTP API: its reference is what the table says, and its scopes are those that there are."""
+"""The page about the HTTP API: its reference is that of the table, and its scopes are the existing ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = http_api_page.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_check_tells_a_stale_page_from_a_fresh_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A path that was changed by hand is stale; writing mends it, and nothing beside it."""
+    """A path changed by hand is stale; writing mends it, and nothing beside it."""
     path = tmp_path / "http-api.md"
     monkeypatch.setattr(http_api_page, "PAGE", path)
     path.write_text(PAGE)

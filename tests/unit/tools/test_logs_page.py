@@ -12,7 +12,7 @@ from tools.log_events import Unresolved, log_events
 
 
 def test_the_page_has_every_event_of_the_code() -> None:
-    """And no other: what is in the repository is what the code says."""
+    """And no other, as the page in the repository is that of the code."""
     assert logs_page.PAGE.read_text(encoding="utf-8") == logs_page.page()
 
 
@@ -65,7 +65,7 @@ def test_events_are_found_however_a_line_is_written(tmp_path: Path) -> None:
 
 
 def test_an_event_that_other_modules_name_is_found_there(tmp_path: Path) -> None:
-    """A function that they call writes the line; what one of them says in another way is left out."""
+    """A function that they call writes the line; other messages of it are left out."""
     (tmp_path / "audit.py").write_text(
         'import structlog\nlog = structlog.get_logger("n")\n'
         "class Audit:\n    def acted(self, what, *, by):\n        log.info(what, by=by)\n"

@@ -1,4 +1,4 @@
-"""tools/part.sh, tools/node_report.mjs and tests/conftest.py: the last lines of the test command name what failed."""
+"""tools/part.sh, tools/node_report.mjs and tests/conftest.py: the last lines of the test command name the failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def part(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_summary_names_what_failed_last_and_fails_itself(tmp_path: Path) -> None:
-    """Parts that passed, then those that did not: with the tests that failed, and those that were never tried."""
+    """Passed parts, then the others, with the failed tests, and the untried ones."""
     for each in ("style", "unit", "types"):
         assert part(tmp_path, "begin", each, f"the {each}").stdout == f"\n== the {each} ==\n"
     part(tmp_path, "passed", "types")
@@ -37,7 +37,7 @@ def test_the_summary_names_what_failed_last_and_fails_itself(tmp_path: Path) -> 
 
 
 def test_the_summary_of_parts_that_passed_succeeds(tmp_path: Path) -> None:
-    """Even if one of them had failed before: what counts is its last run."""
+    """Even if one of them had failed before, because its last run counts."""
     for _ in range(2):
         part(tmp_path, "begin", "unit", "unit tests")
     assert part(tmp_path, "passed", "unit").returncode == 0
@@ -47,7 +47,7 @@ def test_the_summary_of_parts_that_passed_succeeds(tmp_path: Path) -> None:
 
 
 def failed_once(folder: Path, names: list[str], command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Begin a part, note what failed in it, and try that again."""
+    """Begin a part, note its failures, and try that again."""
     part(folder, "begin", "e2e", "end to end")
     Path(part(folder, "failed-tests", "e2e").stdout.strip()).write_text("".join(f"{name}\n" for name in names))
     return part(folder, "again", "e2e", *command)
@@ -109,7 +109,7 @@ def test_node_tells_failures_in_full_at_the_end_and_their_names(tmp_path: Path) 
 
 
 def test_pytest_tells_the_names_of_failed_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that had an error before or after them, too; after what is there already."""
+    """Of those that had an error before or after them, too; after earlier names."""
     stats = {word: [SimpleNamespace(nodeid=f"test_x.py::{word}")] for word in ("failed", "error", "passed")}
     terminal = cast(pytest.TerminalReporter, SimpleNamespace(stats=stats))
     monkeypatch.delenv("FAILED_TESTS", raising=False)

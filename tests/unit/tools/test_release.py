@@ -1,4 +1,4 @@
-"""Cutting a release, in a small repository: what is written, and that nothing is when something is wrong."""
+"""Cutting a release, in a small repository: the written files, and that nothing is written after a fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture(autouse=True)
 def as_ana(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git wants to know who commits."""
+    """Git wants to know the author."""
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "Ana")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "ana@example.com")

@@ -1,4 +1,4 @@
-"""The bill of materials lists what the lock files pin, all of it and nothing else, and is the same for the same locks."""
+"""The bill of materials lists the pins of the lock files, all of it and nothing else, and is the same for the same locks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_python_pin_is_in_it_with_all_hashes(document: dict[str, Any], loc
 
 
 def test_every_javascript_package_is_in_it(document: dict[str, Any]) -> None:
-    """Ours are not: they are what the bill is for."""
+    """Ours are not, because the bill is for them."""
     locked = json.loads((ROOT / "package-lock.json").read_text())["packages"]
     wanted = {
         (path.rpartition("node_modules/")[2], entry["version"])
@@ -57,7 +57,7 @@ def test_every_javascript_package_is_in_it(document: dict[str, Any]) -> None:
 
 
 def test_the_same_locks_give_the_same_bytes(document: dict[str, Any]) -> None:
-    """No time and no random number: a difference is a difference of the locks."""
+    """No time and no random number, so a difference is a difference of the locks."""
     assert json.dumps(bill(ROOT)) == json.dumps(document)
 
 

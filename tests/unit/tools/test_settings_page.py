@@ -19,7 +19,7 @@ def test_every_setting_has_one_row_of_four_cells() -> None:
 
 
 def test_the_check_tells_a_stale_page_from_a_fresh_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Absent and changed are stale; what was just written is not."""
+    """Absent and changed are stale; a freshly written one is not."""
     monkeypatch.setattr(settings_page, "PAGE", tmp_path / "settings.md")
     assert settings_page.main(["--check"]) == 1
     assert settings_page.main([]) == 0
@@ -37,5 +37,5 @@ def test_an_unknown_argument_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.mark.parametrize("name", [name for name, *_ in settings_page.OTHERS])
 def test_what_the_page_lists_for_other_tools_stops_no_gateway(name: str) -> None:
-    """Who has the bench's variable in the environment starts gateways in it, too."""
+    """A user with the bench's variable in the environment starts gateways in it, too."""
     assert Settings.read({name: "something"}) == Settings.read({})

@@ -1,4 +1,4 @@
-"""The C extension before it is compiled: which builds have it, what it needs, and the line that names what is missing."""
+"""The C extension before it is compiled: the builds with it, its needs, and the line that names the missing part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools import build_backend
 
 
 def missing() -> str:
-    """Return what is missing here."""
+    """Return the missing parts here."""
     fault = setup.fault()
     assert fault is not None
     assert fault.startswith("a compiled wheel needs ")
@@ -67,7 +67,7 @@ def test_a_python_without_headers_is_told_where_they_would_be(complete: Path) ->
 def test_each_kind_of_build_has_its_modules(
     complete: Path, monkeypatch: pytest.MonkeyPatch, compiled: build_backend.Compiled, modules: list[str], optional: list[bool]
 ) -> None:
-    """What is asked for must be there; an editable install takes what it can have."""
+    """A requested one must be there; an editable install takes any it can have."""
     monkeypatch.setitem(sys.modules, "build_backend", build_backend)
     monkeypatch.setattr(build_backend, "compiled", compiled)
     found = setup.extensions()
@@ -76,7 +76,7 @@ def test_each_kind_of_build_has_its_modules(
 
 
 def test_a_compiled_wheel_needs_a_compiler(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It never falls back by itself: a wheel is what its builder asked for."""
+    """It never falls back by itself, because a wheel is its builder's choice."""
     monkeypatch.setitem(sys.modules, "build_backend", build_backend)
     monkeypatch.setattr(build_backend, "compiled", build_backend.Compiled.YES)
     (complete / "Python.h").unlink()
@@ -87,7 +87,7 @@ def test_a_compiled_wheel_needs_a_compiler(complete: Path, monkeypatch: pytest.M
 
 
 def test_a_setting_that_is_neither_yes_nor_no_is_one_clear_line() -> None:
-    """Rather than a wheel that is not what was meant."""
+    """Rather than an unintended wheel."""
     with pytest.raises(SystemExit) as ended:
         build_backend.build_wheel("dist", {"compiled": "1"})
     assert ended.value.code == "headgate: --config-settings compiled=1: expected yes or no."

@@ -49,7 +49,7 @@ def test_a_reader_of_requests_is_found_by_what_it_imports_or_calls(source: str, 
     ],
 )
 def test_a_private_name_is_found_where_it_is_imported_read_or_inherited(source: str, found: list[tuple[str, str]]) -> None:
-    """Of the packages that are named."""
+    """Of the named packages."""
     assert list(corners(ast.parse(source))) == found
 
 

@@ -1,4 +1,4 @@
-"""The shares of the descriptors: how many clients may have, which are the gateway's own, which are held for health pages."""
+"""The shares of the descriptors: the clients' share, the gateway's own, and those held for health pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LISTENER_FD = 0
 
 
 class Table:
-    """The table of descriptors of a process: the kernel gives away the lowest that is free, below the limit."""
+    """The table of descriptors of a process, where the kernel gives away the lowest free one, below the limit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
         self.limit = limit
@@ -67,7 +67,7 @@ def test_clients_have_all_but_the_last_descriptors(table: Table) -> None:
 
 @pytest.mark.parametrize("limit", [64, 256, 1024])
 def test_the_gateway_keeps_its_own_however_often_clients_come_and_go(table: Table, limit: int) -> None:
-    """A low number that is free again says nothing about the next one."""
+    """A low free number says nothing about the next one."""
     table.limit = limit
     table.accept_all()
     own = limit - (max(table.used) + 1)
@@ -145,5 +145,5 @@ assert os.listdir("/proc/self/fd") == before, os.listdir("/proc/self/fd")
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_a_look_leaves_no_descriptor_open_where_closing_is_cooperative() -> None:
-    """gevent closes in the loop's next turn: a hundred connections accepted in one would have taken a hundred more."""
+    """gevent closes in the loop's next turn, and a hundred connections accepted in one would have taken a hundred more."""
     subprocess.run([sys.executable, "-c", _LOOK_OFTEN], check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""A socket that is taken away from the HTTP server, and one of a poll that is watched: over socket pairs, in one process."""
+"""A socket taken away from the HTTP server, and one of a watched poll: over socket pairs, in one process."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(serve: Serve, 
     ids=["any", "gevent-websocket"],
 )
 def test_a_socket_of_another_server_cannot_be_taken_away(environ: dict[str, Any], why: str) -> None:
-    """A gateway needs more of a server: to drain, and to share a port. The caller knows what to use instead."""
+    """A gateway needs more of a server, to drain, and to share a port. The caller learns the alternative."""
     with pytest.raises(CannotDetach, match=why):
         detach(environ, b"")
 
@@ -153,7 +153,7 @@ class TestPollWatch:
         assert told == [True]
 
     def test_under_another_server_nothing_is_watched(self) -> None:
-        """Its socket cannot be seen: the poll waits as long as it may."""
+        """Its socket cannot be seen, so the poll waits as long as it may."""
         watch = PollWatch({}, Said())
         watch.start(lambda: pytest.fail("woken"))
         watch.stop()

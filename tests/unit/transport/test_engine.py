@@ -76,7 +76,7 @@ class Engine:
         self.server.on("disconnect", lambda sid, reason: self.ends.append(reason))
 
     def begun(self, query: str, said: Said | None = None, method: str = "GET", body: bytes = b"", **environ: Any) -> Any:
-        """Send a request; return what the server iterates over."""
+        """Send a request; return the server's iterable."""
         asked = {"REQUEST_METHOD": method, "QUERY_STRING": query, "CONTENT_LENGTH": str(len(body)), "wsgi.input": BytesIO(body)}
         return self.server.handle_request({**asked, "wsgi.url_scheme": "http", "HTTP_HOST": "here", **environ}, said or Said())
 
@@ -161,7 +161,7 @@ def test_a_session_opens_with_the_limits_of_the_server(make: Callable[..., Engin
     ],
 )
 def test_a_session_that_the_application_refuses_does_not_exist(engine: Engine, refusal: object, status: str, code: int) -> None:
-    """No handler is notified of its end: it never was. A passing refusal says when to come again, in body and header."""
+    """No handler is notified of its end, because it never was. A passing refusal says when to come again, in body and header."""
     engine.connect = lambda sid: refusal
     answer = engine.ask(HANDSHAKE)
     turn()
@@ -177,7 +177,7 @@ def test_a_session_that_the_application_refuses_does_not_exist(engine: Engine, r
 
 
 def test_a_session_that_its_own_connect_handler_ends_is_refused(engine: Engine) -> None:
-    """It was let in and is over: the application hears of the end, the browser that it may not stay."""
+    """It was let in and is over. The application hears of the end, the browser that it may not stay."""
     engine.connect = engine.server.disconnect
     answer = engine.ask(HANDSHAKE)
     turn()
@@ -207,7 +207,7 @@ def test_a_request_for_a_session_that_the_application_has_not_let_in_finds_none(
 
 @pytest.mark.parametrize("size", [101, 10**9])
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(engine: Engine, polling: str, size: int) -> None:
-    """With both numbers; the session is over. (An input that is not there would fail when it is read.)"""
+    """With both numbers; the session is over. (A missing input would fail when it is read.)"""
     absent: dict[str, Any] = {"CONTENT_LENGTH": str(size), "wsgi.input": None}
     answer = engine.ask(polling, "POST", **absent)
 
@@ -270,8 +270,8 @@ def listing(make: Callable[..., Engine]) -> Engine:
     ],
 )
 def test_a_wrong_request_is_answered_400_with_its_code(listing: Engine, method: str, query: str, code: int) -> None:
-    """The codes are the reference server's; beside them is the shape of the product, which a listed page may read: a WebSocket's
-    refusal is hidden from pages, so the client asks once more over HTTP, and shows this."""
+    """The codes are the reference server's; beside them is the shape of the product, which a listed page may read. A
+    WebSocket's refusal is hidden from pages, so the client asks once more over HTTP, and shows this."""
     answer = listing.ask(query, method, HTTP_ORIGIN=PAGE)
 
     assert (answer.status, answer.code) == ("400 Bad Request", code)
@@ -329,7 +329,7 @@ class TestBodies:
         assert engine.ends == ([] if taken else ["transport error"])
 
     def test_a_body_that_runs_into_the_rate_limit_is_not_answered_ok(self, make: Callable[..., Engine], clock: Clock) -> None:
-        """The second body exceeds what the bucket holds: a body of which a part was not taken must not be answered 200."""
+        """The second body exceeds the bucket. A partly taken body must not be answered 200."""
         engine = make(TransportLimits(inbound_per_s=10, inbound_burst=100))
         polling, statuses = engine.open(), []
         for _ in range(2):
@@ -431,7 +431,7 @@ class TestWebSocket:
             engine.close()
 
     def test_a_session_moves_from_polling(self, engine: Engine, polling: str) -> None:
-        """The probe is answered, and what is sent after the move goes over the WebSocket."""
+        """The probe is answered, and later packets go over the WebSocket."""
         query = polling.replace("polling", "websocket")
         with self.dial(engine, query, masked(TEXT, "2probe") + masked(TEXT, "5")) as browser:
             engine.server.send(engine.sid, "moved")
@@ -459,7 +459,7 @@ class TestHeaders:
         [PAGE, "https://app.example.com:443", "https://APP.example.com.", "https://here.example", "http://localhost:5173"],
     )
     def test_an_origin_that_is_not_allowed_is_refused(self, listing: Engine, origin: str) -> None:
-        """With the setting, for its developer; one that is listed may connect in every spelling, and finds the one that came."""
+        """With the setting, for its developer; a listed one may connect in every spelling, and finds its own."""
         answers = [listing.ask(HANDSHAKE, HTTP_ORIGIN=origin), listing.ask("", "OPTIONS", HTTP_ORIGIN=origin)]
         allowed = origin != "http://localhost:5173"
 
@@ -540,7 +540,7 @@ def test_a_refused_origin_is_in_the_log_once_a_minute_with_the_line_that_allows_
 
 
 def test_no_cache_may_keep_an_answer(engine: Engine, polling: str) -> None:
-    """A cache knows answers by their URL: it would serve one client's session to another."""
+    """A cache knows answers by their URL, and would serve one client's session to another."""
     engine.server.send(engine.sid, "x")
     other = engine.open()
     engine.server.disconnect(other.rpartition("=")[2])

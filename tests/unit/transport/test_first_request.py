@@ -1,4 +1,4 @@
-"""The first request of a connection: a route that never waits is asked at once, and any other request goes to a handler."""
+"""The first request of a connection: a route without waits is asked at once, and any other request goes to a handler."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_request_that_is_left_is_the_applications(door: Door) -> None:
     ids=["ours", "of the connection"],
 )
 def test_a_route_that_fails_ends_its_connection_only(door: Door, fault: Exception, answer: bytes) -> None:
-    """500, or nothing to a client that is gone; nothing is left."""
+    """500, or nothing to a departed client; nothing is left."""
     door.fault, door.takes = fault, False
     peer = door.connect(ASK + b"\r\n")
     assert peer.recv(1000)[: len(b"HTTP/1.1 500 ")] == answer
@@ -191,7 +191,7 @@ def test_a_connection_that_stays_silent_is_closed_in_silence(open_door: Callable
 
 
 def test_a_server_that_stops_lets_connections_go_on(door: Door) -> None:
-    """A client that is connected may still ask for as long as the server gives it."""
+    """A connected client may still ask for as long as the server gives it."""
     peer = door.connect()
     door.server.close()
     turn()
@@ -222,7 +222,7 @@ def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused(open_door: C
 
 
 def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> None:
-    """It is the route's, with the loop watching it: nothing is written to it, and no other part closes it."""
+    """It is the route's, with the loop watching it. Nothing is written to it, and no other part closes it."""
     door.fault = ValueError("no")
     peer = door.connect(ASK + b"\r\n")
     ((sock, _),) = door.taken

@@ -1,4 +1,4 @@
-"""What proxies say of a request: only what our own have written counts."""
+"""The proxies' headers of a request, of which only our own proxies' count."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def fragmented(opcode: Opcode, pieces: list[bytes]) -> bytes:
 
 
 def fed(stream: bytes, cuts: list[int] | None = None, limit: int = LIMIT) -> list[tuple[Opcode, str | bytes]]:
-    """Return what a stream completes when it arrives cut at these places."""
+    """Return the completed messages of a stream that arrives cut at these places."""
     inbound = Inbound(limit)
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts or []), len(stream)]
     messages: list[tuple[Opcode, str | bytes]] = []
@@ -94,8 +94,8 @@ LENGTHS = st.one_of(
 def test_a_frame_is_what_the_websockets_package_makes_of_it(
     first: int, is_masked: bool, length: bytes, rest: bytes, cut: int
 ) -> None:
-    """Any first byte, any way to write a size, cut anywhere. A reserved bit, and a control frame that is too long or a fragment,
-    are malformed from the first two bytes on; the package may wait for more, or take a size that is written too long."""
+    """Any first byte, any way to write a size, cut anywhere. A reserved bit, and a control frame that is too long or a
+    fragment, are malformed from the first two bytes on; the package may wait for more, or take an overlong size."""
     stream = bytes([first, length[0] | 0x80 * is_masked, *length[1:], *rest])[:cut]
     is_bad_control = bool(first & 0x08) and (length[0] > 125 or not first & 0x80)
     is_malformed = len(stream) > 1 and (first & 0x70 or is_bad_control)
@@ -116,8 +116,8 @@ ODD = (b"\x81\xfe\0\5" + bytes(4), b"\x81\xff" + bytes(7) + b"\5" + bytes(4), b"
 )
 @pytest.mark.parametrize("limit", [LIMIT, 100_000])
 def test_a_text_that_comes_at_once_means_what_it_means_in_pieces(stream: bytes, limit: int) -> None:
-    """Most messages are one frame that has come whole, and are read in one step: with every limit, and every fault. An odd one
-    is left to the parser."""
+    """Most messages are one whole frame, and are read in one step, with every limit, and every fault. An odd one is left to the
+    parser."""
     assert outcome(stream, [], limit) == outcome(stream, [1, 3, 7], limit)
 
 
@@ -162,7 +162,7 @@ def test_a_frame_too_large_is_refused_from_its_header(opcode: Opcode, declared: 
 
 
 def test_the_limit_counts_bytes_and_not_characters() -> None:
-    """A character of two bytes counts twice. It starts from zero with each message: it is no budget."""
+    """A character of two bytes counts twice. It starts from zero with each message, because it is no budget."""
     assert fed(sent(Opcode.TEXT, "ü".encode() * (LIMIT // 2)))[0][0] is Opcode.TEXT
     assert refused(sent(Opcode.TEXT, "ü".encode() * (LIMIT // 2) + b"x")) == 1009
     assert len(fed(fragmented(Opcode.BINARY, [b"x" * 400, b"x" * 600]) * 3)) == 3
@@ -241,7 +241,7 @@ def test_messages_before_a_fault_are_delivered() -> None:
 
 
 def test_an_idle_connection_needs_no_parser() -> None:
-    """`at_rest` exactly between messages: then the object can be dropped."""
+    """`at_rest` exactly between messages, when the object can be dropped."""
     inbound = Inbound(LIMIT)
     stream = fragmented(Opcode.TEXT, [b"a", b"b"])
     rests = []

@@ -81,7 +81,7 @@ def fuzzed() -> Iterator[Application]:
 @settings(max_examples=EXAMPLES)
 @given(sent=st.lists(packets(), min_size=PER_EXAMPLE, max_size=PER_EXAMPLE))
 def test_random_packets_are_taken_or_refused(fuzzed: Application, sent: list[str | bytes]) -> None:
-    """Each in a new session that has joined: it lives, or it ended for a reason that we know; nothing is left of it."""
+    """Each in a new session after its join. It lives, or it ended for a known reason; nothing is left of it."""
     with capture_logs() as logs:
         for packet in sent:
             browser = Browser(fuzzed)

@@ -33,7 +33,7 @@ class Process:
         self.bodies: list[bytes] = []
         self.asked: list[bytes] = []
         self.handing_over: Callable[[int], object] = lambda descriptor: None
-        routes = {("GET", "/socket"): NeverWaits(lambda request: None)}  # so requests are looked at in the hub first
+        routes = {("GET", "/socket"): NeverWaits(lambda request: None)}  # so requests are tried in the hub first
         self.server = HTTPServer(("127.0.0.1", 0), self._application, routes=routes)
         self.server.start()
         self.server.to_owner = self.to_owner
@@ -110,7 +110,7 @@ def test_a_session_of_nobody_else_stays(one: Process, other: Process) -> None:
 
 @pytest.mark.parametrize("first", [b"", asking()])
 def test_the_kernel_watches_a_connection_that_was_handed_over_for_its_owner_only(one: Process, first: bytes) -> None:
-    """Its next byte would make libev rebuild the epoll set of the process that gave it away, once for each connection."""
+    """Its next byte would make libev rebuild the epoll set of the giving process, once for each connection."""
     given: list[Watched] = []
     one.handing_over = lambda descriptor: given.append(Watched(descriptor, os.fstat(descriptor).st_ino))
     peer = one.connect(first)
@@ -124,7 +124,7 @@ def test_the_kernel_watches_a_connection_that_was_handed_over_for_its_owner_only
 
 
 def test_an_owner_that_closes_before_the_giver_does_leaves_nothing_behind(one: Process, other: Process) -> None:
-    """A giver that is busy still holds the connection when its answer has been given."""
+    """A busy giver still holds the connection when its answer has been given."""
     held: list[int] = []
     one.handing_over = lambda descriptor: held.append(os.dup(descriptor))
     peer = one.connect(asking(FOREIGN))
@@ -158,13 +158,13 @@ def test_a_process_that_ends_while_it_hands_over_takes_no_byte_of_the_connection
 
 def test_a_connection_whose_peer_has_gone_meanwhile_is_dropped(other: Process) -> None:
     """It has no address any more."""
-    ours = socket.socket()  # like one that has been reset: it is connected to nothing
+    ours = socket.socket()  # like a reset one, which is connected to nothing
     other.server.adopt(ours.detach(), b"")
     assert counted(other) == 0
 
 
 def test_a_server_that_has_left_the_port_starts_to_accept_no_more(one: Process, other: Process) -> None:
-    """Connections that are open, or adopted, have one more answer."""
+    """Open or adopted connections have one more answer."""
     other.server.listener.close()
     other.server.listener.close()
     other.server.start()

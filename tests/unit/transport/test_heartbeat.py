@@ -50,7 +50,7 @@ Beating = tuple[Heartbeat, Session]
 
 @pytest.fixture
 def beating(clock: Clock) -> Iterator[Beating]:
-    """A heartbeat that has just begun, and its session."""
+    """A new heartbeat, and its session."""
     session, heartbeat = Session(), Heartbeat(SessionServer(clock, LIMITS))
     heartbeat.start(cast(RealSession, session))
     yield heartbeat, session
@@ -58,7 +58,7 @@ def beating(clock: Clock) -> Iterator[Beating]:
 
 
 def pulse_of(heartbeat: Heartbeat) -> Pulse:
-    """Return what it waits for now (mypy takes an attribute that it has seen for unchanged)."""
+    """Return its present wait (mypy takes an attribute that it has seen for unchanged)."""
     return heartbeat.pulse
 
 
@@ -114,7 +114,7 @@ def test_a_browser_that_accepts_nothing_has_no_grace(beating: Beating, clock: Cl
 
 
 def test_a_session_that_reads_again_gives_the_due_pong_grace(beating: Beating, clock: Clock) -> None:
-    """Reading goes on just before the deadline: a pong that came long ago is still in our socket."""
+    """Reading goes on just before the deadline. An old pong is still in our socket."""
     heartbeat, session = beating
     clock.advance(INTERVAL_S)
     session.pong_blocked = True
@@ -135,7 +135,7 @@ def test_a_check_of_an_older_ping_does_not_judge_a_newer_one(beating: Beating, c
 
 
 def test_a_request_between_two_ticks_finds_a_late_session(beating: Beating, clock: Clock) -> None:
-    """`late` looks at the clock, not at the timer; not while the pong's way is blocked."""
+    """`late` reads the clock, not the timer; not while the pong's way is blocked."""
     heartbeat, session = beating
     clock.now_s += INTERVAL_S + TIMEOUT_S
     assert not heartbeat.late()
@@ -149,7 +149,7 @@ def test_a_request_between_two_ticks_finds_a_late_session(beating: Beating, cloc
 
 
 def test_a_heartbeat_that_was_stopped_does_nothing_more(beating: Beating, clock: Clock) -> None:
-    """And asks the timer for nothing more, so that a session that is over is freed."""
+    """And asks the timer for nothing more, so that a finished session is freed."""
     heartbeat, session = beating
     clock.advance(INTERVAL_S)
     heartbeat.stop()

@@ -40,7 +40,7 @@ def test_clients_that_are_refused_together_are_told_different_times() -> None:
 
 
 def test_a_client_without_room_is_told_the_limit_and_when_to_come_again() -> None:
-    """By an application that stands in for the real one. The Origin is not known: any page may read it."""
+    """By an application that stands in for the real one. The Origin is not known, so any page may read it."""
     said = Said()
     (body,) = no_room("connections_per_address", 7)({}, said)
     error = json.loads(body)["error"]

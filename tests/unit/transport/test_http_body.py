@@ -98,7 +98,7 @@ def test_a_connection_cannot_be_used_again_with_too_much_unread(head: bytes, mus
 
 
 def test_the_rest_of_a_small_body_is_read_so_that_the_connection_can_be_used_again() -> None:
-    """And no byte of what comes after it."""
+    """And no byte after it."""
     for head, sent in ((b"Content-Length: 1000\r\n", b"x" * 1000), (CHUNKED, chunks(400, 600))):
         reading, _, peer = incoming(head, sent + b"the next request")
         assert reading.finish()
@@ -111,7 +111,7 @@ def test_the_rest_of_a_small_body_is_read_so_that_the_connection_can_be_used_aga
     ids=["length", "chunked"],
 )
 def test_of_a_large_body_no_more_is_read_than_the_goodbye_needs(head: bytes, sent: bytes) -> None:
-    """The client learns that our answer was all; what it is still sending is read for a while, or it would be reset."""
+    """The client learns that our answer was all; its further bytes are read for a while, or it would be reset."""
     reading, _, peer = incoming(head, sent)
     assert not reading.finish()
     assert peer.shut

@@ -33,7 +33,7 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 
 class Application:
-    """Echoes bodies, and remembers which requests it was given: through WSGI, or as a route below it."""
+    """Echoes bodies, and remembers its requests: through WSGI, or as a route below it."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -202,7 +202,7 @@ class TestFraming:
 
     def test_a_body_that_the_application_leaves_is_not_taken_for_the_next_request(self, exchange: Exchange) -> None:
         """It is read and dropped. With a large one the connection ends; its client is notified, and may go on sending for a
-        while: closed at once, the connection would be reset."""
+        while. Closed at once, the connection would be reset."""
         exchange.application.reads = False
         small = exchange.with_(ECHO + b"Content-Length: %d\r\n\r\n" % len(HIDDEN) + HIDDEN + LAST, FOREVER)
         assert small.bodies == [b"unread", b"unread"]
@@ -213,7 +213,7 @@ class TestFraming:
         assert exchange.application.paths == ["/echo", "/last", "/echo"]
 
     def test_a_chunked_body_has_an_end(self, exchange: Exchange) -> None:
-        """However small its chunks are: their sizes count, too."""
+        """However small its chunks are, because their sizes count, too."""
         exchange.with_(ECHO + CHUNKED + b"\r\n", *[b"1;" + b"x" * 100 + b"\r\nx\r\n"] * 20_000, FOREVER)
         assert [str(error) for error in exchange.application.failures] == ["[Errno 104] a chunked body that does not end"]
 
@@ -260,7 +260,7 @@ class TestDeadlines:
 
     @pytest.mark.parametrize("framing", [b"Content-Length: 100000\r\n", CHUNKED], ids=["length", "chunked"])
     def test_a_body_that_drips_is_cut(self, exchange: Exchange, framing: bytes) -> None:
-        """A byte a second is below the least rate: bytes give so little time back that the grace runs out."""
+        """A byte a second is below the least rate. Bytes give so little time back that the grace runs out."""
         drips: list[bytes | Pause] = [b"1", Pause(1)] * 1000
         peer = exchange.with_(ECHO + framing + b"\r\n", *drips)
 
@@ -291,7 +291,7 @@ class TestDeadlines:
         assert peer.received.count(b"piece") == 4
 
     def test_an_answer_that_nobody_reads_is_cut(self, exchange: Exchange) -> None:
-        """At the write deadline, and hard: the kernel would hold the rest for many minutes."""
+        """At the write deadline, and hard, because the kernel would hold the rest for many minutes."""
         exchange.application.answer = lambda: iter([b"x" * 100_000])
         peer = exchange.with_(LAST, accepts=[1000, 500, Pause(1e9)])
 
@@ -309,7 +309,7 @@ class TestDeadlines:
         assert peer.now_s > 1000 + 10 * LIMITS.write_deadline_s
 
     def test_bytes_that_came_while_the_process_stood_still_are_read_first(self, exchange: Exchange) -> None:
-        """A deadline that passed in the stall is no fault of the peer: the loop serves timers before sockets."""
+        """A deadline within the stall is no fault of the peer, as the loop serves timers before sockets."""
 
         class Stalling(Peer):
             def wait(self, events: int, timeout_s: float) -> float | None:
@@ -326,7 +326,7 @@ class TestManners:
     """The rest of the world has its share."""
 
     def test_a_client_that_is_gone_in_the_middle_of_its_headers_leaves_no_traceback(self, exchange: Exchange) -> None:
-        """Nothing of ours has failed (the fixture looks at standard error)."""
+        """Nothing of ours has failed (the fixture checks standard error)."""
         for begun in (b"", b"GET /", b"GET / HTTP/1.1\r\nHost: test\r\nX-Slow: "):
             exchange.with_(begun, Reset())
             exchange.with_(begun)
@@ -375,7 +375,7 @@ class TestManners:
             serving.join()
 
     def test_a_request_counts_as_waiting_only_while_its_peer_keeps_the_server_waiting(self) -> None:
-        """One at work is never ended for another; one that is slow with its body is."""
+        """One at work is never ended for another; one with a slow body is."""
         peer = Peer([ECHO + b"Content-Length: 2\r\n\r\n", Pause(1), b"{}", FOREVER])
         waiting: list[bool] = []
 

@@ -17,7 +17,7 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=200))
 def test_counts_and_order_are_those_of_a_list(steps: list[tuple[str, int, str | None]]) -> None:
-    """The one that has waited longest, in all and of each address, is found whatever came before."""
+    """The longest waiter, in all and of each address, is found after any history."""
     connections: Any = HttpConnections()
     addresses: dict[int, str | None] = {}
     waiting: dict[str | None, list[int]] = {"all": [], "a": [], "b": [], None: []}

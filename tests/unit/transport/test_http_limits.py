@@ -49,7 +49,7 @@ def test_a_message_that_keeps_to_the_rate_is_never_cut(share: float, pieces: int
 
 
 def test_the_limits_of_a_gateway_are_its_settings() -> None:
-    """One of them has another name there; on a developer's machine all browsers have one address, so that has no limit."""
+    """One of them has another name there; on a developer's machine all browsers have one address, which then has no limit."""
     settings = Settings(handshake_deadline_s=3, write_deadline_s=4, proxies=2)
     limits = HttpLimits.of(settings)
 
@@ -60,7 +60,7 @@ def test_the_limits_of_a_gateway_are_its_settings() -> None:
 
 
 def test_each_part_of_an_exchange_has_its_own_pace() -> None:
-    """Bytes give time back to bodies and answers alone: headers and the next request have a deadline for the whole."""
+    """Bytes give time back to bodies and answers alone. Headers and the next request have a deadline for the whole."""
     limits = HttpLimits(header_deadline_s=1, keep_alive_s=2, body_deadline_s=3, write_deadline_s=4, min_bytes_per_s=1)
     left: dict[Part, tuple[float, float]] = {}
     for part in Part:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 from bytes: what a request means, what is refused, and that three readers of it never see different requests.
+"""HTTP/1.1 from bytes: the meaning of a request, refusals, and that three readers of it never see different requests.
 
 The other readers are h11 and, where it is installed, llhttp (httptools).
 """
@@ -36,7 +36,7 @@ except ImportError:
 
 
 class Read(NamedTuple):
-    """What a reader has made of bytes: whole requests in order, each with its body, and whether it refused something."""
+    """A reader's result from bytes: whole requests in order, each with its body, and whether it refused something."""
 
     requests: tuple[tuple[str, str, tuple[tuple[str, str], ...], bytes], ...]
     refused: bool
@@ -64,7 +64,7 @@ def read(pieces: Iterable[bytes]) -> Read:
 
 
 def one(sent: bytes) -> Request | Bad | None:
-    """Return what comes first of these bytes."""
+    """Return the first result of these bytes."""
     event = RequestParser(sent).next_event()
     assert event is None or isinstance(event, Request | Bad)
     return event
@@ -288,7 +288,7 @@ def test_limits_come_before_parsing() -> None:
 
 
 def test_a_long_hostile_head_costs_no_more_than_its_length() -> None:
-    """Nothing is read twice: what almost matches is given up at once."""
+    """Nothing is read twice, as an almost matching text is given up at once."""
     for filler in (b"a", b" ", b":", b"\t", b"a:", b"a: "):
         assert isinstance(one(b"GET / HTTP/1.1\r\n" + filler * 5000 + b"\0\r\n\r\n"), Bad)
 
@@ -310,7 +310,7 @@ def test_names_that_a_client_makes_up_are_not_all_remembered() -> None:
 def test_a_head_that_is_not_parsed_again_means_what_it_means_when_it_is(
     before: list[str], behind: list[str], name: str, lengths: list[str]
 ) -> None:
-    """Or it is parsed: whether the last one is remembered changes nothing."""
+    """Or it is parsed, and the memory of the last one changes nothing."""
     blocks = [request_of(*before, f"{name}{length}", *behind) for length in lengths]
     for last, block in pairwise(blocks):
         parser = RequestParser(last)
@@ -325,7 +325,7 @@ def test_a_head_that_is_not_parsed_again_means_what_it_means_when_it_is(
 
 
 def test_a_head_that_is_the_same_is_the_same_object() -> None:
-    """A route can keep what it has found out about a head; but for another length it has a request like it."""
+    """A route can keep its knowledge of a head; but for another length it has a request like it."""
     parser = RequestParser(request_of("Content-Length: 0") * 2 + request_of("Content-Length: 00") + request_of())
     found = []
     for _ in range(4):

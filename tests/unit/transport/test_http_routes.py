@@ -1,4 +1,4 @@
-"""Requests that are answered below WSGI: by their route, in order, within the limits of the connection."""
+"""Requests with an answer below WSGI: by their route, in order, within the limits of the connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAST = b"GET /elsewhere HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
 
 
 class Room:
-    """A server with one route and an application; both say what they are asked."""
+    """A server with one route and an application; both record their requests."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
@@ -29,7 +29,7 @@ class Room:
         self.route: Callable[[RoutedRequest], Answer | None] = self.answer
 
     def answer(self, request: RoutedRequest) -> Answer | None:
-        """Be the route: leave a request that says so to the application, refuse it, or fail; answer others with the body."""
+        """Be the route: leave a request with that wish to the application, refuse it, or fail; answer others with the body."""
         match request.head.fields.get("HTTP_X_A"):
             case "leave":
                 return None
@@ -150,7 +150,7 @@ def test_a_connection_leaves_nothing_behind_that_only_the_garbage_collector_find
 
 
 def told(body: bytes, name: bytes = b"") -> bytes:
-    """Return a request for the route with five bytes of a body, which says what is to become of it."""
+    """Return a request for the route with five bytes of a body, which names its fate."""
     return POST + (b"X-A: " + name + b"\r\n" if name else b"") + b"\r\n" + body
 
 
@@ -163,7 +163,7 @@ def test_the_application_gets_what_a_route_leaves_to_it(room: Room) -> None:
 
 
 def test_a_route_that_fails_is_logged_and_answered_without_a_word_of_it(room: Room) -> None:
-    """500, and the connection ends after it; a caller that has published before is notified of that."""
+    """500, and the connection ends after it; a caller with an earlier publish is notified of that."""
     with capture_logs() as logs:
         peer = room.serve(told(b"first") + told(b"again", b"fail") + told(b"third"))
     first, fault = peer.received.split(b"HTTP/1.1 ")[1:]

@@ -61,7 +61,7 @@ def test_a_connection_is_accepted_with_the_address_that_python_has(
 
 
 class Connection:
-    """Stands for a connection: what the admission needs of one."""
+    """Stands for a connection: the admission's needs of one."""
 
     is_reserved = False
 
@@ -164,7 +164,7 @@ def test_an_address_whose_connections_all_work_is_refused_one_more(open_door: Op
 
 
 def test_an_address_has_room_again_when_a_connection_of_it_is_over(open_door: OpenDoor) -> None:
-    """Limits are on what there is at once; 0 is none."""
+    """Limits are on the present ones; 0 is none."""
     door, unlimited = open_door(max_connections_per_address=1), open_door(max_connections_per_address=0)
     for _ in range(3):
         connection = door.take()
@@ -186,7 +186,7 @@ def test_one_address_has_an_eighth_of_the_descriptors_at_most(open_door: OpenDoo
 def test_http_has_a_quarter_of_the_descriptors_at_most(
     open_door: OpenDoor, monkeypatch: pytest.MonkeyPatch, descriptors: int | None, most: int | None
 ) -> None:
-    """Or as many as it may have. The one that has waited longest goes, of whatever address; when all work, the newest: 503."""
+    """Or as many as it may have. The longest waiter goes, of whatever address; when all work, the newest: 503."""
     monkeypatch.setattr(http_admission, "descriptor_limit", lambda: descriptors)
     door = open_door(max_connections_per_address=0, max_connections=most)
     door.take(ONE)
@@ -205,7 +205,7 @@ def test_http_has_a_quarter_of_the_descriptors_at_most(
 
 
 class TestBehindAProxy:
-    """All connections are the proxy's: each request names its address."""
+    """All connections are the proxy's, and each request names its address."""
 
     def ask(self, door: Door, connection: Connection, address: str) -> str | None:
         """Let a request come in on a connection; return the status with which it is refused."""
@@ -323,7 +323,7 @@ class TestReservedPlaces:
     def test_a_reserve_that_is_short_of_a_descriptor_keeps_nobody_waiting_for_longer(
         self, full: Door, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Refused peers that come again at once: a turn lasts as long as their requests, and the next ones get their places."""
+        """Refused peers that come again at once. A turn lasts as long as their requests, and the next ones get their places."""
         monkeypatch.setattr(descriptors, "places", lambda: 2)  # the third is a connection of the gateway's own
         full.admission._held.lend()
         failures = ACCEPT_FAILURES._value.get()
@@ -434,7 +434,7 @@ def test_a_server_serves_until_it_is_closed(of_tuple: bool) -> None:
 
 
 def test_an_adopted_connection_too_many_is_refused_without_waiting_for_its_peer(serve: Serve) -> None:
-    """Its request has been read already by the sibling, so nothing more comes: the server goes on at once."""
+    """The sibling has already read its request, so nothing more comes, and the server goes on at once."""
     server, busy = serve(max_connections_per_address=1), Connection()
     server.connections.open(busy, "127.0.0.1")
     server.connections.work(busy)

@@ -1,4 +1,4 @@
-"""What an application may do by PEP 3333, and what is written for it."""
+"""An application's rights by PEP 3333, and the output for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GET = b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n"
 
 
 def answers(application: Application, *sent: bytes, **limits: Any) -> list[tuple[str, dict[str, str], bytes]]:
-    """Return the status, the headers and what comes after them of each answer."""
+    """Return the status, the headers and the body of each answer."""
     peer = Peer([b"".join(sent)])
     peer.served_by(application, HttpLimits(**limits))
     return peer.answers
@@ -114,7 +114,7 @@ BREAKING = [("X", "a\r\nb"), ("X\n", "a"), ("X", "\u20ac")]
     ("status", "headers"), [("200 OK\r\nX: y", []), ("OK", []), *(("200 OK", [header]) for header in BREAKING)]
 )
 def test_what_would_break_the_answer_is_a_fault_of_the_application(status: str, headers: list[tuple[str, str]]) -> None:
-    """500, without a word of why."""
+    """500, without a reason."""
     with capture_logs() as logs:
         ((told, _, body),) = answers(answering(b"one", status=status, headers=headers), GET, GET)
     assert (told, b"internal_error" in body, len(logs)) == ("500 Internal Server Error", True, 1)
@@ -151,7 +151,7 @@ def test_an_application_that_says_nothing_is_at_fault(pieces: list[bytes]) -> No
 
 
 def test_the_environment_is_complete() -> None:
-    """As PEP 3333 has it, with what Flask and others ask for."""
+    """As PEP 3333 has it, with the keys for Flask and others."""
     seen: list[dict[str, Any]] = []
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -170,13 +170,13 @@ def test_the_environment_is_complete() -> None:
 
 
 def test_an_application_may_end_the_connection() -> None:
-    """By a Connection header; what else is in that is of the hop, and not its to say, nor is the framing."""
+    """By a Connection header; its other words are of the hop, and not its to say, nor is the framing."""
     headers = [("Connection", "x, Close"), ("Transfer-Encoding", "gzip")]
     ((_, told, _),) = answers(answering(b"one", headers=headers), GET, GET)
     assert (told["Connection"], told["Transfer-Encoding"]) == ("close", "chunked")
 
 
 def test_a_server_without_time_for_a_next_request_says_so() -> None:
-    """As gunicorn with `--keep-alive 0`: a client would send its next request into a connection that ends."""
+    """As gunicorn with `--keep-alive 0`, because a client would send its next request into an ending connection."""
     ((_, headers, body),) = answers(listed, GET, GET, keep_alive_s=0)
     assert (headers["Connection"], body) == ("close", b"onetwo")

@@ -21,7 +21,7 @@ BURST = 100
 
 @pytest.fixture
 def browser(clock: Clock) -> Iterator[Browser]:
-    """A session on WebSocket that has received nothing yet."""
+    """A session on WebSocket without received packets."""
     limits = TransportLimits(inbound_per_s=10, inbound_burst=BURST, ping_interval_s=3600, handshake_deadline_s=3600)
     made = Browser(clock, limits).connect()
     yield made
@@ -61,7 +61,7 @@ def test_other_packets_go_straight_to_the_session(browser: Browser) -> None:
 def test_a_close_packet_or_an_invalid_one_ends_the_session(
     browser: Browser, packet: str, reason: str, told: tuple[int, str]
 ) -> None:
-    """Without a CLOSE packet in return; what came before it is delivered nevertheless."""
+    """Without a CLOSE packet in return; earlier packets are delivered nevertheless."""
     receive(browser, "4before", packet, "4behind")
     ((opcode, payload),) = browser.received()
 
@@ -104,7 +104,7 @@ def test_a_full_inbox_pauses_the_reading_until_most_of_it_is_delivered(browser: 
 
 
 def test_messages_that_the_server_does_not_want_any_more_are_discarded(browser: Browser) -> None:
-    """It has ended the session; the one that is being handled is finished."""
+    """It has ended the session; the present one is finished."""
     browser.server.delivering = lambda: browser.session.end("server disconnect")
     inbox = receive(browser, "4first", "4second")
     turn()

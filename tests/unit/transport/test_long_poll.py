@@ -86,7 +86,7 @@ def test_a_poll_waits_no_longer_than_a_heartbeat_can_take(browser: Browser) -> N
     """Then the session ends, and the poll is notified."""
     poll = browser.poll()
     browser.clock.now_s += 45
-    browser.session.long_poll.wake()  # for nothing: it looks at the clock before it waits on
+    browser.session.long_poll.wake()  # for nothing, because it looks at the clock before it waits on
 
     assert (poll.answer, browser.session.reason) == ([b"1"], "ping timeout")
 
@@ -107,7 +107,7 @@ def test_a_second_body_while_one_is_under_way_ends_the_session(browser: Browser)
 def test_a_body_that_fills_the_inbox_is_answered_when_there_is_room_or_the_session_ends(
     browser: Browser, moves: bool, ends: bool
 ) -> None:
-    """So that the next one comes later. A session that has moved in between does not read until then."""
+    """So that the next one comes later. A session after its move does not read until then."""
     go_on = Event()
     browser.server.delivering = lambda: go_on.wait() and None
 

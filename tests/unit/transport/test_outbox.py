@@ -1,4 +1,4 @@
-"""The sending half of a session over a socket pair: direct writes, corks, holds, and what a cut write leaves."""
+"""The sending half of a session over a socket pair: direct writes, corks, holds, and the rest of a cut write."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def events(count: int, size: int = 0) -> list[Frame]:
 
 
 def test_an_idle_session_takes_direct_writes(line: Line) -> None:
-    """And one that has sent what was queued does again."""
+    """And one with a queue that is sent does again."""
     assert line.ready()
     line.session.offer(events(1)[0])
     assert (line.ready(), len(line.read())) == (True, 1)
 
 
 def test_a_session_whose_socket_is_full_takes_none_until_it_has_caught_up(line: Line) -> None:
-    """Events queue up after what waits, and keep their order."""
+    """Events queue up after the waiting ones, and keep their order."""
     padding = line.back_up()
     sent = events(4)
     for frame in sent:
@@ -80,7 +80,7 @@ def test_a_session_whose_socket_is_full_takes_none_until_it_has_caught_up(line: 
 
 
 def test_control_goes_ahead_of_data_that_waits(line: Line) -> None:
-    """A full data lane does not crowd out a ping; the frame that is half written is finished first."""
+    """A full data lane does not crowd out a ping; the half-written frame is finished first."""
     padding = line.back_up()
     sent = events(QUEUE_FRAMES)
     for frame in sent:
@@ -91,7 +91,7 @@ def test_control_goes_ahead_of_data_that_waits(line: Line) -> None:
 
 
 def test_a_cork_keeps_data_back_and_lets_control_through(line: Line, clock: Clock) -> None:
-    """CONNECT goes ahead of what its handler emits; counted, as two namespaces may join at once."""
+    """CONNECT goes ahead of its handler's events; counted, as two namespaces may join at once."""
     line.session.cork()
     line.session.cork()
     line.session.offer(Frame(b"4data"))
@@ -154,7 +154,7 @@ def test_a_direct_write_that_was_cut_is_finished_where_it_was_cut(line: Line, cu
 
 
 def test_a_page_of_the_log_goes_out_in_one_write_or_is_queued(line: Line) -> None:
-    """Each frame is counted once; what finds no room is not accepted."""
+    """Each frame is counted once; one without room is not accepted."""
     assert line.session.stream(events(3), line.client) == 3
     assert (line.client.direct, line.client.offered) == (3, 0)
     line.read()
@@ -179,7 +179,7 @@ def test_a_full_control_lane_ends_the_session(line: Line) -> None:
 
 
 def test_clients_are_told_once_when_a_queue_over_high_water_has_drained(line: Line) -> None:
-    """And only if one has asked for it. A full queue refuses, and the caller decides what becomes of the event."""
+    """And only if one has asked for it. A full queue refuses, and the caller decides about the event."""
     for asks in (False, True):
         line.session.cork()
         assert all(line.session.offer(frame) for frame in events(QUEUE_FRAMES))
@@ -193,6 +193,6 @@ def test_clients_are_told_once_when_a_queue_over_high_water_has_drained(line: Li
 
 
 def test_a_socket_that_breaks_under_a_direct_write_ends_the_session(line: Line) -> None:
-    """With what the system says of it."""
+    """With the system's reason."""
     line.wire.lose(OSError(32, "Broken pipe"))
     assert (line.session.reason, line.session.wire, line.ready()) == ("transport error: Broken pipe", None, False)

@@ -1,4 +1,4 @@
-"""The address that a request counts for: seen through the proxies in front, in one spelling."""
+"""The address for the counts of a request: seen through the proxies in front, in one spelling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize(("key", "address"), [(key, each) for key, spellings in SPELLINGS.items() for each in spellings])
 def test_an_address_counts_under_one_key_however_it_is_spelt(address: str, key: str) -> None:
-    """A visitor with IPv6 has 2^64 addresses: they count as one. Keys are their own keys."""
+    """A visitor with IPv6 has 2^64 addresses, which count as one. Keys are their own keys."""
     assert address_key(address) == key
     assert address_key(key) == key
     assert address_of({"REMOTE_ADDR": address}, 0) == (key or None)

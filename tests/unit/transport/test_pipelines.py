@@ -2,8 +2,8 @@
 The sockets, the servers and the hand-over are the real ones; the processes are in this one. One hand-over at a time:
 test_hand_over.py.
 
-A client is as HTTP/1.1 has it (RFC 9112 section 9.3.2): it sends requests ahead, reads the answers in order, and sends those
-again over a new connection that have no answer when one ends.
+A client follows HTTP/1.1 (RFC 9112 section 9.3.2). It sends requests ahead, reads the answers in order, and sends those without
+an answer again over a new connection.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Request(NamedTuple):
 
 
 class Process:
-    """A process: an HTTP server with routes and an application, which note what they were asked."""
+    """A process: an HTTP server with routes and an application, which note their requests."""
 
     def __init__(self, number: int) -> None:
         self.number, self.asked = number, Counter[int]()
@@ -233,7 +233,7 @@ def send(client: socket.socket, whole: bytes, cuts: list[int], half_closes: bool
 
 
 def descriptors() -> set[str]:
-    """Return what the descriptors of this process are."""
+    """Return the descriptors of this process."""
     found: set[str] = set()
     for each in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # that of this listing

@@ -11,7 +11,7 @@ from headgate.transport.send_queue import MAX_CONTROL_BYTES, MAX_CONTROL_FRAMES,
 
 
 class Owner:
-    """Counts what was sent, as a client does."""
+    """Counts its sent frames, like a client."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -25,7 +25,7 @@ def frame(size: int = 10, *, attachment: bool = False) -> Frame:
 
 
 def queue_of(*frames: Frame, max_frames: int = 10, max_bytes: int = 1000) -> ClientQueue:
-    """Return a queue that has taken these frames."""
+    """Return a queue with these frames."""
     queue = ClientQueue(max_frames, max_bytes)
     assert all(queue.offer(each) for each in frames)
     return queue
@@ -62,7 +62,7 @@ def test_control_goes_first_and_has_room_of_its_own() -> None:
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_the_control_lane_is_bounded_too(size: int) -> None:
-    """In frames or in bytes; what is over is refused."""
+    """In frames or in bytes; the surplus is refused."""
     queue = ClientQueue(10, 1000)
     taken = 0
     while queue.offer_control(frame(10) if size == 10 else Frame(b"x" * size)):
@@ -104,7 +104,7 @@ def test_withdrawing_and_discarding_take_one_owners_frames() -> None:
 
 
 class AgainstOracle(RuleBasedStateMachine):
-    """Any sequence of operations: offered = taken + discarded + waiting, for every owner, and the bounds hold."""
+    """Any sequence of operations keeps offered = taken + discarded + waiting, for every owner, and the bounds."""
 
     MAX_FRAMES, MAX_BYTES = 6, 300
 

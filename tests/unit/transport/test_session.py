@@ -36,7 +36,7 @@ def browser(clock: Clock) -> Iterator[Browser]:
 
 
 class TestBeginning:
-    """HANDSHAKE, and what follows it."""
+    """HANDSHAKE, and its successors."""
 
     def test_frames_of_the_connect_handler_wait_for_the_beginning(self, browser: Browser) -> None:
         """The application may emit before the session is let in."""
@@ -47,7 +47,7 @@ class TestBeginning:
         assert browser.state() is SessionState.OPEN
 
     def test_a_websocket_for_a_session_that_ended_meanwhile_is_closed(self, browser: Browser) -> None:
-        """While the handshake's answer was written: no descriptor is left."""
+        """While the handshake's answer was written; no descriptor is left."""
         browser.session.end("server disconnect")
         browser.connect()
         turn()
@@ -102,7 +102,7 @@ class TestHeartbeat:
         assert pinged.session.reason == "ping timeout"
 
     def test_a_pong_that_waited_while_we_did_not_read_is_waited_for(self, pinged: Browser) -> None:
-        """Reading goes on just before the deadline: the browser's answer is still in our socket."""
+        """Reading goes on just before the deadline, with the browser's answer still in our socket."""
         for _ in range(FULL_MESSAGES):
             pinged.session.received("4slow")
         assert pinged.session.pong_blocked
@@ -138,7 +138,7 @@ class TestHeartbeat:
         assert browser.session.reason == "ping timeout"
 
     def test_an_idle_session_keeps_no_inbox(self, pinged: Browser) -> None:
-        """Nor bucket: most of ten thousand sessions answer pings and nothing else."""
+        """Nor bucket, because most of ten thousand sessions answer pings and nothing else."""
         pinged.send("3")
 
         assert pinged.session.inbox is None
@@ -230,7 +230,7 @@ class TestEnd:
         assert browser.clock.asked == []
 
     def test_a_session_that_is_over_is_freed_without_the_garbage_collector(self, browser: Browser) -> None:
-        """No cycle holds it: thousands that leave at once cost no collection."""
+        """No cycle holds it, so thousands that leave at once cost no collection."""
         browser.connect().session.joined = True
         browser.send("4hello")
         browser.session.sid = "to be freed"

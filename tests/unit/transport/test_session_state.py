@@ -30,7 +30,7 @@ def test_a_living_session_may_end_in_any_state(state: SessionState) -> None:
 
 
 def test_a_session_ends_once_and_is_forgotten_once() -> None:
-    """`ended` is called once: nothing leads out of CLOSING but FORGET, and nothing out of CLOSED."""
+    """`ended` is called once, as nothing leads out of CLOSING but FORGET, and nothing out of CLOSED."""
     out = {(before, step): to for (before, step), to in MACHINE.items() if before in OVER}
     assert out == {(SessionState.CLOSING, SessionStep.FORGET): SessionState.CLOSED}
 

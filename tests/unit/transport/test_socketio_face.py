@@ -1,4 +1,4 @@
-"""The gateway's face of python-socketio, over polling sessions that the test makes: no socket, no process."""
+"""The gateway's face of python-socketio, over polling sessions of the test: no socket, no process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FULL = OneTooMany(LimitReached("clients", 7, 3))
 
 
 class Gateway:
-    """Hooks and handlers that record, in order, what they are called for."""
+    """Hooks and handlers that record, in order, their calls."""
 
     def __init__(self, *, names_namespaces: bool = False) -> None:
         self.calls: list[Any] = []
@@ -55,7 +55,7 @@ class Gateway:
         return FULL if self.full else None
 
     def connect(self, session: Session, client: str, environ: dict[str, Any], auth: Any) -> Callable[[], None]:
-        """Refuse those who ask for it, and welcome the others."""
+        """Refuse a client on request, and welcome the others."""
         self.calls.append(("connect", client, auth))
         if auth == {"refuse": True}:
             raise ConnectRefused("no", {"code": "unauthorized"})
@@ -73,7 +73,7 @@ class Gateway:
         return {"ok": True, "arguments": list(arguments)}
 
     def begin(self, acknowledge: Acknowledge) -> Callable[[], None]:
-        """Keep what acknowledges a request later."""
+        """Keep a function that acknowledges a request later."""
         self.later.append(acknowledge)
         return lambda: None
 
@@ -131,7 +131,7 @@ def test_a_client_connects_and_is_welcomed_behind_its_connect_packet(gateway: Ga
 
 
 def test_answers_of_joins_are_written_together_and_data_waits_for_them(gateway: Gateway) -> None:
-    """In the turn in which the joins end nothing is written: each write would wake a peer that sleeps again at the next."""
+    """In the turn in which the joins end nothing is written. Each write would wake a peer that sleeps again at the next."""
     sessions = [Session(gateway.engine, name) for name in ("one", "two")]
     for session in sessions:
         gateway.engine.sessions[session.sid] = session
@@ -163,7 +163,7 @@ def test_a_refused_client_is_told_message_and_data(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("gateway", [False, True], indirect=True, ids=["elsewhere", "in development"])
 def test_a_namespace_that_is_not_served_is_refused_as_the_protocol_has_it(gateway: Gateway) -> None:
-    """Without a call to any handler. In development the page shows the names that are served; a stranger learns none."""
+    """Without a call to any handler. In development the page shows the served names; a stranger learns none."""
     (answer,) = gateway.say(gateway.open(), "40/elsewhere,")
     refusal = json.loads(answer.removeprefix(b"44/elsewhere,"))
     data = refusal.pop("data", None)
@@ -173,7 +173,7 @@ def test_a_namespace_that_is_not_served_is_refused_as_the_protocol_has_it(gatewa
 
 
 def test_requests_are_dispatched_by_name_and_acknowledged(gateway: Gateway) -> None:
-    """Ahead of events that wait: a client that lags must hear that it has subscribed."""
+    """Ahead of waiting events, because a client that lags must hear that it has subscribed."""
     session, _ = gateway.join()
     session.offer(message_frame(b'2/notifications,["event"]'))
 
@@ -184,7 +184,7 @@ def test_requests_are_dispatched_by_name_and_acknowledged(gateway: Gateway) -> N
 
 
 def test_a_request_that_is_acknowledged_later_holds_up_nothing(gateway: Gateway) -> None:
-    """The client's next requests are answered in the meantime; a client that has left gets no answer, and that is no fault."""
+    """The client's next requests are answered in the meantime; a departed client gets no answer, and that is no fault."""
     session, _ = gateway.join()
     assert gateway.say(session, '42/notifications,7["ask",{}]') == []
     assert gateway.say(session, '42/notifications,8["subscribe",{}]') == [b'43/notifications,8[{"ok":true,"arguments":[{}]}]']
@@ -290,7 +290,7 @@ def test_an_event_of_a_reserved_name_is_answered_like_any_other_that_is_no_reque
 
 
 def test_an_environ_is_trimmed_to_the_names_that_are_wanted(gateway: Gateway) -> None:
-    """And not made for a session that has none."""
+    """And not made for a session without one."""
     gateway.open("a", {"REMOTE_ADDR": "::1", "PATH_INFO": "/socket.io/"})
     gateway.face.trim_environ("a", ["REMOTE_ADDR", "HTTP_ORIGIN"])
     gateway.face.trim_environ("nobody", ["REMOTE_ADDR"])

@@ -48,7 +48,7 @@ class Clock:
         self.now_s = end_s
 
     def stall(self, seconds: float) -> None:
-        """Let time pass while the loop is busy: one tick at the end, and the one that the loop has ready after it."""
+        """Let time pass while the loop is busy: one tick at the end, and the loop's ready one after it."""
         self.late_tick(seconds)
         self.fire()
 
@@ -116,7 +116,7 @@ def test_nothing_is_skipped_in_a_stall(clocked: tuple[Clock, Deadlines]) -> None
 def test_bytes_that_came_in_during_a_stall_are_read_before_anybody_is_blamed(
     clocked: tuple[Clock, Deadlines], stalls: list[int]
 ) -> None:
-    """The loop serves timers before sockets: the first tick after a stall calls none, the second everyone who is due."""
+    """The loop serves timers before sockets. The first tick after a stall calls none, the second everyone due."""
     clock, timer = clocked
     called: list[int] = []
     timer.after(5, called.append, 5)
@@ -141,7 +141,7 @@ def test_a_loop_that_is_always_late_still_calls_back(clocked: tuple[Clock, Deadl
 
 
 def test_a_callback_may_ask_again(clocked: tuple[Clock, Deadlines]) -> None:
-    """Even for no delay at all: it comes with a later tick, and the wheel does not spin."""
+    """Even for no delay at all, it comes with a later tick, and the wheel does not spin."""
     clock, timer = clocked
     called: list[float] = []
 

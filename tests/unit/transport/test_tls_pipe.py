@@ -145,7 +145,7 @@ def test_a_request_over_tls_gives_its_socket_away(contexts: tuple[Any, Any], ser
 
 
 def test_a_peer_that_speaks_no_tls_is_dropped(contexts: tuple[Any, Any]) -> None:
-    """In silence: it is not the server's fault."""
+    """In silence, because it is not the server's fault."""
     server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], ssl_context=contexts[0])
     server.start()
     peer = gevent.socket.create_connection(("127.0.0.1", server.server_port))
@@ -162,7 +162,7 @@ def test_a_peer_that_speaks_no_tls_is_dropped(contexts: tuple[Any, Any]) -> None
 def test_a_peer_that_has_gone_before_it_is_accepted_is_dropped(
     contexts: tuple[Any, Any], capfd: pytest.CaptureFixture[str], sent: bytes
 ) -> None:
-    """Without a word: anyone can reset a connection."""
+    """Without notice, because anyone can reset a connection."""
     server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], ssl_context=contexts[0])
     server.init_socket()
     with socket.create_connection(server.address) as peer:

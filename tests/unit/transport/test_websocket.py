@@ -1,4 +1,4 @@
-"""The order of bytes on one wire, when its owner calls back into it. A socket pair and no loop: nothing waits here."""
+"""The order of bytes on one wire, when its owner calls back into it. A socket pair and no loop, so nothing waits here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMITS = TransportLimits(max_message_bytes=1000, send_buffer_bytes=65536, write_
 
 
 class Scripted:
-    """An owner that hands over chunks, and while it does, does what a test wants."""
+    """An owner that hands over chunks, and acts for the test between them."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
@@ -128,7 +128,7 @@ def test_the_rest_of_a_frame_comes_before_the_goodbye(line: Line) -> None:
 
 
 def test_a_slow_reader_gets_a_goodbye_whole(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The linger begins after the close frame: until that is written, the write deadline counts."""
+    """The linger begins after the close frame. Until that is written, the write deadline counts."""
     wire, _, theirs = line
     asked: list[tuple[float, str]] = []
     monkeypatch.setattr(wire._deadlines, "after", lambda delay_s, callback, *args: asked.append((delay_s, callback.__name__)))
@@ -143,7 +143,7 @@ def test_a_slow_reader_gets_a_goodbye_whole(line: Line, monkeypatch: pytest.Monk
 
 
 def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(clock: Clock) -> None:
-    """However it trickles: the session is over and counted no more, so its bytes must go."""
+    """However it trickles, the session is over and counted no more, so its bytes must go."""
     wire, _, theirs = line_of(cast(Deadlines, clock), replace(LIMITS, send_buffer_bytes=4096))
     with theirs:
         fill(wire.send)
@@ -190,8 +190,7 @@ def test_a_slow_reader_is_answered_the_latest_of_its_pings(line: Line) -> None:
 
 
 def test_a_close_frame_is_answered_and_told_at_once(line: Line) -> None:
-    """The owner does not wait until the socket has lingered out. Frames after it are not read: the client has said that it was
-    all."""
+    """The owner does not wait until the socket has lingered out. Frames after it are not read, as it was the client's last."""
     line.wire.open(masked(TEXT, "before") + masked(CLOSE, b"\x03\xe8bye") + masked(TEXT, "behind"))
 
     assert line.frames() == [(CLOSE, b"\x03\xe8")]
@@ -199,7 +198,7 @@ def test_a_close_frame_is_answered_and_told_at_once(line: Line) -> None:
 
 
 def test_a_browser_whose_data_waited_ends_the_connection_after_our_goodbye(line: Line) -> None:
-    """What it has sent while we did not read is read now: closing with it unread would reset the connection."""
+    """Its unread bytes are read now, because closing with them unread would reset the connection."""
     line.wire.open()
     line.wire.pause_reading()
     line.peer.sendall(masked(TEXT, b"more"))

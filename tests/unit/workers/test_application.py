@@ -1,4 +1,4 @@
-"""An application that is about to be served: what is added to it, and what it keeps. No gateway is started."""
+"""An application before it is served: its additions, and its own parts. No gateway is started."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_key_may_be_in_the_applications_own_configuration() -> None:
 
 
 def test_a_console_of_the_application_stays() -> None:
-    """One that has a page there already."""
+    """One with a page there already."""
     app = Flask(__name__)
     app.add_url_rule("/console", view_func=lambda: ("mine", 418))
     assert status(app, admin_key=KEY) == 418

@@ -1,4 +1,4 @@
-"""The board: what workers know of each other, in memory that all of them share; and which has the next turn to accept."""
+"""The board: the workers' knowledge of each other, in memory that all of them share; and which has the next turn to accept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.workers.board import LEAVE_S, MACHINE, Board, State, Turn
 
 
 def board_of(living: set[int], rows: int = 4) -> Board:
-    """A board; `living` are the processes that are alive."""
+    """A board; `living` are the living processes."""
     return Board(rows, is_alive=living.__contains__)
 
 

@@ -1,4 +1,4 @@
-"""The counts of several workers as those of one gateway, and what counts although its worker has ended."""
+"""The counts of several workers as those of one gateway, and of an ended worker."""
 
 from __future__ import annotations
 

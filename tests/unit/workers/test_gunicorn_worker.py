@@ -1,4 +1,4 @@
-"""What the workers of one process manager share: the configuration file, read again with gunicorn's own configuration."""
+"""The shared state of one process manager's workers: the configuration file, read again with gunicorn's own configuration."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_variables_for_a_service_called_headgate_do_not_end_the_workers(capfd: p
 
 @pytest.mark.usefixtures("environment")
 def test_workers_have_the_file_of_the_last_reload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """One that replaces a killed one has the settings of the others; a file that is wrong changes nothing, and is one line."""
+    """One in the place of a killed one has the settings of the others; a wrong file changes nothing, and is one line."""
     path = tmp_path / "headgate.toml"
     premises = Premises(None)
 

@@ -35,7 +35,7 @@ def test_all_that_serve_are_well() -> None:
 
 @pytest.mark.parametrize(("bad", "bus"), [(answer(bus="down", ready=False), "down"), (answer(ready=False), "up"), (None, "up")])
 def test_one_that_serves_and_is_not_well_is_enough(bad: dict[str, Any] | None, bus: str) -> None:
-    """A silent one as well: connections that it has taken are stuck in it."""
+    """A silent one as well, because its connections are stuck in it."""
     report = joined([row(1), row(2)], {1: answer(), 2: bad})
     assert (report["ready"], report["bus"]) == (False, bus)
     assert [each["ready"] for each in report["workers"]] == [True, False]

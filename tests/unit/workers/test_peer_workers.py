@@ -1,6 +1,6 @@
-"""The owner that a session id claims: letters that select a row of the board, and nothing else.
+"""The owner in a session id: letters that select a row of the board, and nothing else.
 
-A connection for a sibling that is gone is left to this worker, and logged seldom; counts of workers that have ended stay.
+A connection for a departed sibling is left to this worker, and logged seldom; counts of ended workers stay.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_nobody_is_asked_for_what_is_no_siblings(peer_workers: PeerWorkers, row:
 def test_sums_do_not_go_back_while_the_file_of_ended_workers_cannot_be_used(
     peer_workers: PeerWorkers, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As on a full disk: Prometheus would take that for a restart, and the next scrape for as many new events."""
+    """As on a full disk, Prometheus would take that for a restart, and the next scrape for as many new events."""
     ended = Totals(ended=[Family("shop_orders", "counter", "Help.", [Sample("shop_orders_total", {}, 41.0)])])
     (peer_workers._folder / FILE_NAME).write_bytes(msgspec.json.encode(ended))
     assert b"shop_orders_total 41.0" in peer_workers.exposition()[1]

@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_environment_wins_and_an_earlier_file_does_not(path: Path) -> None:
-    """What left the file leaves the environment; what others have put there stays."""
+    """A name that left the file leaves the environment; other names stay."""
     environ = {"HEADGATE_PORT": "1", "PATH": "/bin"}
     file = SettingsFile(str(path))
     file.put(file.read(environ), environ)
@@ -63,7 +63,7 @@ def test_a_file_that_is_wrong_changes_nothing(path: Path) -> None:
 
 
 def test_without_a_file_the_environment_is_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An application's own settings are checked beside it."""
+    """An application's own settings are checked with it."""
     monkeypatch.chdir(tmp_path)
     file = SettingsFile.of_config(None)
     assert file.path is None

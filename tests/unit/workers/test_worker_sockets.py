@@ -1,4 +1,4 @@
-"""A connection that is handed over belongs to one worker at any moment, however slow the other is."""
+"""A handed-over connection belongs to one worker at any moment, however slow the other is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def connection() -> Iterator[socket.socket]:
 
 
 def descriptors() -> int:
-    gc.collect()  # or what other tests have left would be closed in between
+    gc.collect()  # or the rest of other tests would be closed in between
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -66,10 +66,10 @@ def test_a_connection_is_taken_with_the_bytes_that_were_read_of_it(path: Path, c
 
 
 def test_a_sibling_that_was_blocked_takes_no_connection_that_was_given_up(path: Path, connection: socket.socket) -> None:
-    """The one that has accepted it serves it by then: two would answer one request. Nothing is left open."""
+    """The acceptor serves it by then, and two would answer one request. Nothing is left open."""
     taken: list[int] = []
     before = descriptors()
-    with listening(path) as listener:  # it was blocked: the kernel has the question, and it has not been read
+    with listening(path) as listener:  # it was blocked, so the kernel has the unread question
         with pytest.raises(TimeoutError):
             ask(path, CONNECTION, b"GET /", connection.fileno(), within_s=0.01)
         accepted, _ = listener.accept()

@@ -26,7 +26,7 @@ from headgate.consumers.email.address import Mailbox, check_address, read_mailbo
     ],
 )
 def test_an_address_has_one_spelling(raw: str, spelt: str) -> None:
-    """The domain in lower case ASCII; what stands before the @ is the other side's own."""
+    """The domain in lower case ASCII; the part before the @ is the other side's own."""
     assert check_address(raw) == spelt
     assert check_address(spelt) == spelt
 
@@ -124,6 +124,6 @@ def test_a_mailbox_has_a_name_and_an_address() -> None:
     ],
 )
 def test_a_text_that_is_no_mailbox_is_refused(raw: object) -> None:
-    """A name that cannot stand in a header, or anything beside one address."""
+    """An invalid name for a header, or anything beside one address."""
     with pytest.raises(ValueError, match=r"^(it is|expected|the name)"):
         read_mailbox(raw)

@@ -24,7 +24,7 @@ ONE_CLICK = "List-Unsubscribe=One-Click"
 
 
 def test_a_mail_tells_the_event_in_text_and_html(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
-    """The layout of our own: title, text, the rest of the data, a link; nothing of it is markup."""
+    """Our own layout of title, text, the rest of the data, and a link; nothing of it is markup."""
     mailer().handle(delivery({**FAILED, "note": "<b>bold</b>"}))
     message = postbox.mails[0].message
     assert (message["From"], message["To"], message["Subject"]) == (
@@ -59,7 +59,7 @@ def test_any_data_makes_a_mail(data: Any, mailer: MakeMailer, postbox: MemoryPos
 
 
 def test_a_message_id_is_the_same_for_every_attempt_and_for_nothing_else(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
-    """A receiver can recognise a double: the id is made of consumer, event and recipient, in every instance."""
+    """A receiver can recognise a double, because the id is made of consumer, event and recipient, in every instance."""
     mailer().handle(delivery(FAILED))
     mailer().handle(delivery(FAILED, attempt=2))
     mailer().handle(delivery(FAILED, key="other@example.com"))
@@ -77,7 +77,7 @@ def test_each_address_is_a_part_of_the_work(mailer: MakeMailer) -> None:
 
 
 def test_a_template_names_the_recipient(mailer: MakeMailer) -> None:
-    """One address, or none; a name that is not there rejects the event."""
+    """One address, or none; a missing name rejects the event."""
     sink = mailer(to=None, to_template="{{ event.data.email }}")
     assert sink.keys(delivery({"email": " jo@example.com "})) == ("jo@example.com",)
     assert sink.keys(delivery({"email": ""})) == ()
@@ -166,7 +166,7 @@ def test_too_many_mails_spill_into_a_digest(mailer: MakeMailer, postbox: MemoryP
 
 
 def test_a_mail_that_failed_is_not_held_back_by_itself(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
-    """It was let through: the next attempt sends it, and neither the window nor the rate counts it twice."""
+    """It was let through. The next attempt sends it, and neither the window nor the rate counts it twice."""
     state = MemoryState()
     sink = mailer(state, digest_s=60, rate=2)
     postbox.refusals = [Retry("later")] * 2
@@ -185,7 +185,7 @@ def test_a_mail_that_failed_is_not_held_back_by_itself(mailer: MakeMailer, postb
 
 @pytest.mark.parametrize("limits", [{"digest_s": 60}, {"rate": 1}, {"digest_s": 60, "rate": 1}])
 def test_a_mail_from_before_a_kill_goes_as_before(limits: dict[str, int], mailer: MakeMailer, postbox: MemoryPostbox) -> None:
-    """At once, under its Message-ID: joined to a digest it would be a double that no server recognises."""
+    """At once, under its Message-ID. Joined to a digest it would be a double that no server recognises."""
     state = MemoryState()
     for attempt in (1, 2):
         assert mailer(state, **limits).handle(delivery(FAILED, attempt=attempt)) is None
@@ -267,7 +267,7 @@ def test_a_preview_is_the_mail_as_text_and_sends_nothing(mailer: MakeMailer, pos
     assert postbox.mails == []
 
 
-# Injection: the texts of an event never become a header, a recipient or a command. ------------------------------------------
+# Injection. The texts of an event never become a header, a recipient or a command. ------------------------------------------
 
 
 @pytest.mark.parametrize("trick", TRICKS, ids=range(len(TRICKS)))

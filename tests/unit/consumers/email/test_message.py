@@ -1,4 +1,4 @@
-"""email/message.py: headers that hold what was meant and nothing else, and bodies that arrive as they were."""
+"""email/message.py: headers with the intended values and nothing else, and bodies that arrive unchanged."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_url_for_a_header_has_nothing_that_ends_it(text: str, url: str | None)
 
 
 def test_machine_readable_headers_are_left_as_they_are() -> None:
-    """Long ones whole, and what looks like an encoded word is not decoded."""
+    """Long ones whole, and a text like an encoded word is not decoded."""
     ids = ("e" * 128, "a:b~c_d-e.f")
     url = "https://example.com/" + "=?utf-8?q?=0ABcc:_x?=" + "u" * 300
     found = mail(MailText("s", "t", None, url), ids=ids)
@@ -129,7 +129,7 @@ def test_machine_readable_headers_are_left_as_they_are() -> None:
 
 @pytest.mark.parametrize("event_id", ["x\r\nBcc: y", "x\ny", "x\ry", "ü", "x\x00"])
 def test_a_machine_readable_header_is_printable_ascii(event_id: str) -> None:
-    """Anything else is refused, not mended: it cannot be an id."""
+    """Anything else is refused, not mended, because it cannot be an id."""
     with pytest.raises(ValueError, match="X-Headgate-Event is not printable ASCII"):
         mail(MailText("s", "t"), ids=(event_id,))
 
@@ -145,7 +145,7 @@ def test_a_machine_readable_header_is_printable_ascii(event_id: str) -> None:
     ],
 )
 def test_a_head_that_would_read_otherwise_does_not_leave(sender: Mailbox) -> None:
-    """The last look: were something to get past the checks of addresses, there would be no mail."""
+    """The last look. If something got past the checks of addresses, there would be no mail."""
     with pytest.raises(ValueError, match=r"would not read as it was written|Message-ID is not printable"):
         compose(sender, "jo@example.com", MailText("s", "t"), "the identity", ())
 

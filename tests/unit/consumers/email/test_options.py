@@ -1,4 +1,4 @@
-"""email_options.py: what is wrong with a table of an email consumer, each fault in one line."""
+"""email_options.py: the faults of a table of an email consumer, each in one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOP = "{% for event in events %}{{ event.topic }}{% endfor %}"
 
 
 def faults(**given: Any) -> list[str]:
-    """Return the faults of a table that says `given` beside what every table must; a None takes something out."""
+    """Return the faults of a table with `given` beside the required options; a None takes something out."""
     options, found = read_options(EmailOptions, {**EVERY, **given}, "an option of email")
     return [fault.line() for fault in found] if options is None else check_options(options)
 
@@ -40,7 +40,7 @@ def faults(**given: Any) -> list[str]:
     ],
 )
 def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
-    """Each way to say whom, what and how."""
+    """Each way to give recipients, content and time."""
     assert faults(**given) == []
 
 
@@ -90,7 +90,7 @@ def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_a_fault_is_one_line(given: dict[str, Any], fault: str) -> None:
-    """It names the option, what is wrong and what is expected, and nothing else is said beside it."""
+    """It names the option, the fault and the expected value, and nothing else is said beside it."""
     (found,) = faults(**given)
     assert fault in found
     assert "\n" not in found

@@ -1,4 +1,4 @@
-"""The monitoring consumer: its options, what it counts where, and how it judges, with a state in memory and its clock."""
+"""The monitoring consumer: its options, its counts and their places, and how it judges, with a state in memory and its clock."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def listener() -> Iterator[socket.socket]:
     ],
 )
 def test_an_option_that_is_wrong_is_told_with_its_place(toml: str, fault: str) -> None:
-    """Rule, key, value, and what is allowed."""
+    """Rule, key, value, and the allowed values."""
     options, faults = read_options(MonitoringOptions, tomllib.loads(toml))
     assert options is None
     assert [fault.line() for fault in faults] == [fault]
@@ -211,7 +211,7 @@ value = "data.now.0"
 
 
 def test_a_page_adds_up_in_statsd_and_in_prometheus(listener: socket.socket) -> None:
-    """One datagram; labels are the names of the configuration, and what matches no rule leaves no trace."""
+    """One datagram; labels are the names of the configuration, and a value without a rule leaves no trace."""
     host, port = listener.getsockname()
     site = Site(f'statsd = "{host}:{port}"\nprefix = "shop"\n{COUNTING}')
     monitoring = site.start()
@@ -258,7 +258,7 @@ def test_a_page_adds_up_in_statsd_and_in_prometheus(listener: socket.socket) -> 
     ],
 )
 def test_a_gauge_takes_a_number_and_nothing_else(path: str, data: Any, value: float | None) -> None:
-    """A value that is none is counted and passed over, and the page goes on."""
+    """An invalid value is counted and passed over, and the page goes on."""
     site = Site(f'[[gauges]]\nname = "g"\npattern = "a"\nvalue = "{path}"\n[[counters]]\nname = "n"\npattern = "a"')
     site.start().handle_many([site.event("a", data)])
     samples = site.samples()
@@ -298,7 +298,7 @@ def test_a_page_costs_one_round_trip_and_nothing_is_counted_when_it_fails() -> N
 
 
 def test_a_rate_above_its_limit_is_told_once_and_its_end_once() -> None:
-    """As an event with an id, on the alert's topic, with what was counted."""
+    """As an event with an id, on the alert's topic, with the count."""
     site = Site(RATE + 'user = "ann"')
     monitoring = site.start()
     monitoring.handle_many([site.event("orders.1.failed") for _ in range(3)])
@@ -329,7 +329,7 @@ def test_a_rate_above_its_limit_is_told_once_and_its_end_once() -> None:
 
 
 def test_a_backlog_does_not_look_like_a_burst() -> None:
-    """Events of an hour, handled in one page: two a minute, which is no more than allowed."""
+    """Events of an hour, handled in one page, are two a minute, which is no more than allowed."""
     site = Site(RATE)
     monitoring = site.start()
     monitoring.handle_many([site.event("orders.1.failed", before_s=number * 31) for number in reversed(range(120))])
@@ -454,8 +454,8 @@ def test_a_known_name_does_not_change_a_metric_of_another_consumer() -> None:
 def test_every_notice_is_published_once_whenever_it_dies(at_once: bool, steps: list[tuple[int, int, int | None]]) -> None:
     """Events, seconds, and the step of judging (a call of the state, before or after publishing) at which it dies, if it does.
 
-    Back at once, it reports the same as a process that never dies. Back later, it may have missed what came and went; but its
-    reports alternate, and at rest nothing fires.
+    Back at once, it reports the same as a process that never dies. Back later, it may have missed short alerts; but its reports
+    alternate, and at rest nothing fires.
     """
     dying, steady = Site(RATE), Site(RATE)
     monitoring, undying = dying.start(), steady.start()

@@ -87,7 +87,7 @@ class Undeclared(Consumer):
 
 @dataclass(frozen=True)
 class ClashingOptions:
-    """An option with a name that is taken."""
+    """An option with a taken name."""
 
     patterns: str = option("", text("a word"), "Its own.")
 
@@ -125,7 +125,7 @@ def faults_of(content: str | bytes, environment: dict[str, str] | None = None, o
 
 
 def pager(more: str = "", name: str = "on-call") -> str:
-    """A table that is right, and what is added to it."""
+    """A right table, and additions to it."""
     given = {"type": '"pagers:Pager"', "patterns": '["orders.*.failed"]', "number": '"112"'}
     for line in more.splitlines():
         key, _, value = line.partition(" = ")
@@ -137,7 +137,7 @@ def pager(more: str = "", name: str = "on-call") -> str:
 
 
 def test_a_file_gives_settings_and_consumers() -> None:
-    """With the defaults of what it does not say."""
+    """With the defaults of the missing options."""
     found = read('[settings]\nport = 9000\nnamespaces = ["shop", "chat"]\n' + pager('rings = 2\npin = "1234"\nworkers = 4'))
 
     assert (found.settings.port, found.settings.namespaces) == (9000, ("shop", "chat"))
@@ -149,7 +149,7 @@ def test_a_file_gives_settings_and_consumers() -> None:
 
 
 def test_a_consumer_may_name_its_namespace_and_one_pattern_as_text() -> None:
-    """Any namespace that is served."""
+    """Any served namespace."""
     [spec] = read('[settings]\nnamespaces = "shop,chat"\n' + pager('namespace = "chat"\npatterns = "a.#, b"')).consumers
 
     assert (spec.namespace, spec.patterns) == ("chat", ("a.#", "b"))
@@ -164,7 +164,7 @@ def test_only_some_of_the_consumers() -> None:
 
 
 def test_the_environment_wins_over_the_file() -> None:
-    """A value of the environment that is empty says nothing."""
+    """An empty value of the environment says nothing."""
     content = '[settings]\nport = 9000\nhost = "::1"\n' + pager()
 
     found = read(content, {"HEADGATE_PORT": "9001", "HEADGATE_HOST": "", "OTHER": "x"}).settings
@@ -173,7 +173,7 @@ def test_the_environment_wins_over_the_file() -> None:
 
 
 def test_every_kind_of_setting_can_stand_in_the_file(folder: Path) -> None:
-    """Switches, numbers and lists arrive as the environment would say them; a consumer that is wrong is not looked at."""
+    """Switches, numbers and lists arrive as from the environment; a wrong consumer is not examined."""
     Path(FILE).write_text(
         "[settings]\ndev = true\nmetrics_open = false\nproxies = 2\ntoken_leeway_s = 1.5\n[consumers.x]\ny = 1\n"
     )
@@ -374,7 +374,7 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
 
 @pytest.mark.parametrize(("content", "line"), WRONG.values(), ids=WRONG)
 def test_a_fault_is_one_line(content: str | bytes, line: str, folder: Path) -> None:
-    """File, table, key, value, what was expected; no secret."""
+    """File, table, key, value, the expected form; no secret."""
     assert faults_of(content) == [line.replace("FOLDER", str(folder))]
     assert "hunter2" not in line
 
@@ -418,7 +418,7 @@ def test_a_wrong_setting_is_told_without_looking_at_the_consumers(folder: Path) 
 
 
 def test_a_setting_outside_its_table_is_told(folder: Path) -> None:
-    """`headgate serve` would go on without it: at the start, and on SIGHUP with every limit back at its default."""
+    """`headgate serve` would go on without it, at the start, and on SIGHUP with every limit back at its default."""
     Path(FILE).write_text("max_clients = 5\n[setings]\nport = 1\n[headgate]\n")
     with pytest.raises(SettingsError) as caught:
         read_settings(FILE, {})
@@ -441,5 +441,5 @@ def test_a_missing_extra_is_told_with_the_command_that_brings_it(monkeypatch: py
 
 @pytest.mark.parametrize("name", config.TYPES)
 def test_every_known_type_is_a_consumer(name: str) -> None:
-    """The list of types names classes that are there."""
+    """The list of types names existing classes."""
     assert issubclass(config.load_type(name), Consumer)

@@ -1,4 +1,4 @@
-"""Addresses: which are public, against Python's own table, and what an operator's exceptions do and do not let through."""
+"""Addresses: which are public, against Python's own table, and the effect of an operator's exceptions."""
 
 import ipaddress
 
@@ -80,7 +80,7 @@ def test_a_public_address_has_no_kind(address: str) -> None:
 @given(st.ip_addresses())
 @example(ipaddress.ip_address("2001:1ff:ffff::1"))
 def test_nothing_counts_as_public_that_python_says_is_not(address: Address) -> None:
-    """Two tables of the same registries; ours may be the stricter one, but for the IPv4 inside IPv6 that it looks at."""
+    """Two tables of the same registries; ours may be the stricter one, but for the IPv4 inside IPv6."""
     carries_ipv4 = str(address).startswith(("::ffff:", "64:ff9b::"))
     if kind_of(address) is None and not carries_ipv4:
         assert address.is_global
@@ -88,7 +88,7 @@ def test_nothing_counts_as_public_that_python_says_is_not(address: Address) -> N
 
 
 def test_a_network_lets_its_addresses_through_and_no_others() -> None:
-    """Every kind of address passes, link-local ones too: the operator has named the network."""
+    """Every kind of address passes, link-local ones too, because the operator has named the network."""
     allowed = read_allowed(["10.1.0.0/16", "169.254.7.7", "fd00::/8"])
 
     def refusal(address: str) -> str | None:

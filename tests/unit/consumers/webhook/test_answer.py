@@ -69,5 +69,5 @@ def _in_new_york() -> Iterator[None]:
     ],
 )
 def test_a_retry_after_is_seconds_or_a_date(said: str, after_s: float | None) -> None:
-    """An hour at most. A text that is neither asks for nothing. The zone of this machine does not matter."""
+    """An hour at most. A text of neither form asks for nothing. The zone of this machine does not matter."""
     assert read_retry_after(said, NOW_S) == after_s

@@ -23,7 +23,7 @@ URL = "https://hooks.example/hook"
 
 
 class MemoryPost:
-    """Stands for HttpPost: keeps each request, and gives the answers in order, 200 when there are no more."""
+    """Stands for HttpPost: keeps each request, and gives the answers in order, 200 after the last one."""
 
     def __init__(self, *answers: Answer) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
@@ -198,7 +198,7 @@ def test_a_fault_of_the_options_is_found_first(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_good_options_have_no_faults(tmp_path: Path) -> None:
-    """With an address that is allowed by its place."""
+    """With an address allowed by its place."""
     authority = Authority(tmp_path)
     table = {"url": "http://127.0.0.1:80/", "secret": SECRET, "allow_private": "127.0.0.1:80", "ca_file": authority.ca_file}
 

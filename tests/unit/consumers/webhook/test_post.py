@@ -1,4 +1,4 @@
-"""webhook/post.py on connections in memory: one deadline, answers that are none, bodies, and the addresses that are tried."""
+"""webhook/post.py on connections in memory: one deadline, invalid answers, bodies, and the tried addresses."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_an_answer_that_comes_before_the_request_was_read_counts() -> None:
     assert network.post().post({}, b"x" * 100_000) == Answer(413, None)
 
 
-# Answers that are none -----------------------------------------------------------------------------------------------------
+# Invalid answers -----------------------------------------------------------------------------------------------------------
 
 NOT_HTTP = "answered something that is not HTTP, or too long"
 
@@ -238,7 +238,7 @@ def test_a_status_counts_whatever_the_body_is(script: Script, took_s: float) -> 
         (["0.0.0.0"], "unspecified"),
         (["::"], "unspecified"),
         (["2002:7f00:1::"], "6to4"),
-        # one of several: the whole answer is refused, also when a public or allowed one stands first
+        # one of several: the whole answer is refused, even if a public or allowed one comes first
         (["8.8.8.8", "10.0.0.1"], "private"),
         (["127.0.0.1", "127.0.0.2"], "loopback"),
         (["8.8.8.8"] * 20 + ["::1"], "loopback"),
@@ -253,7 +253,7 @@ def test_a_name_at_an_address_that_is_not_allowed_gets_nothing(addresses: list[s
 
 
 def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
-    """Each with its share of the time that is left, so that an address that swallows everything leaves time for the next."""
+    """Each with its share of the remaining time, so that an address that swallows everything leaves time for the next."""
     network = Network([OK], addresses=["8.8.8.8", "2001:4860::1", "9.9.9.9"])
     network.refusals = {"8.8.8.8": TimeoutError(), "2001:4860::1": ConnectionRefusedError()}
 

@@ -1,4 +1,4 @@
-"""Signatures: what the specification's own library accepts, and secrets that it would not."""
+"""Signatures: accepted by the specification's own library, and secrets that it would refuse."""
 
 import base64
 import json

@@ -26,7 +26,7 @@ ITEM = Delivery(
     "users.ana.inbox.orders.failed", b'{"title":"Order 42","why":"no stock"}', "42", 0, "0123456789abcdef", 17,
     namespace="shop", consumer="push",
 )  # fmt: skip
-# What the application keeps, by user, and the endpoints that were reported as gone.
+# The data of the application, by user, and the endpoints that were reported as gone.
 kept: dict[str, Any] = {}
 gone: list[str] = []
 
@@ -37,7 +37,7 @@ def subscriptions(delivery: Delivery) -> Any:
 
 
 class Services:
-    """Push services in memory: what was posted, and the next answers."""
+    """Push services in memory: the posts, and the next answers."""
 
     def __init__(self, *answers: Answer) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -211,7 +211,7 @@ def test_what_is_no_subscription_is_set_aside_by_itself(raw: dict[str, Any], sai
 
 
 def test_what_is_no_subscription_is_reported_although_it_is_another_object_each_time() -> None:
-    """Rows of a database have no text that stays the same; they are not taken for a browser that has unsubscribed."""
+    """Rows of a database have no text that stays the same, so they are not taken for a browser that has unsubscribed."""
     kept["ana"] = (object() for _ in range(2))
     push = make(Services())
     (key, _) = push.keys(ITEM)
@@ -232,7 +232,7 @@ def test_one_subscription_need_not_be_in_a_list(as_text: bool) -> None:
 
 
 def test_a_user_with_too_many_subscriptions_is_refused() -> None:
-    """One sentence with the bound: an application that does not remove old ones notices."""
+    """One sentence with the bound. An application that does not remove old ones notices."""
     kept["ana"] = [PushBrowser(f"{ORIGIN}/a").subscription | {"endpoint": f"{ORIGIN}/{n}"} for n in range(MAX_SUBSCRIPTIONS + 1)]
     with pytest.raises(Reject, match=f"^subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more$"):
         make(Services()).keys(ITEM)
@@ -253,7 +253,7 @@ def test_connections_are_bounded_whatever_endpoints_browsers_name() -> None:
 
 @given(title=st.text(max_size=5000), body=st.text(max_size=40_000), kind=st.integers(1, 200))
 def test_any_event_fits_into_a_push_message(title: str, body: str, kind: int) -> None:
-    """Title and body are cut; what remains is the beginning of each, and JSON."""
+    """Title and body are cut, and the beginning of each remains, and JSON."""
     data = json.dumps({"title": title, "text": body}).encode()
     event = structs.replace(ITEM, topic=f"users.ana.inbox.{'k' * kind}", data=data)
 
@@ -305,7 +305,7 @@ def test_a_fault_of_the_options_is_found_first(table: dict[str, Any], said: str,
     ],
 )
 def test_an_option_of_a_wrong_form_is_refused(table: dict[str, Any], expected: str) -> None:
-    """The fault says what is expected, and nothing of a key."""
+    """The fault names the expected form, and nothing of a key."""
     _, faults = read_options(
         WebPushOptions, {"contact": "https://example.com/", "subscriptions_function": "a:b", "gone_function": "a:b", **table}
     )

@@ -112,7 +112,7 @@ GOOD = PushBrowser("https://push.example/1").subscription
     ],
 )
 def test_what_is_no_subscription_is_refused(raw: object) -> None:
-    """One sentence that says what is expected, and nothing of the endpoint."""
+    """One sentence with the expected form, and nothing of the endpoint."""
     with pytest.raises(ValueError, match=r'^expected \{"endpoint", "keys"'):
         read_subscription(raw)
 

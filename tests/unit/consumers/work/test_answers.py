@@ -1,4 +1,4 @@
-"""What a consumer's code may return; the log has the error for whatever else it does."""
+"""The return values of a consumer's code; the log has the error for anything else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_TIMES: list[Any] = ["x", datetime(2026, 1, 1, tzinfo=UTC), float("nan"), True
 
 @pytest.mark.parametrize("answer", [True, 5, "later", coroutine, *map(Defer, NO_TIMES)])
 def test_an_answer_that_is_none_is_named(answer: Any) -> None:
-    """With what is expected."""
+    """With the expected ones."""
     with pytest.raises(TypeError, match=r"expected None or Defer\(seconds since 1970\), got "):
         _delay_ms(answer)
 

@@ -14,7 +14,7 @@ LEASE_S = 120
 
 
 class RecordingStore(Store):
-    """Notes what it is asked to settle and to renew."""
+    """Notes the calls to settle and to renew."""
 
     def __init__(self) -> None:
         self.settled: list[Answer] = []
@@ -43,7 +43,7 @@ def store() -> RecordingStore:
 
 @pytest.fixture
 def leases() -> Leases:
-    """The leases of a worker that has nothing in hand."""
+    """The leases of an idle worker."""
     return Leases(LEASE_S * 1000)
 
 

@@ -1,4 +1,4 @@
-"""Tasks: what is packed comes back, and names sort by time."""
+"""Tasks: packing and unpacking, and names that sort by time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_body_without_the_newest_fields_is_read() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\x00", b"not a task", msgspec.msgpack.encode(["a", "b"])])
 def test_another_body_is_refused(body: bytes) -> None:
-    """Only a packed task is read: no other text, no other MessagePack."""
+    """Only a packed task is read, no other text, no other MessagePack."""
     with pytest.raises(msgspec.DecodeError):
         unpack(body)
 

@@ -16,13 +16,13 @@ DELIVERY = Delivery("users.ann.orders", b"1", "e1", 0)
 
 @pytest.fixture
 def faults() -> list[str]:
-    """What was counted."""
+    """The counts."""
     return []
 
 
 @pytest.fixture
 def block() -> Iterator[threading.Event]:
-    """What a function of a test waits for."""
+    """The wait of a test's function."""
     event = threading.Event()
     yield event
     event.set()

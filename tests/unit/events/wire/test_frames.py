@@ -60,7 +60,7 @@ def test_a_message_frame_carries_an_engineio_message() -> None:
 
 @given(st.sampled_from([0, 1, 20, 60, 200, 65_500, 70_000]), st.integers(0, 60), st.booleans())
 def test_an_event_frame_is_one_frame_of_any_size(size: int, more: int, replayed: bool) -> None:
-    """Its header says how long it is; and it has what the queue's account needs."""
+    """Its header has the length; and it has the size for the queue's account."""
     event = Event("orders.1", b'"%b"' % (b"x" * (size + more)), "a-1", 7, "0123456789abcdef", 3)
     made = event_frame(b"n", event, replayed=replayed)
 
@@ -80,7 +80,7 @@ def test_a_pong_carries_its_pings_payload(payload: bytes) -> None:
 
 @given(st.integers(3000, 4999), st.text(max_size=200))
 def test_a_close_frame_is_valid_whatever_the_reason(code: int, reason: str) -> None:
-    """A control frame carries 123 bytes of reason: it is cut between characters, never inside one."""
+    """A control frame carries 123 bytes of reason, cut between characters, never inside one."""
     (read,) = parsed(close_frame(code, reason))
 
     close = Close.parse(read.data)

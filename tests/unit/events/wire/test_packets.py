@@ -62,7 +62,7 @@ def event_packet(namespace: str, event: Event, *, replayed: bool = False) -> byt
 
 
 def read(packet: bytes) -> Packet:
-    """Decode as python-socketio does: the other end's reading, not ours."""
+    """Decode as python-socketio does, because the other end's reading counts, not ours."""
     return Packet(encoded_packet=packet.decode("utf-8"))
 
 
@@ -93,7 +93,7 @@ def test_payload_bytes_are_copied_as_they_are(data: bytes) -> None:
 
 
 def test_a_plain_publish_has_neither_id_nor_offset() -> None:
-    """Live only, at most once, and marked so: there is no offset to resume from."""
+    """Live only, at most once, and marked so, without an offset to resume from."""
     packet = read(event_packet("n", Event("a", b"1", None, 7)))
     assert packet.data == ["event", "a", 1, {"id": None, "time": 7}]
 
@@ -115,7 +115,7 @@ def test_a_gap_of_unknown_extent_is_null_not_zero() -> None:
 
 
 def test_acknowledgements_say_ok_or_carry_the_error() -> None:
-    """A client decides by `ok` alone; the error is what the publisher or the HTTP API would say."""
+    """A client decides by `ok` alone; the error is that of the publisher or the HTTP API."""
     assert ok(offset=3) == {"ok": True, "offset": 3}
     assert refused(Forbidden("subscribe to", "x").to_wire()) == {
         "ok": False,
@@ -217,7 +217,7 @@ def test_the_reasons_of_unauthorized_are_those_of_the_golden_list_and_of_the_pag
 
 @pytest.mark.parametrize("vector", named(golden_notices("status")))
 def test_the_errors_inside_a_golden_status_are_what_the_error_tree_says(vector: dict[str, Any]) -> None:
-    """Of a client that is disconnected, and of subscriptions that a refresh has ended."""
+    """Of a disconnected client, and of subscriptions that a refresh has ended."""
     body = vector["message"][1]
     if "unauthorized" in body:
         assert Unauthorized(body["unauthorized"]["reason"]).to_wire() == body["unauthorized"]

@@ -1,4 +1,4 @@
-"""The requests of clients: read into typed values, or refused with the field and the values that are allowed."""
+"""The requests of clients: read into typed values, or refused with the field and the allowed values."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_request_is_read_into_its_value(read: Callable[[Any], object], request
     ],
 )
 def test_a_wrong_subscription_is_refused_with_what_is_expected(request_: Any, told: str) -> None:
-    """The field, and what is allowed."""
+    """The field, and the allowed values."""
     with pytest.raises(InvalidRequest) as refused:
         read_subscription(request_)
     assert told in refused.value.message
@@ -157,7 +157,7 @@ def test_whatever_a_browser_sends_is_read_or_refused(read: Any, request_: Any) -
     ids=ascii,
 )
 def test_text_that_is_not_unicode_is_refused_wherever_it_is(request_: Any) -> None:
-    """Also after what the fast check stumbles over first."""
+    """Also after the first stumbling block of the fast check."""
     with pytest.raises(InvalidRequest, match="surrogate"):
         check_text(request_)
 

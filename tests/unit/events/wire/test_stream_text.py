@@ -42,7 +42,7 @@ def gap(reason: str, first: int | None, last: int | None, **more: Any) -> Frame:
 
 
 def read(text: StreamText, *frames: Frame) -> StreamReader:
-    """Return what a browser reads of frames."""
+    """Return a browser's reading of frames."""
     reader = StreamReader()
     reader.feed(text.events(frames))
     return reader

@@ -1,4 +1,4 @@
-"""Access, built whole: the clients that may no longer be here are found and handed over. Real counters, no Redis, no sockets."""
+"""Access, built whole: clients without the right to stay are found and handed over. Real counters, no Redis, no sockets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class House:
 
 
 def test_a_revocation_reaches_all_clients_of_the_user_or_token_and_no_others() -> None:
-    """Members that are none of ours are passed over."""
+    """Foreign members are passed over."""
     house = House()
     for session, user in (("s1", "ana"), ("s2", "ana"), ("s3", "ben")):
         house.join(session, user)

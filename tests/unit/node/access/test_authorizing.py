@@ -21,7 +21,7 @@ def by_name(handshake: Handshake) -> Identity | None:
 
 
 class Application:
-    """It notes what it is asked, and refuses what is in `refuses`; it may fail or wait."""
+    """It notes the questions, and refuses the patterns in `refuses`; it may fail or wait."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []
@@ -112,7 +112,7 @@ def test_a_yes_to_grants_that_have_changed_meanwhile_is_not_remembered(gateway: 
 
 
 def test_new_grants_have_everything_asked_anew(gateway: GatewayOnModel, application: Application) -> None:
-    """What is not authorized any more ends, and the client is notified."""
+    """A subscription without authorization ends, and the client is notified."""
     client = join(gateway, "a.1", "a.2")
     application.refuses = {"a.1"}
     application.asked.clear()
@@ -174,7 +174,7 @@ def test_only_true_allows(gateway: GatewayOnModel, application: Application, ans
 def test_one_that_raises_has_refused_and_its_text_stays_out_of_the_log(
     gateway: GatewayOnModel, application: Application, fault: BaseException
 ) -> None:
-    """It may hold what the application knows of the user; the place in the code is there. The client goes on."""
+    """It may hold the application's data on the user; the place in the code is there. The client goes on."""
     application.fault = fault
     with capture_logs() as lines:
         assert outcomes(join(gateway, "a.1")) == [False]
@@ -187,7 +187,7 @@ def test_one_that_raises_has_refused_and_its_text_stays_out_of_the_log(
 def test_all_patterns_of_a_request_have_one_time_together(
     gateway: GatewayOnModel, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are not asked about in that time are refused; the next request has its own."""
+    """Those without an answer in that time are refused; the next request has its own."""
     now_s = [0.0]
     monkeypatch.setattr(gateway.gateway.authorizing, "_now_s", lambda: now_s[0])
 
@@ -234,7 +234,7 @@ def test_no_greenlet_is_used_again_once_an_application_is_asked(gateway_on_model
 
 
 def test_a_caller_over_http_is_asked_about_each_time(gateway: GatewayOnModel, application: Application) -> None:
-    """Nothing is remembered: there is no connection."""
+    """Nothing is remembered, because there is no connection."""
     authorizing = gateway.gateway.authorizing
     for _ in range(2):
         authorizing.check_caller(Identity("ana"), "a.1", "replay")

@@ -90,7 +90,7 @@ def test_a_revoked_identity_is_refused_after_the_authenticator_took_it() -> None
 
 @pytest.mark.parametrize("fault", [RuntimeError, SystemExit, CancelledError])
 def test_an_authenticator_that_fails_is_logged_without_the_token_and_is_no_failed_login(fault: type[BaseException]) -> None:
-    """It is a fault of the gateway's side: the address is not closed for it."""
+    """It is a fault of the gateway's side, and the address is not closed for it."""
 
     def broken(handshake: Handshake) -> Identity:
         raise fault(f"cannot read {handshake.token}")
@@ -106,7 +106,7 @@ def test_an_authenticator_that_fails_is_logged_without_the_token_and_is_no_faile
 
 
 def test_the_sentence_of_an_application_is_in_the_audit_log_without_the_token() -> None:
-    """The reason is a word of the list; the sentence stands beside it."""
+    """The reason is a word of the list; the sentence comes beside it."""
 
     def refuse(handshake: Handshake) -> Identity:
         raise Unauthorized(f"no trial for {handshake.token}")
@@ -206,7 +206,7 @@ def test_a_refusal_that_only_takes_a_while_is_no_failed_login() -> None:
 
 
 def test_development_closes_no_address() -> None:
-    """There an address says nothing about who it is."""
+    """There an address does not identify a user."""
     tried = logins(lambda _: None, settings=Settings(dev=True, failed_logins_burst=1))
     assert all(isinstance(refusal(tried, shown()), Unauthorized) for _ in range(5))
 
@@ -249,7 +249,7 @@ def test_an_authenticator_that_grants_one_text_lets_nobody_in_and_the_log_says_w
     ],
 )
 def test_an_authenticator_that_returns_no_identity_lets_nobody_in_and_the_log_says_why(answer: Any, told: str) -> None:
-    """Its client had no answer, and an end that is no number left a client that counted for ever."""
+    """Its client had no answer, and an invalid end left a client that counted for ever."""
     with capture_logs() as lines:
         error = refusal(logins(lambda _: answer()), shown())
     assert error.parts["reason"] == "authenticator_failed"
@@ -308,7 +308,7 @@ def test_the_anonymous_enter_the_first_namespace_or_those_that_are_configured() 
 
 @pytest.mark.parametrize("spelt", ["/other", "//other", "other/", "OTHER", "other\0", ""])
 def test_another_spelling_of_a_namespace_opens_nothing(spelt: str) -> None:
-    """The name that is authorized is the one that is read and written."""
+    """The authorized name is the one that is read and written."""
     error = refusal(logins(lambda _: Identity("ana")), shown(namespace=spelt))
     if spelt == "/other":
         assert isinstance(error, Unauthorized)
@@ -376,7 +376,7 @@ def test_an_unknown_key_may_be_on_its_way_where_an_issuer_is_configured() -> Non
 
 
 class FetchedKeys:
-    """An issuer's keys, which are never fetched: the calls are written down."""
+    """An issuer's keys, which are never fetched; the calls are written down."""
 
     def __init__(self, url: str, on_keys: object) -> None:
         self.calls: list[str] = []
@@ -596,7 +596,7 @@ def test_wrong_keys_are_throttled_by_address_and_are_in_no_log(admin_key: str | 
 
 
 def test_a_wrong_admin_key_is_throttled_by_address() -> None:
-    """Where tokens decide, it is a token that is none."""
+    """Where tokens decide, it is an invalid token."""
     settings = replace(SETTINGS, admin_key="an-admin-key-of-forty-characters-3141592", token_secret=SECRET.decode())
     keys = ApiKeys(lambda key_id: None, settings.admin_key, lambda: 0.0, lambda: NOW_S)
     tried = Logins(settings, None, nobody_is_revoked, HeldClock(100.0), lambda: NOW_S, keys)
@@ -610,7 +610,7 @@ def test_a_wrong_admin_key_is_throttled_by_address() -> None:
 
 
 def test_a_key_in_another_namespace_is_refused_and_is_no_failed_login() -> None:
-    """Its owner has shown who it is."""
+    """Its owner is known."""
     key = new_key("billing", ["clients"], namespaces=["other"])
     tried = with_keys(key)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Hosts and origins: a table of deployments and of what a browser, a proxy or an attacker sends to them."""
+"""Hosts and origins: a table of deployments and of the headers from a browser, a proxy or an attacker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def by_proxy(host: str, **headers: str) -> dict[str, str]:
     return sent(host, x_forwarded_for=FOR, **headers)
 
 
-# deployment, what comes, whether the host is ours
+# deployment, headers, whether the host is ours
 HOSTS = [
     (ALONE, sent("127.0.0.1:8000"), True),
     (ALONE, sent("localhost:8000"), True),
@@ -93,7 +93,7 @@ HOSTS = [
     ({**LISTED_HOST, **TWICE_PROXIED}, by_proxy("inner", x_forwarded_host="shop.example.com, evil.example, inner"), False),
 ]
 HTTP, HTTPS = "http://shop.example.com", "https://shop.example.com"
-# deployment, what comes beside the origin, the origin, whether its pages may connect
+# deployment, headers beside the origin, the origin, whether its pages may connect
 ORIGINS = [
     (ALONE, sent("shop.example.com"), HTTP, True),
     (ALONE, sent("shop.example.com"), HTTPS, False),
@@ -247,7 +247,7 @@ def test_only_exact_origins_may_connect(origin: str, by_alone: bool, by_listed: 
     "bad", ["https://a.example", "a.example:8000", "a b", "a.example/x", "*.example", "a..b", "1.2.3", "a*.b.c"]
 )
 def test_a_host_that_is_none_is_told_at_start(bad: str) -> None:
-    """With what is expected."""
+    """With the expected form."""
     with pytest.raises(SettingsError, match=r"(?s)HEADGATE_HOSTS=.*host names such as"):
         settings_of({"HOSTS": bad})
 

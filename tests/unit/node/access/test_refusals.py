@@ -26,7 +26,7 @@ def test_one_refusal_too_many_ends_the_connection_once() -> None:
 
 
 def test_one_refusal_is_forgiven_each_second() -> None:
-    """A page that is refused something now and then, for hours, means no harm."""
+    """A page with a refusal now and then, for hours, means no harm."""
     done: list[tuple[Any, ...]] = []
     client, clock = joined(RecordedNamespace(), "s", done).real(), HeldClock()
     refusals = Refusals(3, clock)
@@ -37,7 +37,7 @@ def test_one_refusal_is_forgiven_each_second() -> None:
 
 
 def test_a_refusal_that_may_be_tried_again_does_not_count() -> None:
-    """While Redis is away every client is refused, and none is at fault."""
+    """While Redis is unreachable every client is refused, and none is at fault."""
     done: list[tuple[Any, ...]] = []
     client = joined(RecordedNamespace(), "s", done).real()
     refusals = Refusals(1, HeldClock())

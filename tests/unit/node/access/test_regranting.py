@@ -1,4 +1,4 @@
-"""Other grants for clients that are connected, on all gateways. On models of Redis (tests/support/people_here.py)."""
+"""Other grants for connected clients, on all gateways. On models of Redis (tests/support/people_here.py)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = "a secret of the tests, 0123456789abcdef"
 
 
 class Source:
-    """An application that knows what each user may do, by the token, which is the name."""
+    """An application that knows the rights of each user, by the token, which is the name."""
 
     def __init__(self) -> None:
         self.subscribe: dict[str, tuple[str, ...]] = {"ana": ("a.#",), "ben": ("#",)}
@@ -205,7 +205,7 @@ def test_after_explicit_grants_the_source_counts(people: PeopleHere, source: Sou
 def test_explicit_grants_that_there_was_no_time_to_carry_out_are_carried_out_later(
     people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, lifted: bool
 ) -> None:
-    """A question that has waited longer than its asker is let be. A right that was taken away must go all the same."""
+    """A question with a longer wait than its asker is let be. A withdrawn right must go all the same."""
     here = people.start("a", source)
     client = join(here, "ana", "a.x")
     if lifted:
@@ -289,7 +289,7 @@ def test_a_gateway_that_starts_knows_the_explicit_grants(people: PeopleHere, sou
 def test_a_subscribe_that_is_under_way_does_not_outlive_the_grants(
     people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waits for Redis when the grants change: it is refused, and no event comes."""
+    """It waits for Redis when the grants change, and is refused, and no event comes."""
     here = people.start("a", source)
     client = join(here, "ana")
     go_on = gevent.event.Event()
@@ -352,7 +352,7 @@ def test_a_subscribe_that_grants_end_while_the_application_is_asked_again_is_ref
 
 
 def test_a_subscription_is_held_against_the_grants_of_when_it_is_active(people: PeopleHere, source: Source) -> None:
-    """Of many at once the last become active some slices of the loop later; not even one event may come of what is lost."""
+    """Of many at once the last become active some slices of the loop later; not even one event may come of the lost ones."""
     here = people.start("a", source)
     join(here, "ana")
     (client,) = here.namespace.clients.values()
@@ -363,11 +363,11 @@ def test_a_subscription_is_held_against_the_grants_of_when_it_is_active(people: 
     for pattern in ("a.x", "b.x"):
         subscriptions._activate(client, Subscription(pattern, Overflow.CATCH_UP, None), None, needed)
     assert list(client.subscriptions) == ["b.x"]
-    assert needed == {"a.x": None}  # which is no longer needed: it is given back
+    assert needed == {"a.x": None}  # which is no longer needed, so it is given back
 
 
 def test_a_welcome_under_way_tells_what_has_ended(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for Redis when they change: a page would else wait for ever for a subscription reported as active."""
+    """It waits for Redis when they change. A page would else wait for ever for a subscription reported as active."""
     here = people.start("a", source)
     go_on, resume = gevent.event.Event(), here.namespace.resume
 
@@ -485,7 +485,7 @@ def test_a_client_that_leaves_before_its_turn_is_not_asked_about(people: PeopleH
 
 
 def test_a_slow_answer_about_earlier_grants_ends_nothing_of_the_later_ones(people: PeopleHere, source: Source) -> None:
-    """The application refuses what the first grants had, when the second have replaced them."""
+    """The application refuses patterns of the first grants, when the second have replaced them."""
     here = people.start("a", source)
     client = join(here, "ana", "a.x")
     (inside,) = here.namespace.clients.values()
@@ -519,7 +519,7 @@ def token(*subscribe: str) -> str:
 
 
 def test_a_client_with_a_token_is_asked_for_a_fresh_one(people: PeopleHere) -> None:
-    """Its claims cannot be asked again. With the fresh one it stays, and has what that grants."""
+    """Its claims cannot be asked again. With the fresh one it stays, and has its grants."""
     here = people.start("a", dev=False, token_secret=SECRET)
     client = join(here, token("a.#"), "a.x")
     assert regrant(people, "ana").count == 1
@@ -557,7 +557,7 @@ def test_explicit_grants_hold_for_every_token_of_the_user(people: PeopleHere) ->
 
 
 def test_explicit_grants_of_the_anonymous_hold_for_all_of_them_and_then_those_of_the_settings(people: PeopleHere) -> None:
-    """Those who are connected and those who join. They have no token that could be fresh."""
+    """The connected and the joining. They have no token that could be fresh."""
     here = people.start("a", dev=False, anonymous_subscribe=("a.#",))
     clients = [here.join({"subscriptions": [{"pattern": "a.x"}]}) for _ in range(2)]
     assert [client.welcome["user"] for client in clients] == ["anonymous"] * 2

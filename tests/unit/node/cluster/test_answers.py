@@ -31,7 +31,7 @@ def left_out() -> float:
 
 
 class Process:
-    """One that answers with twice the number; it may be held up, and knows what it has worked on."""
+    """One that answers with twice the number; it may be held up, and knows its finished questions."""
 
     def __init__(self) -> None:
         self.redis = SmallRedis()
@@ -79,7 +79,7 @@ def process() -> Iterator[Process]:
 
 
 def test_a_question_is_answered_and_one_of_another_kind_is_not(process: Process) -> None:
-    """Of a newer Headgate, perhaps; what is no question is passed over."""
+    """Of a newer Headgate, perhaps; an invalid question is passed over."""
     process.ask(2)
     process.ask(3, kind="unknown")
     process.answers.receive(b"rubbish")
@@ -99,7 +99,7 @@ def test_so_many_are_worked_on_and_wait_and_no_more(process: Process, monkeypatc
     for number in range(MAX_WORKERS, MAX_WORKERS + 13):
         process.ask(number)
     assert process.at_once == MAX_WORKERS
-    assert [wish.number for wish in process.noted] == list(range(MAX_WORKERS + 13))  # in order, and also those that are left out
+    assert [wish.number for wish in process.noted] == list(range(MAX_WORKERS + 13))  # in order, and also the skipped ones
     assert left_out() == before + 3
     process.gate.set()
     gevent.idle(-2)
@@ -148,7 +148,7 @@ def test_a_fault_is_a_line_in_the_log_and_no_answer(process: Process, fault: Exc
 
 
 def test_a_fault_of_ours_that_comes_again_and_again_is_one_line_in_ten_seconds(process: Process) -> None:
-    """With its traceback: a script may ask thousands of questions that meet it."""
+    """With its traceback, because a script may ask thousands of questions that meet it."""
     process.fault = RuntimeError("a bug")
     with capture_logs() as lines:
         for number in range(50):

@@ -120,14 +120,14 @@ def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: Maintenance
 
 
 def test_without_a_clock_there_is_nothing_to_say(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
-    """As before another process of Redis has begun its epoch: the earlier report is of no use."""
+    """Before another process of Redis has begun its epoch, the earlier report is of no use."""
     log.epoch, log.clock_ms = "", 0
     clock.advance(2 * WATCH_EVERY_S)
     assert log.heard[-1] == ()
 
 
 def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
-    """One that has room is not, and the trouble is logged once."""
+    """One with room is not, and the trouble is logged once."""
     assert log.trims == 0
     log.full, log.too_old = True, 5
     with capture_logs() as lines:
@@ -138,7 +138,7 @@ def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Maintenan
 
 
 def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
-    """An outage is not: the bus reports that. Neither ends the upkeep."""
+    """An outage is not, because the bus reports that. Neither ends the upkeep."""
     with capture_logs() as lines:
         for fault in (BusRefused("no permission"), BusRefused("no permission"), None, BusRefused("no permission")):
             log.fault = fault
@@ -185,7 +185,7 @@ def test_the_metrics_are_told_how_much_the_log_holds_and_how_old_that_is(upkeep:
 
 
 def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
-    """An alert can compare it with the delay of a task that is tried again."""
+    """An alert can compare it with the delay of a repeated task."""
     log.id_hold_s = 84.5
     clock.advance(WATCH_EVERY_S)
     assert REGISTRY.get_sample_value("headgate_id_hold_seconds", {"namespace": "notifications"}) == 84.5

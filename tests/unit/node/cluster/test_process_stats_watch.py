@@ -100,7 +100,7 @@ def test_a_page_sees_all_processes(server: SmallRedis, pair: tuple[Process, Proc
 def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is_gone(
     server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock
 ) -> None:
-    """One of many notices: the others come while the next look is on its way."""
+    """One of many notices; the others come while the next look is on its way."""
     one, two = pair
     assert tick(clock, server, one, two) == [REST_S, REST_S]
     one.ask()

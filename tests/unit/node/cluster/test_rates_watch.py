@@ -39,7 +39,7 @@ def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
 
 
 def left(rates: SharedRates, server: SmallRedis) -> int:
-    """Spend what a caller may; return how much that was."""
+    """Spend all that a caller may; return how much that was."""
     return next(count for count in range(100) if rates.spend("ana", server.now_s))
 
 
@@ -70,7 +70,7 @@ def test_failed_logins_of_an_address_are_told_like_a_rate(server: SmallRedis, pa
 
 
 def test_a_jump_of_the_clock_or_a_kill_counts_nothing_twice(server: SmallRedis, pair: tuple[Process, Process]) -> None:
-    """A jump ends all leases, as a death ends one: all report theirs again, and each keeps its share until then."""
+    """A jump ends all leases, as a death ends one. All report theirs again, and each keeps its share until then."""
     one, two = pair
     here_s = float(server.now_s)
     for process in pair:
@@ -84,7 +84,7 @@ def test_a_jump_of_the_clock_or_a_kill_counts_nothing_twice(server: SmallRedis, 
             one.table.turn()
             two.table.turn()
     three = Process(server, 3)
-    one.table.close()  # killed: no process hears of it again
+    one.table.close()  # killed; no process hears of it again
     two.table.turn()
     for process in (two, three):
         assert next(count for count in range(100) if process.publishes.spend("ana", here_s)) == 3

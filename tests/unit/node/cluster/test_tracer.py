@@ -59,7 +59,7 @@ def test_changes_are_told_each_second_and_at_the_end(traced: tuple[Tracer, Any],
 
 
 def test_faults_cost_a_hint_and_nothing_else(traced: tuple[Tracer, Any], clock: LoopClock, server: SmallRedis) -> None:
-    """Redis unreachable: the bus reports that, and they come later. Our own fault is logged whole, and tracing goes on."""
+    """Redis unreachable. The bus reports that, and they come later. Our own fault is logged whole, and tracing goes on."""
     _, here = traced
     server.up = False
     here.tallies.of(1)

@@ -1,4 +1,4 @@
-"""The balance: who moves clients, how many and when it ends. Several processes on one simulated clock; no I/O."""
+"""The balance: which process moves clients, how many and when it ends. Several processes on one simulated clock; no I/O."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Site:
         self.now_s = 0.0
         self._leaving: list[tuple[float, int]] = []
         self._coming: list[float] = []
-        # Each looks at a different moment, at what the others have reported at theirs.
+        # Each looks at a different moment, at earlier reports of the others.
         self._look_at_s = [self.random.uniform(0, LOOK_S) for _ in loads]
         self._said = list(loads)
         self._arrivals: list[float] = []
@@ -66,7 +66,7 @@ class Site:
             self.most_arrived_in_a_second = max(self.most_arrived_in_a_second, len(recent))
 
     def over(self) -> int:
-        """How many clients are above the share of the process that they are at, where it is above what is tolerated."""
+        """How many clients are above the share of their process, beyond the tolerance."""
         mean = sum(self.loads) / len(self.loads)
         return sum(max(0, load - math.floor(mean * ABOVE_MEAN + FEW)) for load in self.loads)
 
@@ -81,7 +81,7 @@ LOADS = st.lists(st.integers(0, 400), min_size=1, max_size=6)
 @settings(max_examples=60)
 @given(LOADS, st.integers(0, 1000))
 def test_processes_come_to_balance_and_move_no_more_than_needed(loads: list[int], seed: int) -> None:
-    """With newcomers to the one that has fewest: those with too many move their excess, the others no client."""
+    """With newcomers to the one that has fewest. Those with too many move their excess, the others no client."""
     site = Site(loads, to_the_least, seed)
     site.run(400, Occasion(0, 50))
     mean = sum(loads) / len(loads)
@@ -123,7 +123,7 @@ def test_a_proxy_that_brings_each_client_back_ends_it() -> None:
 
 
 def test_a_process_takes_no_more_newcomers_per_second_than_it_was_said() -> None:
-    """Three move 300 each to one: those 900 take as long as one process needs for them."""
+    """Three move 300 each to one, and those 900 take as long as one process needs for them."""
     site = Site([400, 400, 400, 0], to_the_least)
     site.run(32, Occasion(0, 20))
     assert 0 < sum(site.told) <= 15 * 20 + 4
@@ -140,7 +140,7 @@ def test_without_an_occasion_nobody_moves() -> None:
 
 
 def begun(own: int) -> Balance:
-    """Return the balance of a process that is about to move half of its clients to another one."""
+    """Return the balance of a process about to move half of its clients to another one."""
     balance = Balance()
     for number in range(LOOKS):
         assert balance.state is State.RESTING
@@ -149,7 +149,7 @@ def begun(own: int) -> Balance:
 
 
 def test_more_clients_for_all_end_it_sooner() -> None:
-    """The share rises with them; clients on their way, who are counted nowhere, do not lower it."""
+    """The share rises with them; clients on their way, which are counted nowhere, do not lower it."""
     balance = begun(100)
     assert balance.target == 50
     balance.decide(25, 95, [90], None)

@@ -34,7 +34,7 @@ def page(people: PeopleHere, **options: Any) -> Any:
 
 
 def test_the_clients_of_all_gateways_are_one_list(people: PeopleHere) -> None:
-    """Each says where it is, who it is, and what it is subscribed to."""
+    """Each has its place, its user, and its subscriptions."""
     one, two = people.start("web1/7", by_name), people.start("web2/9", by_name)
     ana, ben = join(one, "ana", "orders.#"), join(two, "ben")
     found = page(people)
@@ -65,7 +65,7 @@ def test_a_page_may_be_of_one_user_or_namespace(people: PeopleHere) -> None:
 
 
 def test_a_question_within_namespaces_reaches_no_client_of_another(people: PeopleHere) -> None:
-    """To list, to look up, to send to and to disconnect, by session and by user: it is not there."""
+    """To list, to look up, to send to and to disconnect, by session and by user, it does not exist."""
     gateway = people.start("a", by_name)
     ana = join(gateway, "ana")
     session, clients = ana.welcome["session"], people.clients
@@ -86,7 +86,7 @@ def slow(gateway: GatewayOnModel, client: Any, frames: int) -> None:
 
 
 def test_clients_with_trouble_come_first(people: PeopleHere) -> None:
-    """A full queue, before a gap, before nothing; each says in words what is wrong with it."""
+    """A full queue, before a gap, before nothing; each describes its trouble in words."""
     gateway = people.start("a", by_name, queue_frames=8)
     join(gateway, "ana", "orders.#")
     stuck = gateway.join({"token": "ben", "subscriptions": [{"pattern": "orders.#", "overflow": "drop"}]})
@@ -171,7 +171,7 @@ def test_nobody_is_not_said_while_a_gateway_is_silent(people: PeopleHere) -> Non
 
 
 def test_a_gateway_that_was_killed_does_not_hide_that_nobody_has_a_session(people: PeopleHere) -> None:
-    """It is in the registry until its lease ends, and Redis has no link of it. What concerns a whole user still names it."""
+    """It is in the registry until its lease ends, and Redis has no link of it. An action on a whole user still names it."""
     people.start("a", by_name)
     people.start("killed/1", by_name, hears=False)
     assert people.ask(lambda: people.clients.client("nobody")) is None
@@ -197,7 +197,7 @@ def test_a_session_is_disconnected_wherever_it_is(people: PeopleHere) -> None:
 
 
 def test_all_clients_of_a_user_are_disconnected_on_all_gateways(people: PeopleHere) -> None:
-    """Others stay, and those who are disconnected may come back."""
+    """Others stay, and the disconnected ones may come back."""
     one, two = people.start("a", by_name), people.start("b", by_name)
     clients = [join(one, "ana"), join(two, "ana"), join(two, "ana")]
     ben = join(two, "ben")
@@ -210,7 +210,7 @@ def test_all_clients_of_a_user_are_disconnected_on_all_gateways(people: PeopleHe
 
 
 def test_a_look_at_thousands_lets_the_loop_run_between_any_two(people: PeopleHere, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share of the loop is asked before each client is looked at, and before each row is made."""
+    """The share of the loop is checked before each client, and before each row."""
     gateway = people.start("a", by_name)
     for user in ("ana", "ben", "eve"):
         join(gateway, user)

@@ -16,7 +16,7 @@ from tests.unit.node.connections import RecordedNamespace, joined
 
 
 class Clock:
-    """Time passes only while the drain waits; `meanwhile` is what happens then."""
+    """Time passes only while the drain waits; `meanwhile` runs then."""
 
     def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.now_s = 50.0
@@ -143,7 +143,7 @@ def test_a_client_that_asks_after_its_notice_gets_its_answer_before_its_end() ->
 
 
 def test_a_function_whose_page_has_left_is_waited_for() -> None:
-    """What it was asked for may be an order."""
+    """Its request may be an order."""
     clock = Clock()
     drain = Drain({}, clock, clock.wait)
     drain.asking = lambda: {None} if clock.now_s < 53 else ()

@@ -116,7 +116,7 @@ def identify(handshake: Handshake) -> Identity | None:
 
 
 def test_an_address_has_so_many_sessions_that_have_not_joined_and_no_more() -> None:
-    """A client that has joined is not counted, nor is another address; the refusal says when to come back."""
+    """A client is not counted after its join, nor is another address; the refusal names the time to come back."""
     door = Door(max_clients_per_address=2)
     for number in range(2):
         assert door.open(f"joined-{number}") is None

@@ -83,7 +83,7 @@ def test_welcome_names_the_user_the_place_in_the_log_and_every_limit(gateway_on_
 
 
 def test_a_subscription_of_the_handshake_is_active_at_the_welcome(gateway_on_model: StartGatewayOnModel) -> None:
-    """Every matching event that is published after it comes, with its id, its time and its offset."""
+    """Every later matching event comes, with its id, its time and its offset."""
     gateway = gateway_on_model()
     client = gateway.join({"subscriptions": [{"pattern": "handshake.*"}]})
     assert client.welcome
@@ -167,7 +167,7 @@ def test_auth_that_is_no_object_is_refused_by_its_name(gateway_on_model: StartGa
 
 
 def test_a_namespace_that_is_not_served_is_refused_and_another_may_be_joined(gateway_on_model: StartGatewayOnModel) -> None:
-    """In the words of the protocol, and in development with the names of those that are; the connection lives."""
+    """In the words of the protocol, and in development with the served names; the connection lives."""
     client = gateway_on_model().join(None, "nobody")
     client.wait_for(lambda: client.refusal, "the refusal")
     assert client.refusal["message"] == "Invalid namespace"
@@ -180,7 +180,7 @@ def test_a_namespace_that_is_not_served_is_refused_and_another_may_be_joined(gat
 
 
 def test_a_gateway_that_nobody_configured_lets_nobody_in(gateway_on_model: StartGatewayOnModel) -> None:
-    """Deny by default: neither development nor an authenticator. The refusal says what to do about it."""
+    """Deny by default, with neither development nor an authenticator. The refusal names the remedy."""
     client = gateway_on_model(dev=False).join({"token": "anything"})
     error = refusal(client)
 
@@ -226,7 +226,7 @@ def test_a_client_not_accepted_is_told_so_alone(gateway_on_model: StartGatewayOn
     ids=["token", "name", "pattern", "overflow", "second pattern", "subscriptions", "epoch", "deep down", "no epoch", "deep"],
 )
 def test_a_connect_that_cannot_be_read_is_refused(gateway_on_model: StartGatewayOnModel, auth: Any) -> None:
-    """Text that is no Unicode, or a point of resume that is none; not taken for "nothing to resume", which would hide a loss.
+    """Text outside Unicode, or an invalid point of resume; not taken for "nothing to resume", which would hide a loss.
 
     However often it comes, the log has no line of it.
     """
@@ -249,7 +249,7 @@ def test_a_connect_with_too_many_patterns_is_refused_before_anybody_is_asked(gat
 
 
 def test_a_connect_over_its_limits_gets_what_they_allow(gateway_on_model: StartGatewayOnModel) -> None:
-    """Each pattern is decided by itself: in order of the request, up to each limit, and the surplus is named with that limit."""
+    """Each pattern is decided by itself, in order of the request, up to each limit, and the surplus is named with that limit."""
     gateway = gateway_on_model(max_subscriptions=4)
     patterns = ["a.*", "b.*", "a.1", "a.2", "a.3", "a.4"]
     results = gateway.join({"subscriptions": [{"pattern": each} for each in patterns]}).welcome["subscriptions"]
@@ -277,7 +277,7 @@ def test_a_gateway_that_has_not_reached_redis_yet_lets_nobody_in(gateway_on_mode
 
 @pytest.mark.parametrize("when", ["before it connects", "while it is looked at"])
 def test_a_newcomer_is_refused_once_the_drain_has_begun(gateway_on_model: StartGatewayOnModel, when: str) -> None:
-    """An authenticator may take its time: a client let in after the others were notified would not be."""
+    """An authenticator may take its time, and a client let in after the others were notified would not be."""
 
     def accept(handshake: Handshake) -> Identity:
         gateway.gateway.population.drain.begin()
@@ -308,7 +308,7 @@ def test_a_newcomer_that_is_looked_at_as_an_operator_pauses_is_refused(gateway_o
 def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes_back(
     gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the same point of resume: to welcome it would lose that."""
+    """With the same point of resume, because a welcome would lose that."""
     gateway = gateway_on_model()
 
     def fail(point: Resume) -> bool:
@@ -323,7 +323,7 @@ def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes
 
 
 def test_a_client_without_welcome_gets_no_event(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event that came while its place was looked up would move its position, past all that it has missed."""
+    """An event during the look-up of its place would move its position, past all missed events."""
     gateway = gateway_on_model()
     other = gateway.join({"subscriptions": [{"pattern": "#"}]})
     assert other.welcome

@@ -102,9 +102,9 @@ def test_a_client_that_begins_to_wait_once_it_was_told_is_not_ended_before_its_a
 
 @pytest.mark.parametrize("second", range(6))
 def test_clients_who_come_to_all_at_once_move_nowhere(server: SmallRedis, second: int) -> None:
-    """One process has looked just before they came: its old count is no reason for the other to send its own away."""
+    """One process has looked just before they came, and its old count is no reason for the other to send its own away."""
     one, other = Process(server, "one", 0), Process(server, "other", 0)
-    run(server, 2, one)  # they do not look at the same moments
+    run(server, 2, one)  # they look at different moments
     run(server, SETTLED_S + 5 + second, one, other)
     for process in (one, other):
         for number in range(30):

@@ -1,4 +1,4 @@
-"""Shedding: newcomers are refused while there is no room or the loop lags, and come in again. On a clock of the test's own."""
+"""Shedding: newcomers are refused without room or with a late loop, and come in again. On a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Gateway:
 
 
 def test_one_pause_of_the_process_refuses_nobody() -> None:
-    """However long: its machine was stopped, or collected garbage."""
+    """However long. Its machine was stopped, or collected garbage."""
     gateway = Gateway()
     assert gateway.beats(60.0) is State.STRAINED
     gateway.shedding.check_session(0)
@@ -47,7 +47,7 @@ def test_one_pause_of_the_process_refuses_nobody() -> None:
 
 
 def test_a_loop_that_stays_late_refuses_newcomers_until_it_has_been_calm() -> None:
-    """At the handshake and at CONNECT, those that come back too: a loop that lags could not serve them either."""
+    """At the handshake and at CONNECT, returning ones too, because a loop that lags could not serve them either."""
     gateway = Gateway()
     assert gateway.beats(*[1.0] * LATE_BEATS) is State.SHEDDING
     checks = (partial(gateway.shedding.check_session, 0), partial(gateway.shedding.check_client, returning=True))
@@ -77,7 +77,7 @@ def test_the_lag_that_ends_shedding_is_half_of_what_begins_it() -> None:
 
 
 def test_beyond_the_most_clients_a_newcomer_is_refused_with_the_limit_and_a_time() -> None:
-    """A session that has not joined takes a place too."""
+    """A session before its join takes a place too."""
     gateway = Gateway(max_clients=10)
     gateway.shedding.check_session(9)
     with pytest.raises(LimitReached) as refused:
@@ -137,7 +137,7 @@ def test_a_refusal_is_counted_and_the_beginning_and_the_end_are_logged_once() ->
 
 
 def test_every_step_that_the_table_lacks_raises() -> None:
-    """A lasting calm means nothing to a gateway that admits, nor to one with beats that are still late."""
+    """A lasting calm means nothing to an admitting gateway, nor to one with beats that are still late."""
     possible = set(module._MACHINE)
     assert {pair for pair in product(State, Step) if pair not in possible} == {
         (State.ADMITTING, Step.LASTED),

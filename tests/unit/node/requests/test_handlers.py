@@ -29,7 +29,7 @@ ANA = Identity("ana", publish=("orders.#",))
 
 
 class RecordedPublisher:
-    """A publisher and its queue, which take everything but what is too large for the publisher, or for Redis."""
+    """A publisher and its queue, which take everything but an event too large for the publisher, or for Redis."""
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Any, str]] = []
@@ -105,7 +105,7 @@ def code(answer: dict[str, Any]) -> str:
     "name", ["subscribe", "unsubscribe", "replay", "publish", "refresh", "seen", "handled", "request", "cancel"]
 )
 def test_a_request_takes_one_object(name: str, arguments: tuple[object, ...]) -> None:
-    """Anything else is refused before any part of it is looked at."""
+    """Anything else is refused before any part of it is examined."""
     assert code(Desk().ask(name, *arguments)) == "invalid_request"
 
 
@@ -277,7 +277,7 @@ def test_a_cancellation_of_what_has_ended_is_no_fault() -> None:
 
 
 def test_the_anonymous_have_seen_nothing() -> None:
-    """They share one name: one visitor would hide every visitor's mail."""
+    """They share one name, so one visitor would hide every visitor's mail."""
     desk = Desk()
     desk.client.identity = Identity(ANONYMOUS)
     assert code(desk.ask("seen", {"ids": ["e-1"]})) == "forbidden"
@@ -355,7 +355,7 @@ def test_a_refresh_that_is_refused_leaves_identity_and_expiry(body: object, refu
 
 
 def test_a_refresh_moves_the_expiry_and_ends_subscriptions_that_are_no_longer_granted() -> None:
-    """Each ended one is named in a notice ahead of the answer; the answer has the seconds that are left."""
+    """Each ended one is named in a notice ahead of the answer; the answer has the remaining seconds."""
     desk = Desk(lambda _: Identity("ana", ("stock.*",), expires_at=time.time() + 600))
     desk.namespace.subscribed = ["orders.*", "stock.1"]
     answer = desk.ask("refresh", {"token": "new"})
@@ -382,6 +382,6 @@ def test_nothing_of_a_wrong_list_of_seen_events_is_stored(ids: list[str], refuse
 
 
 def test_the_numbers_of_a_console_are_asked_for_as_who_the_client_is() -> None:
-    """The watch on vitals decides who may; the request brings nothing itself."""
+    """The watch on vitals decides; the request brings nothing itself."""
     desk = Desk()
     assert code(desk.ask("vitals", {"user": "root", "admin": "act"})) == "forbidden"

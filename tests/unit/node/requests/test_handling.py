@@ -1,4 +1,4 @@
-"""A trace asks the pages of a gateway: what counts as handled, which pages are asked, and how long a caller waits."""
+"""A trace asks the pages of a gateway: the meaning of handled, the asked pages, and how long a caller waits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def asked(*pages: Page, epoch: str = "e2") -> tuple[Handling, Any]:
 
 
 def test_each_page_counts_once_as_the_best_that_a_tab_of_it_has_said(no_signal: list[float]) -> None:
-    """Handled, unhandled, behind, unknown, no answer; two that are known to lag are not asked."""
+    """Handled, unhandled, behind, unknown, no answer; two with a known lag are not asked."""
     pages = (
         Page({"handled": True}),
         Page({"handled": False}, {"handled": True}, {"handled": False}),
@@ -114,7 +114,7 @@ def test_another_epoch_or_namespace_is_asked_nothing(no_signal: list[float]) -> 
 
 
 def test_questions_and_the_clients_of_one_are_bounded(no_signal: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is beyond is counted as not asked."""
+    """Those beyond are counted as not asked."""
     monkeypatch.setattr(module, "MAX_ASKED", 2)
     pages = [Page({"handled": True}) for _ in range(5)]
     handling, _ = asked(*pages)

@@ -44,7 +44,7 @@ class Desk:
         within_s: float = HOUR_S,
         connection: object = None,
     ) -> Any:
-        """Make a request that `function` answers; return what cancels it."""
+        """Make a request that `function` answers; return a function that cancels it."""
         self.answerers["orders.price"] = function
         later = self.requests.begin(account, PageRequest("orders.price", 7, ANA, "notifications", id), within_s, connection)
         return later(
@@ -85,7 +85,7 @@ def test_the_answer_is_what_the_function_returns(answer: object) -> None:
 
 
 def test_a_connection_asks_until_it_has_its_answer() -> None:
-    """A function that is stopped and goes on is answered for; nothing waits for it."""
+    """A stopped function that goes on is answered for; nothing waits for it."""
     desk, go_on = Desk(), Event()
 
     def stubborn(request: PageRequest) -> None:
@@ -122,7 +122,7 @@ def test_a_function_gets_the_data_and_who_asks() -> None:
     ],
 )
 def test_a_function_refuses_with_a_code_of_its_own(error: HeadgateError, code: str) -> None:
-    """The page gets the message and the parts, and of our errors what any client may know."""
+    """The page gets the message and the parts, and of our errors the parts that any client may know."""
     before = count("refused")
     answer = Desk().answer(raising(error))
     assert (answer["ok"], answer["error"]["code"]) == (False, code)
@@ -242,7 +242,7 @@ def test_a_cancelled_function_is_stopped(*, has_begun: bool) -> None:
 
 
 def test_a_user_cancels_only_what_is_theirs() -> None:
-    """The id of another user's request is nothing to them; one that has ended is no fault."""
+    """The id of another user's request is nothing to them; an ended one is no fault."""
     desk = Desk()
     desk.ask(lambda request: Event().wait())
     assert not desk.requests.cancel("ben", "r")
@@ -384,5 +384,5 @@ class Histories(RuleBasedStateMachine):
 
 
 def test_whatever_happens_a_request_is_answered_once() -> None:
-    """What runs is counted, of each user and of all, until it has ended."""
+    """Running ones are counted, of each user and of all, until their end."""
     run_state_machine_as_test(Histories, settings=examples(max_examples=60, stateful_step_count=20))

@@ -1,4 +1,4 @@
-"""Requests about presence in a gateway on models of the bus and of what Redis keeps of presence."""
+"""Requests about presence in a gateway on models of the bus and of presence in Redis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def somebody(handshake: Handshake) -> Identity | None:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> StoreHere:
-    """What Redis keeps of presence."""
+    """The presence in Redis."""
     kept = StoreHere()
     monkeypatch.setattr(presence_module, "store", kept)
     monkeypatch.setattr(presence_module, "SubscriberLink", kept.link)
@@ -63,7 +63,7 @@ def told(client: ClientHere) -> list[Any]:
 
 
 def test_who_enters_is_told_to_those_who_watch(start: Start, store: StoreHere) -> None:
-    """And is in Redis; who leaves is taken out."""
+    """And is in Redis; a leaving user is taken out."""
     gateway = start()
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
     assert ask(ana, "watch")["members"] == []
@@ -82,7 +82,7 @@ def test_who_enters_is_told_to_those_who_watch(start: Start, store: StoreHere) -
 
 
 def test_members_of_another_process_are_shown_and_go_with_it(start: Start, store: StoreHere) -> None:
-    """What it writes comes over the link; word of its death too."""
+    """Its writes come over the link; word of its death too."""
     gateway = start()
     ana = gateway.join({"token": "ana"})
     assert ask(ana, "watch")["ok"]
@@ -142,7 +142,7 @@ def test_an_entry_that_is_under_way_when_the_namespace_is_paused_is_refused(
 
 
 def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
-    """With a notice; what it grants stays."""
+    """With a notice; granted ones stay."""
     grants = ["rooms.*"]
     gateway = start(lambda handshake: Identity("ana", subscribe=tuple(grants)))
     ana = gateway.join({"token": "x"})
@@ -221,7 +221,7 @@ def test_where_nobody_is_there_redis_is_asked_once_unless_events_are_wanted(
 
 
 def test_it_is_asked_until_nobody_is_there(start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who died with the whole site are taken out by the next one."""
+    """Those of a dead site are taken out by the next one."""
     store.model.beat("p9", 0)
     gateway = start()
     on_the_clock(gateway, monkeypatch).start()
@@ -254,7 +254,7 @@ def test_members_of_a_process_that_may_be_dead_are_not_shown_before_that_is_know
 def test_a_topic_that_is_closed_and_opened_while_it_is_read_is_read_for_itself(
     start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read for the one before says nothing about it."""
+    """The reading for the one before says nothing about it."""
     gateway = start()
     presence = gateway.gateway.namespaces[NAMESPACE].presence
     read_parts, readings = store.read_parts, 0
@@ -296,7 +296,7 @@ def test_members_unknown_to_redis_are_kept_and_reread(start: Start, store: Store
 
 
 def test_a_gateway_that_stops_without_members_gives_its_lease_back(start: Start, store: StoreHere) -> None:
-    """One with members leaves it to end: their pages are on their way."""
+    """One with members leaves it to end, because their pages are on their way."""
     gateway = start()
     ana = gateway.join({"token": "ana"})
     assert ask(ana, "enter")["ok"]
@@ -328,7 +328,7 @@ def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(st
 
 
 def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for Redis; no client is a member of what is no longer granted."""
+    """It waits for Redis; no client is a member without a grant."""
     gateway = start()
     ana = gateway.join({"token": "ana"})
     assert ana.welcome

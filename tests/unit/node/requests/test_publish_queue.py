@@ -1,4 +1,4 @@
-"""The queue of publishing: what comes within a moment goes in one round trip, in order, bounded, each event for itself."""
+"""The queue of publishing: the events of a moment go in one round trip, in order, bounded, each event for itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def event(name: str, size: int = 1) -> Prepared:
 
 
 class Redis:
-    """The publisher: answers a round trip when the test lets it."""
+    """The publisher, which answers a round trip when the test lets it."""
 
     def __init__(self) -> None:
         self.rounds: list[list[str]] = []
@@ -41,7 +41,7 @@ class Redis:
         return [self.refuses.get(each.id) or Receipt("e", number, False, each.id) for number, each in enumerate(events, 1)]
 
     def answer(self) -> None:
-        """Let it answer the round trip that is under way."""
+        """Let it answer the present round trip."""
         self._may_answer.set()
         turn()
 
@@ -57,7 +57,7 @@ class Room:
         self.greenlets: list[gevent.Greenlet] = []
 
     def publish(self, *names: str, size: int = 1) -> None:
-        """Publish events of these names, by one caller that has the name of the first."""
+        """Publish events of these names, by one caller with the name of the first."""
 
         def call() -> None:
             try:
@@ -82,7 +82,7 @@ def room() -> Iterator[Room]:
 
 
 def test_callers_of_one_moment_share_a_round_trip(room: Room) -> None:
-    """Those who come while it is under way share the next one; all in the order in which they came."""
+    """Later ones share the next one; all in the order of their arrival."""
     for name in "abc":
         room.publish(name)
     turn()
@@ -154,7 +154,7 @@ def test_those_who_wait_behind_a_round_trip_without_an_answer_are_told_with_it(r
 
 @pytest.mark.parametrize(("limit", "name"), [("MAX_WAITING_EVENTS", "events"), ("MAX_WAITING_BYTES", "bytes")])
 def test_the_queue_is_bounded(room: Room, monkeypatch: pytest.MonkeyPatch, limit: str, name: str) -> None:
-    """One that is too many is refused at once, and asked to come again; there is room when others have their outcomes."""
+    """One too many is refused at once, and asked to come again; there is room when others have their outcomes."""
     monkeypatch.setattr(module, limit, 2)
     room.publish("a")
     turn()
@@ -173,7 +173,7 @@ def test_the_queue_is_bounded(room: Room, monkeypatch: pytest.MonkeyPatch, limit
 
 
 def test_a_fault_of_ours_is_logged_and_told_as_one_of_the_bus(room: Room) -> None:
-    """The queue goes on: no caller waits for ever."""
+    """The queue goes on, so no caller waits for ever."""
     room.redis.error = RuntimeError("a fault")
     room.publish("a")
     turn()

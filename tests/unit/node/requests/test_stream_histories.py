@@ -28,7 +28,7 @@ LAST_POLLS = 400
 
 
 class Oracle:
-    """One reader, as docs/stream.md describes it: `take` is given all that came, in order, and says what is wrong with it.
+    """One reader, as docs/stream.md describes it: `take` is given all events, in order, and returns the fault.
 
     Every event of the log matches the reader's pattern, so that each offset is owed.
     """
@@ -37,7 +37,7 @@ class Oracle:
         self.faults: list[str] = []
         self._position: int | None = position
         self._next: int | None = None  # where a log begins that the welcome has named, until a gap says so
-        self._begins = position  # what is owed begins after it
+        self._begins = position  # the owed events begin after it
         self._has: dict[int, Any] = {}
         self._told: set[int] = set()
 
@@ -53,12 +53,12 @@ class Oracle:
             self._stand(body["offset"])
 
     def end(self, cursor: str) -> None:
-        """A request is over: its cursor is where the reader stands, and nothing of a welcome counts for the next one."""
+        """A request is over. Its cursor is where the reader stands, and nothing of a welcome counts for the next one."""
         self._stand(int(cursor.partition(":")[2]))
         self._next = None
 
     def rest(self, log: dict[int, Any]) -> None:
-        """Everything has come to rest: compare with the log."""
+        """Everything has come to rest, so compare with the log."""
         for offset, data in log.items():
             if offset > self._begins:
                 self._expect(offset in self._has or offset in self._told, f"{offset} never came, and was never told")
@@ -105,7 +105,7 @@ class Oracle:
 
 
 class World:
-    """One reader's history: requests one after the other, and what happens to the log between and within them."""
+    """One reader's history: requests one after the other, and changes of the log between and within them."""
 
     def __init__(self, gateway: GatewayOnModel, seed: int) -> None:
         self._gateway, self._redis, self._draw = gateway, gateway.redis, random.Random(seed)

@@ -64,7 +64,7 @@ class Reading:
                 parts.close()
 
     def read(self) -> StreamReader:
-        """Let everything happen that needs no time; return what has come."""
+        """Let everything happen that needs no time; return the output."""
         for _ in range(20):
             gevent.idle(-2)
         return self.reader
@@ -135,7 +135,7 @@ def test_a_number_is_an_offset_in_the_log_there_is(gateway: GatewayOnModel) -> N
 
 
 def test_a_number_that_has_brought_nothing_is_a_position_all_the_same(gateway: GatewayOnModel) -> None:
-    """The welcome names it with its epoch: in another log the same number would pass over events."""
+    """The welcome names it with its epoch, because in another log the same number would pass over events."""
     gateway.publish(2)
     stream = Reading(gateway, query="pattern=orders.%23&since=2")
     cursor = stream.read().cursor
@@ -205,7 +205,7 @@ def test_a_cursor_of_another_log_is_told_once(gateway: GatewayOnModel) -> None:
 
 
 def test_a_reader_that_stops_is_bounded_and_gets_everything_from_the_log(gateway: GatewayOnModel) -> None:
-    """Its queue fills, and the log brings what did not fit."""
+    """Its queue fills, and the log brings the rest."""
     stream = Reading(gateway, room=2)
     sent = [offset for _ in range(20) for offset in gateway.publish(40)]
     stream.read()
@@ -251,7 +251,7 @@ def test_a_poll_without_events_answers_after_its_time_with_a_cursor(gateway: Gat
 
 
 def test_a_poll_without_time_answers_what_its_requests_have_asked(gateway: GatewayOnModel) -> None:
-    """One with time waits for events: a page shows its presence with each poll, and would ask without a pause."""
+    """One with time waits for events, because a page shows its presence with each poll, and would ask without a pause."""
     body = {"subscriptions": [{"pattern": "orders.#"}], "requests": [["presence", {"topic": "a..b"}]]}
     at_once, waiting = (posted(gateway, body, query=f"wait={wait}", HTTP_ACCEPT="application/json") for wait in (0, 60))
     gateway.wait_until(lambda: at_once.over, "the answer")
@@ -325,7 +325,7 @@ def test_a_stream_whose_requests_meet_a_fault_leaves_no_client(gateway: GatewayO
 
 
 def test_a_request_is_answered_without_a_stream(gateway_on_model: StartGatewayOnModel) -> None:
-    """By any gateway; what the handler refuses is an acknowledgement, and who is not let in is refused by status."""
+    """By any gateway; a handler's refusal is an acknowledgement, and a caller without access is refused by status."""
     gateway = gateway_on_model(guard)
     gateway.publish(2)
     replay = {"token": "ann", "name": "replay", "body": {"pattern": "orders.#", "from": 1, "to": 2}}
@@ -358,7 +358,7 @@ def test_a_request_is_answered_without_a_stream(gateway_on_model: StartGatewayOn
     ],
 )
 def test_a_bad_post_is_one_clear_error(gateway: GatewayOnModel, body: Any, environ: dict[str, Any], words: str) -> None:
-    """With what is wrong and what is allowed; no client is left of it."""
+    """With the fault and the allowed values; no client is left of it."""
     more = dict(environ)
     refused = posted(gateway, body, more.pop("PATH_INFO", PATH), **more)
     assert words in refused.error["message"]
@@ -376,7 +376,7 @@ def guard(handshake: Handshake) -> Identity | None:
 
 
 def test_a_stream_needs_the_grants_of_a_subscription(gateway_on_model: StartGatewayOnModel) -> None:
-    """By a bearer's token, or by what else the application knows its users by."""
+    """By a bearer's token, or by the application's own sign-in."""
     gateway = gateway_on_model(guard)
     assert Reading(gateway).error["code"] == "unauthorized"
     assert Reading(gateway, HTTP_COOKIE="user=ann").read().order == ["welcome"]
@@ -386,7 +386,7 @@ def test_a_stream_needs_the_grants_of_a_subscription(gateway_on_model: StartGate
 
 
 def test_whose_rights_end_is_told_and_gets_nothing_more(gateway_on_model: StartGatewayOnModel) -> None:
-    """Not even what waits."""
+    """Not even the waiting ones."""
     gateway = gateway_on_model(guard)
     stream = Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", room=2)
     sent = gateway.publish(1)
@@ -527,7 +527,7 @@ def test_what_joins_for_one_answer_is_charged_as_a_read(gateway_on_model: StartG
     ],
 )
 def test_a_bad_request_is_one_clear_error(gateway: GatewayOnModel, environ: dict[str, Any], words: str) -> None:
-    """With what is wrong and what is allowed; no client is left of it."""
+    """With the fault and the allowed values; no client is left of it."""
     refused = Reading(gateway, **environ)
     assert words in refused.error["message"]
     assert refused.status[:1] == "4"

@@ -42,7 +42,7 @@ def test_an_unforeseen_exception_tells_the_caller_nothing(gate: RecordingGate) -
 def test_errors_of_the_gateway_reach_the_caller(
     dev: FlaskClient, gate: RecordingGate, error: HeadgateError, status: int, retry_after: str | None
 ) -> None:
-    """Same code and parts as on the wire; what may be retried says when."""
+    """Same code and parts as on the wire; a retryable one says when."""
     gate.error = error
     answer = dev.post("/api/v1/events", json={"topic": "a", "data": 1})
     assert (answer.status_code, answer.headers.get("Retry-After")) == (status, retry_after)

@@ -1,4 +1,4 @@
-"""Health for those who run the gateway: alive, ready, and its figures; strangers learn no addresses."""
+"""Health for operators of the gateway: alive, ready, and its figures; strangers learn no addresses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_healthz_is_200_when_the_gateway_is_ready(demo: FlaskClient) -> None:
 
 
 def test_healthz_is_503_and_names_the_missing_part(demo: FlaskClient, gate: RecordingGate) -> None:
-    """Not ready: the bus is down, and the answer says so."""
+    """Not ready because the bus is down, and the answer says so."""
     gate.state = {"ready": False, "bus": "down", "clients": 3}
     answer = demo.get("/healthz")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
@@ -50,7 +50,7 @@ DOWN = {
 def test_strangers_are_told_that_it_is_not_ready_and_what_is_missing(
     demo: FlaskClient, gate: RecordingGate, request_: dict[str, Any], path: str
 ) -> None:
-    """Neither namespaces, nor how many clients, nor where Redis is: only loopback gets that."""
+    """Neither namespaces, nor how many clients, nor the place of Redis. Only loopback gets that."""
     gate.state = DOWN
     answer = demo.get(path, **request_)
     assert (answer.status_code, answer.get_json()) == (503, {"ready": False, "missing": ["bus"]})
@@ -69,7 +69,7 @@ def test_livez_does_not_depend_on_the_bus(demo: FlaskClient, gate: RecordingGate
 
 @pytest.mark.parametrize("path", ["/livez", "/healthz", "/metrics", "/", "/api/v1/openapi.json", "/no/such/page"])
 def test_no_cache_keeps_an_answer_of_the_gateway(demo: FlaskClient, path: str) -> None:
-    """Neither its state, nor what one caller may see; the files of pages say how long they are kept."""
+    """Neither its state, nor one caller's view; the files of pages say how long they are kept."""
     assert demo.get(path).headers["Cache-Control"] == "no-store"
 
 

@@ -171,7 +171,7 @@ def test_flask_has_requests_to_other_names_and_those_without_a_token(lines: list
     assert asked == ["Flask"]
 
 
-# An application that has its own in between ------------------------------------------------------------------------------
+# An application with its own in between ----------------------------------------------------------------------------------
 
 
 def hook(app: Flask) -> None:
@@ -224,7 +224,7 @@ def test_an_application_that_was_changed_since_is_known(change: Callable[[Flask]
     assert not untouched(app)
 
 
-# The application that is served ------------------------------------------------------------------------------------------
+# The served application -------------------------------------------------------------------------------------------------
 
 
 def test_the_ready_made_application_has_its_publishing_below_wsgi() -> None:
@@ -235,7 +235,7 @@ def test_the_ready_made_application_has_its_publishing_below_wsgi() -> None:
 
 
 def test_an_application_with_something_around_it_or_in_front_has_every_request() -> None:
-    """A WSGI middleware, or a hook: each expects to see all."""
+    """A WSGI middleware, or a hook, as each expects to see all."""
     app = create_app(Settings())
     inner = app.wsgi_app
     app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]

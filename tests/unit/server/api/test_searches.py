@@ -1,4 +1,4 @@
-"""Searches that are under way: one for each caller, some in all."""
+"""Present searches: one for each caller, some in all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_caller_has_one_search_at_a_time() -> None:
 
 
 def test_searches_never_have_all_connections() -> None:
-    """One more than there is room for is refused, for any caller; a connection is left for what is no search."""
+    """One more than there is room for is refused, for any caller; a connection is left for other requests."""
     searches = Searches()
     with ExitStack() as stack:
         for number in range(MAX_SEARCHES):

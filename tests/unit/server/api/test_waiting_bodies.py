@@ -1,4 +1,4 @@
-"""Bodies that are on their way: a bound for each caller, and one for all of them."""
+"""Bodies on their way: a bound for each caller, and one for all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def refusal(bodies: WaitingBodies, caller: str, size_bytes: int) -> LimitReached
 
 
 def test_a_caller_who_has_used_up_a_part_is_refused_and_the_others_are_not() -> None:
-    """The refusal says what the limit is called, how much that is, and when to try again."""
+    """The refusal has the limit's name, its size, and when to try again."""
     bodies = WaitingBodies(LARGEST)
     with ExitStack() as coming:
         for _ in range(PER_CALLER):
@@ -36,7 +36,7 @@ def test_a_caller_who_has_used_up_a_part_is_refused_and_the_others_are_not() -> 
 
 
 def test_all_callers_together_have_a_bound() -> None:
-    """One who is refused by it has taken nothing."""
+    """A caller refused by it has taken nothing."""
     bodies = WaitingBodies(LARGEST)
     with ExitStack() as coming:
         for number in range(IN_ALL):

@@ -15,7 +15,7 @@ from headgate_server.demo.orders import MAX_ORDERS, OrderBook
 
 
 class World:
-    """A bus that refuses from the `refused`-th event on, and what outlives a process, as JSON; `down` without Redis."""
+    """A bus that refuses from the `refused`-th event on, and the lasting part of a process, as JSON; `down` without Redis."""
 
     def __init__(self) -> None:
         self.published: list[tuple[str, Any]] = []
@@ -75,7 +75,7 @@ def test_orders_outlive_the_process(world: World) -> None:
 
 
 def test_a_version_is_never_used_twice(world: World) -> None:
-    """Not even when its publish was refused: boards may have seen it."""
+    """Not even after a refused publish, because boards may have seen it."""
     book = world.book()
     world.refused = 0
     with pytest.raises(BusUnavailable):
@@ -143,7 +143,7 @@ def test_a_change_that_cannot_be_kept_still_counts(world: World) -> None:
 
 
 def test_processes_beside_each_other_have_one_book(world: World) -> None:
-    """Workers and gateways of one Redis: none overwrites what another one has changed, and numbers go on over all."""
+    """Workers and gateways of one Redis. None overwrites the change of another one, and numbers go on over all."""
     one, other = world.book(), world.book(2_000.0)
     first, second = one.create("ana"), other.create("ben")
     moved = one.move("42", "shipped", "ana")

@@ -86,7 +86,7 @@ def test_a_burst_is_that_many_true_changes(demo: FlaskClient, gate: RecordingGat
 def test_a_wrong_burst_is_refused(
     demo: FlaskClient, gate: RecordingGate, as_ana: dict[str, str], wrong: dict[str, object]
 ) -> None:
-    """The error names the part and what is expected of it, and nothing is published."""
+    """The error names the part and the expected value, and nothing is published."""
     answer = demo.post("/demo/burst", json={**BURST, **wrong}, headers=as_ana)
     assert (answer.status_code, answer.get_json()["code"]) == (400, "invalid_request")
     assert answer.get_json()["detail"].startswith(f"invalid request: {next(iter(wrong))}: expected ")
@@ -136,6 +136,6 @@ def test_the_page_has_a_pane_for_each_person_or_device(demo: FlaskClient, query:
 
 @pytest.mark.parametrize("asked", ["0", "600", "x", "-1", "nan"])
 def test_a_stall_is_never_longer_than_ten_seconds(demo: FlaskClient, asked: str) -> None:
-    """What is out of range counts as nothing."""
+    """A value out of range counts as nothing."""
     assert f'data-stall-s="{STALL_S}"' in demo.get(f"/?stall_s={asked}").text
     assert 'data-stall-s="2.0"' in demo.get("/?stall_s=2").text

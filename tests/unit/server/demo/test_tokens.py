@@ -32,7 +32,7 @@ def test_a_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
-    """A pattern in a grant is allowed, and nothing beyond: neither another user's messages nor publishing."""
+    """A pattern in a grant is allowed, and nothing beyond. There are neither another user's messages nor publishing."""
     tokens = DemoTokens(lambda: SECRET)
     found = tokens.authenticator(Settings())(Handshake("notifications", {"token": tokens.issue("ana")}, {}))
     assert found is not None

@@ -15,7 +15,7 @@ from headgate_server.demo.trouble import AWAY_EVENTS, EVENTS_PER_S, MAX_EVENTS_A
 
 
 class World:
-    """Troubles on a clock that the test moves, with an operator that restarts nothing, and loses what the test says."""
+    """Troubles on a clock that the test moves, with an operator that restarts nothing, and loses what the test chooses."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -122,7 +122,7 @@ def test_so_many_events_a_second_are_published_and_no_more(world: World) -> None
 
 
 def test_a_restart_publishes_when_the_operator_says_that_browsers_are_away(world: World) -> None:
-    """Not before; and a process that is about to restart takes no more trouble, which would be lost with it."""
+    """Not before; and a process before its restart takes no more trouble, which would be lost with it."""
     assert world.troubles.restart(world, "abc", "ana") == AWAY_EVENTS
     assert world.times_s == []
     world.while_away[0]()

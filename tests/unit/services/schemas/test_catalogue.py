@@ -1,4 +1,4 @@
-"""The catalogue: which file is for which pattern, where references lead, and one clear error for each fault of a file."""
+"""The catalogue: which file is for which pattern, the targets of references, and one clear error for each fault of a file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_file_is_for_the_pattern_of_its_name_or_those_that_it_names() -> None:
     ],
 )
 def test_a_reference_leads_to_a_schema_of_the_folder(reference: str) -> None:
-    """By file name, by $id, by anchor, in the same file; what it leads to is what is checked."""
+    """By file name, by $id, by anchor, in the same file; its target is checked."""
     found = catalogue(
         {
             "_c.json": {"$defs": {"a/b": {"allOf": [{"type": "integer"}]}, "w": {"$anchor": "word", "type": "integer"}}},
@@ -127,7 +127,7 @@ FAULTS: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("schemas", "told"), FAULTS, ids=[told[:40] for _, told in FAULTS])
 def test_a_fault_is_one_error_that_names_the_file_and_what_is_allowed(schemas: dict[str, object], told: str) -> None:
-    """The author finds the place in the file, and what to write instead."""
+    """The author finds the place in the file, and a replacement."""
     with pytest.raises(InvalidSchema, match=told):
         catalogue(schemas)
 
@@ -148,7 +148,7 @@ def test_a_schema_that_would_take_for_ever_is_refused() -> None:
 
 
 def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schema must not make a gateway open connections: another dialect and an address elsewhere are refused unread."""
+    """A schema must not make a gateway open connections, so another dialect and an address elsewhere are refused unread."""
 
     def connect(*_: object) -> NoReturn:
         raise AssertionError("a connection")
@@ -164,7 +164,7 @@ def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pattern_that_would_take_for_ever_takes_linear_time() -> None:
-    """`(a+)+$` on many letters stops a backtracking matcher for years: an event must not stop a gateway."""
+    """`(a+)+$` on many letters stops a backtracking matcher for years, and an event must not stop a gateway."""
     validator = catalogue({"a.json": {"type": "string", "pattern": "^(a+)+$"}}).validators["a.json"]
     assert validator.fault("a" * 60_000) is None
     assert validator.fault("a" * 60_000 + "b") is not None

@@ -1,4 +1,4 @@
-"""The check at publish: off, warn or refuse; where the schemas come from; and what happens while they cannot be read."""
+"""The check at publish: off, warn or refuse; the source of the schemas; and the effect of unreadable ones."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_warning_is_logged_seldom_and_every_violation_is_counted(folder: str, 
 
 @pytest.mark.parametrize("mode", ["off", None])
 def test_nothing_is_checked_without_schemas_or_when_it_is_off(folder: str, tmp_path: Path, mode: str | None) -> None:
-    """Then a publisher costs what it always did."""
+    """Then a publisher costs as much as ever."""
     publisher = Publisher(f"unix://{tmp_path}/no.sock", schemas=folder if mode else None, schema_check=mode)  # type: ignore[arg-type]
     assert publisher._schemas is None
 
@@ -127,7 +127,7 @@ def test_wrong_arguments_are_told_when_the_publisher_is_made(tmp_path: Path) -> 
 
 
 def test_schemas_that_cannot_be_read_refuse_events_or_let_them_through(caplog: pytest.LogCaptureFixture) -> None:
-    """As the check does with a violation; strangers do not learn what is wrong with our schemas."""
+    """As the check does with a violation; strangers do not learn the faults of our schemas."""
     for error in (BusUnavailable("gone"), BusRefused("no permission"), InvalidSchema("registry", "strange")):
         SchemaCheck(unread(error), refuse=False).check("n", "a", b"1")
         assert lines(caplog)[-1] == f"the schemas could not be read: {error.message}"

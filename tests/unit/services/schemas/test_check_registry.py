@@ -1,4 +1,4 @@
-"""Where schemas come from: when the registry is read again, by whom, and what counts until then. A registry in memory."""
+"""Where schemas come from: when the registry is read again, by whom, and the rule until then. A registry in memory."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_version_is_asked_for_once_in_a_while_and_the_schemas_are_read_when_
 
 
 def test_a_first_read_that_fails_is_made_again_a_second_later(source: RegistrySource, registry: Registry, clock: Clock) -> None:
-    """Nothing could count until then; a hundred who publish do not each wait for a Redis that is down."""
+    """Nothing could count until then; a hundred publishers do not each wait for a Redis that is down."""
     registry.fault = BusUnavailable("gone")
     for _ in range(3):
         with pytest.raises(BusUnavailable):

@@ -40,7 +40,7 @@ def test_a_schema_of_another_format_is_refused(tmp_path: Path, name: str) -> Non
 
 
 def test_a_folder_in_the_folder_is_refused(tmp_path: Path) -> None:
-    """Its files would be left out without a word."""
+    """Its files would be left out without notice."""
     (tmp_path / "orders").mkdir()
     with pytest.raises(InvalidSchema, match="a folder in the folder of schemas; expected files"):
         read_folder(str(tmp_path))

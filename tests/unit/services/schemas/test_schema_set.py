@@ -1,4 +1,4 @@
-"""A set of schemas: what must hold for a topic, and how a violation is reported."""
+"""A set of schemas: the rules for a topic, and how a violation is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.schema_files import texts
 
 
 def test_the_schemas_of_all_patterns_that_match_must_hold() -> None:
-    """`orders.#` says what all orders have in common."""
+    """`orders.#` has the common part of all orders."""
     found = schema_set(
         texts(
             {
@@ -116,7 +116,7 @@ STRICT = {
 
 @given(JSON)
 def test_any_json_is_judged(value: object) -> None:
-    """Numbers beyond 64 bits, any text: the answer is yes or no, and no exception of the library's."""
+    """Numbers beyond 64 bits, any text. The answer is yes or no, and no exception of the library's."""
     error = schema_set(texts({"a.json": STRICT})).violation("a", msgspec.json.encode(value))
     assert error is None or error.path == "$"
 
@@ -132,7 +132,7 @@ def test_what_is_remembered_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_same_documents_are_compiled_once() -> None:
-    """Each publisher of a process has the same folder; what is kept is bounded."""
+    """Each publisher of a process has the same folder; the kept set is bounded."""
     one = {"a.json": {"type": "integer"}}
     assert schema_set(texts(one)) is schema_set(texts(one))
     assert schema_set.cache_info().maxsize == module.MAX_COMPILED

@@ -1,4 +1,4 @@
-"""The TypeScript of schemas: what each keyword becomes, and text that no schema can break out of.
+"""The TypeScript of schemas: the text of each keyword, and no schema that can break out of it.
 
 web/test/types.test.js compiles the golden text with the oldest and the newest TypeScript.
 """

@@ -1,4 +1,4 @@
-"""Who may enter the console: by key, by the application's word, for how long; and what an action must show. On a test's clock."""
+"""Access to the console: by key, by the application's word, for how long; and the proof for an action. On a test's clock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clock() -> Clock:
 
 @pytest.fixture(autouse=True)
 def fresh_audit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An audit log that has left nothing out yet."""
+    """An audit log without omissions yet."""
     monkeypatch.setattr(module, "audit", Audit())
 
 
@@ -104,7 +104,7 @@ def test_a_session_ends(clock: Clock) -> None:
 
 
 def test_signing_out_ends_the_session_wherever_its_cookie_is(clock: Clock) -> None:
-    """At each process that hears what is revoked, until it would have ended; another session of the key goes on."""
+    """At each process that hears of revocations, until it would have ended; another session of the key goes on."""
     gate = ConsoleGate()
     console, elsewhere = access(clock, gate=gate), access(clock, gate=gate)
     stolen, other = console.sign_in(KEY, ENVIRON), console.sign_in(KEY, ENVIRON)
@@ -121,7 +121,7 @@ def test_signing_out_ends_the_session_wherever_its_cookie_is(clock: Clock) -> No
 
 
 def test_without_word_of_what_is_revoked_no_session_counts(clock: Clock) -> None:
-    """503, to be tried again: a session that was ended may be among them."""
+    """503, to be tried again, because an ended session may be among them."""
 
     def not_known(identity: Identity) -> None:
         raise BusUnavailable("not read yet")
@@ -142,7 +142,7 @@ def test_a_ticket_is_for_one_minute(clock: Clock) -> None:
 
 
 def test_a_session_holds_at_every_process_with_the_key_and_nowhere_else(clock: Clock) -> None:
-    """It is signed with a key that is derived from the admin key."""
+    """It is signed with a key derived from the admin key."""
     cookie = access(clock).sign_in(KEY, ENVIRON)
     assert access(clock).operator(cookie, ENVIRON) is not None
     assert access(clock, admin_key="another-admin-key-0123456789-abcdef").operator(cookie, ENVIRON) is None

@@ -53,7 +53,7 @@ def test_without_key_and_authenticator_there_is_no_console(path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_where_only_the_application_lets_in_others_find_nothing(path: str) -> None:
-    """404, as for a path that is not there; and nothing to sign in with."""
+    """404, as for an unknown path; and nothing to sign in with."""
     client = application(ConsoleGate(identities={"ben": Identity("ben", ("#",))}))
     client.set_cookie("app", "ben")
     assert client.get(path).status_code in (404, 405)
@@ -91,7 +91,7 @@ def test_with_a_key_a_stranger_sees_the_page_to_sign_in_and_nothing_else() -> No
 
 
 def test_the_right_key_signs_in() -> None:
-    """With a cookie that no script reads, that no other site has sent, and that is for the console only."""
+    """With a cookie that no script reads, that no other site has sent, and for the console only."""
     client = application(ConsoleGate(), admin_key=KEY)
     with capture_logs() as lines:
         response = client.post("/console/sign-in", data={"key": KEY}, headers=ORIGIN, base_url="https://localhost")
@@ -134,7 +134,7 @@ def test_every_view_has_an_address(view: Any) -> None:
 
 
 def test_signing_out_ends_the_session_and_not_only_in_this_browser() -> None:
-    """Then there is the page to sign in, also for one who has kept the cookie."""
+    """Then there is the page to sign in, also for a visitor with the cookie."""
     client = signed_in()
     cookie = client.get_cookie(COOKIE, path="/console")
     assert cookie is not None
@@ -168,7 +168,7 @@ def test_its_files_are_kept_by_browsers_and_compressed() -> None:
 
 
 def test_an_operator_publishes() -> None:
-    """It is audited with what was published, and without its data."""
+    """It is audited with the topic, and without its data."""
     gate = ConsoleGate()
     client = signed_in(gate, console_actions=True)
     with capture_logs() as lines:
@@ -205,7 +205,7 @@ def test_a_publish_that_may_not_be_is_refused_and_audited(body: Any, code: str) 
 
 
 def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
-    """As any other that is no request; no failure of the server, with its traceback in the log."""
+    """As any other invalid request; no failure of the server, with its traceback in the log."""
     client = signed_in(ConsoleGate(), console_actions=True)
     body = '{"topic": "orders", "data": ' + "[" * 30_000 + "]" * 30_000 + "}"
     response = client.post("/console/api/publish", data=body, content_type="application/json", headers=ACT)
@@ -222,7 +222,7 @@ def test_a_publish_that_fails_is_audited_as_failed() -> None:
 
 @pytest.mark.parametrize("path", ACTS)
 def test_one_who_only_looks_may_do_nothing(path: str) -> None:
-    """Nor with a request that lacks what only our page sends."""
+    """Nor with a request without our page's header."""
     body = {"topic": "orders", "data": 1, "consumer": "mail", "ids": ["1-1"], "user": "ann"}
     gate = ConsoleGate()
     assert signed_in(gate).post(f"/console/api/{path}", json=body, headers=ACT).status_code == 403

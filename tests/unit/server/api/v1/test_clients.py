@@ -1,4 +1,4 @@
-"""Clients over /api/v1: what is asked of all gateways, and how their answers are reported. With recorded questions."""
+"""Clients over /api/v1: the questions to all gateways, and how their answers are reported. With recorded questions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ As = Callable[..., FlaskClient]
 
 
 class Asked:
-    """Keeps what is asked, and answers as configured."""
+    """Keeps the questions, and answers as configured."""
 
     def __init__(self) -> None:
         self.questions: list[tuple[Any, ...]] = []
@@ -83,7 +83,7 @@ def test_a_page_is_asked_for_as_the_parameters_say(with_scopes: As, asked: Asked
 
 
 def test_a_client_that_nobody_has_is_404(with_scopes: As, asked: Asked) -> None:
-    """To look at and to disconnect; not if a gateway has said nothing, which may have had it."""
+    """To look up and to disconnect; not if a gateway has said nothing, which may have had it."""
     client = with_scopes("clients:write")
     asked.reached = Reached(0, ())
     assert client.get("/api/v1/clients/s1").status_code == 404
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_an_event_for_one_client_has_its_place(with_scopes: A
 
 
 def test_other_grants_are_asked_for_by_name(with_scopes: As, asked: Asked) -> None:
-    """Lists that are not given stay so; an invalid pattern is reported."""
+    """Absent lists stay so; an invalid pattern is reported."""
     client = with_scopes("users:write")
     assert client.put("/api/v1/users/ana/grants", json={"subscribe": ["mail.#"], "for_s": 60}).get_json()["count"] == 1
     assert asked.questions == [("ana", ("by", "key k1"), ("for_s", 60), ("publish", None), ("subscribe", ["mail.#"]))]
@@ -140,7 +140,7 @@ def test_other_grants_are_asked_for_by_name(with_scopes: As, asked: Asked) -> No
 
 
 def test_a_key_asks_for_the_clients_of_its_namespaces_only(with_scopes: As, asked: Asked) -> None:
-    """Whatever it asks: gateways leave out the others (tests/unit/node/population/test_client_list.py)."""
+    """Whatever it asks, gateways leave out the others (tests/unit/node/population/test_client_list.py)."""
     client = with_scopes("clients:write", "send:#", namespaces=("shop", "mail"))
     client.get("/api/v1/clients")
     client.get("/api/v1/clients/s1")

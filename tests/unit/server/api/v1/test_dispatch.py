@@ -1,4 +1,4 @@
-"""Requests to /api/v1: the steps of each, in order, and what HTTP owes. With a recording gate and a small Redis."""
+"""Requests to /api/v1: the steps of each, in order, and the duties of HTTP. With a recording gate and a small Redis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_scopes(gate: RecordingGate) -> As:
 
 
 def test_a_missing_scope_is_named(with_scopes: As) -> None:
-    """403, with the scope as a program needs it; what another scope grants goes through."""
+    """403, with the scope as a program needs it; a request within another scope goes through."""
     client = with_scopes("presence:rooms.#")
     refused = client.get("/api/v1/presence?topic=mail.1")
     assert (refused.status_code, refused.get_json()["code"], refused.get_json()["scope"]) == (403, "forbidden", "presence:mail.1")
@@ -124,7 +124,7 @@ def test_a_parameter_that_cannot_be_is_named(dev: FlaskClient, query: str, says:
 def test_a_body_that_cannot_be_is_told_with_the_place_of_its_fault(
     dev: FlaskClient, gate: RecordingGate, body: bytes, kind: str, status: int, pointer: str | None
 ) -> None:
-    """400 for what is no JSON, 413, 415, and 422 for JSON that says what cannot be."""
+    """400 for invalid JSON, 413, 415, and 422 for JSON with impossible values."""
     gate.identity = Identity("anonymous", subscribe=("#",))
     answer = dev.put("/api/v1/pauses/connects", data=body, content_type=kind)
     assert answer.status_code == status
@@ -136,7 +136,7 @@ def test_a_body_that_cannot_be_is_told_with_the_place_of_its_fault(
 def test_a_compressed_body_is_refused_for_its_encoding(
     dev: FlaskClient, gate: RecordingGate, method: str, path: str, encoding: str, status: int
 ) -> None:
-    """Not as broken JSON: what is wrong is in the head."""
+    """Not as broken JSON, because the fault is in the head."""
     gate.identity = Identity("anonymous", subscribe=("#",), publish=("#",))
     head = {"Content-Type": "application/json", "Content-Encoding": encoding}
     assert dev.open(f"/api/v1/{path}", method=method, data=b"[]", headers=head).status_code == status
@@ -163,7 +163,7 @@ def test_an_answer_is_json_or_none(dev: FlaskClient, accept: str, status: int) -
 
 
 def test_methods_are_as_http_has_them(dev: FlaskClient) -> None:
-    """HEAD is GET without a body, OPTIONS and 405 say what there is; nothing is to be cached, and no other site may read it."""
+    """HEAD is GET without a body, OPTIONS and 405 list the methods; nothing is to be cached, and no other site may read it."""
     get, head = dev.get("/api/v1/presence?topic=a"), dev.head("/api/v1/presence?topic=a")
     assert (head.status_code, head.data, head.headers["Content-Length"]) == (200, b"", str(len(get.data)))
     options = dev.options("/api/v1/pauses/connects", headers={"Origin": "https://evil.example"})
@@ -237,7 +237,7 @@ def test_an_idempotency_key_is_the_id_of_events_without_one(dev: FlaskClient) ->
 
 
 def test_a_caller_without_any_right_to_publish_is_refused_before_its_body(gate: RecordingGate) -> None:
-    """Whatever that is."""
+    """Whatever its body."""
     gate.identity = Identity("\0key:k1", scopes=("clients",))
     client = create_app(Settings(), gate=gate).test_client()
     answer = client.post("/api/v1/events", data=b"{", content_type="application/json")
@@ -246,7 +246,7 @@ def test_a_caller_without_any_right_to_publish_is_refused_before_its_body(gate: 
 
 @pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/events/batch"])
 def test_a_body_with_a_number_that_json_does_not_have_is_refused_by_name(dev: FlaskClient, path: str) -> None:
-    """With its byte: a body is text, in which another encoder than JSON's wrote it."""
+    """With its byte, because a body is text, in which another encoder than JSON's wrote it."""
     event = '{"topic": "a", "data": NaN}'
     body = f'{{"events": [{event}]}}' if path.endswith("batch") else event
     answer = dev.post(path, data=body, headers={"Content-Type": "application/json"})

@@ -1,4 +1,4 @@
-"""The OpenAPI document: made from the table, served, and complete. test_api_v1_served.py tries whether it is true."""
+"""The OpenAPI document: made from the table, served, and complete. test_api_v1_served.py compares it with the server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_each_row_is_in_the_document_and_each_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("row", OPERATIONS, ids=lambda row: row.name)
 def test_a_row_asks_for_a_scope_that_there_is(row: Operation) -> None:
-    """One word of the vocabulary, or any caller; a change is never for one who may only look."""
+    """One word of the vocabulary, or any caller; a change is never for a viewer."""
     assert isinstance(row.scope, Who) or row.scope in (*PLAIN, *WITH_PATTERN)
     if row.method != "GET" and row.name != "changeInbox":  # the owner of the inbox decides: tests/integration/node/test_inbox.py
         assert isinstance(row.scope, str)
@@ -80,7 +80,7 @@ def test_every_reference_of_the_document_leads_somewhere() -> None:
 
 
 def test_an_operation_says_what_it_needs() -> None:
-    """In its description, and that no credentials are needed where that is so."""
+    """In its description, and that no credentials are needed there."""
     paths = openapi()["paths"]
     assert paths["/api/v1/health"]["get"]["security"] == []
     assert "Needs `publish:PATTERN`" in paths["/api/v1/events"]["post"]["description"]
@@ -88,7 +88,7 @@ def test_an_operation_says_what_it_needs() -> None:
 
 
 def test_the_document_names_its_server() -> None:
-    """Tools that read it know where to ask: the gateway that it is from."""
+    """Tools that read it know the address of its gateway."""
     assert openapi()["servers"] == [{"url": "/", "description": "The gateway that this document is from."}]
 
 
@@ -136,7 +136,7 @@ def checked_namespace(name: str) -> object:
     ids=["topic", "pattern", "event id", "scope", "namespace", "name of a key", "namespace of a key", "dead letter"],
 )
 def test_a_format_of_the_document_is_that_of_the_code(kind: Any, check: Callable[[str], object]) -> None:
-    """Of texts at the edges of a grammar, what the schema allows is what the code takes."""
+    """Of texts at the edges of a grammar, the schema allows exactly those that the code takes."""
     validator = jsonschema_rs.Draft202012Validator(msgspec.json.schema(kind))
 
     def takes(text: str) -> bool:
@@ -166,7 +166,7 @@ def beside(schema: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
 
 @pytest.mark.parametrize("row", [row for row in OPERATIONS if row.query.__struct_fields__], ids=lambda row: row.name)
 def test_the_bounds_of_a_parameter_are_those_of_the_code(row: Operation) -> None:
-    """What the schema allows is read, and what is one more or one less is refused."""
+    """An allowed value of the schema is read, and one more or one less is refused."""
     asked = {each["name"]: each for each in parameters(row) if each["in"] == "query"}
     needed = {"topic": "a", "epoch": "0" * 16, "offset": "1"}
     for name, parameter in asked.items():

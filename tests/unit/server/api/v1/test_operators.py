@@ -94,7 +94,7 @@ def test_no_key_makes_one_that_may_do_more_or_longer(
 def test_a_key_that_names_no_namespace_is_for_none_that_its_maker_may_not_enter(
     with_scopes: As, of_maker: tuple[str, ...] | None, of_key: list[str] | None
 ) -> None:
-    """The first of each gateway is another one elsewhere: only a maker who is for that makes such a key."""
+    """The first of each gateway is another one elsewhere. Only a maker for that one makes such a key."""
     client = with_scopes("keys:write", "read:#", namespaces=of_maker)
     made = client.post("/api/v1/keys", json={"name": "a", "scopes": ["read:#"]})
     assert (made.status_code, made.get_json()["key"]["namespaces"]) == (201, of_key)
@@ -139,7 +139,7 @@ def test_without_redis_it_says_so(with_scopes: As, server: SmallRedis) -> None:
 
 
 def test_an_act_has_connections_that_reads_cannot_take(gate: RecordingGate) -> None:
-    """Readers who hold all of theirs, or wait for a Redis that answers none of them, keep no operator from acting."""
+    """Readers that hold all of theirs, or wait for a Redis without an answer, keep no operator from acting."""
     gate.identity = Identity("\0key:k1", scopes=("pauses:write",), namespaces=("*",))
     lanes = [SmallRedis(), SmallRedis()]
     opened = iter(lanes)

@@ -29,7 +29,7 @@ def test_the_application_may_refuse_a_topic_that_is_granted(dev: FlaskClient, ga
 
 
 def test_a_large_topics_page_costs_more_reads(dev: FlaskClient, gate: RecordingGate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of all members are read for it: one for each thousand, or for each hundred that are shown."""
+    """The names of all members are read for it, one read for each thousand, or for each hundred on the page."""
     monkeypatch.setattr("headgate_server.api.v1.dispatch.time", SimpleNamespace(monotonic=lambda: 100.0))
     gate.present = [PresentUser(f"user{number}", 1, 1, None) for number in range(20_000)]
     answers = [dev.get("/api/v1/presence?topic=a&limit=1") for _ in range(11)]

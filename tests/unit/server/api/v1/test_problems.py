@@ -19,7 +19,7 @@ def told(error: HeadgateError | BodyFault) -> tuple[int, dict[str, str], dict[st
 
 
 def test_a_problem_has_the_members_of_rfc_9457_and_the_parts_of_its_error() -> None:
-    """`type` leads to what its code means."""
+    """`type` leads to the meaning of its code."""
     status, headers, body = told(PayloadTooLarge(101, 100, "http"))
     assert (status, headers["Content-Type"]) == (413, "application/problem+json")
     assert body == {
@@ -89,7 +89,7 @@ def test_several_faults_are_all_named_to_a_bound() -> None:
     ],
 )
 def test_the_place_of_a_fault_is_a_json_pointer(said: str, pointer: str) -> None:
-    """From what msgspec says."""
+    """From msgspec's message."""
     assert pointer_of(said)[0] == pointer
 
 

@@ -1,4 +1,4 @@
-"""Publishing over HTTP: the grant, the receipt, and bodies and callers that are refused."""
+"""Publishing over HTTP: the grant, the receipt, and refused bodies and callers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_publishing_in_development_returns_the_receipt(dev: FlaskClient, gate: R
 def test_a_malformed_publish_is_refused(
     dev: FlaskClient, gate: RecordingGate, body: bytes, content_type: str, expected: tuple[int, str]
 ) -> None:
-    """415 for another type, 400 for what cannot be read, 422 for JSON of another form; nothing is published."""
+    """415 for another type, 400 for unreadable ones, 422 for JSON of another form; nothing is published."""
     answer = dev.post("/api/v1/events", data=body, content_type=content_type)
     assert (answer.status_code, answer.get_json()["code"]) == expected
     assert gate.published == []
@@ -70,7 +70,7 @@ def test_a_payload_over_the_limit_is_refused_with_its_size(gate: RecordingGate) 
 
 
 def test_a_declared_huge_body_is_refused_before_it_is_read(dev: FlaskClient) -> None:
-    """The same words when the whole body is over the bound: nothing is buffered."""
+    """The same words when the whole body is over the bound, and nothing is buffered."""
     size = Settings().max_payload_bytes + ENVELOPE_BYTES + 1
     answer = dev.post("/api/v1/events", data=b"x" * size, content_type="application/json")
     assert answer.status_code == 413
@@ -150,7 +150,7 @@ def test_a_malformed_batch_is_refused_as_a_whole(dev: FlaskClient, gate: Recordi
 
 
 def test_a_batch_is_bounded_in_events_and_bytes(gate: RecordingGate) -> None:
-    """One event too many is refused by name, a body that is too large from its size; the largest that may be is published."""
+    """One event too many is refused by name, too large a body from its size; the largest allowed one is published."""
     client = create_app(Settings(dev=True, publish_per_s=5_000), gate=gate).test_client()
     event = {"topic": "a", "data": 1}
     too_many = client.post("/api/v1/events/batch", json={"events": [event] * (MAX_BATCH_EVENTS + 1)})
@@ -164,7 +164,7 @@ def test_a_batch_is_bounded_in_events_and_bytes(gate: RecordingGate) -> None:
 
 
 def test_the_events_of_a_batch_count_one_by_one(gate: RecordingGate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """429 for all of a batch that is more than its user may publish now; events that are refused anyway do not count."""
+    """429 for all of a batch beyond its user's present allowance; refused events do not count."""
     monkeypatch.setattr("headgate_server.api.v1.publishing.time.monotonic", lambda: 1000.0)
     gate.identity = Identity("ana", publish=("orders.#",))
     client = create_app(Settings(publish_per_s=2), gate=gate).test_client()

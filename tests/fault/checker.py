@@ -22,14 +22,12 @@ with the end of their log: a client that has seen one must have been notified, a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from heapq import merge
 from itertools import groupby
 
-from headgate.events import topic as topics
-
-matches = lru_cache(maxsize=65536)(topics.matches)  # the same few, millions of times
+from headgate.events.topic import matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,16 +223,13 @@ class Violation:
 def check(history: History, records: Iterable[Record], end: tuple[str, int]) -> list[Violation]:
     """Return every violation. `end` is epoch and offset of the log when everything had come to rest.
 
-    Every client must be connected at the end, and have had time to get everything.
+    Every client must be connected at the end, and have had time to get everything. The work is proportional to the events that
+    clients have seen or are owed, not to the product of log and clients.
     """
-    logs: dict[str, list[Logged]] = {}
-    published = history.at()
-    violations: list[Violation] = []
-    # All lives end here and now: connected clients may be notified of another epoch while the first are checked.
-    walks = [_Walk(history, logs, published, record) for record in records]
-    for walk in walks:
-        violations += walk.walk(end)
-    return violations
+    truth = _Truth(history)
+    # All lives end here and now: those who are connected may be told of another epoch while the first are checked.
+    lives = [(record, tuple(record.entries)) for record in records]
+    return [violation for record, entries in lives for violation in _Walk(truth, record, entries).walk(end)]
 
 
 def assert_kept(history: History, records: Sequence[Record], end: tuple[str, int]) -> None:
@@ -265,23 +260,62 @@ def _limits(entries: Sequence[Entry]) -> list[int]:
     return limits[::-1]
 
 
+class _Log:
+    """One log as all walks need it. `offsets` are those of each topic, in order."""
+
+    def __init__(self, events: Iterable[Logged]) -> None:
+        self.ids: dict[int, str] = {}
+        self.offsets: dict[str, list[int]] = {}
+        for event in events:
+            self.ids[event.offset] = event.id
+            self.offsets.setdefault(event.topic, []).append(event.offset)
+        self._matching: dict[str, list[str]] = {}
+
+    def topics(self, pattern: str) -> Iterable[str]:
+        """Return the topics of the log that a pattern matches."""
+        if "*" not in pattern and "#" not in pattern:
+            return (pattern,) if pattern in self.offsets else ()
+        if pattern not in self._matching:
+            self._matching[pattern] = [topic for topic in self.offsets if matches(pattern, topic)]
+        return self._matching[pattern]
+
+
+class _Truth:
+    """A history as all walks need it: sorted once, not once for each client."""
+
+    def __init__(self, history: History) -> None:
+        self.published = history.at()
+        self.ids, self.doubts = history.ids, history.doubts
+        self.held_from = history.held_from
+        self._history = history
+        self._line = [epoch for epoch, _ in history.lineage]
+        self._logs: dict[str, _Log] = {}
+
+    @property
+    def has_line(self) -> bool:
+        """Whether the epochs of the log are known, so that another one of them is no other log."""
+        return bool(self._line)
+
+    def log(self, epoch: str) -> _Log:
+        """Return the log that has an epoch."""
+        log = self._logs.get(epoch)
+        if log is None:
+            log = _Log(self._history.log(epoch))
+            self._logs.update(dict.fromkeys(self._line if epoch in self._line else [epoch], log))
+        return log
+
+
 class _Walk:
     """One client's record, read from its beginning to its end."""
 
-    def __init__(
-        self, history: History, logs: dict[str, list[Logged]], published: dict[int, dict[str, Logged]], record: Record
-    ) -> None:
-        self._history = history
-        self._logs = logs
-        self._published = published
-        self._record, self._entries = record, tuple(record.entries)
+    def __init__(self, truth: _Truth, record: Record, entries: Sequence[Entry]) -> None:
+        self._truth, self._record, self._entries = truth, record, entries
         self._epoch = ""
         self._owed_from: dict[str, int] = {}  # pattern → the offset above which its events are owed
-        self._since: dict[str, int] = {}  # the same by topic, for those that were asked for
-        self._wildcards: list[str] | None = None
         self._frontier = 0  # everything owed up to here is accounted for
-        # Where in which log the events above a frontier begin: the next one mostly goes on there.
-        self._after_frontier: tuple[list[Logged], int, int] = ([], -1, 0)
+        # What a log owes above the frontier, in order, and the first of it. None: the frontier or the subscriptions have changed.
+        self._ahead: tuple[_Log, Iterator[int]] | None = None
+        self._next = _NO_LIMIT
         self._highest = 0
         self._seen: dict[int, str] = {}
         self._limit = _NO_LIMIT  # events from here on are judged later: what is seen there now will be reported as rolled back
@@ -304,11 +338,10 @@ class _Walk:
                 case Moved():
                     self._moved(entry)
                 case Subscribed():
-                    self._owed_from.setdefault(entry.pattern, entry.offset)
-                    self._forget_since()
+                    self._subscribed(entry)
                 case Unsubscribed():
                     self._owed_from.pop(entry.pattern, None)
-                    self._forget_since()
+                    self._ahead = None
         self._limit = _NO_LIMIT
         epoch, offset = end
         if self._epoch != epoch:
@@ -321,18 +354,18 @@ class _Walk:
         return self.violations
 
     def _find_stale(self, end: int) -> None:
-        since = min(self._owed_from.values(), default=end)
-        newest = {event.topic: event.offset for event in self._owed(since, end + 1)}
-        for topic, offset in newest.items():
-            if offset not in self._seen and not self._was_told(offset):
-                self._violate("stale", offset, f"never saw the newest value of {topic}")
+        log = self._truth.log(self._epoch)
+        for topic, since in self._owed_topics(log).items():
+            offsets = log.offsets[topic]
+            at = bisect_right(offsets, end)
+            if at and (newest := offsets[at - 1]) > since and newest not in self._seen and not self._was_told(newest):
+                self._violate("stale", newest, f"never saw the newest value of {topic}")
 
     def _find_ghosts(self) -> None:
-        there = {event.offset: event.id for event in self._log()}
-        held_from = self._history.held_from
+        there, held_from = self._truth.log(self._epoch).ids, self._truth.held_from
         for offset, event_id in self._seen.items():
             # Else it is a phantom, or a doubt that the log has trimmed.
-            known = event_id in self._published.get(offset, {}) or (held_from is not None and offset >= held_from)
+            known = event_id in self._truth.published.get(offset, {}) or (held_from is not None and offset >= held_from)
             if known and there.get(offset) != event_id:
                 self._violate("ghost", offset, f"saw {event_id}, the log has {there.get(offset)}")
 
@@ -344,7 +377,7 @@ class _Walk:
         elif entry.resumed is None:
             self._violate("lost", entry.offset, "it wanted to resume, and was told that there was nothing to resume")
         elif entry.epoch != self._epoch:
-            if not self._history.lineage:
+            if not self._truth.has_line:
                 self._violate("lost", entry.offset, f"resumed in the log {entry.epoch[:6]}")
             self._epoch = entry.epoch
 
@@ -353,21 +386,21 @@ class _Walk:
         self._seen, self._told = {}, []
         self._refused, self._lost = None, False
         self._owed_from = dict.fromkeys(self._owed_from, offset)
-        self._forget_since()
+        self._ahead = None
 
     def _saw(self, entry: Seen) -> None:
         offset = entry.offset
-        if self._lost or (self._refused is not None and self._refused.epoch != self._epoch and not self._history.lineage):
+        if self._lost or (self._refused is not None and self._refused.epoch != self._epoch and not self._truth.has_line):
             self._violate("unreported", offset, "seen before it was told which log it is in")
         if offset in self._seen:
             self._violate("doubled", offset, entry.id)
         elif offset <= self._highest:
             self._violate("reordered", offset, f"after {self._highest}")
-        truth = self._published.get(offset, {}).get(entry.id)
+        truth = self._truth.published.get(offset, {}).get(entry.id)
         if truth is None:
-            # A publisher that tries again gets one receipt; both attempts may have been seen, if the first was reported as lost.
-            attempted = offset >= self._limit and entry.id in self._history.ids
-            if not attempted and entry.id not in self._history.doubts:
+            # A publisher that tries again gets one receipt; both attempts may have been seen, if the first was told as lost.
+            attempted = offset >= self._limit and entry.id in self._truth.ids
+            if not attempted and entry.id not in self._truth.doubts:
                 self._violate("phantom", offset, f"nobody published {entry.id} on {entry.topic}")
         elif truth.topic != entry.topic or not entry.intact:
             self._violate("phantom", offset, f"saw {entry.topic} {entry.id}, published was {truth.topic} {truth.id}")
@@ -387,7 +420,7 @@ class _Walk:
             else:
                 self._lost = True
             return
-        if self._refused is not None and self._history.lineage:
+        if self._refused is not None and self._truth.has_line:
             self._epoch = self._refused.epoch
         self._refused = None
         if entry.first is None or entry.last is None:
@@ -396,7 +429,7 @@ class _Walk:
             self._rolled_back(entry.first, entry.last, entry.epoch)
             return
         if entry.reason == "overflow" and not self._record.latest and entry.last < self._limit:
-            missed = sum(event.offset not in self._seen for event in self._owed(entry.first - 1, entry.last + 1))
+            missed = sum(offset not in self._seen for offset in self._owed(entry.first, entry.last))
             if missed != entry.count:
                 self._violate("miscounted", entry.first, f"told {entry.count}, {missed} are missing up to {entry.last}")
         self._told.append(entry)
@@ -404,7 +437,7 @@ class _Walk:
     def _rolled_back(self, first: int, last: int, epoch: str) -> None:
         """Events that it has seen from there on are no longer in the log; everything of the new line from there on is owed."""
         self._epoch = epoch  # the log of the one before may be lost as a whole
-        there = {event.offset: event.id for event in self._log()}
+        there = self._truth.log(self._epoch).ids
         for offset in [offset for offset in self._seen if offset >= first]:
             event_id = self._seen.pop(offset)
             if offset > last:
@@ -416,10 +449,10 @@ class _Walk:
         self._frontier = min(self._frontier, first - 1)
         self._highest = min(self._highest, first - 1)
         self._owed_from = {pattern: min(since, first - 1) for pattern, since in self._owed_from.items()}
-        self._forget_since()
+        self._ahead = None
 
     def _moved(self, entry: Moved) -> None:
-        if entry.epoch != self._epoch and not self._lost and self._history.lineage:
+        if entry.epoch != self._epoch and not self._lost and self._truth.has_line:
             self._epoch = entry.epoch  # another epoch of the same log
         if entry.epoch != self._epoch and not self._lost:
             self._violate("unreported", entry.offset, "the log is another one, and no gap said so")
@@ -433,57 +466,50 @@ class _Walk:
         self._begun.add(begins)
         self._enter(*begins)
 
-    def _owed(self, after: int, before: int) -> list[Logged]:
-        log = self._log()
-        before = min(before, self._limit)
-        owed = []
-        for at in range(bisect_right(log, after, key=lambda event: event.offset), len(log)):
-            event = log[at]
-            if event.offset >= before:
-                break
-            if self._wants(event):
-                owed.append(event)
+    def _subscribed(self, entry: Subscribed) -> None:
+        if entry.pattern not in self._owed_from:
+            self._owed_from[entry.pattern] = entry.offset
+            self._ahead = None
+
+    def _owed_topics(self, log: _Log) -> dict[str, int]:
+        """Return for each topic of the log that is owed the offset above which it is."""
+        owed: dict[str, int] = {}
+        for pattern, since in self._owed_from.items():
+            for topic in log.topics(pattern):
+                owed[topic] = min(since, owed.get(topic, since))
         return owed
 
-    def _log(self) -> list[Logged]:
-        log = self._logs.get(self._epoch)
-        if log is None:
-            log = self._history.log(self._epoch)
-            line = [name for name, _ in self._history.lineage]
-            self._logs.update(dict.fromkeys(line if self._epoch in line else [self._epoch], log))
-        return log
+    def _owed(self, first: int, last: int) -> Iterator[int]:
+        """Yield the offsets of the owed events in a range, topic by topic."""
+        log = self._truth.log(self._epoch)
+        for topic, since in self._owed_topics(log).items():
+            offsets = log.offsets[topic]
+            yield from offsets[bisect_right(offsets, max(first - 1, since)) : bisect_right(offsets, last)]
 
-    def _wants(self, event: Logged) -> bool:
-        """Whether an event is owed, by a pattern that is its topic or one with a wildcard."""
-        since = self._since.get(event.topic)
-        if since is None:
-            if self._wildcards is None:
-                self._wildcards = [pattern for pattern in self._owed_from if pattern[-1] == "#" or "*" in pattern]
-            matching = [pattern for pattern in self._wildcards if matches(pattern, event.topic)]
-            owed_from = [self._owed_from[pattern] for pattern in (*matching, event.topic) if pattern in self._owed_from]
-            since = self._since[event.topic] = min(owed_from, default=_NO_LIMIT)
-        return event.offset > since
-
-    def _forget_since(self) -> None:
-        self._since.clear()
-        self._wildcards = None
+    def _look_ahead(self, log: _Log) -> Iterator[int]:
+        """Yield the offsets of all owed events above the frontier, in order."""
+        above = []
+        for topic, since in self._owed_topics(log).items():
+            offsets = log.offsets[topic]
+            above.append(map(offsets.__getitem__, range(bisect_right(offsets, max(self._frontier, since)), len(offsets))))
+        return merge(*above)
 
     def _account(self, before: int, kind: str, told: str) -> None:
         """Everything owed below `before` must have been seen, or reported."""
         if before - 1 <= self._frontier:
             return
-        log, end = self._log(), min(before, self._limit)
-        known_log, frontier, at = self._after_frontier
-        if known_log is not log or frontier != self._frontier:
-            at = bisect_right(log, self._frontier, key=lambda event: event.offset)
-        while at < len(log) and (event := log[at]).offset < end:
-            at += 1
-            if self._wants(event):
-                self._record.owed += 1
-                if not (event.offset in self._seen or self._record.latest or self._was_told(event.offset)):
-                    self._violate(kind, event.offset, told)
+        log, end = self._truth.log(self._epoch), min(before, self._limit)
+        if self._ahead is None or self._ahead[0] is not log:
+            self._ahead = log, self._look_ahead(log)
+            self._next = next(self._ahead[1], _NO_LIMIT)
+        while self._next < end:
+            offset, self._next = self._next, next(self._ahead[1], _NO_LIMIT)
+            self._record.owed += 1
+            if not (offset in self._seen or self._record.latest or self._was_told(offset)):
+                self._violate(kind, offset, told)
         self._frontier = before - 1
-        self._after_frontier = (log, self._frontier if end == before else -1, at)
+        if end < before:
+            self._ahead = None
 
     def _was_told(self, offset: int) -> bool:
         return any((gap.first or 0) <= offset <= (gap.last or 0) for gap in reversed(self._told))  # mostly the newest

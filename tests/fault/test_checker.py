@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headgate.services.publisher import Fate
@@ -241,6 +243,95 @@ def test_a_client_that_wants_the_newest_values_must_have_them() -> None:
     record = life(seen(1), seen(2, topic="orders.2"))
     record.latest = True
     assert kinds(truth, record, (OLD, 3)) == [("stale", 3)]
+
+
+# A busy life, broken in every place -------------------------------------------------------------------------------------------
+
+LAST, ROLLED_BACK = 30, range(14, 18)
+
+
+def topic_of(offset: int) -> str:
+    return f"orders.{offset % 2}" if offset % 5 else "bills.1"
+
+
+def busy() -> tuple[History, list[Entry]]:
+    """Return a good life: patterns that overlap, sessions, an overflow, a rollback, and a topic that is not owed for a while."""
+    truth = History()
+    for offset in range(1, LAST + 1):
+        epoch = OLD if offset < ROLLED_BACK[0] else NEW
+        truth.published(epoch, offset, topic_of(offset), f"{epoch[0]}{offset}")
+    for offset in ROLLED_BACK:
+        truth.published(OLD, offset, topic_of(offset), f"a{offset}")
+    truth.follow([(OLD, 1), (NEW, ROLLED_BACK[0])])
+    truth.held_from = 1
+
+    def saw(*offsets: int, epoch: str = OLD) -> list[Entry]:
+        return [entry for offset in offsets for entry in seen(offset, epoch=epoch, topic=topic_of(offset))]
+
+    entries = [
+        *[Welcomed(0.0, OLD, 0, None), Subscribed(0.0, "orders.*", 0), Subscribed(0.0, "orders.1", 0)],
+        *saw(1, 2, 3, 4),
+        *[Subscribed(0.0, "bills.#", 4), *saw(5, 6)],
+        *[Gap(0.0, 7, 9, 3, "overflow"), *saw(10, 11)],
+        *[Noted(0.0, "closed"), Welcomed(0.0, OLD, 11, True), Subscribed(0.0, "orders.*", 11), *saw(12, 13, *ROLLED_BACK)],
+        *[Gap(0.0, 14, 17, 4, "rolled_back", epoch=NEW), *saw(*range(14, 25), epoch=NEW)],
+        *[Moved(0.0, NEW, 24), Unsubscribed(0.0, "bills.#"), *saw(26, 27, 28, 29, epoch=NEW)],
+    ]
+    return truth, entries
+
+
+def broken(entries: list[Entry], at: int, *instead: Entry) -> set[tuple[str, int]]:
+    """Return what the checker finds if other entries stand in a place of the busy life."""
+    record = Record("c", [*entries[:at], *instead, *entries[at + 1 :]])
+    return set(kinds(busy()[0], record, (NEW, LAST)))
+
+
+def test_a_busy_life_is_good_beside_others_like_it() -> None:
+    """Clients share one log, and what is checked of one is not left out of another."""
+    truth, entries = busy()
+    records = [Record(f"c{number}", list(entries)) for number in range(3)]
+    records[1].entries.remove(seen(12, topic=topic_of(12))[0])
+    assert [(each.client, each.kind, each.offset) for each in check(truth, records, (NEW, LAST))] == [("c1", "unreported", 12)]
+    assert {record.owed for record in records} == {28}
+
+
+@pytest.mark.parametrize("at", [at for at, entry in enumerate(busy()[1]) if isinstance(entry, Seen)])
+def test_whatever_goes_wrong_with_one_event_is_named(at: int) -> None:
+    """Each event of the busy life in turn is missing, doubled, late, of another content, or of a topic that is not its own."""
+    truth, entries = busy()
+    entry, after = entries[at], entries[at + 1 :]
+    assert isinstance(entry, Seen)
+    lost_later = entry.id in {f"a{offset}" for offset in ROLLED_BACK}
+    missing = "unreported" if any(isinstance(each, Seen | Moved) for each in after) else "lost"
+    assert broken(entries, at) == (set() if lost_later else {(missing, entry.offset)})
+    assert broken(entries, at, entry, entry) == {("doubled", entry.offset)}
+    assert broken(entries, at, replace(entry, intact=False)) == {("phantom", entry.offset)}
+    assert broken(entries, at, replace(entry, topic="orders.9")) == {("phantom", entry.offset)}
+    assert ("phantom", entry.offset) in broken(entries, at, replace(entry, id="nobody's"))
+    if after and isinstance(after[0], Seen):
+        late = Record("c", [*entries[:at], after[0], entry, *after[1:]])
+        assert ("reordered", entry.offset) in kinds(truth, late, (NEW, LAST))
+
+
+def test_whatever_goes_wrong_with_what_is_told_is_named() -> None:
+    """A gap that is missing, counts wrong, or ends too early; a rollback of too much, of too little, or none."""
+    _, entries = busy()
+    overflow, rollback = (at for at, entry in enumerate(entries) if isinstance(entry, Gap))
+    told, back = entries[overflow], entries[rollback]
+    assert isinstance(told, Gap)
+    assert isinstance(back, Gap)
+    assert broken(entries, overflow) == {("unreported", 7), ("unreported", 8), ("unreported", 9)}
+    assert broken(entries, overflow, replace(told, count=2)) == {("miscounted", 7)}
+    assert broken(entries, overflow, replace(told, last=8, count=2)) == {("unreported", 9)}
+    assert broken(entries, overflow, replace(told, first=6)) == set(), "one that was seen is not counted"
+    assert {kind for kind, _ in broken(entries, rollback)} == {"doubled"}
+    assert broken(entries, rollback, replace(back, first=15)) == {("doubled", 14)}
+    assert broken(entries, rollback, replace(back, last=16)) == {("ghost", 17)}
+    assert ("retold", 13) in broken(entries, rollback, replace(back, first=13))
+    silent = broken(entries[: rollback + 1], rollback, *[entry for entry in entries[rollback + 5 :] if entry != back])
+    assert silent == {("ghost", offset) for offset in ROLLED_BACK}
+    assert broken(entries, overflow, told, Welcomed(0.0, OLD, 9, None)) == {("lost", 9)}
+    assert ("lost", LAST) in broken(entries[:rollback], rollback - 1)
 
 
 def test_two_receipts_for_one_place_are_found() -> None:

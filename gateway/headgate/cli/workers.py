@@ -23,16 +23,13 @@ from .keeper_process import Keeper, NotKept
 from .starting import check_target, complain_of_address, host_in_url, read_file, say_mode, say_ready
 from .systemd import passed_sockets
 
-# In addition to the drain. gunicorn kills a worker that has not ended by then.
-END_S = 15.0
-
 
 def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:
     """Serve until SIGINT or SIGTERM; arguments and exit code as of serve.run. Does not return in a worker."""
     never_block()
     keeper: Keeper | None = None
     try:
-        from headgate.workers.gunicorn_worker import Premises, run_arbiter
+        from headgate.workers.gunicorn_worker import Premises, graceful_timeout_s, run_arbiter
 
         environ = environment()
         environ.update(overrides)
@@ -60,7 +57,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             "bind": [bind],
             "workers": workers,
             "backlog": BACKLOG,
-            "graceful_timeout": int(settings.drain_s + END_S),
+            "graceful_timeout": graceful_timeout_s(settings.drain_s),
             "loglevel": "warning",
             "control_socket_disable": True,
             "proc_name": "headgate",

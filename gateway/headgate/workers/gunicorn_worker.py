@@ -8,9 +8,9 @@ The first workers of an arbiter check Redis before they serve. If it is unusable
 serve`. Once a worker has served, later ones do not, so an arbiter with clients goes on while Redis is unreachable.
 
 A worker is BOOTING until it listens, SERVING, then DRAINING (board.py). After SIGTERM it keeps serving while a younger
-worker boots, at most for SUCCESSOR_S, so that a reload never leaves the port without a listener. Then it closes its end of the
-port, moves its clients and finishes its requests within the shorter of `HEADGATE_DRAIN_S` and gunicorn's graceful_timeout, and
-ends.
+worker boots, at most for SUCCESSOR_S, so that a reload does not leave the port without a listener. Then it closes its end of the
+port, moves its clients and finishes its requests within the shorter of `HEADGATE_DRAIN_S` and what is left of gunicorn's
+graceful_timeout, and ends.
 
 Private API of gunicorn used here, each with a contract test: the arbiter creates a worker object before it forks; `alive` and
 signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults.
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import math
 import os
 import shutil
 import signal
@@ -66,8 +67,8 @@ END_S = 2.0
 # The arbiter imports these for its workers, so that a replacement starts sooner. Only libraries that do not depend on whether
 # gevent patches before or after the import. redis and python-socketio do: each binds `sleep`, or imports a library that does.
 _IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey")
-# How long an ending worker waits for a younger one that boots.
-SUCCESSOR_S = 10.0
+# How long an ending worker waits for a younger one that boots. On two cores with a load of ten a boot took 17 s.
+SUCCESSOR_S = 20.0
 BUS_S = 10.0
 POLL_S = 0.05
 HEARTBEAT_S = 1.0
@@ -75,6 +76,14 @@ HEARTBEAT_S = 1.0
 _OUTDATES_RELOAD = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 # gunicorn's exit code for an application that failed to load, which also ends the arbiter.
 APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
+
+
+def graceful_timeout_s(drain_s: float) -> int:
+    """Return the graceful_timeout of gunicorn with which a worker can wait for its successor and then drain for `drain_s`.
+
+    The end has twice its time: a worker that is killed there has not counted its last metrics.
+    """
+    return math.ceil(SUCCESSOR_S + drain_s + 2 * END_S)
 
 
 class Premises:
@@ -348,7 +357,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         while (
             self._has_successor_booting()
             and not self._at_once.is_set()
-            and time.monotonic() - began_s < self._graceful_s(SUCCESSOR_S)
+            and time.monotonic() - began_s < self._successor_s(gateway.settings.drain_s)
         ):
             sleep(POLL_S)
         self._move(State.DRAINING)
@@ -365,7 +374,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             until_s = time.monotonic() + END_S
             while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
                 sleep(POLL_S)
-        within_s = self._graceful_s(gateway.settings.drain_s, since_s=began_s)
+        within_s = self._graceful_s(gateway.settings.drain_s, time.monotonic() - began_s)
         if within_s:
             over, drain_began_s = Signal(), time.monotonic()
 
@@ -380,9 +389,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
             while not self._at_once.is_set() and not over.wait(POLL_S):
                 pass
 
-    def _graceful_s(self, wanted_s: float, since_s: float | None = None) -> float:
-        used_s = 0.0 if since_s is None else time.monotonic() - since_s
+    def _graceful_s(self, wanted_s: float, used_s: float = 0.0) -> float:
         return max(0.0, min(wanted_s, float(self.cfg.graceful_timeout) - END_S - used_s))
+
+    def _successor_s(self, drain_s: float) -> float:
+        """Return how long to wait for a successor: what the drain leaves of graceful_timeout, or half of it if that is more."""
+        graceful_s = self._graceful_s(math.inf)
+        return min(SUCCESSOR_S, max(graceful_s - drain_s, graceful_s / 2))
 
     def _has_successor_booting(self) -> bool:
         return any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows())

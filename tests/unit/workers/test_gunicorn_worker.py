@@ -14,7 +14,7 @@ import pytest
 from gunicorn.glogging import Logger
 
 from headgate.settings.settings import Settings
-from headgate.workers.gunicorn_worker import Arbiter, Premises, Worker
+from headgate.workers.gunicorn_worker import END_S, SUCCESSOR_S, Arbiter, Premises, Worker, graceful_timeout_s
 from headgate.workers.settings_file import SettingsFile
 from tests.support.service_links import SERVICE_LINKS
 
@@ -103,6 +103,33 @@ def test_reloads_that_pile_up_are_one_and_never_delay_a_stop(sent: list[str], ha
     for name in sent:
         arbiter.SIG_QUEUE.put(signal.Signals[f"SIG{name}"])
     assert [signal.Signals(each).name[3:] for each in arbiter.wait_for_signals()] == handled
+
+
+def parts_s(graceful_timeout_s: int, drain_s: float, boot_s: float) -> tuple[float, float]:
+    """Return for how long a worker waits for a successor that boots, and how long it may drain then."""
+    worker = Worker.__new__(Worker)
+    worker.cfg = SimpleNamespace(graceful_timeout=graceful_timeout_s)
+    waited_s = min(boot_s, worker._successor_s(drain_s))
+    return waited_s, worker._graceful_s(drain_s, waited_s)
+
+
+@pytest.mark.parametrize("drain_s", [0.0, 10.0, 60.0])
+@pytest.mark.parametrize("boot_s", [1.0, SUCCESSOR_S, 100.0])
+def test_a_reload_of_serve_waits_for_the_new_worker_and_then_has_the_whole_drain(drain_s: float, boot_s: float) -> None:
+    """An application that loads slowly neither shortens the drain nor leaves the port to workers that do not listen yet."""
+    assert parts_s(graceful_timeout_s(drain_s), drain_s, boot_s) == (min(boot_s, SUCCESSOR_S), drain_s)
+
+
+@pytest.mark.parametrize(
+    ("graceful_timeout_s", "drain_s", "parts"),
+    [(30, 10.0, (18.0, 10.0)), (30, 25.0, (14.0, 14.0)), (300, 10.0, (SUCCESSOR_S, 10.0)), (1, 10.0, (0.0, 0.0))],
+)
+def test_a_short_graceful_timeout_is_shared_between_the_wait_and_the_drain(
+    graceful_timeout_s: int, drain_s: float, parts: tuple[float, float]
+) -> None:
+    """The drain has its time if the wait keeps half; otherwise each has half. gunicorn kills the worker after both."""
+    assert parts_s(graceful_timeout_s, drain_s, 100.0) == parts
+    assert sum(parts) <= max(0.0, graceful_timeout_s - END_S)
 
 
 def test_no_request_begins_a_line_of_its_own_in_the_access_log() -> None:

@@ -220,15 +220,22 @@ class Sentinels:
         agree = [each["flags"] == "master" and int(each["port"]) == primary.port for each in known]
         return all(follow) and all(agree) and all(int(each["num-slaves"]) == 2 for each in known)
 
-    def _moved(self, fault: Fault, old: Server) -> None:
+    def _moved(self, fault: Fault, old: Server, *, planned: bool = False) -> None:
         def taken_over() -> bool:
             with contextlib.suppress(HeadgateError):
                 primary = self.primary()
+                if planned and primary is old:
+                    self._ask_again()
                 return primary is not old and role(primary) == "master"
             return False
 
         wait_for(taken_over, "another server to be the primary", DEADLINE_S)
         fault.moved_s = time.monotonic()
+
+    def _ask_again(self) -> None:
+        """A Sentinel gives a failover up whose replica is not promoted within its `failover-timeout`, as on a busy machine."""
+        if "failover_in_progress" not in dict_of(self._site.sentinels[0].call("SENTINEL", "MASTER", PRIMARY))["flags"]:
+            self._accepts()
 
     def _planned(self, times: int) -> None:
         """The old primary lives on and takes events until the Sentinels make it a replica."""
@@ -238,7 +245,7 @@ class Sentinels:
             with self.faults.one("planned failover", loses=True) as fault:
                 fault.lives_on = True
                 wait_for(self._accepts, "a Sentinel to accept a failover", DEADLINE_S)
-                self._moved(fault, old)
+                self._moved(fault, old, planned=True)
 
     def _accepts(self) -> bool:
         with contextlib.suppress(HeadgateError):

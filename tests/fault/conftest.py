@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,14 @@ SITE_SETTINGS: dict[str, Any] = {"publish_per_s": 10, "ping_timeout_s": 120}
 ONLY_NIGHTLY = pytest.mark.parametrize(
     "load", [pytest.param(FULL, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)])], indirect=True
 )
+
+
+@pytest.fixture
+def seed() -> int:
+    """A new seed for each run, printed."""
+    seed = int(os.environ.get("HEADGATE_SEED") or random.SystemRandom().randrange(10**9))
+    print(f"HEADGATE_SEED={seed}")
+    return seed
 
 
 @pytest.fixture(scope="session", autouse=True)

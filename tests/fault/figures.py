@@ -40,6 +40,9 @@ repeats faults and actions, not their timing.
 
 F33 and F34 move the primary under load while the old one lives on.
 
+F44 makes two faults at once: a gateway is killed, drains or stands still, or all browsers come back, while a fault of the mixture
+hits Redis, or Redis is emptied. Each browser has an account after each pair.
+
 """
 
 

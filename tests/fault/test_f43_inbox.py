@@ -289,14 +289,6 @@ def _catching_up(url: str) -> bool:
     return any(float(line.split()[-1]) > 0 for line in lines if line.startswith("headgate_clients_catching_up"))
 
 
-@pytest.fixture
-def seed() -> int:
-    """A new seed for each run, printed."""
-    seed = int(os.environ.get("HEADGATE_SEED") or random.SystemRandom().randrange(10**9))
-    print(f"HEADGATE_SEED={seed}")
-    return seed
-
-
 @contextlib.contextmanager
 def world_of(folder: Path, load: Load, seed: int) -> Iterator[World]:
     """Start it, with all people there."""

@@ -62,14 +62,6 @@ def open_ground(name: str, folder: Path, gateways: int, started: contextlib.Exit
     return ACluster(folder, gateways, faults, started)
 
 
-@pytest.fixture
-def seed() -> int:
-    """A new seed for each run, printed."""
-    seed = int(os.environ.get("HEADGATE_SEED") or random.SystemRandom().randrange(10**9))
-    print(f"HEADGATE_SEED={seed}")
-    return seed
-
-
 def run(folder: Path, where: str, load: Load, size: Size, seed: int) -> tuple[Counter[str], list[Result]]:
     """Make the faults of a mixture; return how often each happened, and the account of each piece, in which nothing was wrong."""
     happened: Counter[str] = Counter()

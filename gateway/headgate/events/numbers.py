@@ -1,4 +1,4 @@
-"""Checks of the numbers that a request or an application passes: no bool, no text, no NaN, and within a range; and of lists.
+"""Checks of values that a request or an application passes: numbers in a range (no bool, text or NaN), flags, and lists.
 
 No I/O.
 """
@@ -21,6 +21,17 @@ def check_items(value: Iterable[T], name: str, what: str) -> Iterable[T]:
     """
     if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
         raise InvalidRequest(f"{name}: expected a list of {what}, got {type(value).__name__}")
+    return value
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return True or False. Anything else is none, as the text "false" would pass for True.
+
+    Raises:
+        InvalidRequest: it is none; the message has the name.
+    """
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{name}: expected True or False, got {type(value).__name__}")
     return value
 
 

@@ -26,6 +26,7 @@ from werkzeug.routing import RequestRedirect
 from headgate.auth.identity import Answerer, Authenticator, Authorizer, Handshake, Identity, PageRequest
 from headgate.errors import HeadgateError, leaving
 from headgate.events.event import Event
+from headgate.events.numbers import check_flag
 from headgate.events.topic import check_pattern, check_topic
 from headgate.events.wire.requests import MAX_OFFSET, Replay
 from headgate.flask.page_files import add_page_files
@@ -285,6 +286,7 @@ class Headgate:
             Paused: an operator has paused it; nothing was published.
             NonePublished: `all_or_none`, and an event is invalid.
         """
+        check_flag(all_or_none, "all_or_none")
         served = self._attached().served(namespace)
         gateway = self._gateway
         if gateway is not None:

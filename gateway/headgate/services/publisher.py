@@ -30,7 +30,7 @@ from headgate.errors import (
 from headgate.events.event import check_event_id, encode_ephemeral
 from headgate.events.json_data import encode_data
 from headgate.events.new_ids import endless_ids, new_ids, spare_id
-from headgate.events.numbers import check_items, check_whole, is_number, is_whole
+from headgate.events.numbers import check_flag, check_items, check_whole, is_number, is_whole
 from headgate.events.sender import sender_word
 from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_pattern, check_topic, check_user, user_topic
 from headgate.events.traceparent import read_traceparent
@@ -186,8 +186,8 @@ class Publisher:
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
         BusRefused: `redis_url` is invalid; the message names the fault, and no part of its credentials.
-        SettingsError, UnknownNamespace, InvalidPattern (`show_by`), InvalidRequest (`durable`): an argument, or a HEADGATE_
-            variable, is invalid.
+        SettingsError, UnknownNamespace, InvalidPattern (`show_by`), InvalidRequest (`durable`, `strict_namespace`): an argument,
+            or a HEADGATE_ variable, is invalid.
         InvalidSchema, MissingExtra: the folder's schemas are unusable, or the extra is not installed.
     """
 
@@ -213,6 +213,7 @@ class Publisher:
             raise SettingsError([f"max_payload_bytes={max_payload_bytes!r:.80}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
         if not is_number(timeout_s, MIN_TIMEOUT_S, MAX_TIMEOUT_S):
             raise SettingsError([f"timeout_s={timeout_s!r:.80}: expected {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} seconds"])
+        check_flag(strict_namespace, "strict_namespace")
         self._namespace = check_namespace(namespace)
         self._named: Callable[[str | None], str] = self._checked_namespace
         self._max_payload_bytes = max_payload_bytes
@@ -429,6 +430,7 @@ class Publisher:
             UnknownNamespace, InvalidRequest: as `prepare`.
         """
         _check_id_for(id_for_s)
+        check_flag(check_schemas, "check_schemas")
         namespace = self._named(namespace)
         key = log_key(namespace)
         parent = current_traceparent() if traceparent is None else read_traceparent(traceparent, "publisher")
@@ -525,8 +527,10 @@ class Publisher:
             InvalidTopic, UnknownNamespace, BusUnavailable, BusRefused: as `presence`.
         """
         check_whole(limit, "limit", 1, 2**31, "users")
-        if after is not None:
-            check_user(after)
+        try:
+            after is None or check_user(after)
+        except InvalidRequest:
+            raise InvalidRequest("after: expected the `after` of a page, or the name of a user") from None
         count, members, next_ = self._writer.members_page(self._named(namespace), check_topic(topic), after, limit)
         return PresencePage(count, _present(members), next_)
 
@@ -542,6 +546,7 @@ class Publisher:
         namespace: str | None = None,
     ) -> InboxPage:
         """Return a part of a user's inbox, as `headgate.Inbox.page` does."""
+        check_flag(archived, "archived")
         if (epoch is None) != (offset is None):
             raise InvalidRequest("epoch, offset: expected both or neither")
         # The epoch of a page is empty before the first event.

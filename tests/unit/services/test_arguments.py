@@ -41,18 +41,26 @@ def batch(**given: Any) -> object:
     return asyncio.run(AsyncPublisher(NOWHERE).publish_many(**given))
 
 
-# The function, with right arguments → each argument to try, with the values of WRONG that are right too.
+def opened(**given: Any) -> object:
+    return asyncio.run(AsyncPublisher(**given).__aenter__())
+
+
+# What is called, with arguments that are right → each argument to try, with the values of WRONG that are right too.
 CALLS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, tuple[Any, ...]]]] = [
     (Publisher, {"redis_url": NOWHERE}, {"redis_url": EMPTY, "namespace": ("5",), "max_payload_bytes": ()}),
     (Publisher, {"redis_url": NOWHERE}, {"timeout_s": (1.5,), "durable": (None,), "show_by": ("5", [])}),
     (Publisher, {"redis_url": NOWHERE}, {"schemas": EMPTY, "schema_check": (None,), "on_schema_violation": (None,)}),
+    (Publisher, {"redis_url": NOWHERE}, {"strict_namespace": (True,)}),
+    (opened, {"redis_url": NOWHERE}, {"strict_namespace": (True,), "namespace": ("5",), "timeout_s": (1.5,), "durable": (None,)}),
     (publisher.publish, {"topic": "a", "data": 1}, {"topic": ("5",), "namespace": (None, "5"), "durable": (None,)}),
     (publisher.publish, {"topic": "a", "data": 1}, {"id": (None, "5"), "user": (None, "5"), "by": (None, "5", "", "a\nb")}),
     (publisher.publish, {"topic": "a", "data": 1, "id": "b"}, {"id_for_s": (None,)}),
     (publisher.publish_ephemeral, {"topic": "a", "data": 1}, {"topic": ("5",), "id": (None, "5"), "user": (None, "5")}),
     (publisher.publish_many, {}, {"events": ([],)}),
     (batch, {}, {"events": ([],)}),
+    (publisher.prepare, {"topic": "a", "data": 1}, {"check_schemas": (True,)}),
     (publisher.prepare_each, {}, {"events": ([], [None], ["\ud800"])}),
+    (publisher.prepare_each, {"events": []}, {"check_schemas": (True,)}),
     (publisher.publish_prepared, {}, {"events": ("", [], {})}),
     (publisher.check, {}, {"receipt": ()}),
     (publisher.presence, {"topic": "a"}, {"topic": ("5",), "namespace": (None, "5")}),
@@ -62,7 +70,8 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, tuple[Any, ...]]
     (Inbox, {}, {"publisher": ()}),
     (inbox.send, {"users": "ana", "kind": "a", "data": 1}, {"users": ("5",), "kind": ("5",), "id": (None, "5")}),
     (inbox.page, {"user": "ana", "offset": 1, "epoch": EPOCH}, {"user": ("5",), "before": (None,), "limit": ()}),
-    (inbox.page, {"user": "ana", "offset": 1, "epoch": EPOCH}, {"epoch": ("",), "offset": ()}),
+    (inbox.page, {"user": "ana", "offset": 1, "epoch": EPOCH}, {"epoch": ("",), "offset": (), "archived": (True,)}),
+    (publisher.inbox_page, {"user": "ana"}, {"archived": (True,)}),
     (inbox.mark_read, {"user": "ana", "ids": ["a/b"]}, {"user": ("5",), "ids": ([], [None])}),
     (inbox.archive, {"user": "ana", "ids": ["a/b"]}, {"ids": ([], [None])}),
     (inbox.mute, {"user": "ana", "pattern": "a"}, {"channels": ([], [None])}),
@@ -84,13 +93,14 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, tuple[Any, ...]]
     (Identity, {"user": "ana"}, {"subscribe": ([],), "expires_at": (None, -1, 10**30, 1.5), "token_id": (None, *TEXTS)}),
     (Identity, {"user": "ana"}, {"namespaces": (None, []), "admin": (None,)}),
     (Headgate, {}, {"app": (None,), "authenticator": (None,)}),
+    (gate.publish_each, {"events": []}, {"all_or_none": (True,)}),
     (gate.authenticate, {}, {"authenticator": ()}),
     (gate.authorize, {}, {"authorizer": ()}),
     (lambda topic: gate.on_request(topic), {}, {"topic": ("5",)}),
     (gate.on_request("a"), {}, {"function": ()}),
 ]
 # The word of an argument in errors, where it is another.
-WORDS = {"redis_url": "URL", "show_by": "pattern", "after": "user", "patterns": "pattern", "template": "pattern", "kind": "topic"}
+WORDS = {"redis_url": "URL", "show_by": "pattern", "patterns": "pattern", "template": "pattern", "kind": "topic"}
 WORDS |= {"publish": "pattern", "within": "namespace", "token_id": "token id", "name": "user"}
 WORDS |= {"users": "user", "subscribe": "pattern", "schemas": "schema", "function": "on_request", "authenticator": "function"}
 

@@ -210,7 +210,10 @@ class Consumer:
         raise NotImplementedError
 
     def handle_many(self, deliveries: Sequence[Delivery]) -> None:
-        """Do the work of a page (`batch = True`). Raises as `handle`; a `Retry` or fault repeats each of them."""
+        """Do the work of a page (`batch = True`). Raises as `handle`; a `Retry` or fault repeats each of them.
+
+        It returns None. Anything else, such as a `Defer`, is a fault of the code.
+        """
         raise NotImplementedError
 
     def tick(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
 from itertools import islice
 from typing import Any
 
@@ -21,8 +22,9 @@ FUNCTION = "package.module:function"
 def function_faults(name: str, value: str | None) -> list[str]:
     """Return why the option `name` is not a function, in at most one line. None means unset."""
     try:
-        if value is not None and not callable(import_string(value, FUNCTION)):
-            return [f"{name}={value!r}: expected a function"]
+        function = None if value is None else import_string(value, FUNCTION)
+        if function is not None and (not callable(function) or iscoroutinefunction(function)):
+            return [f"{name}={value!r}: expected a function{', not a coroutine (async def)' if callable(function) else ''}"]
     except InvalidRequest as error:
         return [f"{name}={value!r}: {error.parts['reason']}"]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the module raises while it is imported

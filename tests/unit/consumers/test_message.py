@@ -31,6 +31,7 @@ def test_each_template_of_a_message_has_a_line_for_its_fault(title: str | None, 
         (None, []),
         ("os:getcwd", []),
         ("os:sep", ["name='os:sep': expected a function"]),
+        ("asyncio:sleep", ["name='asyncio:sleep': expected a function, not a coroutine (async def)"]),
         ("os:missing", ["name='os:missing': module 'os' has no 'missing'; expected package.module:function"]),
     ],
 )

@@ -12,6 +12,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TypeVar
 
@@ -164,6 +165,9 @@ def load_type(type_name: str) -> type[Consumer]:
         raise ValueError(_import_fault(error, "push" if type_name == "webpush" else "consumers")) from error
     if not isinstance(loaded, type) or not issubclass(loaded, Consumer):
         raise ValueError("expected a class that derives from headgate.consumers.Consumer")
+    for name in ("start", "keys", "handle", "handle_together", "handle_many", "tick", "close"):
+        if iscoroutinefunction(getattr(loaded, name)):
+            raise ValueError(f"expected {name} to be a method that may block, not a coroutine (async def)")
     if not dataclasses.is_dataclass(loaded.Options) or not all("read" in f.metadata for f in dataclasses.fields(loaded.Options)):
         raise ValueError("expected Options to be a dataclass whose fields are declared with headgate.consumers.option")
     if clashing := sorted(_keys(loaded.Options) & _common_keys()):

@@ -407,7 +407,9 @@ class Worker:
 
     def _handle_many(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
         try:
-            consumer.handle_many([self._delivery(leased) for leased in group])
+            answer: object = consumer.handle_many([self._delivery(leased) for leased in group])  # type: ignore[func-returns-value]
+            if answer is not None:
+                raise TypeError(f"expected None of handle_many, got {answer!r:.80}")
         except BaseException as error:  # noqa: BLE001 - as in _handle
             if len(group) == 1 or isinstance(error, (Retry, *_BusError)):
                 self._failed(group, error)
@@ -601,8 +603,9 @@ def _instead(leased: LeasedTask, answer: Answer) -> list[Answer]:
 
 
 def _delay_ms(answer: Defer) -> int:
-    """Return how long to wait. Raises TypeError: it is no Defer, as when `handle` is a coroutine, or it has no time."""
-    if not isinstance(answer, Defer) or not is_number(answer.until_s, -math.inf, math.inf):
+    """Return how long to wait. Raises TypeError: it is no Defer, as when `handle` is a coroutine, or it has a wrong part."""
+    is_one = isinstance(answer, Defer) and isinstance(answer.together, bool) and is_number(answer.until_s, -math.inf, math.inf)
+    if not is_one:
         raise TypeError(f"expected None or Defer(seconds since 1970), got {answer!r:.80}")
     now_s = time.time()
     # Rounded so that it is not due early by Redis' clock, which has whole milliseconds.

@@ -20,7 +20,7 @@ from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
 from tests.support.consumers_state import count_leased
 from tests.support.recording_consumer import Recorder, fail
-from tests.support.stepped_worker import Site
+from tests.support.stepped_worker import MakeWorker, Site
 
 LOG = "hg:{notifications}:log"
 GROUP = "hg:{notifications}:group:mail"
@@ -374,10 +374,21 @@ def test_a_fault_of_the_code_is_tried_five_times_then_set_aside(site: Site) -> N
 
 
 def test_an_answer_that_is_none_is_a_fault_of_the_code(site: Site) -> None:
-    """Something that is no Defer; a time that is no time."""
-    answers: dict[int, Any] = {1: "done", 2: Defer(float("nan"))}
+    """Something that is no Defer; a time that is no time; a flag that is none."""
+    answers: dict[int, Any] = {1: "done", 2: Defer(float("nan")), 3: Defer(0, together="false")}  # type: ignore[arg-type]
     site.recorder.script = staticmethod(lambda delivery: answers[delivery.value()])
     worker = site.make()
+    site.publisher.publish_many([("a", 1), ("a", 2), ("a", 3)])
+
+    worker.finish()
+
+    assert [letter.why for letter in site.letters.page()] == ["poison"] * 3
+
+
+def test_an_answer_to_a_page_is_a_fault_of_the_code(site: Site, make_worker: MakeWorker) -> None:
+    """A Defer of it would be forgotten, and a coroutine never run, as if all of the page were done."""
+    answering = type("Answering", (site.recorder,), {"batch": True, "handle_many": lambda consumer, deliveries: Defer(0)})
+    worker = make_worker(answering)
     site.publisher.publish_many([("a", 1), ("a", 2)])
 
     worker.finish()

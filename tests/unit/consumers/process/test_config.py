@@ -66,6 +66,13 @@ class Silent(Pager):
         return None  # type: ignore[return-value]
 
 
+class Later(Pager):
+    """Nobody would await its tick."""
+
+    async def tick(self) -> None:  # type: ignore[override]
+        """Count nothing."""
+
+
 class Plain(Consumer):
     """Its options are a class like any other."""
 
@@ -367,6 +374,10 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "a check that returns nothing": (
         pager("type = 'pagers:Silent'"),
         f"{TABLE} its check raised TypeError: \"'NoneType' object is not iterable\"",
+    ),
+    "a method that nobody awaits": (
+        pager("type = 'pagers:Later'"),
+        f"{TABLE} type='pagers:Later': expected tick to be a method that may block, not a coroutine (async def)",
     ),
     "a check with a bug": (pager("type = 'pagers:Careless'"), f"{TABLE} its check raised RuntimeError: 'no dial tone'"),
 }

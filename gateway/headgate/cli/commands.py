@@ -5,12 +5,13 @@ Imports click only.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from .output import fail_for_full
+from .output import drop_rest, fail_for_full
 
 
 class Commands(click.Group):
@@ -21,11 +22,23 @@ class Commands(click.Group):
         self._sections = sections
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Run the command line. A standard output that takes nothing is one line on standard error, for help texts too."""
+        """Run the command line. A standard output that takes nothing is one line on standard error, for help texts too.
+
+        Wrong usage keeps its exit code if standard error takes nothing, for which click would exit with 1.
+        """
         try:
-            return super().main(*arguments, **options)
+            code = super().main(*arguments, **options | {"standalone_mode": False})
+        except click.ClickException as error:
+            code = error.exit_code
+            try:
+                error.show()
+            except OSError:
+                drop_rest(sys.stderr)
+        except click.Abort:
+            code = 130  # Ctrl-C before the command began
         except OSError as error:
             fail_for_full(error)
+        sys.exit(code)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections, and wrap long sentences."""

@@ -184,7 +184,7 @@ def fail_for_full(error: OSError) -> NoReturn:
     """End the command as `fail` if standard output is full, which help texts and `print` report so; raise other errors again."""
     if error.errno not in _FULL or error.filename is not None:
         raise error
-    _drop_rest(sys.stdout)
+    drop_rest(sys.stdout)
     _fail_for(OutputRefused(error))
 
 
@@ -200,12 +200,12 @@ def _write(text: bytes, *, err: bool = False) -> None:
     try:
         click.echo(text, nl=False, err=err)
     except OSError as error:
-        _drop_rest(sys.stderr if err else sys.stdout)
+        drop_rest(sys.stderr if err else sys.stdout)
         if not err:
             raise OutputRefused(error) from error
 
 
-def _drop_rest(stream: TextIO) -> None:
+def drop_rest(stream: TextIO) -> None:
     """Drop the rest of a stream's buffer. Otherwise it would be written at the end of the process, and fail again."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())

@@ -127,6 +127,21 @@ def test_help_and_lines_for_the_operator_that_cannot_be_printed_are_one_line(
     assert capsys.readouterr().err == "headgate: standard output does not take what is written: no space left on device\n"
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["full", "closed pipe"])
+@pytest.mark.parametrize("words", [["publish"], ["nosuch"], ["keys"], ["--nosuch"]])
+def test_wrong_usage_has_its_exit_code_wherever_standard_error_leads(
+    words: list[str], closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code is all that the caller gets then."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe, open("/dev/full", "w") as full, monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", pipe if closed else full)
+        with pytest.raises(SystemExit) as ended:
+            main.main(words, prog_name="headgate")
+    assert ended.value.code == 2
+
+
 def test_a_reader_that_has_enough_ends_it_quietly(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As with `headgate replay '#' | head -1`; but a finished change is reported, as ever."""
     for told, code in ((False, 1), (True, 3)):

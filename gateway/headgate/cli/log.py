@@ -108,10 +108,10 @@ def tail(
 
 @click.command()
 @click.argument("pattern")
-@click.option("--since", metavar="WHEN", default="1", help=f"Begin there: {EXPECTED}. Default: the oldest event kept.")
+@click.option("--since", metavar="WHEN", help=f"Begin there: {EXPECTED}. Default: the oldest event kept.")
 @click.option("--until", metavar="WHEN", help="End there, that offset included, that time not. Default: what is the end now.")
 @with_options(namespace_option, redis_option, json_option)
-def replay(pattern: str, since: str, until: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
+def replay(pattern: str, since: str | None, until: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Write the logged events that match PATTERN (* is one word, # is zero or more), one JSON object per line.
 
     Publishes nothing. `headgate publish --file` publishes these lines into another namespace or Redis. With --json, errors are
@@ -123,14 +123,14 @@ def replay(pattern: str, since: str, until: str | None, namespace: str, redis_ur
     from headgate.redis.log import EventLog
 
     now_s = time.time()
-    begin, end = read_since(since, now_s), None if until is None else read_since(until, now_s)
+    begin, end = (None if text is None else read_since(text, now_s) for text in (since, until))
     check_pattern(pattern)
     log = EventLog(namespace, need_namespace(redis_url, namespace))
     if end is None:
         last = log.end()[1]
     else:
         last = end.offset if end.offset is not None else end.first(log) - 1
-    for event in log.events(pattern, begin.first(log), last, _warn_aside):
+    for event in log.events(pattern, 1 if begin is None else _begin(log, begin), last, _warn_aside):
         echo(_event_line(event))
 
 
@@ -153,7 +153,7 @@ class _Past:
 
         self._log = EventLog(namespace, open_redis(url))
         self._pattern, self._show = pattern, show
-        self._epoch, self._upto = self._log.end()[0], begin.first(self._log) - 1
+        self._epoch, self._upto = self._log.end()[0], _begin(self._log, begin) - 1
 
     def show_all(self) -> None:
         """Show the logged events after the shown ones."""
@@ -165,6 +165,19 @@ class _Past:
     def is_new(self, event: Event) -> bool:
         """Return whether a live event was not shown yet."""
         return event.offset is None or event.epoch != self._epoch or event.offset > self._upto
+
+
+def _begin(log: EventLog, since: Since) -> int:
+    """Return the offset of the first event. Report a given one that the log does not hold."""
+    first = since.first(log)
+    if since.offset is not None:
+        entries, newest = log.page(first - 1, None, 1), log.end()[1]
+        oldest = entries[0].offset if entries else newest + 1
+        if oldest > first:
+            echo(f"the log no longer holds the events from offset {first} to {oldest - 1}", err=True)
+        elif first > newest + 1:
+            echo(f"offset {first} is beyond the newest event of this log, {newest}", err=True)
+    return first
 
 
 def _warn_aside(entry: Entry) -> None:

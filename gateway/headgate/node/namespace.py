@@ -199,6 +199,8 @@ class Namespace:
         last = MAX_OFFSET if wanted.before is None else wanted.before - 1
         # Where nobody listens the feed is some seconds behind, and another gateway may have shown more.
         end = self._line.end_of(wanted.epoch or self.bus.epoch or "", last)
+        if end is None and wanted.epoch is not None:
+            raise InvalidRequest("before: the log does not know its epoch (any more); ask without it for the newest events")
         epoch = self.bus.epoch
         events: list[Event] = []
         next_ = None

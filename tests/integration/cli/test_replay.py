@@ -53,6 +53,36 @@ def test_replay_writes_a_range_of_the_log(run: Run, redis_client: Client) -> Non
         assert run("replay", "#", *outside).stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("since", "says", "written"),
+    [
+        ("1", "the log no longer holds the events from offset 1 to 2\n", [3, 4]),
+        ("3", "", [3, 4]),
+        ("5", "", []),
+        ("6", "offset 6 is beyond the newest event of this log, 4\n", []),
+        ("2023-11-14", "", [3, 4]),
+    ],
+)
+def test_a_position_that_the_log_does_not_hold_is_reported(
+    run: Run, redis_client: Client, since: str, says: str, written: list[int]
+) -> None:
+    """Where events were trimmed, and where the offset is of another log."""
+    write_log(redis_client, [1_700_000_000_000] * 4)
+    call(redis_client, "XTRIM", keys.log_key("notifications"), "MINID", "3-0")
+    ended = run("replay", "#", "--since", since)
+    assert (offsets(ended.stdout), ended.stderr) == (written, says)
+    assert run("replay", "#").stderr == ""
+
+
+def test_tail_reports_a_position_that_the_log_does_not_hold(run: Run, redis_client: Client) -> None:
+    """Before the events that it has."""
+    write_log(redis_client, [1_700_000_000_000] * 4)
+    call(redis_client, "XTRIM", keys.log_key("notifications"), "MINID", "3-0")
+    ended = run("tail", "#", "--since", "2", "--count", "2", "--json")
+    assert offsets(ended.stdout) == [3, 4]
+    assert ended.stderr == "the log no longer holds the events from offset 2 to 2\n"
+
+
 def test_an_event_that_cannot_be_delivered_is_told_and_passed_over(run: Run, redis_client: Client) -> None:
     """On standard error; the lines stay clean."""
     write_log(redis_client, [1_700_000_000_000] * 3)

@@ -384,6 +384,16 @@ def test_parts_of_the_past_follow_each_other_when_the_log_goes_on_in_another_epo
     assert offsets_of(client.request("history", {"pattern": "#", "limit": 2, "before": newest["before"]})) == [3, 2]
 
 
+def test_the_past_before_a_position_of_another_log_is_refused(gateway_on_model: StartGatewayOnModel) -> None:
+    """No events would say that the log has no older ones."""
+    gateway = gateway_on_model()
+    client = gateway.join()
+    gateway.publish(5)
+    before = {"epoch": "0123456789abcdef", "offset": 4}
+    error = client.request("history", {"pattern": "#", "before": before})["error"]
+    assert (error["code"], error["reason"].split(":")[0]) == ("invalid_request", "before")
+
+
 def test_a_range_outside_the_grants_is_not_replayed(gateway_on_model: StartGatewayOnModel) -> None:
     """The past is granted as the present is."""
     client = gateway_on_model(guard).join({"token": "clerk"})

@@ -101,7 +101,7 @@ export class Dispatcher {
   /** Handlers by their callbacks and by their context, to remove them by. @type {Map<any, Set<Handler>>} */
   #owners = new Map();
   #nth = 0;
-  /** What each object was asked to call for this one. @type {Map<Listenable, [name: string, callback: Own][]>} */
+  /** What each object was asked to call for this one: callbacks with their names. @type {Map<Listenable, Map<Own, Set<string>>>} */
   #listeningTo = new Map();
   /** Backbone's old names. */
   bind = this.on;
@@ -162,10 +162,10 @@ export class Dispatcher {
     if (!other) return this;
     for (const [each, bound] of entries(name, callback, this)) {
       if (!bound) continue;
-      const calls = this.#listeningTo.get(other) ?? [];
-      calls.push([each, bound]);
-      this.#listeningTo.set(other, calls);
       other.on(each, bound, this);
+      const calls = this.#listeningTo.get(other) ?? new Map();
+      this.#listeningTo.set(other, calls);
+      calls.set(bound, (calls.get(bound) ?? new Set()).add(keyOf(each)));
     }
     return this;
   }
@@ -193,13 +193,16 @@ export class Dispatcher {
    */
   stopListening(other, name, callback) {
     for (const each of other ? [other] : [...this.#listeningTo.keys()]) {
+      const calls = this.#listeningTo.get(each);
+      if (!calls) continue;
       each.off(name, callback, this);
-      let left = this.#listeningTo.get(each) ?? [];
+      // A dispatcher has reported what it has let go of. An object of Backbone's reports nothing.
       for (const [event, gone] of entries(/** @type {any} */ (name), callback)) {
-        left = left.filter(([of, bound]) => (event && event !== of) || (gone && gone !== bound && gone !== bound._callback));
+        for (const [bound, keys] of [...calls]) {
+          if (gone && gone !== bound && gone !== bound._callback) continue;
+          for (const key of event ? [keyOf(event)] : [...keys]) this.#unheard(each, key, bound);
+        }
       }
-      if (left.length) this.#listeningTo.set(each, left);
-      else this.#listeningTo.delete(each);
     }
     return this;
   }
@@ -329,6 +332,13 @@ export class Dispatcher {
     report(error);
   }
 
+  /** Another object calls this one no longer. @param {Listenable} other @param {string} key @param {Own} callback */
+  #unheard(other, key, callback) {
+    const calls = this.#listeningTo.get(other);
+    const keys = calls?.get(callback);
+    if (keys?.delete(key) && !keys.size && calls?.delete(callback) && !calls.size) this.#listeningTo.delete(other);
+  }
+
   /** @param {string} name @param {any[]} args */
   #trigger(name, args) {
     const all = listOf(this.#names.get(ALL));
@@ -392,6 +402,9 @@ export class Dispatcher {
       owned?.delete(handler);
       if (owned && !owned.size) this.#owners.delete(owner);
     }
+    // As Backbone does: one that listens lets go of what calls it no longer.
+    const { context } = handler;
+    if (context instanceof Dispatcher) context.#unheard(this, handler.key, handler.callback);
   }
 
   /** @param {Handler[]} handlers @param {any[]} args @param {string} name */

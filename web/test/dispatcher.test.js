@@ -140,6 +140,22 @@ describe("Dispatcher as Backbone.Events", () => {
     });
   });
 
+  it("leaves alone what `on` has bound to an object that does not listen, or listens no more", () => {
+    sideBySide(({ bus, fn, other }) => {
+      const one = other("one");
+      const f = fn("f");
+      one.on("a", f, bus);
+      bus.stopListening(one);
+      one.trigger("a", 1);
+      bus.listenTo(one, "b", f);
+      one.off("b");
+      bus.stopListening(one).stopListening();
+      one.trigger("a", 2);
+      bus.listenTo(one, "b", f).stopListening();
+      one.trigger("a", 3);
+    });
+  });
+
   it("listens once", () => {
     sideBySide(({ bus, fn, other }) => {
       const one = other("one");
@@ -182,7 +198,7 @@ describe("Dispatcher as Backbone.Events", () => {
         const pick = (choices) => choices[Math.floor(random() * choices.length)];
         const peer = other("peer");
         const callbacks = ["f", "g", "h"].map((label) => fn(label));
-        const contexts = [undefined, context("c"), context("d"), bus];
+        const contexts = [undefined, context("c"), context("d"), bus, peer];
         const name = () => pick(["a", "b", "c", "a b", "b  c", "all", "all a"]);
         const map = () => ({ [pick(["a", "b", "a c"])]: pick(callbacks) });
         const steps = [
@@ -195,6 +211,10 @@ describe("Dispatcher as Backbone.Events", () => {
           () => bus.listenToOnce(peer, name(), pick(callbacks)),
           () => peer.listenTo(bus, name(), pick(callbacks)),
           () => bus.stopListening(pick([peer, null]), pick([name(), null]), pick([...callbacks, null])),
+          () => peer.listenToOnce(bus, name(), pick(callbacks)),
+          () => peer.on(name(), pick(callbacks), pick(contexts)),
+          () => peer.once(name(), pick(callbacks), pick(contexts)),
+          () => peer.off(pick([name(), null]), pick([...callbacks, null]), pick(contexts)),
           () => peer.stopListening(pick([bus, null])),
           () => bus.trigger(name(), pick([1, "x", null])),
           () => bus.trigger(name()),
@@ -264,6 +284,28 @@ describe("Dispatcher with real Backbone objects", () => {
     bus.listenToOnce(other, "a b", f);
     other.trigger("a");
     assert.equal(keeps(), true);
+  });
+
+  it("lets go of a dispatcher that has removed its handlers, and not before", () => {
+    const f = () => {};
+    for (const listen of ["listenTo", "listenToOnce"]) {
+      for (const [names, rest, ...off] of [["a", false], ["all", false, "all"], ["a b", false, "a b"], ["a b", true, "a"], ["a b", false, null, f], ["a b", false, { a: f, b: f }], ["a", true, "a", () => {}]]) {
+        const [bus, other] = [new Dispatcher(), new Dispatcher()];
+        bus[listen](other, names, f);
+        other.off(...off);
+        const remove = mock.method(other, "off");
+        bus.stopListening();
+        assert.equal(remove.mock.callCount() > 0, rest, `${listen} ${names}, off ${off}`);
+      }
+    }
+  });
+
+  it("keeps nothing of an object that refuses to be listened to", () => {
+    const bus = new Dispatcher();
+    const other = { on: mock.fn(() => assert.fail("refused")), off: mock.fn() };
+    assert.throws(() => bus.listenTo(other, "a", () => {}), /refused/);
+    bus.stopListening();
+    assert.equal(other.off.mock.callCount(), 0);
   });
 
   it("is listened to by a model, which stops with stopListening", () => {

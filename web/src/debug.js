@@ -23,9 +23,10 @@ export function debug(gate) {
     }
     known = now;
   };
-  for (const name of NAMES) gate.on(name, (/** @type {any[]} */ ...args) => line(name, ...args));
-  gate.on("status:change", (/** @type {any} */ { previous, status, reason }) => line(`status: ${previous} → ${status}`, reason));
-  gate.on("state:change", subscriptions);
+  const part = { _isPart: true };
+  for (const name of NAMES) gate.on(name, (/** @type {any[]} */ ...args) => line(name, ...args), part);
+  gate.on("status:change", (/** @type {any} */ { previous, status, reason }) => line(`status: ${previous} → ${status}`, reason), part);
+  gate.on("state:change", subscriptions, part);
   line(`status: ${gate.status}`, gate.address);
   subscriptions();
 }

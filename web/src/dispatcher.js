@@ -5,6 +5,9 @@
  * handler calls. It knows no network; a subclass learns through `_handlerComes` and `_handlerLeft` which names are in use. It imports
  * neither Backbone nor Underscore and works beside them in both directions (`view.listenTo(gate, …)`, `gate.listenTo(model, …)`).
  *
+ * A handler with a context that says `_isPart` belongs to a part of this package (a load, a store, a room): `off` removes it only by its callback or context, which the
+ * application does not have.
+ *
  * Each name has its own handlers, patterns are found by an index, and handlers to remove by their name, callback or context: none of
  * them looks at every handler. The lists that a running trigger goes through are made when they are first needed and never changed: it
  * goes on with the handlers that it began with.
@@ -19,8 +22,8 @@
  * @typedef {(this: any, data: any, event: HeadgateEvent) => any} EventCallback
  * @typedef {"all" | `${string}:${string}`} LifecycleName names that no topic has
  * @typedef {{ [name: string]: Callback }} EventMap
- * @typedef {Callback & { _callback?: Callback, _left?: () => void }} Own a function in the place of the `_callback` that was given; `_left` is called when it
- *   was removed
+ * @typedef {Callback & { _callback?: Callback, _left?: () => void, _isPart?: boolean | undefined }} Own a function in the place of the `_callback` that was given; `_left` is
+ *   called when it was removed
  * @typedef {{ key: string, callback: Own, given: Callback, context: any, options: any, nth: number }} Handler `given`: the
  *   callback that the application gave; `nth`: in order of registration
  * @typedef {{ names: Name[], lists: Handler[][], chosen: Handler[] }} Route the names that a topic is for; their lists, of which `chosen` was made
@@ -124,14 +127,14 @@ export class Dispatcher {
   }
 
   /**
-   * Remove callbacks: by name, callback and context, each of which may be left out to mean any.
+   * Remove callbacks of the application's: by name, callback and context, each of which may be left out to mean any.
    * @param {any} [name] a name, several, a map
    * @param {any} [callback]
    * @param {any} [context]
    * @returns {this}
    */
   off(name, callback, context) {
-    for (const [each, bound, ctx] of entries(name, callback, context)) this._removeHandler(each && keyOf(each), bound, ctx);
+    for (const [each, bound, ctx] of entries(name, callback, context)) this._removeHandler(each && keyOf(each), bound, ctx, !bound && !ctx);
     return this;
   }
 
@@ -289,16 +292,18 @@ export class Dispatcher {
   /**
    * The raw form of `off` for one key.
    * @protected
-   * @param {string | null | undefined} key as all that follow: undefined means any
+   * @param {string | null} [key] as all that follow: undefined means any
    * @param {Callback | null} [callback]
    * @param {any} [context]
+   * @param {boolean} [sparesParts] those of parts of this package stay
    */
-  _removeHandler(key, callback, context) {
+  _removeHandler(key, callback, context, sparesParts) {
     const left = this.#candidates(key, callback, context).filter(
       (handler) =>
         (!key || key === handler.key) &&
         (!callback || callback === handler.callback || callback === handler.given) &&
-        (!context || context === handler.context),
+        (!context || context === handler.context) &&
+        !(sparesParts && handler.context?._isPart),
     );
     for (const handler of left) this.#forget(handler);
     for (const { key, options, callback } of left) {

@@ -108,13 +108,13 @@ class EventStream {
 
   #open() {
     try {
-      this.#subscription = this.gate.subscribe(this.pattern, this.options, (_data, event) => this.#take(event));
+      this.#subscription = this.gate.subscribe(this.pattern, this.options, (_data, event) => this.#take(event), true);
     } catch (error) {
       return this.#end(error);
     }
     if (this.signal?.aborted) return this.#end();
     this.signal?.addEventListener("abort", this.#leave);
-    // `disconnected`: its handlers were removed, or the gate was closed. That is an end, not a fault.
+    // `disconnected`: the gate was closed. That is an end, not a fault.
     void this.gate._ended(this.pattern, () => this.#life.is("ended")).then((error) => this.#end(error?.code === "disconnected" ? undefined : error));
   }
 

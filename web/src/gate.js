@@ -94,9 +94,10 @@ export class Gate extends Dispatcher {
    * @param {string} pattern
    * @param {SubscribeOptions | EventCallback} options `since` asks for a part of the past; `signal` ends the subscription
    * @param {EventCallback} [handler] called with (data, event)
+   * @param {boolean} [isPart] of this package: it ends by `close` alone
    * @returns {Subscription} `ready` is settled by the gateway's answer
    */
-  subscribe(pattern, options, handler) {
+  subscribe(pattern, options, handler, isPart) {
     if (typeof options === "function") return this.subscribe(pattern, {}, options);
     if (typeof handler !== "function") throw TypeError(`headgate: subscribe("${pattern}"): the handler must be a function, not ${String(handler)}`);
     const { signal, ...wanted } = options;
@@ -107,6 +108,7 @@ export class Gate extends Dispatcher {
     /** @type {import("./dispatcher.js").Own} */
     const own = (data, event) => open && handler.call(gate, data, event);
     own._callback = handler;
+    own._isPart = isPart;
     // By `off` as by `close`.
     own._left = () => {
       open = false;
@@ -220,7 +222,7 @@ export class Gate extends Dispatcher {
     this.#session.close();
     this.stopListening();
     this.#session.tellState();
-    this.off();
+    this._removeHandler();
   }
 
   /** @override @protected @param {string} name @param {SubscribeOptions} options */

@@ -76,6 +76,8 @@ export function load(gate, pattern, fetch, given) {
 }
 
 export class Load {
+  /** Its handlers end by `close` alone (dispatcher.js). */
+  _isPart = true;
   #gate;
   #fetch;
   #options;
@@ -225,7 +227,7 @@ export class Load {
   /** @param {Since} [since] */
   #subscribe(since) {
     this.#since = since;
-    this.#subscription = this.#gate.subscribe(this.pattern, { since }, (_data, event) => this.#take(event));
+    this.#subscription = this.#gate.subscribe(this.pattern, { since }, (_data, event) => this.#take(event), true);
   }
 
   #changed() {
@@ -248,7 +250,7 @@ export class Load {
     try {
       await this.#gate.subscribed(this.pattern);
     } catch (/** @type {any} */ error) {
-      // `disconnected`: its handlers were removed, or the gate was closed.
+      // `disconnected`: it was closed, or the gate was.
       if (error.code === "disconnected" || this.#life.is("closed")) return;
       return this.#refused(error);
     }

@@ -152,6 +152,8 @@ function isMuted(mutes, kind, channel) {
 
 /** @implements {Source<InboxSnapshot>} */
 class InboxSource {
+  /** Its handler ends by `end` alone (dispatcher.js). */
+  _isPart = true;
   #gate;
   #pageSize;
   #changed;

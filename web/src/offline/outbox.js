@@ -17,7 +17,7 @@
  * @property {string} status
  * @property {boolean} isUp
  * @property {(topic: string, data: unknown, options: { id: string }) => Promise<import("../gate.js").Receipt>} publish
- * @property {(name: string, callback: (...args: any[]) => void) => unknown} on
+ * @property {(name: string, callback: (...args: any[]) => void, context: object) => unknown} on
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} off
  * @property {(name: string, ...args: any[]) => unknown} trigger
  * @property {(name: string) => boolean} _heard
@@ -312,9 +312,11 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     store.close();
   }
 
-  gate.on("connection:up", connected);
-  gate.on("delivery:gap", wake);
-  gate.on("status:change", watched);
+  // They end by `close` alone (dispatcher.js).
+  const part = { _isPart: true };
+  gate.on("connection:up", connected, part);
+  gate.on("delivery:gap", wake, part);
+  gate.on("status:change", watched, part);
   store.listen(() => {
     tellOurs().catch(report);
     wake();

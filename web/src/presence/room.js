@@ -69,7 +69,8 @@ export class Room extends Dispatcher {
   #gate;
   #topic;
   #forget;
-  #listener = new Dispatcher();
+  /** Its handlers end by `close` alone (dispatcher.js). */
+  #listener = Object.assign(new Dispatcher(), { _isPart: true });
   #life = new Machine(ROOM, "waiting");
   #uses = 0;
   #entering = false;

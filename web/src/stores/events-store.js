@@ -22,7 +22,7 @@
  */
 import { COUNT, SUBSCRIBE } from "../language/options.js";
 import { LOG_LOST, ROLLED_BACK } from "../language/protocol.js";
-import { checkPattern, Dispatcher } from "../index.js";
+import { checkPattern } from "../index.js";
 import { EventList } from "./event-list.js";
 import { createStore } from "./snapshot-store.js";
 
@@ -48,11 +48,12 @@ export function eventsStore(gate, pattern, given = {}) {
 
 /** @implements {Source<EventsSnapshot>} */
 class EventsSource {
+  /** Its handlers end by `end` alone (dispatcher.js). */
+  _isPart = true;
   #gate;
   #pattern;
   #list;
   #subscription;
-  #listener = new Dispatcher();
   #changed;
   #snapshot = NOTHING;
   #hasNews = false;
@@ -63,11 +64,11 @@ class EventsSource {
     this.#pattern = pattern;
     this.#changed = changed;
     this.#list = new EventList(limit);
-    this.#listener.listenTo(gate, { "delivery:gap": (gap) => this.#takeGap(gap), "status:change": () => changed(), [`subscription:${pattern}`]: () => changed() });
+    gate.on({ "delivery:gap": this.#takeGap, "status:change": () => changed(), [`subscription:${pattern}`]: () => changed() }, this);
     this.#subscription = gate.subscribe(pattern, options, (_data, event) => {
       this.#list.put(event);
       this.#news();
-    });
+    }, true);
   }
 
   read() {
@@ -81,7 +82,7 @@ class EventsSource {
 
   end() {
     this.#subscription.close();
-    this.#listener.stopListening();
+    this.#gate.off(null, null, this);
   }
 
   #news() {

@@ -16,9 +16,9 @@ export function statusStore(gate) {
   return createStore(
     /** @type {Status} */ ("idle"),
     (changed) => {
-      const listen = () => changed();
-      gate.on("status:change", listen);
-      return { read, end: () => void gate.off("status:change", listen) };
+      const part = { _isPart: true };
+      gate.on("status:change", () => changed(), part);
+      return { read, end: () => void gate.off(null, null, part) };
     },
     read,
   );

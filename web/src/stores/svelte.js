@@ -68,7 +68,7 @@ export function useEvents(pattern, options) {
  */
 export function useSubscription(pattern, handler, { enabled = true, ...options } = {}) {
   const gate = useGate();
-  if (pattern !== null && enabled) onMount(() => gate.subscribe(pattern, options, handler).close);
+  if (pattern !== null && enabled) onMount(() => gate.subscribe(pattern, options, handler, true).close);
 }
 
 /**

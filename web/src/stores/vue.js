@@ -95,7 +95,7 @@ export function useSubscription(pattern, handler, options) {
       (_is, _was, onCleanup) => {
         const { enabled = true, ...wanted } = toValue(options) ?? {};
         const now = toValue(pattern);
-        if (now !== null && enabled) onCleanup(gate.subscribe(now, wanted, handler).close);
+        if (now !== null && enabled) onCleanup(gate.subscribe(now, wanted, handler, true).close);
       },
       { immediate: true },
     );

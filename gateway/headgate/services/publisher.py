@@ -528,7 +528,8 @@ class Publisher:
         """
         check_whole(limit, "limit", 1, 2**31, "users")
         try:
-            after is None or check_user(after)
+            if after is not None:
+                check_user(after)
         except InvalidRequest:
             raise InvalidRequest("after: expected the `after` of a page, or the name of a user") from None
         count, members, next_ = self._writer.members_page(self._named(namespace), check_topic(topic), after, limit)

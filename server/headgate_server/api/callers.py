@@ -17,6 +17,9 @@ from headgate.settings.addresses.origins import authority_in_header, is_loopback
 from headgate.transport.peer_address import address_of
 from headgate_server.api.gate import Gate
 
+# After a body that took longer, its sender is identified again: it may take minutes, and rights end within two seconds.
+SLOW_BODY_S = 1.0
+
 
 def has_credentials(environ: Mapping[str, Any]) -> bool:
     """Return whether a request has credentials. One without them is handled in a Flask request."""

@@ -25,7 +25,7 @@ from headgate.runtime.shared_rates import SharedRates
 from headgate.services.publisher import MAX_ID_FOR_S, NonePublished, Receipt
 from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
-from headgate_server.api.callers import account_of, caller, first_known
+from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 from headgate_server.api.gate import Gate
 from headgate_server.api.json_answers import encoded_answer, json_bytes
 from headgate_server.api.publish_requests import Asked, traceparent_of
@@ -139,8 +139,8 @@ class Publishing:
 
     def one(self, asked: Asked) -> Answer:
         """Publish one event. Switches greenlets."""
-        known = self._begin(asked)
-        event = decode(self._body(asked, known[1], self._max_one_bytes), _decode_one)
+        known, body = self._read(asked, self._max_one_bytes)
+        event = decode(body, _decode_one)
         key = _idempotency_key(asked.environ, MAX_ID_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in asked.environ else None
         namespace, identity = self._caller(asked, known, event.namespace)
         field = "/data"
@@ -166,8 +166,8 @@ class Publishing:
 
     def batch(self, asked: Asked) -> Answer:
         """Publish a batch. Switches greenlets."""
-        known = self._begin(asked)
-        batch = decode(self._body(asked, known[1], self._max_batch_bytes), _decode_batch)
+        known, body = self._read(asked, self._max_batch_bytes)
+        batch = decode(body, _decode_batch)
         key = _idempotency_key(asked.environ, MAX_BATCH_KEY_LENGTH) if "HTTP_IDEMPOTENCY_KEY" in asked.environ else None
         limit = min(MAX_BATCH_EVENTS, self.rates.burst)  # more than a burst would never be accepted
         if len(batch.events) > limit:
@@ -212,6 +212,12 @@ class Publishing:
             raise BodyFault([(f"/events/{index}", each) for index, each in error.errors.items()]) from error
         rest: Iterator[Receipt | HeadgateError] = iter(published)
         return _batch_answer([errors[at][1] if at in errors else next(rest) for at in range(len(batch.events))])
+
+    def _read(self, asked: Asked, limit_bytes: int) -> tuple[tuple[str, Identity], bytes]:
+        """Check the head, and read the body; return the namespace and caller of the head, and the body."""
+        known, began_s = self._begin(asked), time.monotonic()
+        body = self._body(asked, known[1], limit_bytes)
+        return known if time.monotonic() - began_s <= SLOW_BODY_S else self._begin(asked), body
 
     def _begin(self, asked: Asked) -> tuple[str, Identity]:
         """Check the head, so that a refused request need not wait for its body; return its namespace and caller.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
@@ -75,6 +78,45 @@ def test_a_stranger_is_told_nothing_of_the_request(gate: RecordingGate, monkeypa
         answer = client.open(f"/api/v1{path}", method=method, data=b"{")
         assert (answer.status_code, answer.get_json()["code"]) == (401, "unauthorized"), path
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="headgate"'
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/events", b'{"topic": "orders.1", "data": 1}'),
+        ("POST", "/events/batch", b'{"events": [{"topic": "orders.1", "data": 1}]}'),
+        ("PUT", "/pauses/connects", b"{}"),
+    ],
+)
+def test_a_caller_whose_rights_end_while_its_body_comes_is_refused(
+    with_scopes: As, gate: RecordingGate, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: bytes
+) -> None:
+    """A body may take minutes, and every gateway refuses a revoked key within two seconds."""
+    now_s = [1000.0]
+
+    def refuse(handshake: object) -> Identity:
+        raise Unauthorized(UnauthorizedReason.NOT_ACCEPTED)
+
+    def end_rights() -> None:
+        now_s[0] += 2.0
+        monkeypatch.setattr(gate, "identify", refuse)
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            end_rights()
+            return super().read(size)
+
+        def readinto(self, buffer: Any) -> int:
+            end_rights()
+            return super().readinto(buffer)
+
+    for module in ("dispatch", "publishing"):
+        monkeypatch.setattr(f"headgate_server.api.v1.{module}.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    client = with_scopes("publish:orders.#", "pauses:write")
+    answer = client.open(
+        f"/api/v1{path}", method=method, input_stream=Slow(body), content_type="application/json", content_length=len(body)
+    )
+    assert (answer.status_code, gate.published) == (401, [])
 
 
 def test_each_caller_may_ask_only_so_fast(with_scopes: As, monkeypatch: pytest.MonkeyPatch) -> None:

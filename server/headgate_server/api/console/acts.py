@@ -18,14 +18,14 @@ from flask import Blueprint, Response, g, jsonify, request
 from headgate.auth.api_keys import check_key_id, new_key
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
 from headgate.consumers.work.groups import check_consumer
-from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
 from headgate.events.wire.requests import check_text
 from headgate.redis import api_keys
 from headgate.settings.settings import Settings
 
-from .access import Access
+from .access import COOKIE, Access
 from .gate import ConsoleGate
 from .reads import connected
 
@@ -46,6 +46,9 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
             namespace = ""
             try:
                 body = _body()
+                # Its body may have taken minutes, in which the session ended or the application took the right away.
+                if access.operator(request.cookies.get(COOKIE), environ) != operator:
+                    raise Unauthorized(UnauthorizedReason.NO_TOKEN, "sign in at /console")
                 namespace = settings.served(_text(body, "namespace", settings.namespaces[0]))
                 answer, more = act(body, namespace)
             except HeadgateError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from typing import Any
 
@@ -202,6 +203,21 @@ def test_a_publish_that_may_not_be_is_refused_and_audited(body: Any, code: str) 
     assert response.get_json()["code"] == code
     assert gate.published == []
     assert [line["outcome"] for line in lines if line.get("via") == "console"] == [code]
+
+
+def test_an_action_whose_body_comes_after_the_session_has_ended_is_refused() -> None:
+    """The body may take minutes, and signing out ends the session within one."""
+    gate = ConsoleGate()
+    client, body = signed_in(gate, console_actions=True), b'{"topic": "a", "data": 1}'
+
+    class Slow(io.BytesIO):
+        def readinto(self, buffer: Any) -> int:
+            assert client.post("/console/sign-out", headers=ORIGIN).status_code == 303
+            return super().readinto(buffer)
+
+    sent = {"input_stream": Slow(body), "content_length": len(body), "content_type": "application/json"}
+    answer = client.post("/console/api/publish", headers=ACT, **sent)  # type: ignore[arg-type]
+    assert (answer.status_code, gate.published) == (401, [])
 
 
 def test_a_body_that_is_nested_too_deeply_is_refused() -> None:

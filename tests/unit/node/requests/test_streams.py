@@ -494,8 +494,8 @@ def test_what_joins_for_one_answer_is_charged_as_a_read(gateway_on_model: StartG
     asked = dict(asked)
     body = json.dumps(asked.pop("body", None)).encode()
     for refused in (False, False, True):
-        sent = {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body)), "CONTENT_TYPE": "application/json"}
-        answer = Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", **asked, **sent)
+        sent: dict[str, Any] = {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        answer = Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", CONTENT_TYPE="application/json", **asked, **sent)
         gateway.wait_until(lambda answer=answer: answer.over, "the answer")  # type: ignore[misc]
         assert answer.status.startswith("429" if refused else "200")
     assert answer.error["name"] == "read_per_s"

@@ -216,7 +216,7 @@ def test_an_action_whose_body_comes_after_the_session_has_ended_is_refused() -> 
             return super().readinto(buffer)
 
     sent = {"input_stream": Slow(body), "content_length": len(body), "content_type": "application/json"}
-    answer = client.post("/console/api/publish", headers=ACT, **sent)  # type: ignore[arg-type]
+    answer = client.post("/console/api/publish", headers=ACT, **sent)
     assert (answer.status_code, gate.published) == (401, [])
 
 

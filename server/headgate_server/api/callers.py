@@ -11,14 +11,18 @@ from typing import Any
 
 from flask import request
 
+from headgate.auth.api_keys import PREFIX as KEY_PREFIX
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
+from headgate.errors import Forbidden, HeadgateError, Unauthorized
+from headgate.errors import UnauthorizedReason as Reason
 from headgate.settings.addresses.origins import authority_in_header, is_loopback, origin_in_header
 from headgate.transport.peer_address import address_of
 from headgate_server.api.gate import Gate
 
 # After a body that took longer, its sender is identified again: it may take minutes, and rights end within two seconds.
 SLOW_BODY_S = 1.0
+# Refusals that may be different in another namespace, where the application may decide otherwise.
+_BY_NAMESPACE = frozenset((Reason.WRONG_NAMESPACE, Reason.NOT_ACCEPTED, Reason.NO_TOKEN, Reason.AUTHENTICATOR_FAILED))
 
 
 def has_credentials(environ: Mapping[str, Any]) -> bool:
@@ -40,7 +44,7 @@ def _handshake(namespace: str, environ: Mapping[str, Any]) -> Handshake:
     header = str(environ.get("HTTP_AUTHORIZATION", ""))
     kind, _, token = header.partition(" ")
     if header and kind.lower() != "bearer":
-        raise Unauthorized(UnauthorizedReason.MALFORMED, "expected `Authorization: Bearer <token>`")
+        raise Unauthorized(Reason.MALFORMED, "expected `Authorization: Bearer <token>`")
     if not header:
         _refuse_other_sites()
     return Handshake(namespace, {"token": token.strip()} if header else {}, environ)
@@ -60,7 +64,8 @@ def first_known(
 ) -> tuple[Handshake, Identity]:
     """Return the handshake for the first namespace that knows the caller, and its identity there.
 
-    Called before a request's body, which names the namespace, is read. `shown`: the earlier result for the same head.
+    Called before a request's body, which names the namespace, is read. `shown`: the earlier result for the same head. A wrong
+    key or token is tried once, because each try counts as a failed login.
 
     Raises:
         Unauthorized, Forbidden: no namespace knows it; as `caller`, for the first one.
@@ -71,16 +76,28 @@ def first_known(
             return shown, gate.identify(shown)
         except (Unauthorized, Forbidden) as error:
             first = error
+            namespaces = () if _is_final(error, shown) else namespaces
     for namespace in namespaces:
         if shown is not None and shown.namespace == namespace:
             continue
+        handshake: Handshake | None = None
         try:
             handshake = _handshake(namespace, environ)
             return handshake, gate.identify(handshake)
         except (Unauthorized, Forbidden) as error:
             first = first or error
+            if _is_final(error, handshake):
+                break
     assert first is not None  # a gateway serves at least one namespace
     raise first
+
+
+def _is_final(error: HeadgateError, handshake: Handshake | None) -> bool:
+    """Return whether every other namespace would refuse the caller, too."""
+    if handshake is None or not isinstance(error, Unauthorized):
+        return True  # refused before anyone was identified
+    is_key = (handshake.token or "").startswith(KEY_PREFIX)
+    return error.reason not in _BY_NAMESPACE or (is_key and error.reason is not Reason.WRONG_NAMESPACE)
 
 
 def _refuse_other_sites() -> None:

@@ -7,7 +7,7 @@ try:
     import jaiminho  # noqa: F401
     from django.core.management import execute_from_command_line
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
+    raise SystemExit(f"{missing.name} is not installed: README.md says how") from None
 if "HEADGATE_TOKEN_SECRET" not in os.environ:
     raise SystemExit(
         "HEADGATE_TOKEN_SECRET is not set: export HEADGATE_TOKEN_SECRET=$(openssl rand -hex 32), the same for the gateway"

@@ -10,7 +10,7 @@ try:
 
     from headgate import AsyncPublisher, HeadgateError
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
+    raise SystemExit(f"{missing.name} is not installed: README.md says how") from None
 
 
 @asynccontextmanager

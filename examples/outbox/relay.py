@@ -10,7 +10,7 @@ try:
 
     from headgate import AsyncPublisher
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
+    raise SystemExit(f"{missing.name} is not installed: README.md says how") from None
 
 publisher = AsyncPublisher()
 # A Redis that is away for hours must not make dead letters of rows, as ten attempts would.

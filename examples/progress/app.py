@@ -7,7 +7,7 @@ try:
 
     from headgate import Headgate
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
+    raise SystemExit(f"{missing.name} is not installed: README.md says how") from None
 
 app = Flask(__name__)
 gate = Headgate(app)

@@ -8,7 +8,7 @@ try:
 
     from headgate import Publisher
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
+    raise SystemExit(f"{missing.name} is not installed: README.md says how") from None
 
 REDIS = os.environ.get("HEADGATE_REDIS_URL", "redis://localhost:6379/0")
 app = Celery("tasks", broker=REDIS)

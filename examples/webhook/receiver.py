@@ -7,7 +7,7 @@ try:
     from flask import Flask, Response, request
     from standardwebhooks import Webhook, WebhookVerificationError
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
+    raise SystemExit(f"{missing.name} is not installed: README.md says how") from None
 
 if "WEBHOOK_SECRET" not in os.environ:
     raise SystemExit('WEBHOOK_SECRET is not set: export WEBHOOK_SECRET="whsec_$(openssl rand -base64 32)"')

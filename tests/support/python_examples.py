@@ -45,8 +45,7 @@ class Example:
         shutil.copytree(ROOT / "examples" / name, self.folder)
         venv.create(self.folder / ".venv", with_pip=True)
         requirements = self.folder / "requirements.txt"
-        lines = requirements.read_text().split() if requirements.exists() else []
-        needed = [line for line in lines if not line.startswith("headgate")]
+        needed = requirements.read_text().split() if requirements.exists() else []
         self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}{extra}", *needed)
         self.environment = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET, "WEBHOOK_SECRET": WEBHOOK_SECRET}
         self._stack = stack

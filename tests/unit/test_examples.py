@@ -47,6 +47,13 @@ def test_an_example_is_at_most_80_lines(name: str) -> None:
     assert lines_of_code(EXAMPLES / name) <= MOST_LINES
 
 
+def test_no_requirements_name_headgate() -> None:
+    """It is on no index, where the name may be another's: each page installs the wheel."""
+    files = [*EXAMPLES.glob("*/requirements.txt")]
+    assert files
+    assert not [file for file in files if re.search(r"^headgate\b", file.read_text(), re.MULTILINE)]
+
+
 def test_lines_are_counted() -> None:
     """Code counts; comments, docstrings, empty lines and tests do not."""
     folder = EXAMPLES / "stream"

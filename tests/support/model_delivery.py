@@ -585,6 +585,8 @@ class World:
                 return
             here = self.feed.position()
             fresh = pattern not in client.subscriptions
+            if not client.subscriptions:
+                client.begin(here)
             client.subscribe(pattern, policy)
             if policy is Overflow.LATEST:
                 slot.browser.latest.add(pattern)

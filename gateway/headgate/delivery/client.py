@@ -88,7 +88,8 @@ class Client:
         state: see state.py; only the methods here change it.
         subscriptions: its overflow policies by pattern; only `subscribe` and `unsubscribe` change them while it is here.
         position: while it reads the log, the offset that it has reached; in HANDOVER, the handover offset.
-        base, starts: while it reads the log, the offset above which it wants events, and the patterns with another one.
+        base, starts: while it reads the log, the offset above which it wants events, and the patterns with another one. Before
+            and without a read, `base` is the offset at which its first subscription became active.
     """
 
     __slots__ = (
@@ -155,6 +156,11 @@ class Client:
         return True
 
     # -- arriving -------------------------------------------------------------------------------------------------
+
+    def begin(self, feed_offset: int) -> None:
+        """Note that its first subscription becomes active. The events up to the feed's position do not come."""
+        if self.state is FIRST:
+            self.base = feed_offset
 
     def welcome(self) -> None:
         """Welcome a client that resumes nothing. It is live, or reads the past that it has asked for."""
@@ -379,6 +385,7 @@ class Client:
         self.starts = NO_STARTS
         if self.state.arriving:
             self.forget_waiting()
+            self.base = 0
         self._step(Step.LOG_LOST)
         if eased:
             self._report_pressure("off")

@@ -184,8 +184,11 @@ class LiveFeed:
     # -- for clients that arrive ----------------------------------------------------------------------------------
 
     def welcome_offset(self, client: Client) -> int:
-        """Return the offset from which a client begins without a resume. It still gets a pass under way."""
-        return client.had(self._passed if self.under_way else self.position())
+        """Return the offset from which a client begins without a resume.
+
+        It still gets what a pass under way took up after its first subscription, and nothing from before that.
+        """
+        return client.had(max(self._passed, client.base) if self.under_way else self.position())
 
     def resume(self, client: Client, offset: int, end: int) -> int:
         """Resume a client, live if it has missed nothing; return the offset after which it continues.

@@ -383,6 +383,8 @@ class Subscriptions:
         pattern = wanted.pattern
         if client.identity is not self._admitted.get(client) and not client.identity.may_subscribe(pattern):
             return  # its grants changed since
+        if not client.subscriptions:
+            client.begin(self._feed.position())
         is_new = client.subscribe(pattern, wanted.overflow)
         if self._matcher.add(pattern, client):
             del needed[pattern]  # the matcher keeps it from now on

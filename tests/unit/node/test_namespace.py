@@ -23,6 +23,7 @@ from headgate.events.event import Event
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
 from headgate.events.wire.requests import Resume
+from headgate.node.line import Line
 from headgate.node.namespace import Namespace, Resumption
 from headgate.redis.log import EventLog, Head
 from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
@@ -486,6 +487,37 @@ def test_a_past_that_is_asked_for_while_many_are_written_to_becomes_active_behin
     assert subscribing.get(timeout=30) == "a"
     assert client.state.phase is Phase.READING
     other.close()
+
+
+@pytest.mark.parametrize("point", [None, Resume("f" * 16, 7)], ids=["new", "of another log"])
+def test_a_client_that_comes_during_a_pass_is_welcomed_where_its_events_begin(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch, point: Resume | None
+) -> None:
+    """The events of the pass were matched before it had subscribed, so they do not come, and the welcome is not below them.
+
+    What comes afterwards is above the welcome, although the pass is still under way.
+    """
+    monkeypatch.setattr("headgate.delivery.fanout._CLOCK_EVERY", 1)
+    monkeypatch.setattr(Line, "end_of", lambda line, epoch, offset: None)
+    namespace._live._budget_s = -1.0
+    others = [WiredClient({}) for _ in range(3)]
+    for number, other in enumerate(others):
+        namespace.subscribe(namespace.join(str(number), Identity("user", ("#",)), other.connection), {"pattern": "#"})
+    later = [[event(13)], []]
+    stand_at(namespace.bus, namespace.bus.epoch, 10)
+    passing = namespace._live.route([event(11), event(12)], lambda: later.pop(0) if later else [])
+    next(passing)
+    client = namespace.join("session", Identity("user", ("#",)), wired.connection)
+    namespace.subscribe(client, {"pattern": "#"})
+    next(passing)
+    resumption = namespace.resume(client, point)
+    assert namespace.position(client, resumption) == 12
+    for _ in passing:
+        pass
+    wired.drain()
+    assert wired.offsets == [13]
+    for other in others:
+        other.close()
 
 
 def test_sockets_are_read_between_two_slices_of_a_pass(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,11 @@ import pytest
 from headgate.consumers import Consumer, Delivery
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec
+from headgate.redis.keys import ids_key, log_key, trace_key
 from headgate.settings.settings import Settings
 from tests.fault.figures import Figures
 from tests.fault.site import FULL, NAMESPACE, Load, Site
-from tests.fault.soak import Churn, Sample, leaks, memory_slope, sample, sample_of
+from tests.fault.soak import Churn, Sample, lasting, leaks, memory_slope, sample, sample_of
 from tests.fault.trend import CERTAIN, has_grown, slope_of
 
 SOAK_S = float(os.environ.get("HEADGATE_SOAK_S", "600"))
@@ -136,6 +137,13 @@ class TestTheHarness:
         flat = slope_of([(at_s, 100 + scatter.gauss(0, 0.5)) for at_s in times_s])
         leak = slope_of([(at_s, 100 + 3 * at_s / 3600 + scatter.gauss(0, 0.5)) for at_s in times_s])
         assert flat.least < MB_PER_HOUR < leak.least < 3 < leak.most
+
+    def test_keys_that_end_with_the_events_of_the_log_are_no_leak(self) -> None:
+        """Each of the others counts."""
+        namespace = "n"
+        promised = [ids_key(namespace, 7), trace_key(namespace, 7)]
+        others = [log_key(namespace), "hg:namespaces", "hg:{n}:inbox:ana"]
+        assert lasting(key.encode() for key in (*promised, *others)) == len(others)
 
     def test_one_jump_of_memory_is_no_leak_for_certain(self) -> None:
         """The allocator asks for a megabyte at a time, and keeps it."""

@@ -268,7 +268,7 @@ def busy() -> tuple[History, list[Entry]]:
     def saw(*offsets: int, epoch: str = OLD) -> list[Entry]:
         return [entry for offset in offsets for entry in seen(offset, epoch=epoch, topic=topic_of(offset))]
 
-    entries = [
+    entries: list[Entry] = [
         *[Welcomed(0.0, OLD, 0, None), Subscribed(0.0, "orders.*", 0), Subscribed(0.0, "orders.1", 0)],
         *saw(1, 2, 3, 4),
         *[Subscribed(0.0, "bills.#", 4), *saw(5, 6)],

@@ -23,7 +23,7 @@ import { addressOf } from "./transport/address.js";
  * @throws {TypeError} an option that breaks its rule (options.js)
  */
 export function connect(url, options = {}) {
-  const gate = new Gate(addressOf(url, options?.namespace), options);
+  const gate = new Gate(addressOf(url, Object(options).namespace), options);
   if (options.autoConnect ?? true) queueMicrotask(() => gate.open());
   try {
     if (localStorage.headgate === "debug") void loadDebug().then(({ debug }) => debug(gate));

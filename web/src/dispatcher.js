@@ -31,6 +31,7 @@
  */
 import { report } from "./base/report.js";
 import { PatternIndex } from "./language/pattern-index.js";
+import { checkArgument } from "./language/options.js";
 import { hasWildcard } from "./language/topic.js";
 
 /**
@@ -120,9 +121,7 @@ export class Dispatcher {
    * @returns {this}
    */
   on(name, callback, context, options) {
-    for (const [each, bound, ctx] of entries(name, callback, context)) {
-      if (bound) this._addHandler(keyOf(each), bound, ctx, options);
-    }
+    for (const [each, bound, ctx] of bindings("on", name, callback, context)) this._addHandler(keyOf(each), bound, ctx, options);
     return this;
   }
 
@@ -148,9 +147,7 @@ export class Dispatcher {
    * @returns {this}
    */
   once(name, callback, context, options) {
-    for (const [each, bound, ctx] of entries(name, callback, context)) {
-      if (bound) this.on(each, onlyOnce(bound, (once) => this.off(each, once)), ctx, options);
-    }
+    for (const [each, bound, ctx] of bindings("once", name, callback, context)) this.on(each, onlyOnce(bound, (once) => this.off(each, once)), ctx, options);
     return this;
   }
 
@@ -163,8 +160,8 @@ export class Dispatcher {
    */
   listenTo(other, name, callback) {
     if (!other) return this;
-    for (const [each, bound] of entries(name, callback, this)) {
-      if (!bound) continue;
+    checkArgument("listenTo: other", ".on", other);
+    for (const [each, bound] of bindings("listenTo", name, callback, this)) {
       other.on(each, bound, this);
       const calls = this.#listeningTo.get(other) ?? new Map();
       this.#listeningTo.set(other, calls);
@@ -181,9 +178,7 @@ export class Dispatcher {
    * @returns {this}
    */
   listenToOnce(other, name, callback) {
-    for (const [each, bound] of entries(name, callback, this)) {
-      if (bound) this.listenTo(other, each, onlyOnce(bound, (once) => this.stopListening(other, each, once)));
-    }
+    for (const [each, bound] of bindings("listenToOnce", name, callback, this)) this.listenTo(other, each, onlyOnce(bound, (once) => this.stopListening(other, each, once)));
     return this;
   }
 
@@ -315,10 +310,12 @@ export class Dispatcher {
   /**
    * Told before a handler is added; may throw to refuse the name.
    * @protected
-   * @param {string} _name
+   * @param {string} name
    * @param {any} _options of the handler
    */
-  _handlerComes(_name, _options) {}
+  _handlerComes(name, _options) {
+    checkArgument("on: name", /./, name);
+  }
 
   /**
    * Told after a handler was removed.
@@ -356,6 +353,7 @@ export class Dispatcher {
     const key = alias === topic ? topic : `${alias} ${topic}`;
     const known = this.#routes.get(key);
     if (known) return known;
+    checkArgument("dispatch: topic", "string", topic);
     /** @type {Set<Name>} */
     const names = new Set();
     for (const each of [topic, alias]) {
@@ -435,13 +433,25 @@ function entries(name, callback, context) {
   if (name && typeof name === "object") {
     return Object.keys(name).flatMap((key) => entries(key, name[key], context ?? callback));
   }
-  const names = /\s/.test(name) ? name.split(/\s+/).filter(Boolean) : [name];
+  const names = typeof name === "string" && /\s/.test(name) ? name.split(/\s+/).filter(Boolean) : [name];
   return names.map((each) => [each, callback, context]);
+}
+
+/**
+ * Return the same for names that get a callback. Those without one are left out, as Backbone does.
+ * @param {string} of the call @param {string | EventMap} name @param {any} callback @param {any} context
+ * @throws {TypeError} a callback is no function
+ */
+function bindings(of, name, callback, context) {
+  if (Array.isArray(name)) checkArgument(`${of}: name`, "string object", name);
+  const bound = entries(name, callback, context).filter(([, each]) => each);
+  for (const [, each] of bound) checkArgument(`${of}: callback`, "function", each);
+  return bound;
 }
 
 /** Return whether a topic or pattern may have a name: one with a colon never enters matching. @param {string} name */
 export function isTopic(name) {
-  return !/:/.test(name);
+  return typeof name !== "string" || !name.includes(":");
 }
 
 /** @param {string} name */

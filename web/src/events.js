@@ -14,7 +14,7 @@
  * @typedef {IteratorResult<HeadgateEvent, void>} Turn
  */
 import { Machine } from "./base/machine.js";
-import { checkOptions, COUNT, SUBSCRIBE } from "./language/options.js";
+import { checkArgument, checkOptions, COUNT, GATE, SUBSCRIBE } from "./language/options.js";
 import { checkPattern } from "./language/topic.js";
 
 /** @type {import("./language/options.js").Table} */
@@ -41,6 +41,7 @@ export const STREAM = {
  * @throws {TypeError} an option that breaks its rule
  */
 export function events(gate, pattern, options = {}) {
+  checkArgument("events: gate", GATE, gate);
   return new EventStream(gate, checkPattern(pattern), checkOptions("events", OPTIONS, options));
 }
 

@@ -37,7 +37,7 @@
  */
 import { Dispatcher, isTopic } from "./dispatcher.js";
 import { disconnected } from "./language/errors.js";
-import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SUBSCRIBE } from "./language/options.js";
+import { checkArgument, checkOptions, checkRule, CONNECT, GATE, PUBLISH as PUBLISH_OPTIONS, RANGE, SIGNAL, SUBSCRIBE, TEXTS } from "./language/options.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
 import { DISPOSE } from "./base/dispose.js";
@@ -45,6 +45,9 @@ import { newId } from "./base/new-id.js";
 import { report } from "./base/report.js";
 import { createSession } from "./session/session.js";
 import { checkPattern, checkTopic } from "./language/topic.js";
+
+/** An origin and a namespace. */
+const ADDRESS = /^https?:\/\/[^/?#]+\/[\w-]*$/;
 
 export class Gate extends Dispatcher {
   #address;
@@ -56,11 +59,25 @@ export class Gate extends Dispatcher {
   /** Checks the options of a part of this package. */
   _checkOptions = checkOptions;
 
+  /**
+   * Check the options of a part of this package, and its gate, which may be of another copy of it.
+   * @param {any} gate @param {[of: string, table: import("./language/options.js").Table, given: any]} call @throws {TypeError}
+   */
+  static _optionsOf(gate, ...call) {
+    checkArgument(`${call[0]}: gate`, GATE, gate);
+    return gate._checkOptions(...call);
+  }
+
+  /** Checks an argument of a part of this package. */
+  static _check = checkArgument;
+
   /** @param {string} address origin and namespace @param {import("./connect.js").ConnectOptions} options @throws {TypeError} an option that breaks its rule */
   constructor(address, options) {
     super();
+    const checked = checkOptions("connect", CONNECT, options);
+    checkArgument("Gate: address", ADDRESS, address);
     this.#address = address;
-    this.#session = createSession(this, address, checkOptions("connect", CONNECT, options));
+    this.#session = createSession(this, address, checked);
   }
 
   /** Origin and namespace. */
@@ -97,17 +114,20 @@ export class Gate extends Dispatcher {
    * @param {boolean} [isPart] of this package: it ends by `close` alone
    * @returns {Subscription} `ready` is settled by the gateway's answer
    */
-  subscribe(pattern, options, handler, isPart) {
+  subscribe(pattern, options = {}, handler, isPart) {
     if (typeof options === "function") return this.subscribe(pattern, {}, options);
-    if (typeof handler !== "function") throw TypeError(`headgate: subscribe("${pattern}"): the handler must be a function, not ${String(handler)}`);
+    checkPattern(pattern);
+    checkRule("subscribe: options", "object", options);
+    checkRule("subscribe: signal", SIGNAL, options.signal);
+    checkArgument("subscribe: handler", "function", handler);
     const { signal, ...wanted } = options;
     const gate = this;
     let open = !signal?.aborted && gate.status !== "closed";
     // A separate function, so that close() ends only this subscription of the handler. It ends at once, because an
     // earlier handler of the same event may close it.
     /** @type {import("./dispatcher.js").Own} */
-    const own = (data, event) => open && handler.call(gate, data, event);
-    own._callback = handler;
+    const own = (data, event) => open && /** @type {EventCallback} */ (handler).call(gate, data, event);
+    own._callback = /** @type {EventCallback} */ (handler);
     own._isPart = isPart;
     // By `off` as by `close`.
     own._left = () => {
@@ -117,7 +137,7 @@ export class Gate extends Dispatcher {
     const close = () => this._removeHandler(pattern, own);
     if (open) {
       // Its own context too: two subscriptions of one handler are two.
-      this._addHandler(checkPattern(pattern), own, own, wanted);
+      this._addHandler(pattern, own, own, wanted);
       signal?.addEventListener("abort", close);
     }
     return {
@@ -141,8 +161,8 @@ export class Gate extends Dispatcher {
    * @param {string} pattern
    * @returns {Promise<void>} rejected with the refusal
    */
-  subscribed(pattern) {
-    return this.#session.standings.subscribed(pattern);
+  async subscribed(pattern) {
+    return this.#session.standings.subscribed(checkPattern(pattern));
   }
 
   /** Return the state of a pattern's subscription, and why its handlers get nothing; `subscription:<pattern>` is called after each change. @param {string} pattern */
@@ -192,7 +212,8 @@ export class Gate extends Dispatcher {
    * @param {string[]} ids
    * @returns {Promise<{ seen: number }>} rejected with HeadgateError; `retry` says whether to try again
    */
-  seen(ids) {
+  async seen(ids) {
+    checkArgument("seen: ids", TEXTS, ids);
     return this._request(SEEN, { ids });
   }
 
@@ -204,6 +225,10 @@ export class Gate extends Dispatcher {
    * @returns {Promise<number>} how many events there were; rejected with HeadgateError
    */
   async replay(pattern, range) {
+    checkArgument("replay: range", "object", range);
+    const { from, to, epoch } = range;
+    // A gap without offsets is for the gateway to refuse.
+    checkOptions("replay: range", RANGE, { from: from ?? undefined, to: to ?? undefined, epoch });
     return this.#session.replay(checkPattern(pattern), range);
   }
 
@@ -213,7 +238,8 @@ export class Gate extends Dispatcher {
    * @param {string} [token] else that of the `token` option
    * @returns {Promise<void>} rejected with HeadgateError: the gateway's refusal, or `token_unavailable`
    */
-  refresh(token) {
+  async refresh(token) {
+    checkRule("refresh: token", "string null", token);
     return this.#session.refresh(token);
   }
 

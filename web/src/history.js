@@ -4,12 +4,12 @@
  * In: the position below which events are wanted. Out: events, newest first, and the position of the next part. No handler is called, and
  * the client's own position stays.
  *
- * @import { Gate, HeadgateEvent } from "./gate.js"
+ * @import { HeadgateEvent } from "./gate.js"
  * @import { EventMeta, Position } from "./language/protocol.js"
  */
 import { POSITION } from "./language/options.js";
 import { HISTORY } from "./language/protocol.js";
-import { checkPattern } from "./index.js";
+import { checkPattern, Gate } from "./index.js";
 
 /** The most events of an answer. */
 const MOST = 100;
@@ -26,7 +26,7 @@ const OPTIONS = { before: [POSITION], limit: [[1, 1000, true], 50] };
  * @returns {Promise<{ events: HeadgateEvent[], before: Position | null }>} newest first; `before` is null where the log has no older ones; rejected with HeadgateError
  */
 export async function history(gate, pattern, options = {}) {
-  const { limit, before } = gate._checkOptions("history", OPTIONS, options);
+  const { limit, before } = Gate._optionsOf(gate, "history", OPTIONS, options);
   const wired = gate._wired(checkPattern(pattern));
   // A topic of this user begins as its pattern does in the page.
   const own = wired !== pattern && wired.slice(0, wired.length - pattern.length + MINE.length);

@@ -37,9 +37,10 @@ import { Machine } from "./base/machine.js";
 import { report } from "./base/report.js";
 import { startTimer } from "./base/timer.js";
 import { HeadgateError } from "./language/errors.js";
-import { checkOptions, checkRule, LOAD as OPTIONS } from "./language/options.js";
+import { checkArgument, checkOptions, GATE, LOAD as OPTIONS } from "./language/options.js";
 import { LOG_LOST, ROLLED_BACK } from "./language/protocol.js";
-import { checkPattern, matches } from "./language/topic.js";
+import { meets } from "./language/pattern-index.js";
+import { checkPattern } from "./language/topic.js";
 
 /** Events that are kept for after an answer; beyond that the state is fetched once more. */
 const MAX_KEPT = 10_000;
@@ -70,8 +71,9 @@ export const LOAD = {
  * @throws {TypeError} an option that breaks its rule
  */
 export function load(gate, pattern, fetch, given) {
-  const options = checkOptions("load", OPTIONS, given ?? {});
-  if (!options.eager) for (const [name, value = null] of Object.entries({ fetch, reset: options.reset, apply: options.apply })) checkRule(`load: ${name}`, "function", value);
+  checkArgument("load: gate", GATE, gate);
+  const options = checkOptions("load", OPTIONS, given);
+  if (!options.eager) for (const [name, value] of Object.entries({ fetch, reset: options.reset, apply: options.apply })) checkArgument(`load: ${name}`, "function", value);
   return new Load(gate, checkPattern(pattern), fetch, options);
 }
 
@@ -216,7 +218,7 @@ export class Load {
 
   /** Take an event that the page has done itself: the state has it, and an answer that is older has not. @param {string[]} names of its topic @param {(pattern: string) => HeadgateEvent} describe */
   _takeOwn(names, describe) {
-    if (names.some((name) => matches(this.pattern, name))) this.#take(describe(this.pattern), true);
+    if (names.some((name) => meets(this.pattern, name))) this.#take(describe(this.pattern), true);
   }
 
   /** What was fetched may miss events. */

@@ -2,16 +2,15 @@
  * The entry point `headgate/request`: a question to a function of the application (`@gate.on_request` in Python), and its answer.
  *
  * In: a name, JSON data. Out: the answer as a promise. A request that was sent is never sent again: without an answer its outcome is unknown.
- *
- * @import { Gate } from "./gate.js"
  */
 import { newId } from "./base/new-id.js";
-import { checkPayload, checkTopic } from "./index.js";
+import { checkPayload, checkTopic, Gate } from "./index.js";
 import { MAX_DELAY_MS } from "./base/timer.js";
+import { SIGNAL } from "./language/options.js";
 import { CANCEL, REQUEST } from "./language/protocol.js";
 
 /** @type {import("./language/options.js").Table} */
-const OPTIONS = { timeoutMs: [[1, MAX_DELAY_MS, true], 10_000], signal: ["object"] };
+const OPTIONS = { timeoutMs: [[1, MAX_DELAY_MS, true], 10_000], signal: [SIGNAL] };
 
 /**
  * Return the answer to a request.
@@ -23,7 +22,7 @@ const OPTIONS = { timeoutMs: [[1, MAX_DELAY_MS, true], 10_000], signal: ["object
  *   {id, name, reason} (it was sent, and its answer is lost)
  */
 export async function request(gate, name, data, options = {}) {
-  const { timeoutMs, signal } = gate._checkOptions("request", OPTIONS, options);
+  const { timeoutMs, signal } = Gate._optionsOf(gate, "request", OPTIONS, options);
   const id = newId();
   const body = { name: checkTopic(name), data: checkPayload(data, gate.state.limits.maxPayloadBytes), id, timeout_ms: timeoutMs };
   signal?.throwIfAborted();

@@ -64,9 +64,10 @@ async function life(make, offs) {
   await settle();
   seen.push(see());
   gateway.cut();
-  for (let turn = 0; turn < 3; turn++) await settle();
+  await gateway.until(() => gateway.connects.length === 2, "the second CONNECT");
+  await settle();
   seen.push(see());
-  await gateway.welcome({}, gateway.connects.length + 1);
+  await gateway.welcome({}, 2);
   gateway.event("a.1.updated", { n: 2 }, 102);
   for (let turn = 0; turn < 3; turn++) await settle();
   seen.push(see());

@@ -8,12 +8,12 @@
  *   and after that only when events were lost for good (load.js).
  *
  * @import { Change, LiveOptions } from "../live/rules.js"
- * @import { Gate, HeadgateEvent } from "../gate.js"
+ * @import { HeadgateEvent } from "../gate.js"
  * @typedef {{ follow: Follow, creates: number }} Record
  */
-import { Follow } from "../live/follow.js";
+import { checkLive, Follow } from "../live/follow.js";
 import { byConvention, isStale, sound } from "../live/rules.js";
-import { checkPattern } from "../index.js";
+import { checkPattern, Gate } from "../index.js";
 import { AnyIdCollection } from "./any-id-collection.js";
 import { LiveModel } from "./live-model.js";
 
@@ -38,6 +38,7 @@ export class LiveCollection extends AnyIdCollection {
    * @throws {HeadgateError} `invalid_pattern`: no topic was given, or it is none
    */
   follow(gate, options = {}) {
+    checkLive(gate, options);
     const { topic = /** @type {any} */ (this).topic } = options;
     const mapping = options.mapping ?? byConvention(checkPattern(topic));
     const pattern = checkPattern(options.pattern ?? `${checkPattern(topic)}.*.*`);
@@ -65,6 +66,7 @@ export class LiveCollection extends AnyIdCollection {
    * @param {HeadgateEvent} event
    */
   applyLive(change, event) {
+    Gate._check("applyLive: change", "object", change);
     const options = /** @type {any} */ ({ live: true, event });
     const { op, id } = change;
     const attributes = sound(change.attributes ?? {}, idKey(this));

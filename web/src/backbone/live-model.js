@@ -19,9 +19,9 @@
  */
 import Backbone from "backbone";
 import { report } from "../base/report.js";
-import { Follow } from "../live/follow.js";
+import { checkLive, Follow } from "../live/follow.js";
 import { byConvention, isStale, sound, whenEnded } from "../live/rules.js";
-import { checkPattern, HeadgateError } from "../index.js";
+import { checkPattern, Gate as BaseGate, HeadgateError } from "../index.js";
 import { CID_PREFIX } from "./any-id-collection.js";
 import { extend } from "./extend.js";
 import { PendingEdits } from "./pending-edits.js";
@@ -54,6 +54,7 @@ export class LiveModel extends Backbone.Model {
    * @throws {HeadgateError} `invalid_pattern`: no topic was given, or the id is no word of a topic
    */
   follow(gate, options = {}) {
+    checkLive(gate, options);
     const topic = checkPattern(options.topic ?? /** @type {any} */ (this).topic);
     if (!this.isNew()) patternOf(topic, this.id);
     this.unfollow();
@@ -83,6 +84,7 @@ export class LiveModel extends Backbone.Model {
    * @returns {boolean} false: they were stale
    */
   setLive(attributes, event) {
+    BaseGate._check("setLive: attributes", "object", attributes);
     attributes = sound(attributes, this.idAttribute);
     if (isStale(attributes, this.attributes, versionKey(this))) return false;
     this.set(edits.get(this)?.sift(attributes, "event") ?? attributes, /** @type {any} */ ({ live: true, event }));

@@ -4,6 +4,7 @@
  * @typedef {string | null | undefined | (() => string | null | undefined | Promise<string | null | undefined>)} TokenSource
  */
 import { HeadgateError } from "../language/errors.js";
+import { checkRule } from "../language/options.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
 
 /** Share of a token's life after which it is refreshed; the rest is for retries. */
@@ -22,7 +23,9 @@ export function createTokens(source) {
   /** Return the source's token. An error of the source becomes `token_unavailable`. */
   async function ask() {
     try {
-      return await (asks ? source() : source);
+      const token = await (asks ? source() : source);
+      checkRule("token", "string null", token);
+      return token;
     } catch (error) {
       throw new HeadgateError("token_unavailable", { reason: error }, true, undefined, error);
     }

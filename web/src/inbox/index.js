@@ -6,7 +6,7 @@
  *
  * It follows while it has listeners. The inbox is read again when events may be missing (load.js): after a connection that did not resume, or after a gap.
  *
- * @import { Gate, HeadgateEvent, Receipt } from "../gate.js"
+ * @import { HeadgateEvent, Receipt } from "../gate.js"
  * @import { Source, Store } from "../stores/snapshot-store.js"
  * @import { Change, Channel, Item, Mutes } from "./items.js"
  *
@@ -16,8 +16,9 @@
  */
 import { newId } from "../base/new-id.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
+import { OUTBOX, TEXTS } from "../language/options.js";
 import { INBOX } from "../language/protocol.js";
-import { checkPattern, Dispatcher, HeadgateError, load, matches } from "../index.js";
+import { checkPattern, checkTopic, Dispatcher, Gate, HeadgateError, load, matches } from "../index.js";
 import { createStore } from "../stores/snapshot-store.js";
 import { Items } from "./items.js";
 
@@ -27,7 +28,7 @@ const TOPIC = "users.me.inbox";
 const MOST = 100;
 
 /** @type {import("../language/options.js").Table} */
-const OPTIONS = { pageSize: [[1, MOST, true], 20], outbox: ["object"] };
+const OPTIONS = { pageSize: [[1, MOST, true], 20], outbox: [OUTBOX] };
 /** @type {readonly Channel[]} */
 const CHANNELS = ["mail", "page", "push"];
 
@@ -38,7 +39,7 @@ const CHANNELS = ["mail", "page", "push"];
  * @throws {TypeError} an option that breaks its rule
  */
 export function createInbox(gate, options = {}) {
-  const { pageSize, outbox = gate } = gate._checkOptions("createInbox", OPTIONS, options);
+  const { pageSize, outbox = gate } = Gate._optionsOf(gate, "createInbox", OPTIONS, options);
   const alerts = new Dispatcher();
   /** @type {InboxSource | undefined} */
   let source;
@@ -72,7 +73,8 @@ export function createInbox(gate, options = {}) {
 
   /** @param {"read" | "unread" | "archive"} op @param {string | readonly string[]} given */
   async function actOn(op, given) {
-    const ids = typeof given === "string" ? [given] : [...given];
+    const ids = typeof given === "string" ? [given] : given;
+    Gate._check("inbox: ids", TEXTS, ids);
     const parts = Array.from({ length: Math.ceil(ids.length / MOST) }, (_, nth) => ids.slice(nth * MOST, (nth + 1) * MOST));
     await Promise.all(parts.map((part) => act({ op, ids: part })));
   }
@@ -84,19 +86,20 @@ export function createInbox(gate, options = {}) {
      * @param {(item: Item) => void} listener
      */
     onAlert(listener) {
+      Gate._check("onAlert: listener", "function", listener);
       // Its own function: one that listens twice ends each by itself.
       const own = (/** @type {Item} */ item) => listener(item);
       alerts.on("alert", own);
       return () => void alerts.off("alert", own);
     },
     /** @param {string} kind @param {Channel} [channel] */
-    isMuted: (kind, channel = "page") => isMuted(store.getSnapshot().mutes, kind, channel),
+    isMuted: (kind, channel = "page") => checkChannels([channel]) && isMuted(store.getSnapshot().mutes, checkTopic(kind), channel),
     /**
      * Mute a pattern of kinds on exactly these channels, for this user everywhere.
      * @param {string} pattern @param {readonly Channel[]} [channels] @returns {Promise<void>} as of markRead
      */
     async mute(pattern, channels = CHANNELS) {
-      if (!channels.length || !channels.every((each) => CHANNELS.includes(each))) throw new HeadgateError("invalid_request", { reason: `channels: expected some of ${CHANNELS.join(", ")}` });
+      checkChannels(channels);
       await act({ op: "mute", pattern: checkPattern(pattern), channels: [...new Set(channels)] });
     },
     /** @param {string} pattern */
@@ -128,7 +131,9 @@ export function createInbox(gate, options = {}) {
  * @param {{ subscribe: (listener: () => void) => () => void, readonly unread: number }} inbox
  * @param {{ title: string }} [page]
  */
-export function badgeTitle(inbox, page = document) {
+export function badgeTitle(inbox, page = globalThis.document) {
+  Gate._check("badgeTitle: inbox", ".subscribe", inbox);
+  Gate._check("badgeTitle: page", "object", page);
   let { title } = page;
   let shown = title;
   const show = () => {
@@ -143,6 +148,12 @@ export function badgeTitle(inbox, page = document) {
     leave();
     if (page.title === shown) page.title = title;
   };
+}
+
+/** @param {any} channels @throws {HeadgateError} */
+function checkChannels(channels) {
+  if (Array.isArray(channels) && channels.length && channels.every((each) => CHANNELS.includes(each))) return true;
+  throw new HeadgateError("invalid_request", { reason: `channels: expected some of ${CHANNELS.join(", ")}` });
 }
 
 /** @param {Mutes} mutes @param {string} kind @param {Channel} channel */

@@ -148,9 +148,22 @@ function isNear(one, other) {
   return rests[0].slice(1) === rests[1].slice(1) || rests[0].slice(1) === rests[1] || rests[0] === rests[1].slice(1);
 }
 
+/** Rules that do not speak for themselves. @type {Record<string, string>} */
+const WORDS_OF_RULES = {
+  texts: "an array of texts",
+  objects: "an array of objects",
+  position: "a position {epoch, offset}",
+  "._checkOptions": "a gate, as connect returns it",
+  ".addEventListener": "an AbortSignal",
+  ".publish": "an outbox, as createOutbox returns it",
+  ".getSnapshot": "a store or an inbox",
+  ".subscribe": "an inbox",
+  ".on": "an object with on() and off()",
+};
+
 /** Return the rule of an option in words. @param {import("./options.js").Rule} rule */
 export function wordsOfRule(rule) {
-  if (typeof rule === "string") return rule.replaceAll(" ", " or ");
+  if (typeof rule === "string") return WORDS_OF_RULES[rule] ?? rule.replaceAll(" ", " or ");
   if (rule instanceof RegExp) return `a text that matches ${rule}`;
   const [least, most, isWhole] = rule;
   return typeof least === "string" ? rule.join(" or ") : `a ${isWhole ? "whole " : ""}number from ${least} to ${most}`;

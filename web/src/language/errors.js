@@ -13,12 +13,14 @@ import { camelCase } from "./field-names.js";
 export class HeadgateError extends Error {
   /**
    * @param {string} code wire word
-   * @param {Record<string, any>} [parts]
+   * @param {Record<string, any>} [given] parts
    * @param {boolean} [retry]
    * @param {string} [message] undefined: a sentence in development, else made of code and parts: `payload_too_large, size: 70000, limit: 65536, where: browser`
    * @param {unknown} [cause]
    */
-  constructor(code, parts = {}, retry = false, message, cause) {
+  constructor(code, given, retry = false, message, cause) {
+    /** @type {Record<string, any>} */
+    const parts = Object(given);
     const text = message ?? textOf(code, parts, retry) ?? Object.entries(parts).reduce((all, [name, value]) => `${all}, ${name}: ${value}`, code);
     super(text, /** @type {any} */ (cause && { cause }));
     this.name = "HeadgateError";

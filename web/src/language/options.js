@@ -5,12 +5,13 @@
  * the table does not have is reported by a development build (explain.js) and means nothing.
  *
  * A rule is a pair of the least and the most for a number (with `true`: a whole one), a list of words, a pattern for a text, the types that
- * `typeof` may say ("": any), or POSITION. The parts of a `since` are checked too.
+ * `typeof` may say, with `array` ("": any), TEXTS, OBJECTS, POSITION, or a dot and the method that an object must have. The parts of a `since` are checked too.
  *
  * @typedef {[least: number, most: number, isWhole?: boolean] | string[] | RegExp | string} Rule
  * @typedef {Record<string, [rule: Rule, fallback?: any]>} Table
  */
 import { MAX_DELAY_MS } from "../base/timer.js";
+import { asText } from "./as-text.js";
 import { reportUnknown, wordsOf } from "./explain.js";
 import { OVERFLOW } from "./protocol.js";
 
@@ -22,6 +23,15 @@ export const COUNT = [1, 1_000_000, true];
 const OFFSET = [0, 2 ** 53 - 1, true];
 /** A place in the log, {epoch, offset}, or none: null, or the two nulls of a gate that was never up. */
 export const POSITION = "position";
+/** A list of texts. */
+export const TEXTS = "texts";
+/** A list of objects. */
+export const OBJECTS = "objects";
+/** An AbortSignal, a gate, an outbox, a store, by what is called of them. */
+export const SIGNAL = ".addEventListener";
+export const GATE = "._checkOptions";
+export const OUTBOX = ".publish";
+export const STORE = ".getSnapshot";
 
 /** @type {Table} */
 export const CONNECT = {
@@ -39,7 +49,7 @@ export const CONNECT = {
   transport: [["websocket", "stream", "socket.io"]],
   path: [/^\/[^?#]*$/, "/socket.io"],
   io: ["function object"],
-  transports: ["object"],
+  transports: [TEXTS],
   socketOptions: ["object"],
   WebSocket: ["function"],
   // Of `headgate/tabs`.
@@ -51,7 +61,7 @@ export const SUBSCRIBE = {
   overflow: [OVERFLOW],
   repair: ["boolean"],
   since: ["object"],
-  signal: ["object"],
+  signal: [SIGNAL],
 };
 
 /** Options of a load. @type {Table} */
@@ -60,7 +70,7 @@ export const LOAD = {
   apply: ["function"],
   changed: ["function"],
   since: ["object"],
-  signal: ["object"],
+  signal: [SIGNAL],
   timeoutMs: [TIME_MS],
   resyncSpreadMs: [[0, MAX_DELAY_MS]],
   // Of the stores and live collections.
@@ -75,6 +85,9 @@ const PLACE = { epoch: [/./, null], offset: [OFFSET, null] };
 const SINCE = { offset: [OFFSET], epoch: ["string"], time: [[0, 2 ** 53 - 1]], last: [COUNT] };
 
 /** @type {Table} */
+export const RANGE = { from: [OFFSET], to: [OFFSET], epoch: ["string"] };
+
+/** @type {Table} */
 export const PUBLISH = { id: ["string"], echo: ["boolean"], ephemeral: ["boolean"] };
 
 /**
@@ -85,14 +98,17 @@ export const PUBLISH = { id: ["string"], echo: ["boolean"], ephemeral: ["boolean
  * @returns {any}
  * @throws {TypeError} an option breaks its rule
  */
-export function checkOptions(of, table, given) {
+export function checkOptions(of, table, given = {}) {
   checkRule(`${of}: options`, "object", given);
   /** @type {Record<string, any>} */
   const options = {};
   for (const [name, [rule, fallback]] of Object.entries(table)) {
     const { [name]: value = fallback } = given;
     checkRule(`${of}: ${name}`, rule === POSITION ? "object null" : rule, value);
-    if (name === "since" && value) checkOptions(`${of}: since`, SINCE, value);
+    if (name === "since" && value) {
+      checkOptions(`${of}: since`, SINCE, value);
+      checkArgument(`${of}: since: offset, time or last`, "number", value.offset ?? value.time ?? value.last);
+    }
     options[name] = rule === POSITION ? positionOf(`${of}: ${name}`, value) : value;
   }
   reportUnknown(of, table, given);
@@ -112,12 +128,22 @@ function positionOf(name, given) {
  * @throws {TypeError} it breaks the rule
  */
 export function checkRule(name, rule, value) {
-  const type = value === null ? "null" : typeof value;
+  if (value !== undefined) checkArgument(name, rule, value);
+}
+
+/**
+ * Check one value that must be there.
+ * @param {string} name @param {Rule} rule @param {any} value
+ * @throws {TypeError} it breaks the rule
+ */
+export function checkArgument(name, rule, value) {
+  const type = value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
   const [least, most, isWhole] = Array.isArray(rule) ? rule : [];
   const meets =
-    typeof rule === "string" ? !rule || rule.split(" ").includes(type)
+    rule === TEXTS || rule === OBJECTS ? type === "array" && value.every((/** @type {any} */ each) => each && typeof each === (rule === TEXTS ? "string" : "object"))
+    : typeof rule === "string" ? !rule || (rule[0] === "." ? typeof Object(value)[rule.slice(1)] === "function" : rule.split(" ").includes(type))
     : typeof least === "string" ? /** @type {any[]} */ (rule).includes(value)
     : Array.isArray(rule) ? type === "number" && value >= least && value <= most && !(isWhole && value % 1)
     : type === "string" && rule.test(value);
-  if (!meets && value !== undefined) throw TypeError(`headgate: ${name} must be ${wordsOf(rule)}, not ${type === "object" ? type : String(value)}`);
+  if (!meets) throw TypeError(`headgate: ${name} must be ${wordsOf(rule)}, not ${type === "object" ? type : asText(value)}`);
 }

@@ -57,3 +57,10 @@ export class PatternIndex {
     return [...found];
   }
 }
+
+/** Return whether a topic matches a pattern. @param {string} pattern @param {string} topic */
+export function meets(pattern, topic) {
+  const index = new PatternIndex();
+  index.add(pattern.split("."), true);
+  return index.match(topic).length > 0;
+}

@@ -1,5 +1,6 @@
 /** Payloads: data to publish, as strict JSON, measured in UTF-8 bytes. Pure functions. */
 import { HeadgateError } from "./errors.js";
+import { checkRule } from "./options.js";
 
 /** Objects in each other that the gateway takes (gateway/headgate/events/event.py). */
 const MAX_DEPTH = 64;
@@ -16,6 +17,7 @@ const HALF = /\p{Surrogate}/u;
  *   of an array, a Map, Set, typed array or other object that is not plain, an object in itself; `payload_too_large`
  */
 export function checkPayload(data, limit = Infinity) {
+  checkRule("checkPayload: limit", [0, Infinity], limit);
   let plain;
   try {
     plain = plainOf(data, "$", "", []);

@@ -5,10 +5,12 @@
  * `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
  * vectors that both implementations must satisfy, and `users.json` those of users' names. Containment is the gateway's business and is not mirrored here.
  */
+import { asText } from "./as-text.js";
 import { HeadgateError } from "./errors.js";
-import { PatternIndex } from "./pattern-index.js";
+import { meets } from "./pattern-index.js";
 
 const TOPIC = /^(?=.{1,255}$)[\w-]+(\.[\w-]+){0,7}$/;
+const ANY = /^/;
 /** `users.<word>.#` is a pattern. */
 const MAX_USER = 247;
 const PATTERN = /^(?=.{1,255}$)([\w-]+|[*#])(\.([\w-]+|[*#])){0,7}$/;
@@ -39,9 +41,10 @@ export function checkPattern(pattern) {
  * @param {string} topic
  */
 export function matches(pattern, topic) {
-  const index = new PatternIndex();
-  index.add(pattern.split("."), true);
-  return index.match(topic).length > 0;
+  // Any text is a name.
+  check("pattern", pattern, ANY);
+  check("topic", topic, ANY);
+  return meets(pattern, topic);
 }
 
 /**
@@ -71,5 +74,5 @@ export const hasWildcard = (pattern) => /(^|\.)[*#](\.|$)/.test(pattern);
 /** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */
 function check(kind, name, grammar) {
   if (typeof name === "string" && grammar.test(name)) return name;
-  throw new HeadgateError(`invalid_${kind}`, { [kind]: String(name).slice(0, 80), reason: String(grammar) });
+  throw new HeadgateError(`invalid_${kind}`, { [kind]: asText(name), reason: String(grammar) });
 }

@@ -18,7 +18,7 @@
  */
 import { report } from "../base/report.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
-import { load as follow } from "../index.js";
+import { Gate as BaseGate, load as follow } from "../index.js";
 import { whenEnded } from "./rules.js";
 
 /** Those of LiveOptions that a page may get wrong. @type {import("../language/options.js").Table} */
@@ -61,8 +61,8 @@ export class Follow {
    * @param {LiveOptions} options beside others, which are Backbone's
    * @throws {TypeError} an option that breaks its rule
    */
-  start(gate, pattern, take, { resyncSpreadMs, refetch: given, mapping, versionAttribute }) {
-    const { refetch } = gate._checkOptions("follow", OPTIONS, { resyncSpreadMs, refetch: given, mapping, versionAttribute });
+  start(gate, pattern, take, options) {
+    const { refetch, resyncSpreadMs } = checkLive(gate, options);
     this.stop();
     const load = follow(gate, pattern, refetch ? () => this.#repeat() : undefined, {
       apply: (_data, event) => take(event),
@@ -204,6 +204,13 @@ export class Follow {
     }
     return fetch;
   }
+}
+
+/** Return options of LiveOptions with their defaults. @param {Gate} gate @param {LiveOptions} options beside others, which are Backbone's @throws {TypeError} */
+export function checkLive(gate, options) {
+  BaseGate._check("follow: options", "object", options);
+  const { resyncSpreadMs, refetch, mapping, versionAttribute } = options;
+  return BaseGate._optionsOf(gate, "follow", OPTIONS, { resyncSpreadMs, refetch, mapping, versionAttribute });
 }
 
 /** Return the key that distinguishes fetches. @param {Fetch} fetch */

@@ -1,5 +1,6 @@
 /** The entry point `headgate/offline`: publishes that wait for a connection. */
 import { COUNT } from "../language/options.js";
+import { Gate } from "../index.js";
 import { createIndexedDbStore } from "./indexeddb-store.js";
 import { createMemoryStore } from "./memory-store.js";
 import { MAX_AGE_MS, runOutbox } from "./outbox.js";
@@ -7,7 +8,7 @@ import { MAX_AGE_MS, runOutbox } from "./outbox.js";
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = {
   storage: [["memory", "indexeddb"], "memory"],
-  user: ["string"],
+  user: [/./],
   maxEvents: [COUNT, 1000],
   maxBytes: [[1, 2 ** 30, true], 1_048_576],
   maxAgeMs: MAX_AGE_MS,
@@ -21,7 +22,7 @@ const OPTIONS = {
  * @throws {TypeError} an option of the wrong type; no user; a browser without the storage
  */
 export function createOutbox(gate, options = {}) {
-  const { storage, user, maxEvents, maxBytes, maxAgeMs } = gate._checkOptions("createOutbox", OPTIONS, options);
+  const { storage, user, maxEvents, maxBytes, maxAgeMs } = Gate._optionsOf(gate, "createOutbox", OPTIONS, options);
   return runOutbox(gate, storeFor(gate.address, storage, user, { maxEvents, maxBytes }), { user, maxAgeMs });
 }
 

@@ -33,6 +33,7 @@ import { delayAfterMs } from "../base/backoff.js";
 import { Machine } from "../base/machine.js";
 import { newId } from "../base/new-id.js";
 import { report } from "../base/report.js";
+import { TEXTS } from "../language/options.js";
 import { checkPayload, checkTopic, HeadgateError } from "../index.js";
 import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isToTell, isUnderWay, surplusOf, take } from "./entry.js";
 
@@ -376,7 +377,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
      */
     async discard(ids) {
       if (life.is("closed")) throw new HeadgateError("closed", { kept: store.outlives });
-      gate._checkOptions("outbox.discard", { ids: ["object null"] }, { ids });
+      gate._checkOptions("outbox.discard", { ids: [TEXTS] }, { ids: ids ?? undefined });
       const entries = (await store.entries()).filter(({ id }) => !ids || ids.includes(id));
       const ends = entries.map(({ key }) => giveUp(key));
       wake();

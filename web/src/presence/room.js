@@ -9,7 +9,6 @@
  * comes last by version counts. A difference that does not begin where this page stands, another copy, or a `reset` makes it read the set
  * anew. The members that were known stay meanwhile, and what differs is told: a reconnection alone tells nothing.
  *
- * @import { Gate } from "../gate.js"
  * @typedef {{ user: string, connections: number, since: number, meta: any }} Member `since` in milliseconds since 1970
  * @typedef {"waiting" | "loading" | "live" | "refused" | "closed"} PresenceStatus
  * @typedef {{ readonly members: readonly Member[], readonly status: PresenceStatus, readonly error: HeadgateError | null }} PresenceSnapshot
@@ -21,7 +20,7 @@ import { delayAfterMs } from "../base/backoff.js";
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
 import { PRESENCE } from "../language/protocol.js";
-import { checkPayload, checkTopic, Dispatcher, HeadgateError } from "../index.js";
+import { checkPayload, checkTopic, Dispatcher, Gate, HeadgateError } from "../index.js";
 
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = { enter: ["boolean"], meta: [""] };
@@ -54,7 +53,7 @@ const rooms = new WeakMap();
  */
 export function presence(gate, topic, options = {}) {
   checkTopic(topic);
-  const { enter, meta } = gate._checkOptions("presence", OPTIONS, options);
+  const { enter, meta } = Gate._optionsOf(gate, "presence", OPTIONS, options);
   const said = checkMeta(gate, meta);
   const ofGate = rooms.get(gate) ?? new Map();
   rooms.set(gate, ofGate);
@@ -167,6 +166,7 @@ export class Room extends Dispatcher {
 
   /** @param {() => void} call @returns {() => void} */
   subscribe = (call) => {
+    Gate._check("subscribe: listener", "function", call);
     // Beside those of `on`, which the application may remove all at once; its own function: one that listens twice ends each by itself.
     const own = () => call();
     this.#listener.on("change", own);

@@ -26,7 +26,7 @@
  */
 import * as wire from "../language/protocol.js";
 import { createRepair } from "./repair.js";
-import { matches } from "../language/topic.js";
+import { meets } from "../language/pattern-index.js";
 
 /** @param {GapsOwner} owner */
 export function createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync }) {
@@ -37,7 +37,7 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
   let isReading = false;
 
   /** Whether an event was left out by a full queue: none that a stronger policy matched then. @param {Job} job @param {string} topic */
-  const dropped = ({ patterns, policy }, topic) => policy(topic) === "drop" && patterns.some((each) => matches(each, topic));
+  const dropped = ({ patterns, policy }, topic) => policy(topic) === "drop" && patterns.some((each) => meets(each, topic));
 
   function clear() {
     repair.clear();
@@ -96,7 +96,7 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
     return page(patterns[nth], job.from, gap.to, cursor.position()?.epoch, (topic, data, meta) => {
       // One that an earlier pattern matches was fetched with it.
       const { offset } = /** @type {{ offset: number }} */ (meta);
-      if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
+      if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => meets(each, topic))) return;
       had.add(offset);
       deliver(topic, data, meta, (each) => patterns.includes(each));
     });

@@ -10,7 +10,7 @@
  * - what the page publishes through the store shows at once, over the items that the server knows, until its event comes or it is refused.
  *
  * @import { Change, LiveOptions } from "../live/rules.js"
- * @import { Gate, HeadgateEvent, Receipt } from "../gate.js"
+ * @import { HeadgateEvent, Receipt } from "../gate.js"
  * @import { Source, Store } from "./snapshot-store.js"
  * @typedef {{ [name: string]: any }} Item
  * @typedef {{ publish: (topic: string, data: unknown, options: { id: string }) => Promise<Receipt> }} Publishing
@@ -37,9 +37,9 @@
  */
 import { newId } from "../base/new-id.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
-import { COUNT } from "../language/options.js";
+import { COUNT, OBJECTS, OUTBOX } from "../language/options.js";
 import { byConvention, isStale, sound } from "../live/rules.js";
-import { checkPattern, checkTopic, HeadgateError, load as follow, matches } from "../index.js";
+import { checkPattern, checkTopic, Gate, HeadgateError, load as follow, matches } from "../index.js";
 import { createStore } from "./snapshot-store.js";
 
 /** Publishes that may be under way. */
@@ -48,10 +48,10 @@ const MAX_PENDING = 1000;
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = {
   load: ["function"],
-  initial: ["object", []],
+  initial: [OBJECTS, []],
   pattern: ["string"],
   idAttribute: ["string", "id"],
-  outbox: ["object"],
+  outbox: [OUTBOX],
   limit: [COUNT, 10_000],
   mapping: ["function"],
   versionAttribute: ["string", "version"],
@@ -69,15 +69,16 @@ const OPTIONS = {
  */
 export function collectionStore(gate, topic, given = {}) {
   /** @type {Checked} */
-  const options = gate._checkOptions("collectionStore", OPTIONS, given);
+  const options = Gate._optionsOf(gate, "collectionStore", OPTIONS, given);
   const { initial } = options;
+  const mapping = options.mapping ?? byConvention(checkPattern(topic));
   const pattern = checkPattern(options.pattern ?? `${checkPattern(topic)}.*.*`);
   /** @type {CollectionSource | undefined} */
   let source;
   /** @type {CollectionSnapshot} */
   const first = Object.freeze({ items: initial, status: initial.length ? "behind" : "loading", error: null, dropped: 0, pending: [] });
   const store = createStore(first, (changed) => {
-    const mine = new CollectionSource(gate, pattern, { ...options, mapping: options.mapping ?? byConvention(topic) }, first, changed);
+    const mine = new CollectionSource(gate, pattern, { ...options, mapping }, first, changed);
     source = mine;
     return {
       read: () => mine.read(),
@@ -196,7 +197,7 @@ class CollectionSource {
   /** @param {any} answer items, or an object with them */
   #replace(answer) {
     const items = Array.isArray(answer) ? answer : answer?.items;
-    if (!Array.isArray(items)) throw TypeError("headgate: load must bring an array of items, or {items, position}");
+    Gate._check("collectionStore: the answer of load, or its items,", OBJECTS, items);
     const { idAttribute, versionAttribute } = this.#options;
     const before = this.#items;
     this.#items = new Map();

@@ -10,5 +10,5 @@ const NOWHERE = "http://localhost";
 
 /** @param {string | undefined} url default the page's own origin @param {ConnectOptions} [options] */
 export function createComponentGate(url, options) {
-  return connect(url ?? (globalThis.location ? undefined : NOWHERE), { ...options, autoConnect: false });
+  return connect(url === undefined && !globalThis.location ? NOWHERE : url, { ...options, autoConnect: false });
 }

@@ -9,7 +9,7 @@
  * @import { Gap } from "../language/protocol.js"
  * @import { Fate } from "../session/gaps.js"
  * @import { SubscriptionState } from "../subscriptions/subscription.js"
- * @import { Gate, HeadgateEvent, SubscribeOptions } from "../gate.js"
+ * @import { HeadgateEvent, SubscribeOptions } from "../gate.js"
  * @import { Source, Store } from "./snapshot-store.js"
  * @typedef {object} EventsSnapshot
  * @property {readonly HeadgateEvent[]} events oldest first
@@ -22,7 +22,7 @@
  */
 import { COUNT, SUBSCRIBE } from "../language/options.js";
 import { LOG_LOST, ROLLED_BACK } from "../language/protocol.js";
-import { checkPattern } from "../index.js";
+import { checkPattern, Gate } from "../index.js";
 import { EventList } from "./event-list.js";
 import { createStore } from "./snapshot-store.js";
 
@@ -40,7 +40,7 @@ const NOTHING = Object.freeze({ events: Object.freeze([]), missed: 0, gap: null,
  * @throws {TypeError} an option that breaks its rule
  */
 export function eventsStore(gate, pattern, given = {}) {
-  const { limit, enabled, ...options } = gate._checkOptions("eventsStore", OPTIONS, given);
+  const { limit, enabled, ...options } = Gate._optionsOf(gate, "eventsStore", OPTIONS, given);
   if (pattern === null || !enabled) return createStore(NOTHING, () => ({ read: () => NOTHING, end() {} }));
   checkPattern(pattern);
   return createStore(NOTHING, (changed) => new EventsSource(gate, pattern, limit, options, changed));

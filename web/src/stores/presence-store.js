@@ -1,12 +1,11 @@
 /**
  * The store of the members of a topic: a room of headgate/presence, entered while the store has listeners.
  *
- * @import { Gate } from "../gate.js"
  * @import { PresenceOptions, PresenceSnapshot, Room } from "../presence/room.js"
  * @import { Source, Store } from "./snapshot-store.js"
  */
 import { presence } from "../presence/index.js";
-import { checkTopic } from "../index.js";
+import { checkTopic, Gate } from "../index.js";
 import { createStore } from "./snapshot-store.js";
 
 /** @type {import("../language/options.js").Table} */
@@ -23,7 +22,7 @@ const NOBODY = Object.freeze({ members: Object.freeze([]), status: "waiting", er
  * @throws {TypeError} an option that breaks its rule
  */
 export function presenceStore(gate, topic, options = {}) {
-  const { enabled, enter, meta } = gate._checkOptions("presenceStore", OPTIONS, options);
+  const { enabled, enter, meta } = Gate._optionsOf(gate, "presenceStore", OPTIONS, options);
   const wanted = topic === null || !enabled ? null : checkTopic(topic);
   /** @type {any} */
   let said = meta;

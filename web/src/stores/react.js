@@ -13,7 +13,9 @@
  * @import { Store } from "./snapshot-store.js"
  */
 import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { Gate as BaseGate } from "../index.js";
 import { createComponentGate } from "./component-gate.js";
+import { STORE } from "../language/options.js";
 import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
 
 const GateContext = createContext(/** @type {Gate | null} */ (null));
@@ -70,7 +72,9 @@ export function useGateStatus() {
  */
 export function useEvents(pattern, options = {}) {
   const gate = useGate();
+  check("useEvents", options);
   const { limit, enabled, select } = options;
+  if (select !== undefined) BaseGate._check("useEvents: select", "function", select);
   const wanted = useWanted(options);
   const store = useMemo(() => eventsStore(gate, pattern, { ...wanted, ...given({ limit, enabled }) }), [gate, pattern, limit, enabled, wanted]);
   return useStore(useMemo(() => (select ? selected(store, select) : store), [store, select]));
@@ -84,6 +88,8 @@ export function useEvents(pattern, options = {}) {
  */
 export function useSubscription(pattern, handler, options = {}) {
   const gate = useGate();
+  check("useSubscription", options);
+  BaseGate._check("useSubscription: handler", "function", handler);
   const { enabled = true } = options;
   const latest = useLatest(handler);
   const wanted = useWanted(options);
@@ -101,6 +107,7 @@ export function useSubscription(pattern, handler, options = {}) {
  */
 export function useLiveCollection(topic, options = {}) {
   const gate = useGate();
+  check("useLiveCollection", options);
   const latest = useLatest(options);
   const { key, initial, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, outbox } = options;
   const [hasLoad, hasMapping] = [Boolean(options.load), Boolean(options.mapping)];
@@ -121,6 +128,7 @@ export function useLiveCollection(topic, options = {}) {
  */
 export function usePresence(topic, options = {}) {
   const gate = useGate();
+  check("usePresence", options);
   const { enter, enabled, meta } = options;
   const latest = useLatest(meta);
   // biome-ignore lint/correctness/useExhaustiveDependencies: another meta is said in the same room
@@ -141,6 +149,7 @@ export function usePresence(topic, options = {}) {
  * @param {Store<T>} inbox of headgate/inbox
  */
 export function useInbox(inbox) {
+  BaseGate._check("useInbox: inbox", STORE, inbox);
   return useStore(inbox);
 }
 
@@ -178,6 +187,9 @@ function selected({ subscribe, getSnapshot, getServerSnapshot }, select) {
   };
   return { subscribe, getSnapshot: () => read(getSnapshot()), getServerSnapshot: () => read(getServerSnapshot()) };
 }
+
+/** @param {string} of the hook @param {any} options @throws {TypeError} */
+const check = (of, options) => BaseGate._check(`${of}: options`, "object", options);
 
 /** @template T @param {Store<T>} store @returns {T} */
 function useStore({ subscribe, getSnapshot, getServerSnapshot }) {

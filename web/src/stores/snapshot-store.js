@@ -22,6 +22,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { report } from "../base/report.js";
+import { Gate } from "../index.js";
 
 /**
  * `joining`: the source begins at the end of this turn · `leaving`: it ends then.
@@ -94,6 +95,7 @@ export function createStore(initial, begin, resting = () => initial) {
 
   return {
     subscribe(call) {
+      Gate._check("subscribe: listener", "function", call);
       const listener = { call };
       listeners.add(listener);
       join();

@@ -2,9 +2,9 @@
  * The store of a connection's status: `gate.status`, in one word.
  *
  * @import { Status } from "../connection/connection-state.js"
- * @import { Gate } from "../gate.js"
  * @import { Store } from "./snapshot-store.js"
  */
+import { Gate } from "../index.js";
 import { createStore } from "./snapshot-store.js";
 
 /**
@@ -12,6 +12,7 @@ import { createStore } from "./snapshot-store.js";
  * @returns {Store<Status>}
  */
 export function statusStore(gate) {
+  Gate._optionsOf(gate, "statusStore", {}, {});
   const read = () => gate.status;
   return createStore(
     /** @type {Status} */ ("idle"),

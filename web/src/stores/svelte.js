@@ -14,6 +14,8 @@
  */
 /** @template T @typedef {{ subscribe: (run: (value: T) => void) => () => void }} Readable */
 import { getContext, onMount, setContext } from "svelte";
+import { Gate as BaseGate } from "../index.js";
+import { GATE, STORE } from "../language/options.js";
 import { createComponentGate } from "./component-gate.js";
 import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
 
@@ -26,7 +28,10 @@ const KEY = Symbol("headgate");
  * @returns {Gate}
  */
 export function provideGate(source, options) {
-  if (source && typeof source === "object") return setContext(KEY, source);
+  if (source && typeof source === "object") {
+    BaseGate._check("provideGate: gate", GATE, source);
+    return setContext(KEY, source);
+  }
   const gate = createComponentGate(source, options);
   onMount(() => {
     gate.open();
@@ -64,9 +69,12 @@ export function useEvents(pattern, options) {
  * Call a handler for each event of a pattern while the component is mounted.
  * @param {string | null} pattern null: none, as with `enabled: false`
  * @param {EventCallback} handler
- * @param {SubscribeOptions & { enabled?: boolean }} [options]
+ * @param {SubscribeOptions & { enabled?: boolean }} [given]
  */
-export function useSubscription(pattern, handler, { enabled = true, ...options } = {}) {
+export function useSubscription(pattern, handler, given = {}) {
+  BaseGate._check("useSubscription: handler", "function", handler);
+  BaseGate._check("useSubscription: options", "object", given);
+  const { enabled = true, ...options } = given;
   const gate = useGate();
   if (pattern !== null && enabled) onMount(() => gate.subscribe(pattern, options, handler, true).close);
 }
@@ -97,9 +105,12 @@ export function usePresence(topic, options) {
  * @param {Store<T>} store
  * @returns {Readable<T>}
  */
-export function readable({ subscribe, getSnapshot, getServerSnapshot }) {
+export function readable(store) {
+  BaseGate._check("readable: store", STORE, store);
+  const { subscribe, getSnapshot, getServerSnapshot } = store;
   return {
     subscribe(run) {
+      BaseGate._check("subscribe: run", "function", run);
       run(getServerSnapshot());
       const tell = () => run(getSnapshot());
       const unsubscribe = subscribe(tell);

@@ -15,6 +15,8 @@
  */
 /** @template T @typedef {import("vue").MaybeRefOrGetter<T>} Given */
 import { computed, getCurrentInstance, inject, onMounted, onScopeDispose, provide, shallowRef, toValue, watch } from "vue";
+import { Gate as BaseGate } from "../index.js";
+import { GATE, STORE } from "../language/options.js";
 import { createComponentGate } from "./component-gate.js";
 import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
 
@@ -25,6 +27,7 @@ const KEY = Symbol("headgate");
 export const gatePlugin = {
   /** @param {{ provide: (key: any, value: any) => unknown }} app @param {Gate} gate */
   install(app, gate) {
+    BaseGate._check("gatePlugin: gate", GATE, gate);
     app.provide(KEY, gate);
   },
 };
@@ -37,6 +40,7 @@ export const gatePlugin = {
  */
 export function provideGate(source, options) {
   if (source && typeof source === "object") {
+    BaseGate._check("provideGate: gate", GATE, source);
     provide(KEY, source);
     return source;
   }
@@ -89,6 +93,7 @@ export function useEvents(pattern, options) {
  */
 export function useSubscription(pattern, handler, options) {
   const gate = useGate();
+  BaseGate._check("useSubscription: handler", "function", handler);
   begin(() => {
     watch(
       () => [toValue(pattern), toValue(options)],
@@ -159,6 +164,7 @@ export function usePresence(topic, options) {
  * @param {Store<T>} inbox of headgate/inbox
  */
 export function useInbox(inbox) {
+  BaseGate._check("useInbox: inbox", STORE, inbox);
   return useStore(() => inbox).snapshot;
 }
 

@@ -7,7 +7,7 @@
  *
  * @import { TransportOwner, Transport } from "../transport/transport.js"
  * @import { ConnectOptions } from "../connect.js"
- * @import { Gate, HeadgateEvent } from "../gate.js"
+ * @import { HeadgateEvent } from "../gate.js"
  * @import { Platform } from "./group.js"
  *
  * @typedef {"leading" | "following" | "alone"} Role `alone`: no tab leads, or this one cannot share
@@ -15,7 +15,7 @@
  * @typedef {ConnectOptions & { user?: string }} TabsOptions
  */
 import { claimsOf } from "../connection/token.js";
-import { connect as connectAlone } from "../index.js";
+import { checkTopic, connect as connectAlone, Gate } from "../index.js";
 import { createEventClaims } from "./event-claims.js";
 import { createGroup } from "./group.js";
 import { newId } from "../base/new-id.js";
@@ -43,6 +43,7 @@ export function connect(url, options) {
  */
 export function connectOn(platform, url, given = {}) {
   const { user, ...options } = Object(given);
+  if (user !== undefined) Gate._check("connect: user", /./, user);
   /** @type {Role} */
   let role = "alone";
   /** @type {string | undefined} */
@@ -97,7 +98,10 @@ export function connectOn(platform, url, given = {}) {
     get role() {
       return role;
     },
-    async claim({ id, topic, time }) {
+    async claim(event) {
+      Gate._check("claim: event", "object", event);
+      const { id, topic, time } = event;
+      if (!id) checkTopic(topic);
       // It would open what nothing closes.
       if (gate.status === "closed") return false;
       if (!platform) return true;

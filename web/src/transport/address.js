@@ -4,6 +4,7 @@
  * In: what the application gave to `connect`. Out: an address, which is an origin of http or https and a namespace, and the URLs that are dialled. Nothing else
  * of the client puts a URL together. What an address cannot carry is refused, never dropped.
  */
+import { asText } from "../language/as-text.js";
 import { HeadgateError } from "../language/errors.js";
 
 /** Of a request; `ws` and `wss` are accepted in their place. */
@@ -17,14 +18,14 @@ const SCHEME = /^https?:$/;
  */
 export function addressOf(given, namespace = "notifications") {
   // Without a base: `example.com` is a mistake, not a file of this page.
-  const url = given || globalThis.location?.href;
+  const url = given === undefined ? globalThis.location?.href : asText(given);
   let reason;
   try {
     const { href, host, protocol } = new URL(/** @type {string} */ (url));
     const scheme = protocol.replace("ws", "http");
     // A page that was opened as a file has no origin.
     reason = SCHEME.test(scheme) ? "more than an origin" : `scheme ${protocol}`;
-    if (SCHEME.test(scheme) && (!given || href === `${protocol}//${host}/`)) return `${scheme}//${host}/${String(namespace).replace("/", "")}`;
+    if (SCHEME.test(scheme) && (given === undefined || href === `${protocol}//${host}/`)) return `${scheme}//${host}/${String(namespace).replace("/", "")}`;
   } catch (error) {
     reason = String(error);
   }

@@ -12,7 +12,7 @@ import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
 import { EVENT, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { covers } from "../language/since.js";
-import { matches } from "../language/topic.js";
+import { meets } from "../language/pattern-index.js";
 import { reasonOf, unanswered } from "./reason.js";
 
 /**
@@ -116,7 +116,7 @@ export function createHttp(address, { path = "" }, owner) {
   function pass(topic, offset) {
     if (!offset || !place) return;
     if (offset > place.offset) replays.clear();
-    else for (const pattern of replays.keys()) if (matches(pattern, topic)) replays.set(pattern, { ...place, offset });
+    else for (const pattern of replays.keys()) if (meets(pattern, topic)) replays.set(pattern, { ...place, offset });
   }
 
   /** Open the next stream at the cursor. @param {any[]} [presence] requests */

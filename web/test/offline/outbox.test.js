@@ -135,7 +135,7 @@ describe("an outbox", () => {
       await assert.rejects(outbox.publish("a.b", 1, options), { name: "TypeError", message: new RegExp(`^headgate: outbox.publish: ${name} must be `) });
     }
     await assert.rejects(outbox.publish("a.b", 1, null), /outbox.publish: options must be object/);
-    await assert.rejects(outbox.discard("x"), /outbox.discard: ids must be object/);
+    await assert.rejects(outbox.discard("x"), /outbox.discard: ids must be an array of texts/);
     assert.deepEqual(await outbox.pending(), []);
   });
 

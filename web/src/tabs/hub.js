@@ -269,7 +269,7 @@ export class Hub {
     this.#limits = camelCase(welcome.limits);
     this.#requests.limit(this.#limits);
     this.#subscriptions.limit(this.#limits);
-    for (const { pattern, error } of welcome.subscriptions) if (error) this.#refusals.set(pattern, error);
+    for (const { pattern, error } of welcome.subscriptions) if (error) this.#refuse(pattern, error);
     this.#subscriptions.welcome(welcome.subscriptions);
     const base = this.#position.offset;
     if (epoch !== this.#position.epoch) this.#turned(epoch);
@@ -345,7 +345,7 @@ export class Hub {
     // with new grants asks again for what was refused before.
     if (Object.keys(status).length) for (const session of this.#in("live")) this.#send(session, STATUS, [status]);
     for (const { pattern, error } of ended) {
-      this.#refusals.set(pattern, error);
+      this.#refuse(pattern, error);
       this.#subscriptions.end(pattern, fromWire(error));
       for (const session of this.#sessions.values()) {
         if (!session.patterns.has(pattern)) continue;
@@ -404,7 +404,7 @@ export class Hub {
   #subscribeAtGateway = async (name, body) => {
     const { error, offset, epoch } = await this.#owner.request(name, body);
     if (error) {
-      if (this.#counts.has(body.pattern)) this.#refusals.set(body.pattern, error);
+      this.#refuse(body.pattern, error);
       throw fromWire(error);
     }
     this.#ahead.delete(body.pattern);
@@ -416,6 +416,11 @@ export class Hub {
       this.#ahead.set(body.pattern, offset);
     }
   };
+
+  /** The gateway refuses a pattern, which a tab may have given up since. @param {string} pattern @param {any} error */
+  #refuse(pattern, error) {
+    if (this.#counts.has(pattern)) this.#refusals.set(pattern, error);
+  }
 
   /** The lane's epoch is another. @param {string} was */
   #turned(was) {

@@ -6,6 +6,7 @@ import { checkOptions } from "../../src/language/options.js";
 import { Dispatcher, HeadgateError } from "#headgate";
 import { randomFrom } from "../chance.js";
 import { settle } from "../fake-gateway.js";
+import { heldOf } from "../forgotten.js";
 
 const PATTERN = "users.me.inbox.#";
 /** As inbox.lua's bounds, only smaller. */
@@ -373,6 +374,49 @@ describe("the inbox of a page", () => {
     await drain(gate);
     await done;
     assert.deepEqual([inbox.unread, oracle.state.unread], [0, 0]);
+    leave();
+  });
+
+  it("keeps no action whose fate is known, however that came, and shows what the log has", async () => {
+    const oracle = new Oracle();
+    for (const name of "abc") oracle.add(name);
+    /** @type {WeakRef<object>[]} */
+    const kept = [];
+    /** @type {any} */
+    let gate;
+    let fate = "its event";
+    const outbox = {
+      publish(topic, data, { id }) {
+        kept.push(new WeakRef(data));
+        if (fate === "a refusal") return Promise.reject(new HeadgateError("forbidden", {}));
+        const receipt = gate.publish(topic, data, { id });
+        // The event is in the answer that the page reads after it.
+        return fate === "another epoch" ? receipt.then((each) => ({ ...each, epoch: "e0" })) : receipt;
+      },
+    };
+    const begun = begin(oracle, { outbox });
+    gate = begun.gate;
+    const { inbox, leave } = begun;
+    await drain(gate);
+    for (fate of ["its event", "a refusal", "another epoch", "a connection that did not resume"]) {
+      const ends = ["markRead", "markUnread", "archive"].map((act, nth) => inbox[act](`k/${"abc"[nth]}`).catch(() => {}));
+      ends.push(inbox.mute("k.#").catch(() => {}), inbox.unmute("k.#").catch(() => {}), inbox.markAllRead().catch(() => {}));
+      await settle();
+      if (fate.startsWith("a connection")) {
+        // No variable of this test holds one of them.
+        gate.requests.splice(0).forEach((request) => void [request.serve(), request.answer()]);
+        await Promise.all(ends);
+        gate.cut();
+        gate.up(false);
+      }
+      await drain(gate);
+      await Promise.all(ends);
+      assert.deepEqual([shownBy(inbox), inbox.unread], [shownOf(oracle), oracle.state.unread], fate);
+    }
+    oracle.log.length = 0;
+    gate.requests.length = 0;
+    assert.equal(kept.length, 24);
+    assert.equal(await heldOf(kept), 0);
     leave();
   });
 

@@ -293,6 +293,43 @@ describe("headgate/vue", () => {
     assert.deepEqual(await gateway.answer("presence"), { topic: "rooms.8", act: "leave" });
   });
 
+  it("enters nothing where it only watches, whatever its meta is, and says what it is told to", async () => {
+    const { gateway, gate } = begin();
+    const options = ref({ enter: false, meta: 1 });
+    const { scope, made } = scoped(gate, () => vue.usePresence("rooms.7", options));
+    await gateway.welcome();
+    await settle();
+    assert.deepEqual(await gateway.answer("presence", part("rooms.7")), { topic: "rooms.7", act: "watch" });
+    await settle();
+    options.value = { enter: false, meta: 2 };
+    await nextTick();
+    await settle();
+    assert.deepEqual(gateway.requests, []);
+    made.update("here");
+    assert.deepEqual(await gateway.answer("presence", part("rooms.7")), { topic: "rooms.7", act: "enter", meta: "here" });
+    scope.stop();
+  });
+
+  it("is in no topic while there is none, or it is not enabled, and says why it is refused", async () => {
+    const { gateway, gate } = begin();
+    const [topic, enabled] = [ref(null), ref(true)];
+    const { scope, made } = scoped(gate, () => vue.usePresence(topic, () => ({ enabled: enabled.value })));
+    await gateway.welcome();
+    await settle();
+    assert.deepEqual([made.status.value, made.members.value, gateway.requests], ["waiting", [], []]);
+    topic.value = "rooms.7";
+    await nextTick();
+    await settle();
+    await gateway.answer("presence", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    await settle();
+    assert.deepEqual([made.status.value, made.error.value.code], ["refused", "forbidden"]);
+    enabled.value = false;
+    await nextTick();
+    await settle();
+    assert.deepEqual([made.status.value, made.error.value], ["waiting", null]);
+    scope.stop();
+  });
+
   it("keeps a collection live, and loads it again when it is told to", async () => {
     const { gateway, gate } = begin();
     const answers = [[{ id: 1 }], [{ id: 1 }], []];

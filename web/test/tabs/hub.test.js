@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Hub } from "../../src/tabs/hub.js";
+import { heldOf } from "../forgotten.js";
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 const refusal = { code: "forbidden", message: "forbidden: no grant covers it", retry: false };
@@ -241,6 +242,47 @@ describe("a hub and requests", () => {
     assert.deepEqual(await office.answer(), ["subscribe", "a.#"]);
     office.event("a.x", 1);
     assert.deepEqual([office.said("one"), office.said("two").length], [[], 2]);
+  });
+
+  it("gives one refusal to every tab that waits for it, and asks again after that", async () => {
+    const office = await open({ one: [], two: [], three: [] });
+    for (const [tab, id] of Object.entries({ one: 1, two: 2 })) office.hub.ask(tab, id, "subscribe", { pattern: "a.#" });
+    await turn();
+    assert.equal(office.requests.length, 1);
+    await office.answer({ ok: false, error: refusal });
+    for (const [tab, id] of Object.entries({ one: 1, two: 2 })) assert.deepEqual(office.said(tab), [["reply", { id, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
+    office.hub.ask("three", 3, "subscribe", { pattern: "a.#" });
+    await turn();
+    await office.answer({ ok: false, error: { ...refusal, code: "paused" } });
+    assert.equal(office.said("three")[0][1].reply.error.code, "paused");
+  });
+
+  it("keeps no refusal of a pattern that no tab has, whatever brought it", async () => {
+    const office = await open({ one: ["a.#"] });
+    /** @type {WeakRef<object>[]} */
+    const kept = [];
+    const error = () => {
+      const made = { ...refusal };
+      kept.push(new WeakRef(made));
+      return made;
+    };
+    office.hub.ask("one", 1, "subscribe", { pattern: "b.#" });
+    await turn();
+    await office.answer({ ok: false, error: error() });
+    office.hub.arrived("status", [{ ended: [{ pattern: "a.#", error: error() }, { pattern: "never.#", error: error() }] }]);
+    // A tab that is gone when the answer to its CONNECT comes.
+    const other = new Office();
+    other.join("one", ["c.#"]);
+    const { subscriptions } = other.hub.greeting();
+    other.hub.leave("one");
+    other.hub.arrived("welcome", [{ session: "s2", epoch: "e1", offset: 0, resumed: null, limits: {}, subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: false, error: error() })) }]);
+    await turn();
+    // The welcome of the present connection has its refusals.
+    other.hub.lost("cut");
+    for (const each of [office, other]) each.posts = {};
+    assert.equal(kept.length, 4);
+    assert.equal(await heldOf(kept), 0);
+    for (const each of [office, other]) each.hub.leave("one");
   });
 
   it("passes other requests on, with their answer or without one", async () => {

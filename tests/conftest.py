@@ -30,7 +30,7 @@ pytest_plugins = [
     "tests.support.supervised",
 ]
 
-# The tests do not use a developer's own settings: above all they must not write to that Redis.
+# The tests do not use a developer's own settings. Above all they must not write to that Redis.
 _FOR_TESTS = (
     *("HEADGATE_BATCHES", "HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_HISTORIES", "HEADGATE_PIECES"),
     *("HEADGATE_PURE", "HEADGATE_REDIS_SERVER", "HEADGATE_RELOAD_CLIENTS", "HEADGATE_SEED", "HEADGATE_SOAK_S"),
@@ -39,7 +39,7 @@ for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
     if _name not in _FOR_TESTS:
         del os.environ[_name]
 
-# The processes of the tests have the packages that a user's have: a tool's, which structlog would load if it found it, is hidden.
+# The processes of the tests have the packages of a user's. A tool's, which structlog would load if it found it, is hidden.
 _HIDING = str(Path(__file__).with_name("not_installed"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_HIDING, os.environ.get("PYTHONPATH")]))
 
@@ -48,13 +48,13 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_HIDING, os.environ.get
 _configure = structlog.configure
 structlog.configure = lambda **options: _configure(**{**options, "cache_logger_on_first_use": False})
 
-# A shell starts what runs in the background with SIGINT ignored, which every process started from here would inherit: one that a
+# A shell starts background programs with SIGINT ignored, and every process started from here would inherit that. One that a
 # test interrupts would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A slow or busy machine is no fault of the code under test: hangs are caught by the timeout of each test instead. New examples
-# are for `make fuzz`; the test command tries the same ones each time, so that it is a change that makes it red, and not luck.
+# A slow or busy machine is no fault of the code under test. The timeout of each test catches hangs instead. New examples are
+# for `make fuzz`; the test command tries the same ones each time, so that it is a change that makes it red, and not luck.
 settings.register_profile(
     "headgate",
     deadline=None,
@@ -63,8 +63,8 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("headgate")
-# Hypothesis draws from the constants of every module of ours that is loaded by then, too: the same examples are the same only if
-# it knows of none. Which ones are depends on the tests that this process was given before.
+# Hypothesis draws from the constants of every module of ours loaded by then, too. Its examples are the same only if it knows of
+# none. Which ones are depends on the tests that this process was given before.
 if "HEADGATE_FUZZ" not in os.environ:
     pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
@@ -89,10 +89,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the long files first, every other one short: a long one that starts last would run alone at the end.
+    """Start the long files first, every other one short, because a long one that starts last would run alone at the end.
 
     A file is long that needs a browser, that builds packages, or that runs random histories (the unit tests of this run). Those
-    with a browser are spread evenly among the long ones: several at once would leave none of them a processor.
+    with a browser are spread evenly among the long ones, because several at once would leave none of them a processor.
     """
     # Hypothesis's own steps are traced, too, which makes such a test four times as long; examples written by hand run the same
     # lines, but for those of delivery.

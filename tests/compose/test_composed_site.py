@@ -1,8 +1,7 @@
 """examples/deploy/compose without containers: what the composed services run and read, as processes of this machine.
 
-Names of services become addresses of loopback, ports that are free take the place of fixed ones, and what an image brings is the
-program that is here: Redis, nginx, Prometheus. A mail server of the tests takes the mails. Grafana cannot run here: its files are
-read.
+Names of services become addresses of loopback, free ports take the place of fixed ones, and local programs (Redis, nginx,
+Prometheus) that of the images. A mail server of the tests takes the mails. Grafana cannot run here, so its files are read.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def filled(text: str) -> str:
 
 
 class Site:
-    """The composed site; `services` is what the file says."""
+    """The composed site; `services` is the content of the file."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.services: dict[str, Any] = yaml.safe_load(filled((FOLDER / "docker-compose.yml").read_text()))["services"]
@@ -197,7 +196,7 @@ def test_a_failed_order_is_mailed(site: Site) -> None:
 
 
 def test_prometheus_scrapes_all_and_grafana_finds_its_files(site: Site) -> None:
-    """Each target of the file is one that answers, but for the gateway that has ended."""
+    """Each target of the file answers, but for the gateway that has ended."""
     url = site.start_prometheus()
 
     def up() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The two ends of Redis that the bus holds: the model's in memory behave as the real ones do on a real Redis.
+"""The two ends of Redis that the bus holds. The model's in memory behave as the real ones do on a real Redis.
 
 The tests of the listener run on the model (tests/support/model_links.py). Here both show each behaviour that those tests need.
 """
@@ -34,7 +34,7 @@ SOON_S = 0.05
 
 
 class World(Protocol):
-    """A Redis with its two ends, and what publishers and operators do to it."""
+    """A Redis with its two ends, and the actions of publishers and operators."""
 
     def link(self, connect_timeout_s: float = ...) -> Link: ...
     def log(self, timeout_s: float = ...) -> Log: ...
@@ -186,7 +186,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture
 def link(world: World) -> Link:
-    """A subscriber connection that is connected."""
+    """A connected subscriber connection."""
     link = world.link()
     link.connect()
     link.settimeout(DEADLINE_S)
@@ -411,7 +411,7 @@ def test_a_command_without_the_right_to_it_is_a_refusal_with_its_code(world: Wor
 
 
 def test_a_link_that_was_never_connected_is_closed(world: World) -> None:
-    """And may be closed: then it never is connected."""
+    """And may be closed, and then it never is connected."""
     link = world.link()
     with pytest.raises(BusUnavailable, match="closed"):
         link.read()
@@ -425,7 +425,7 @@ def test_a_link_that_was_never_connected_is_closed(world: World) -> None:
 
 
 def test_configuring_begins_an_epoch_and_stores_the_retention(world: World) -> None:
-    """Once: the next one finds the same log."""
+    """Once, as the next one finds the same log."""
     log = world.log()
     head = log.configure(5, 3600)
     assert (bool(head.epoch), head.offset, head.first) == (True, 0, 1)
@@ -437,7 +437,7 @@ def test_configuring_begins_an_epoch_and_stores_the_retention(world: World) -> N
 
 
 def test_an_offset_that_redis_does_not_remember_ends_its_epoch(world: World) -> None:
-    """Of the epoch that is asked about, or of another one beside it; the next configuration begins another epoch."""
+    """Of the epoch in the question, or of another one beside it; the next configuration begins another epoch."""
     log = world.log()
     first = log.configure(100, 3600).epoch
     world.publish("orders.1", "x")
@@ -493,7 +493,7 @@ def test_a_page_of_another_epoch_is_refused(world: World) -> None:
 
 
 def test_an_entry_that_cannot_be_delivered_is_in_its_page_with_its_error(world: World, link: Link) -> None:
-    """The function library is a little laxer than JSON in numbers: such an event is logged, and sent."""
+    """The function library is a little laxer than JSON in numbers. Such an event is logged, and sent."""
     log = world.log()
     log.configure(100, 3600)
     link.send(("SUBSCRIBE", named("orders.1")))

@@ -1,6 +1,6 @@
 """The private names of python-engineio and python-socketio that `headgate.socketio` uses: name, signature, behaviour.
 
-Most are private, so a new version may move them without a word. Each test names the corner, and the part of ours that breaks
+Most are private, so a new version may move them without notice. Each test names the corner, and the part of ours that breaks
 with it. The floor in `pyproject.toml` is the lowest version with which this file, tests/unit/socketio and
 tests/integration/transport are green. `TRIED` names the minor versions with which they are; a server warns of any other.
 """
@@ -38,7 +38,7 @@ def engine() -> Any:
 
 @pytest.fixture
 def stock() -> Any:
-    """A plain Socket.IO server that records what it would send."""
+    """A plain Socket.IO server that records its packets."""
 
     class Recording(socketio.Server):  # type: ignore[misc]
         sent: list[tuple[str, Any]]
@@ -56,7 +56,7 @@ def stock() -> Any:
 
 @pytest.mark.parametrize("package", ["python-engineio", "python-socketio"])
 def test_the_installed_versions_are_the_ones_that_are_tried(package: str) -> None:
-    """And the package's metadata allows them, and newer ones: an application may need those."""
+    """And the package's metadata allows them, and newer ones, because an application may need those."""
     requirements = [Requirement(each) for each in requires("headgate") or []]
     (allowed,) = [each.specifier for each in requirements if each.name == package]
 
@@ -95,7 +95,7 @@ class TestEngineIO:
         assert engineio.Server(async_mode="threading").transports == ["polling", "websocket"]
 
     def test_sessions_are_looked_up_through_get_socket(self, engine: Any) -> None:
-        """Which forgets one that is closed; ours keeps it until its disconnect handlers have run. KeyError when there is none."""
+        """Which forgets a closed one; ours keeps it until its disconnect handlers have run. KeyError when there is none."""
 
         class Fake:
             closed = False
@@ -144,7 +144,7 @@ class TestSocketIO:
     """`Server`: python-socketio's protocol on our transport."""
 
     def test_the_engine_is_chosen_by_a_method(self, stock: Any) -> None:
-        """Returns a class; the instance is `eio`, and gets what python-socketio does not know itself."""
+        """Returns a class; the instance is `eio`, and gets the options that python-socketio does not know itself."""
         seen: list[Any] = []
 
         class Engine(engineio.Server):  # type: ignore[misc]
@@ -188,7 +188,7 @@ class TestSocketIO:
         ],
     )
     def test_our_client_managers_override_what_theirs_call(self, kind: Any, name: str, expected: list[str]) -> None:
-        """`RoomManager`, and what `adopting` puts above it."""
+        """`RoomManager`, and the methods that `adopting` puts above it."""
         assert parameters(getattr(kind, name)) == expected
 
     def test_the_engines_events_come_to_the_overridden_methods(self, stock: Any) -> None:
@@ -198,7 +198,7 @@ class TestSocketIO:
         assert stock.eio.handlers["disconnect"] == stock._handle_eio_disconnect
 
     def test_a_connect_is_answered_through_send_packet_behind_its_handler(self, stock: Any) -> None:
-        """Our cork relies on it: the handler runs first, CONNECT goes out last; the client is then connected."""
+        """Our cork relies on it. The handler runs first, CONNECT goes out last; the client is then connected."""
         order: list[str] = []
         stock.on("connect", lambda sid, environ, auth: order.append(f"handler sent={len(stock.sent)}"))
         stock._handle_eio_connect("e", {"k": "v"})
@@ -213,7 +213,7 @@ class TestSocketIO:
         assert stock.manager.eio_sid_from_sid(sid, "/") == "e"
 
     def test_engine_packets_go_to_the_engines_send_packet(self) -> None:
-        """`_send_eio_packet` does nothing else: where ours marks attachments, and hands over."""
+        """`_send_eio_packet` does nothing else, and there ours marks attachments, and hands over."""
         server = socketio.Server(async_mode="threading")
         sent: list[Any] = []
         server.eio.send_packet = lambda sid, pkt: sent.append((sid, pkt))
@@ -255,7 +255,7 @@ class TestSocketIO:
     def test_a_disconnect_handler_runs_between_the_two_steps_of_leaving(self, stock: Any, by_the_server: bool) -> None:
         """Still in the rooms, though not connected any more; the second step is `manager.disconnect`, which may be called twice.
 
-        It is left out when the handler raises: where ours steps in. The arguments are the session id and the reason.
+        It is left out when the handler raises, and there ours steps in. The arguments are the session id and the reason.
         """
         seen: list[Any] = []
         stock.on("connect", lambda sid, environ, auth: None)
@@ -301,7 +301,7 @@ class TestSocketIO:
         assert parameters(socketio.Server.__init__)[:4] == ["self", "client_manager", "logger", "serializer"]
 
     def test_a_broadcast_shares_its_engine_packets(self, stock: Any) -> None:
-        """One object for everyone: where the frame is kept, so that it is encoded once."""
+        """One object for everyone, which keeps the frame, so that it is encoded once."""
         stock.on("connect", lambda sid, environ, auth: None)
         for eio_sid in ("a", "b"):
             stock._handle_eio_connect(eio_sid, {})
@@ -326,7 +326,7 @@ class TestSocketIO:
         assert [getattr(socket_packet, name) for name in kinds] == list(range(7))
 
     def test_a_packet_uses_the_json_of_its_class(self) -> None:
-        """`serializer=` takes the class, and nothing else reads or writes JSON: where ours is faster."""
+        """`serializer=` takes the class, and nothing else reads or writes JSON. There ours is faster."""
         used: list[str] = []
 
         class Json:

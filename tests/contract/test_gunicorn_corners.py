@@ -1,4 +1,4 @@
-"""The corners of gunicorn that workers/gunicorn_worker.py relies on: a new version that moves one fails here."""
+"""The corners of gunicorn that workers/gunicorn_worker.py relies on. A new version that moves one fails here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gunicorn.workers.base import Worker as BaseWorker
 
 from headgate.gunicorn import Worker
 
-# In a separate process: this one has a loop.
+# In a separate process, because this one has a loop.
 BEFORE_THE_FORK = """
 import gunicorn.config, logging, sys
 from headgate.gunicorn import Worker

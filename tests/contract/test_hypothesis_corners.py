@@ -1,4 +1,4 @@
-"""Hypothesis' choice of examples: a run of the test command says the same as the one before it."""
+"""Hypothesis' choice of examples. Every run of the test command draws the same ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 
 def examples() -> list[tuple[int, str]]:
-    """Return what one property is tried with."""
+    """Return the examples of one property."""
     drawn: list[tuple[int, str]] = []
 
     @given(st.integers(), st.text())
@@ -26,7 +26,7 @@ def examples() -> list[tuple[int, str]]:
 
 @pytest.mark.skipif("HEADGATE_FUZZ" in os.environ, reason="new examples are what was asked for")
 def test_examples_do_not_depend_on_what_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hypothesis draws from the constants of modules, `_get_local_constants`: tests/conftest.py keeps it from looking."""
+    """Hypothesis draws from the constants of modules, `_get_local_constants`, and tests/conftest.py keeps it from looking."""
     before = examples()
     module, file = ModuleType("many_constants"), tmp_path / "many_constants.py"
     file.write_text("".join(f"{number}, 'constant {number}'\n" for number in range(1000, 1100)))

@@ -198,7 +198,7 @@ def test_an_id_is_published_once(publisher: Publishes, redis_client: Client) -> 
 
 
 def test_ids_of_users_never_meet_those_of_others(publisher: Publishes, redis_client: Client) -> None:
-    """Any name, of any length: each user's second publish is a duplicate of the own first."""
+    """For any name, of any length, each user's second publish is a duplicate of the own first."""
     publishers = [None, "ana", "Ana", "an:a", "ana/", "é" * 255]
 
     firsts = [publisher.publish("a", name, id="same", by=name) for name in publishers]
@@ -228,7 +228,7 @@ def test_a_batch_is_published_in_order(publisher: Publishes, redis_client: Clien
 
 
 def test_a_batch_that_is_refused_in_part_says_which(publisher: Publishes, redis_client: Client) -> None:
-    """The namespace's limit is lower than the publisher's: receipts for what is in the log, errors for the rest."""
+    """The namespace's limit is lower than the publisher's, so there are receipts for logged events, errors for the rest."""
     publisher.publish("a", 0)
     call(redis_client, "FCALL", "headgate_configure", 1, KEY, 100, 60000, 10)
 
@@ -251,7 +251,7 @@ def test_a_full_batch_is_one_round_trip(publisher: Publishes, redis_client: Clie
 
 
 def test_lost_functions_are_loaded_again(publisher: Publishes, redis_client: Client) -> None:
-    """An empty Redis after a restart, say: neither way of publishing notices."""
+    """With an empty Redis after a restart, say, neither way of publishing notices."""
     publisher.publish("a", 1)
     call(redis_client, "FUNCTION", "FLUSH")
     assert publisher.publish("a", 2).offset == 2
@@ -292,7 +292,7 @@ def test_a_publish_whose_connection_breaks_before_the_answer_is_sent_once_more(
 
 
 def test_publishing_goes_on_after_a_restart(open_publisher: Opens, start_redis: Callable[..., EmbeddedRedis]) -> None:
-    """While Redis is away every publish raises; the log, its epoch and the idempotency keys survive."""
+    """While Redis is unreachable every publish raises; the log, its epoch and the idempotency keys survive."""
     server = start_redis("restarted")
     with closing(open_client(server.url)) as client:
         write_at_once(client)
@@ -358,7 +358,7 @@ def test_a_full_redis_refuses_and_nothing_is_claimed(publisher: Publishes, redis
 
 
 def test_the_traceback_of_a_refused_connection_is_ours_alone(open_publisher: Opens) -> None:
-    """Reported once, at its end what to do, without redis-py's own hundred lines; and without the password."""
+    """Reported once, with the remedy at its end, without redis-py's own hundred lines; and without the password."""
     with open_publisher("redis://:hunter2@127.0.0.1:1/0") as publisher, pytest.raises(BusUnavailable) as caught:
         publisher.publish("a", 1)
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 
 def test_an_algorithm_prepares_a_key_and_says_whether_it_made_a_signature() -> None:
-    """`verify(what was signed, prepared key, signature)`: those three, in this order, and a bool."""
+    """`verify(message, prepared key, signature)`: those three, in this order, and a bool."""
     hs256 = jwt.PyJWS().get_algorithm_by_name("HS256")
     key = hs256.prepare_key(b"0123456789abcdef0123456789abcdef")
     signature = hs256.sign(b"a.b", key)
@@ -21,7 +21,7 @@ def test_an_algorithm_prepares_a_key_and_says_whether_it_made_a_signature() -> N
 
 
 def test_hmacs_are_compared_in_constant_time() -> None:
-    """By what Python has for it."""
+    """By Python's own function."""
     assert "compare_digest" in inspect.getsource(jwt.algorithms.HMACAlgorithm.verify)
 
 
@@ -33,7 +33,7 @@ def test_a_key_that_is_prepared_already_stays_what_it_is() -> None:
 
 
 def test_an_algorithm_refuses_a_key_of_another_kind_when_it_prepares_it() -> None:
-    """A public key is no secret: the classic confusion of algorithms."""
+    """A public key is no secret. This is the classic confusion of algorithms."""
     text = b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"
     with pytest.raises(jwt.InvalidKeyError):
         jwt.PyJWS().get_algorithm_by_name("HS256").prepare_key(text)

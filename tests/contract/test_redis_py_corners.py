@@ -47,7 +47,7 @@ def test_a_connection_without_its_socket_lets_it_live(redis_url: str) -> None:
 
 
 def test_connecting_sends_nothing_that_was_not_asked_for() -> None:
-    """No HELLO (we speak RESP2), no CLIENT SETINFO: AUTH and SELECT only, in this order."""
+    """No HELLO (we speak RESP2), no CLIENT SETINFO; only AUTH and SELECT, in this order."""
     received = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -57,7 +57,7 @@ def test_connecting_sends_nothing_that_was_not_asked_for() -> None:
                 for _ in range(2):
                     received.append(connection.recv(4096).split(b"\r\n")[2])
                     connection.sendall(b"+OK\r\n")
-                received.append(connection.recv(4096))  # the end: a connection that closes earlier is refused
+                received.append(connection.recv(4096))  # the end, because a connection that closes earlier is refused
 
         thread = threading.Thread(target=serve)
         thread.start()

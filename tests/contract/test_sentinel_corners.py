@@ -21,7 +21,7 @@ URL = "redis{}+sentinel://127.0.0.1:1/mymaster"
 
 
 class Discovery:
-    """Stands for the Sentinels: the primary is the listener that `at` holds; `asked` counts the questions."""
+    """Stands for the Sentinels. The primary is the listener that `at` holds; `asked` counts the questions."""
 
     def __init__(self, at: socket.socket) -> None:
         self.at = at

@@ -23,7 +23,7 @@ class World(Protocol):
     """A Redis that can be set back, and its clock."""
 
     def target(self) -> Any:
-        """Return a client that is connected to it."""
+        """Return a connected client of it."""
 
     def shift_s(self) -> int:
         """Return by how much its clock is ahead of the one that TIME reads."""
@@ -32,7 +32,7 @@ class World(Protocol):
         """Set its clock, and with it the ends of all keys."""
 
     def remember(self) -> Callable[[], None]:
-        """Return what puts it back to how it is now: a replica that has missed what comes, and is promoted."""
+        """Return a function that puts it back to its present state, like a promoted replica without the later writes."""
 
     def flush(self) -> None:
         """Forget everything."""
@@ -58,7 +58,7 @@ class Model:
 
 
 class Real:
-    """A real Redis. Its clock cannot be set: what it says of the time is shifted, and so is the end of each key."""
+    """A real Redis. Its clock cannot be set, so its answers on the time are shifted, and so is the end of each key."""
 
     def __init__(self, client: Client) -> None:
         self._client, self._shift_s = client, 0
@@ -124,7 +124,7 @@ class Link:
 
 
 class Facts:
-    """A use: what this process shares, and what it has heard of the others."""
+    """A use: the facts that this process shares, and those that it has heard of the others."""
 
     def __init__(self, kind: str, asked: Sequence[str] | None = None) -> None:
         self.kind, self.names = kind, asked
@@ -203,7 +203,7 @@ def pair_of(site: Site) -> tuple[Process, Process]:
 
 
 def test_each_process_reads_what_the_others_share(site: Site) -> None:
-    """All of it, or what it asks about; nothing of itself, and nothing that was taken back."""
+    """All of it, or the part that it asks about; nothing of itself, and nothing that was taken back."""
     one, two = pair_of(site)
     for name in ("ana", "ben"):
         one.whole.put(name, "1")

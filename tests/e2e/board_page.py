@@ -1,4 +1,4 @@
-"""The demo's page as a person uses it: a board by its words and roles, what comes over its WebSocket, and its faults."""
+"""The demo's page as a person uses it: a board by its words and roles, its WebSocket's messages, and its faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_MS = 20
 class BoardPage:
     """One board. `received` holds the Socket.IO events of the page's WebSockets as `[name, …arguments]`.
 
-    A page that ends to share a connection with other tabs has two, and what comes over both is here twice.
+    A page that ends to share a connection with other tabs has two, and the messages of both are here twice.
 
     Args:
         pane: which of the page's panes; a page with one has it at 0.
@@ -36,7 +36,7 @@ class BoardPage:
             page.on("websocket", self._listen_to_socket)
 
     def open(self, more: str = "") -> None:
-        """Go there, with `more` after the address; return when it is live and shows orders: only events change it then."""
+        """Go there, with `more` after the address; return when it is live and shows orders, after which only events change it."""
         self.page.goto(f"{self.url}/?user={self.user}{more}")
         self.wait_until_live()
 

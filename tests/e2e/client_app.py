@@ -3,7 +3,7 @@
 `/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/tabs` one
 of modules with tabs_page.js, whose gates share a connection; `/outbox` one with outbox_page.js, which a service worker loads
 without a network; `/presence` one with presence_page.js, `/inbox` one with inbox_page.js; `/elsewhere` a page without;
-`POST /token?life=<seconds>` gives what an application's sign-in gives. Tokens decide who may see what. Functions answer
+`POST /token?life=<seconds>` answers like an application's sign-in. Tokens decide about access. Functions answer
 `numbers.double` and `numbers.wait`.
 """
 

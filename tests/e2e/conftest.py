@@ -56,7 +56,7 @@ def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
 
 @pytest.fixture
 def shop(gateway: GatewayProcess) -> Shop:
-    """The demo's HTTP routes, as someone who is not looking at a board."""
+    """The demo's HTTP routes, as a person without a board uses them."""
     return Shop(gateway.url, "ben")
 
 

@@ -54,7 +54,7 @@ class ConsolePage:
         return self.page.locator(".tile", has=self.page.get_by_text(name, exact=True))
 
     def troubles(self) -> Locator:
-        """What is wrong now."""
+        """The present troubles."""
         return self.page.get_by_role("list", name="What is wrong now")
 
     def events(self) -> Locator:

@@ -1,7 +1,7 @@
 """Make the pictures of docs/console.md with the tests' own browser: `python -m tests.e2e.console_pictures [folder]`.
 
 In: a gateway of two workers started here with the demo, boards that are open, events for three quarters of a minute. Out:
-pictures of some views in `folder` (default `docs/console`), as WebP: a third of a PNG. Runs differ in numbers only.
+pictures of some views in `folder` (default `docs/console`), as WebP, which is a third of a PNG. Runs differ in numbers only.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def busy(publisher: Publisher, console: ConsolePage, seconds: float) -> None:
 
 
 def write(console: ConsolePage, target: Path) -> None:
-    """Write what the window shows; Playwright itself makes no WebP."""
+    """Write the picture of the window; Playwright itself makes no WebP."""
     session = console.page.context.new_cdp_session(console.page)
     shot = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
     target.write_bytes(base64.b64decode(shot["data"]))

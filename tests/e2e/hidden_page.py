@@ -1,4 +1,4 @@
-"""A page that is hidden by another one of its window, and can be frozen, as a browser does with hidden tabs.
+"""A page hidden by another one of its window, which can be frozen, as a browser does with hidden tabs.
 
 Playwright keeps each of its pages visible, and `Page.setWebLifecycleState` has no effect on a visible page. This page is in a
 browser context that Playwright does not know, and the test asks it over the browser's own DevTools session.
@@ -40,7 +40,7 @@ class HiddenPage:
         wait_until(lambda: self.evaluate(condition), condition, DEADLINE_S)
 
     def freeze(self) -> None:
-        """Stop it: none of its handlers and timers runs. Its connections stay open."""
+        """Stop it, so that none of its handlers and timers runs. Its connections stay open."""
         self._call("Page.setWebLifecycleState", state="frozen")
 
     def resume(self) -> None:
@@ -66,7 +66,7 @@ class HiddenPage:
         mine = self._last
         message = json.dumps({"id": mine, "method": method, "params": params})
         self._session.send("Target.sendMessageToTarget", {"sessionId": self._attached, "message": message})
-        # Playwright hands over what has arrived during each call.
+        # Playwright hands over its messages during each call.
         wait_until(lambda: self._session.send("Browser.getVersion") and mine in self._answers, method, DEADLINE_S)
         answer = self._answers.pop(mine)
         assert "error" not in answer, answer

@@ -17,7 +17,7 @@ from tests.support.gateway_process import GatewayProcess
 
 
 class Shop:
-    """One person's HTTP session with the demo. Raises urllib's HTTPError for what the server refuses."""
+    """One person's HTTP session with the demo. Raises urllib's HTTPError for a refusal of the server."""
 
     def __init__(self, url: str, user: str) -> None:
         self.url = url
@@ -61,7 +61,7 @@ def publish_by_command(gateway: GatewayProcess, topic: str, data: Any) -> None:
     """Run `headgate publish` in the gateway's folder, where it finds the gateway's private Redis.
 
     Raises:
-        CalledProcessError: it was refused; the error's `stderr` says why.
+        CalledProcessError: it was refused; the error's `stderr` has the reason.
     """
     command = [str(Path(sys.executable).with_name("headgate")), "publish", topic, json.dumps(data)]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}

@@ -1,4 +1,4 @@
-"""The bell of examples/bell in Chromium: what it shows, with the keyboard alone, and by the rules of axe."""
+"""The bell of examples/bell in Chromium: its content, with the keyboard alone, and by the rules of axe."""
 
 from __future__ import annotations
 

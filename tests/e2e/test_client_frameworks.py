@@ -52,7 +52,7 @@ def test_hooks_in_strict_mode(page: Page, site: GatewayProcess, publisher: Publi
         publisher.publish(f"numbers.n{number}", number)
     expect(page.locator("#numbers")).to_have_text("3 4 5")
     assert page.evaluate("page.handled") == [[1, number] for number in range(1, 6)]
-    # A handler that is another function is called, and nothing is subscribed again, though options are other objects.
+    # Another handler function is called, and nothing is subscribed again, though options are other objects.
     subscribes = page.evaluate("page.subscribes")
     page.evaluate("page.again()")
     expect(page.locator("#round")).to_have_text("2")
@@ -60,13 +60,13 @@ def test_hooks_in_strict_mode(page: Page, site: GatewayProcess, publisher: Publi
     expect(page.locator("#numbers")).to_have_text("4 5 6")
     assert page.evaluate("page.handled.at(-1)") == [2, 6]
     assert page.evaluate("page.subscribes") == subscribes
-    # A component that suspended hears of what comes once it is there.
+    # A component that suspended hears of later events once it is there.
     expect(page.locator("#waiting")).to_be_attached()
     page.evaluate("page.hurry()")
     expect(page.locator("#slow")).to_be_attached()
     publisher.publish("numbers.n7", 7)
     expect(page.locator("#slow")).to_have_text("7")
-    # A component that comes back starts again: it does not show a list with a hole.
+    # A component that comes back starts again, and does not show a list with a hole.
     page.evaluate("page.show(false)")
     expect(page.locator("#numbers")).to_have_count(0)
     publisher.publish("numbers.n8", 8)

@@ -1,4 +1,4 @@
-"""Forty hostile payloads through the browser client into a page, as data and as model attributes: none runs."""
+"""Forty hostile payloads through the browser client into a page, as data and as model attributes. None runs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site:
     assert _harm(page) == [None, None, 0, 1]
     assert page.evaluate("page.orders.get(3).get('note')") == TEXTS[3]
     assert page.evaluate("page.gate.state.connection") == "up"
-    # Backbone cannot take data with its own toString as text: reported as any handler's error, and nothing else suffers.
+    # Backbone cannot take data with its own toString as text. That is reported as any handler's error, and nothing else suffers.
     assert set(faults) <= {"Cannot convert object to primitive value"}
     page.close()
 

@@ -1,4 +1,4 @@
-"""The inbox in Chromium: two tabs and another device of one user, who agree whatever happens to the gateway."""
+"""The inbox in Chromium: two tabs and another device of one user, which agree whatever happens to the gateway."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_tab(context: BrowserContext, gateway: GatewayProcess, way: str = "alone
 
 
 def wait_until(page: Page, is_so: Callable[[Any], bool]) -> Any:
-    """Wait until what a page shows is so, and return it."""
+    """Wait until the page's content satisfies the condition, and return it."""
     give_up = time.monotonic() + DEADLINE_MS / 1000
     while not ((shown := page.evaluate("window.page?.shown()")) and is_so(shown)):
         assert time.monotonic() < give_up, shown
@@ -80,7 +80,7 @@ def test_what_is_read_in_one_tab_is_read_in_the_other_and_after_a_reload(
 def test_every_device_agrees_after_kills_of_the_gateway(
     browser: Browser, context: BrowserContext, gateway: GatewayProcess, inbox: Inbox
 ) -> None:
-    """No item is missed or there twice. What was done without a connection is kept, and done."""
+    """No item is missed or there twice. Actions without a connection are kept, and done."""
     with closing(browser.new_context()) as device:
         tabs = [open_tab(context, gateway), open_tab(context, gateway), open_tab(device, gateway)]
         for tab in tabs:
@@ -112,7 +112,7 @@ def test_every_device_agrees_after_kills_of_the_gateway(
 def test_what_is_muted_on_one_device_alerts_on_none(
     browser: Browser, context: BrowserContext, gateway: GatewayProcess, inbox: Inbox
 ) -> None:
-    """The item is there and counted, also after a reload; a kind that is unmuted alerts again."""
+    """The item is there and counted, also after a reload; an unmuted kind alerts again."""
     with closing(browser.new_context()) as device:
         tabs = [open_tab(context, gateway), open_tab(device, gateway)]
         for tab in tabs:

@@ -19,7 +19,7 @@ from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 ROOT = str(Path(__file__).parents[2])
-# A client refreshes after 0.8 of a token's life, and the gateway lets it be late by the leeway: time for a slow machine.
+# A client refreshes after 0.8 of a token's life, and the gateway lets it be late by the leeway, for slow machines.
 LIFE_S = 3
 LEEWAY_S = 10
 SETTINGS = {
@@ -79,7 +79,7 @@ def publish_batches(publisher: Publisher, numbers: range) -> None:
 
 
 def wait_for(page: Page, last: int) -> list[int]:
-    """Return what the page's handlers have seen when `last` is among it."""
+    """Return the events of the page's handlers when `last` is among them."""
     wait_until(page, f"page.seen.includes({last})")
     seen: list[int] = page.evaluate("page.seen")
     return seen
@@ -91,7 +91,7 @@ def state(page: Page) -> dict[str, Any]:
 
 
 def test_a_loop_gets_every_event_and_leaves_nothing_behind(open_page: OpenPage, publisher: Publisher) -> None:
-    """`for await` in the script-tag build, under the site's policy: no code is made from text, none is loaded from elsewhere."""
+    """`for await` in the script-tag build, under the site's policy, with no code from text, and none loaded from elsewhere."""
     page = open_page()
     page.evaluate(
         """() => {
@@ -225,7 +225,7 @@ def test_thirty_seconds_offline_under_fifty_events_a_second(
 
 
 def test_away_for_longer_than_the_log_reaches_back(context: BrowserContext, start_gateway: StartGateway) -> None:
-    """Exactly one gap that nothing can repair, reported before what is left, and the page's resync is called once."""
+    """Exactly one gap that nothing can repair, reported before the rest, and the page's resync is called once."""
     gateway = start_gateway({**SETTINGS, "HEADGATE_LOG_MAX_EVENTS": "50"}, "tests.e2e.client_app:app")
     page = context.new_page()
     page.goto(f"{gateway.url}/client?")
@@ -308,7 +308,7 @@ def test_a_page_that_cannot_keep_up_when_its_connection_is_cut_loses_nothing(
 
 
 def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPage, publisher: Publisher) -> None:
-    """Refreshed on the live connection, again and again: no user notices."""
+    """Refreshed on the live connection, again and again, without notice by a user."""
     page = open_page(f"life={LIFE_S}")
     session = state(page)["session"]
     # So long that without a refresh the gateway would have put the page out by now.
@@ -347,7 +347,7 @@ def test_a_page_that_is_shown_again_does_not_wait_for_its_turn(
 ) -> None:
     """Hidden and waiting ten minutes for the next attempt, it connects at once when it is shown."""
     page = open_page("delay=600000", before="addEventListener('online', event => event.stopImmediatePropagation())")
-    # As a browser does it: the event bubbles up to the window.
+    # As a browser does it, the event bubbles up to the window.
     show = "value => { Object.defineProperty(document, 'hidden', { configurable: true, get: () => value === 'hidden' }); \
         document.dispatchEvent(new Event('visibilitychange', { bubbles: true })); }"
     page.evaluate(show, "hidden")
@@ -377,7 +377,7 @@ def test_a_page_whose_network_only_seems_to_be_gone_keeps_its_connection(open_pa
 
 
 def test_a_page_that_wakes_replaces_a_connection_that_is_dead(open_page: OpenPage, publisher: Publisher) -> None:
-    """A clock that has jumped is sleep. The old socket, from which nothing comes any more, is replaced, and nothing is lost."""
+    """A clock after a jump is sleep. The old socket, from which nothing comes any more, is replaced, and nothing is lost."""
     # The first socket dies silently, like one whose other end is gone when the machine wakes.
     page = open_page(
         before="""

@@ -70,7 +70,7 @@ def test_users_outlive_a_gateway(context: BrowserContext, start_gateway: StartGa
     for user in ("ana", "ben"):
         wait_until(tabs[user, "stays"], "ana 1, ben 1")
         assert [told for told in tabs[user, "stays"].evaluate("page.told") if "leave" in told] == []
-    assert tabs["ana", "dies"].evaluate("page.shown()") == "ana 2, ben 2"  # what it knew, and its status says so
+    assert tabs["ana", "dies"].evaluate("page.shown()") == "ana 2, ben 2"  # its old members, and its status says so
     assert tabs["ana", "dies"].evaluate("page.room.status") == "waiting"
     tabs["ben", "stays"].evaluate("page.room.close()")
     wait_until(tabs["ana", "stays"], "ana 1")

@@ -54,7 +54,7 @@ def open_tab(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenTab]
 
 
 def clients(site: GatewayProcess) -> float:
-    """The gateway's own count of the clients that are connected."""
+    """The gateway's own count of the connected clients."""
     with urllib.request.urlopen(f"{site.url}/metrics", timeout=30) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return sum(sample.value for family in families for sample in family.samples if sample.name == "headgate_clients")
@@ -72,7 +72,7 @@ def publish(publisher: Publisher, numbers: range) -> None:
 
 
 def leader_of(tabs: list[Page]) -> Page:
-    """Return the tab that has the connection, once one has."""
+    """Return the tab with the connection, once one has it."""
     give_up = time.monotonic() + DEADLINE_MS / 1000
     while True:
         leading = [tab for tab in tabs if tab.evaluate("page.gate.tabs.role") == "leading"]
@@ -96,7 +96,7 @@ def assert_seen(tabs: list[Page], numbers: range, after: str = "") -> None:
 def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     open_tab: OpenTab, context: BrowserContext, site: GatewayProcess, publisher: Publisher
 ) -> None:
-    """Closed, crashed, gone elsewhere, or in a debugger: the others go on without a loss, a double or a disconnection."""
+    """Closed, crashed, gone elsewhere, or in a debugger. The others go on without a loss, a double or a disconnection."""
     tabs = [open_tab() for _ in range(TABS)]
     assert clients(site) == 1
     publish(publisher, range(1, 50))
@@ -114,7 +114,7 @@ def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     publish(publisher, range(100, 150))
     assert_seen(tabs, range(1, 150), "closed")
 
-    # Crashed: nothing in the page has a chance to say so.
+    # Crashed, so that nothing in the page has a chance to say so.
     leader = leader_of(tabs)
     crashed: list[Page] = []
     for tab in tabs:
@@ -133,7 +133,7 @@ def test_ten_tabs_are_one_connection_whatever_becomes_of_the_leader(
     publish(publisher, range(200, 250))
     assert_seen(tabs, range(1, 250), "gone elsewhere")
 
-    # Stopped in a debugger at the next thing that it does: it holds its lock, and another takes it away.
+    # Stopped in a debugger at its next statement. It holds its lock, and another takes it away.
     leader = leader_of(tabs)
     session = context.new_cdp_session(leader)
     session.send("Debugger.enable")
@@ -213,7 +213,7 @@ def test_users_do_not_share_and_a_toast_is_shown_once(open_tab: OpenTab, site: G
 def test_a_trace_asks_each_of_the_tabs_that_share_a_connection(
     open_tab: OpenTab, site: GatewayProcess, publisher: Publisher
 ) -> None:
-    """To a gateway they are one client, which has handled what any of them has: the leader, or one that follows."""
+    """To a gateway they are one client, which has handled the events of all of them: of the leader, or one that follows."""
     tabs = [open_tab() for _ in range(2)]
     leader = leader_of(tabs)
     follower = next(tab for tab in tabs if tab is not leader)
@@ -238,7 +238,7 @@ def test_a_trace_asks_each_of_the_tabs_that_share_a_connection(
 
 
 def traced(url: str, offset: int, told: str) -> AtBrowsers | None:
-    """What the pages say of an event, once they do: one that has much else to do may answer too late."""
+    """The pages' answers about an event, once they are there, because a busy one may answer too late."""
     give_up = time.monotonic() + DEADLINE_MS / 1000
     while True:
         client = open_client(url, max_connections=1)

@@ -94,7 +94,7 @@ def test_a_page_whose_network_takes_no_websocket_reads_a_stream(page: Page, site
 def test_a_page_of_modules_works_under_a_strict_policy(
     page: Page, site: GatewayProcess, publisher: Publisher, takes_websockets: bool
 ) -> None:
-    """Its own scripts alone, and Trusted Types: by a WebSocket, and by the fallback that it imports for want of one."""
+    """Its own scripts alone, and Trusted Types, by a WebSocket, and by the fallback that it imports without one."""
     asked = requests_of(page)
     if not takes_websockets:
         page.route_web_socket("**/*", refuse)
@@ -143,7 +143,7 @@ def test_socket_io_client_can_be_chosen(page: Page, site: GatewayProcess, publis
 
 @pytest.mark.parametrize("query", ["", "transport=stream"])
 def test_a_page_asks_a_function_of_the_application(page: Page, site: GatewayProcess, query: str) -> None:
-    """The answer comes back to it; what has none when the network goes is of unknown outcome, and a later one is answered."""
+    """The answer comes back to it. An unanswered one is of unknown outcome when the network goes, and a later one is answered."""
     page.goto(f"{site.url}/client?{query}")
     wait_until(page, "window.page?.gate.state.connection === 'up'")
     page.evaluate("import('/modules/headgate.request.js').then(({request}) => { page.ask = request })")

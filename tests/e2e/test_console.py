@@ -1,4 +1,4 @@
-"""The console in a real browser: sign in, live numbers of every process, what is wrong, the tail, and its looks."""
+"""The console in a real browser: sign in, live numbers of every process, the faults, the tail, and its looks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def site(start_module_gateway: StartGateway) -> GatewayProcess:
 
 @pytest.fixture(scope="module")
 def signed_in(browser: Browser, site: GatewayProcess) -> Iterator[ConsolePage]:
-    """One page of the console for all tests of this module: each goes to its view."""
+    """One page of the console for all tests of this module, each of which goes to its view."""
     context = browser.new_context(viewport={"width": 1366, "height": 900}, reduced_motion="reduce")
     page = ConsolePage(context.new_page(), site.url)
     page.sign_in()
@@ -52,7 +52,7 @@ def console(signed_in: ConsolePage) -> Iterator[ConsolePage]:
 
 
 def test_a_wrong_key_is_told_and_the_right_one_signs_in_until_signed_out(browser: Browser, site: GatewayProcess) -> None:
-    """By keyboard; the page before is not in the history of a browser that has signed out."""
+    """By keyboard; the page before is not in the history of a signed-out browser."""
     with browser.new_context() as context:
         page = ConsolePage(context.new_page(), site.url)
         page.sign_in("a wrong key")
@@ -70,7 +70,7 @@ def test_a_wrong_key_is_told_and_the_right_one_signs_in_until_signed_out(browser
 def test_the_overview_shows_every_process_and_what_is_wrong(
     console: ConsolePage, publisher: Publisher, site: GatewayProcess
 ) -> None:
-    """Both workers, with rates and charts of what is published; a pause in words, until it ends; and nothing moves in between."""
+    """Both workers, with rates and charts of the publishes; a pause in words, until it ends; and nothing moves in between."""
     console.page.goto(f"{site.url}/console")
     rows = console.panel("Gateways and workers").get_by_role("row")
     expect(rows).to_have_count(3)
@@ -143,7 +143,7 @@ def test_clients_are_listed_and_disconnected(console: ConsolePage, browser: Brow
         console.go("clients")
         console.page.get_by_label("User", exact=True).fill("ben")
         console.page.keyboard.press("Enter")
-        # A tab that is present in a topic has a separate connection, besides the one that tabs share.
+        # A tab in a room has a separate connection, besides the one that tabs share.
         expect(console.panel("Clients")).to_contain_text("2 clients")
         before = console.page.get_by_role("button", name=re.compile("Details of ben")).first.get_attribute("aria-label") or ""
         session = console.page.get_by_role("button", name=before, exact=True)
@@ -203,7 +203,7 @@ def test_a_key_of_elsewhere_comes_and_goes_in_the_open_view(console: ConsolePage
 
 
 def test_a_view_without_an_answer_says_so_and_not_that_there_is_nothing(browser: Browser, site: GatewayProcess) -> None:
-    """Redis is away: neither `no client is connected` nor `there are no keys`. When it is back, the rows are there."""
+    """Redis is unreachable. The view shows neither `no client is connected` nor `there are no keys`. Later the rows are back."""
     refusal = {"code": "bus_unavailable", "detail": "the bus is unavailable: it does not answer", "retry": True}
     with browser.new_context() as context:
         console = ConsolePage(context.new_page(), site.url)
@@ -240,7 +240,7 @@ def test_topics_are_counted_while_one_looks(console: ConsolePage, publisher: Pub
 
 
 def test_an_event_is_traced_and_a_room_and_consumers_are_looked_at(console: ConsolePage, publisher: Publisher) -> None:
-    """Each view says what is missing where there is nothing."""
+    """Each view names the missing data where there is nothing."""
     receipt = publisher.publish("orders.7.created", {"n": 1})
     console.go("trace")
     console.page.get_by_label("Event", exact=True).fill(receipt.id)
@@ -280,7 +280,7 @@ def test_every_view_is_accessible_and_fits(console: ConsolePage) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_view_is_accessible_at_every_width(console: ConsolePage, scheme: Literal["light", "dark"]) -> None:
-    """The whole of what the test above looks at a part of."""
+    """All of the view that the test above checks in part."""
     console.page.emulate_media(color_scheme=scheme)
     for view in VIEWS:
         console.go(view.path)
@@ -290,7 +290,7 @@ def test_every_view_is_accessible_at_every_width(console: ConsolePage, scheme: L
 
 
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(console: ConsolePage) -> None:
-    """First the link over the rail, then the views; what has the focus has an outline; a view takes the focus to its content."""
+    """First the link over the rail, then the views; the focused element has an outline; a view takes the focus to its content."""
     page = console.page
     page.goto(f"{console.url}/console")
     console.wait_until_live()

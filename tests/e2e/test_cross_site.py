@@ -1,4 +1,4 @@
-"""Cross-site WebSocket hijacking, tried by a real browser: a page of another site, opened by someone who is signed in here."""
+"""Cross-site WebSocket hijacking, tried by a real browser: a page of another site, opened by a signed-in visitor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from tests.support.checkout import ROOT
 from tests.support.gateway_process import GatewayProcess
 
-# A hostile page needs no library: it tries both transports, with the visitor's cookies.
+# A hostile page needs no library. It tries both transports, with the visitor's cookies.
 TRY_ALL = """async (gateway) => {
   const found = {};
   found.websocket = await new Promise((resolve) => {
@@ -54,7 +54,7 @@ class _EvilPage(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def evil_url() -> Iterator[str]:
-    """The address of a site that is not ours: another name and another port for the same machine."""
+    """The address of a foreign site: another name and another port for the same machine."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _EvilPage) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_address[1]}/"
@@ -78,7 +78,7 @@ def test_a_page_of_another_site_gets_in_by_no_transport(page: Page, evil_url: st
 
 
 def test_a_page_of_the_gateways_own_site_gets_in_by_both(page: Page, gateway: GatewayProcess) -> None:
-    """So that what was refused above was refused for its origin."""
+    """So that the refusals above were for the origin."""
     page.goto(f"{gateway.url}/healthz")
     found = page.evaluate(TRY_ALL, gateway.url)
     assert (found["websocket"], found["polling"]) == ("open: 0", "basic 200 0")
@@ -87,7 +87,7 @@ def test_a_page_of_the_gateways_own_site_gets_in_by_both(page: Page, gateway: Ga
 def test_a_page_of_an_origin_that_is_not_allowed_learns_which_setting_names_it(
     page: Page, evil_url: str, gateway: GatewayProcess
 ) -> None:
-    """The browser hides both answers from the page, so the client says what may be the cause, with the page's own origin."""
+    """The browser hides both answers from the page, so the client names the possible cause, with the page's own origin."""
     page.goto(evil_url)
     page.add_script_tag(path=ROOT / "web/dist/headgate.global.min.js")
     code, reason = page.evaluate(

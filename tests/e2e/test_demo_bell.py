@@ -1,4 +1,4 @@
-"""The bell is the user's inbox: one notification, for whom it is meant, read everywhere, and still there after a restart."""
+"""The bell is the user's inbox: one notification, for its user, read everywhere, and still there after a restart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.conftest import VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop, publish
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
-# Each tries to run when it is treated as markup, in another way; `pwned` is what they would set.
+# Each tries to run in another way if it is treated as markup; `pwned` is the mark of success.
 HOSTILE = [
     "<script>window.pwned = 1</script>",
     "<img src=x onerror='window.pwned = 1'>",
@@ -51,7 +51,7 @@ def test_an_item_is_for_the_others_and_kept_until_it_is_read(open_board: OpenBoa
 
 
 def test_what_is_read_in_one_pane_is_read_in_the_other_and_after_a_restart(browser: Browser, gateway: GatewayProcess) -> None:
-    """Two devices of Ana's beside each other: one shows the notice, both the item, and a fresh gateway the same."""
+    """Two devices of Ana's beside each other. One shows the notice, both the item, and a fresh gateway the same."""
     with browser.new_context(viewport=VIEWPORT) as context:
         page = context.new_page()
         page.goto(f"{gateway.url}/?user=ana&twice=1")
@@ -95,7 +95,7 @@ def test_the_bell_works_with_the_keyboard_alone(open_board: OpenBoard, shop: Sho
 
 
 def test_another_users_messages_stay_with_that_user(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """Ben gets what is for Ben; to Ana it is not even sent."""
+    """Ben gets Ben's messages; to Ana they are not even sent."""
     ana, ben = open_board("ana"), open_board("ben")
     for user in ("ben", "ana"):
         publish(gateway, f"users.{user}.inbox.shop.note", f"for {user} only")

@@ -1,4 +1,4 @@
-"""A gateway that is killed and started again: the pages reconnect by themselves, and show the events since."""
+"""A gateway killed and started again: the pages reconnect by themselves, and show the events since."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def gateway(start_gateway: StartGateway, port: str) -> GatewayProcess:
 
 
 def stay(board: BoardPage) -> None:
-    """Mark the page: a reload would lose the mark."""
+    """Mark the page, because a reload would lose the mark."""
     board.page.evaluate("window.stayed = true")
 
 
@@ -48,7 +48,7 @@ def test_pages_come_back_after_a_restart_of_the_gateway(open_board: OpenBoard, g
     made = before.create()
     for board in (ana, ben):
         stay(board)
-    # In order, so that Redis has written all of it: a crash may cost it the last second.
+    # In order, so that Redis has written all of it, because a crash may cost it the last second.
     gateway.stop()
     gateway.start()
     before.move("41", "failed")  # with a token of before

@@ -41,7 +41,7 @@ def numbers(board: BoardPage) -> list[int]:
 
 
 def drawn(board: BoardPage, lane: str) -> Locator:
-    """What the strip has drawn in a lane."""
+    """The events that the strip has drawn in a lane."""
     return board.page.locator(f'[data-lane="{lane}"] path[d^="M"]')
 
 
@@ -68,11 +68,11 @@ def test_a_flood_is_shown_whole_on_every_board(open_board: OpenBoard) -> None:
 
 
 def test_a_cut_line_is_said_and_repaired(open_board: OpenBoard, shop: Shop) -> None:
-    """It stays cut whatever the client tries. Then the page resumes, and counts what it repaired; others notice nothing."""
+    """It stays cut whatever the client tries. Then the page resumes, and counts its repaired events; others notice nothing."""
     ana, ben = open_board("ana", SHORT), open_board("ben")
     ana.trouble("cut").click()
     expect(ana.pill()).to_have_text("Cut on purpose")
-    # The browser says that the network is there: the client tries at once, instead of after its back-off.
+    # The browser says that the network is there, so the client tries at once, instead of after its back-off.
     ana.page.evaluate("dispatchEvent(new Event('online'))")
     shop.move("42", "failed")
     expect(ben.card_in("failed", "42")).to_be_visible()
@@ -89,7 +89,7 @@ def test_a_cut_line_is_said_and_repaired(open_board: OpenBoard, shop: Shop) -> N
 
 
 def test_a_stalled_tab_shows_everything_afterwards_and_delays_nobody(open_board: OpenBoard) -> None:
-    """The tab really stalls: the events wait in it, while the other person's board shows them."""
+    """The tab really stalls. The events wait in it, while the other person's board shows them."""
     ana, ben = open_board("ana", f"&stall_s={LONG_STALL_S}"), open_board("ben")
     said = re.fullmatch(r"(\d+) of (\d+) waited, all shown .* after the stall, none twice.", run(ana, "stall"))
     assert said is not None
@@ -100,7 +100,7 @@ def test_a_stalled_tab_shows_everything_afterwards_and_delays_nobody(open_board:
 
 
 def test_a_restart_of_the_gateway_loses_nothing(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """Events published while it is away come when it is back, at every page, without a reload; the process is a fresh one."""
+    """Events published during the restart come when it is back, at every page, without a reload; the process is a fresh one."""
     ana, ben = open_board("ana"), open_board("ben")
     pid = gateway.pid
     for board in (ana, ben):
@@ -131,7 +131,7 @@ def test_what_the_log_loses_is_told_and_taken_back(open_board: OpenBoard) -> Non
         expect(drawn(board, "rolled")).to_have_count(1)
         gaps = [message[1] for message in board.received if message[0] == "gap"]
         ((reason, first, last),) = {(gap["reason"], gap["from"], gap["to"]) for gap in gaps}
-        # What was shown and is no more is exactly what was reported to the page: nothing unreported, no ghost.
+        # The events that the page showed and lost are exactly the reported ones, with nothing unreported, and no ghost.
         assert (reason, last - first + 1) == ("rolled_back", count)
         assert [each for each in offsets(board) if each >= first] == list(range(first, last + 1))
     assert run(ana, "flood").startswith("500 published, 500 shown")

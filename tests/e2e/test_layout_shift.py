@@ -28,7 +28,7 @@ window.WebSocket = class extends WebSocket {
   }
 };
 """
-# When all that glides has arrived, and two frames later: what the first has moved is reported before the second is over.
+# When all that glides has arrived, and two frames later, because the first one's moves are reported before the second is over.
 SUM = """async () => {
   await Promise.allSettled(document.getAnimations().map(({ finished }) => finished));
   await new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(shown))));
@@ -48,7 +48,7 @@ def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
 
 
 def test_nothing_jumps(page: Page, gateway: GatewayProcess, shop: Shop) -> None:
-    """Orders come, change and move, a notice comes, the connection breaks and is back: none of it moves much."""
+    """Orders come, change and move, a notice comes, the connection breaks and is back, and none of it moves much."""
     board = BoardPage(page, gateway.url, "ana")
     moved = {}
     board.open()

@@ -1,4 +1,4 @@
-"""A page in Chromium with a log that loses its end: what it showed and is no longer true goes, and what the log holds now comes.
+"""A page in Chromium with a log that loses its end: its lost events go, and the present content of the log comes.
 
 The test plays the gateway and the application's server, so that it decides when the log loses its end and when a connection
 breaks. The page, its script-tag build, Backbone and the WebSocket are real.
@@ -62,7 +62,7 @@ class Gateway:
 
     Attributes:
         connects: the CONNECT objects that the page has sent.
-        welcome: what the next `welcome` says besides.
+        welcome: further members of the next `welcome`.
     """
 
     def __init__(self, page: Page) -> None:
@@ -160,7 +160,7 @@ def server(page: Page) -> Server:
 
 @pytest.fixture
 def gateway(page: Page, server: Server) -> Gateway:
-    """The gateway, and the page, which has shown what two events changed: order 1 is shipped, and order 3 is there."""
+    """The gateway, and the page, which has shown the changes of two events: order 1 is shipped, and order 3 is there."""
     running = Gateway(page)
     page.goto(f"{SITE}/")
     # Once by itself, and once more when the subscription is active.
@@ -173,7 +173,7 @@ def gateway(page: Page, server: Server) -> Gateway:
 
 
 def test_page_drops_what_the_log_has_lost_and_follows_the_line_there_is(page: Page, server: Server, gateway: Gateway) -> None:
-    """Events that are gone leave no trace, the state comes from the server, and the same offsets bring other events."""
+    """Lost events leave no trace, the state comes from the server, and the same offsets bring other events."""
     server.orders[0] = {"id": 1, "version": 2, "note": "packed"}
     gateway.rolled_back(101, 102)
     expect(page.locator("#told li")).to_have_text(["rolled_back 101 to 102"])
@@ -200,7 +200,7 @@ def test_page_that_was_away_is_told_though_the_connection_breaks_once_more(page:
 
 
 def test_page_pays_nothing_for_a_log_that_goes_on_in_another_epoch(page: Page, server: Server, gateway: Gateway) -> None:
-    """A Redis that restarts and has lost nothing costs a cursor: no notice, no fetch, and the next event follows."""
+    """A Redis that restarts without a loss costs a cursor, without a notice or a fetch, and the next event follows."""
     gateway.emit("cursor", {"epoch": NEW, "offset": 102})
     gateway.event(103, "orders.2.updated", {"version": 2, "note": "packed"})
     expect(page.locator("#orders li")).to_have_text(["1 shipped", "2 packed", "3 ghost"])

@@ -22,7 +22,7 @@ Scheme = Literal["light", "dark"]
 SHORT: tuple[tuple[Scheme, int], ...] = (("light", 390), ("dark", 390), ("dark", 768), ("light", 1366), ("dark", 1440))
 FULL: tuple[tuple[Scheme, int], ...] = tuple((scheme, width) for scheme in ("light", "dark") for width in WIDTHS)
 LOOKS = [pytest.param(SHORT, id="short"), pytest.param(FULL, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(900)])]
-# Words of names that are on more than one line, parts of cards that are wider than their room, and the words in all.
+# Words of names on more than one line, parts of cards wider than their room, and the words in all.
 MEASURE = r"""() => {
   const broken = [], wide = [];
   let words = 0;
@@ -62,8 +62,8 @@ def both(context: BrowserContext, gateway: GatewayProcess) -> Page:
 
 @pytest.mark.parametrize("looks", LOOKS)
 def test_no_state_of_the_page_looks_wrong(both: Page, shop: Shop, looks: tuple[tuple[Scheme, int], ...]) -> None:
-    """Axe finds no violation of WCAG 2.2 A and AA or its best practices, and nothing scrolls sideways: both boards after trouble,
-    with a notice, and the open inbox. One page goes through all widths and both schemes."""
+    """Axe finds no violation of WCAG 2.2 A and AA or its best practices, and nothing scrolls sideways, with both boards after
+    trouble, with a notice, and the open inbox. One page goes through all widths and both schemes."""
     board = BoardPage(both, shop.url, "ana", listen=False)
     show_everything(board, shop)
     found = {"trouble": wrong_on(both, looks)}
@@ -83,7 +83,7 @@ def test_the_page_follows_the_systems_colours(open_board: OpenBoard) -> None:
 
 def test_no_word_of_a_name_is_broken(both: Page, gateway: GatewayProcess) -> None:
     """A name has as many lines as it needs, and each of its words is on one; nothing in a card is wider than its room."""
-    # Longer than what the shop makes up, under a number and a total that want room as well.
+    # Longer than an order of the shop, under a number and a total that want room as well.
     publish(gateway, "orders.31415.created", {"customer": "Christopher Featherstone", "total_cents": 129_900, "status": "packed"})
     expect(both.locator('.card[data-id="31415"]')).to_have_count(2)
     for width in WIDTHS:
@@ -95,7 +95,7 @@ def test_no_word_of_a_name_is_broken(both: Page, gateway: GatewayProcess) -> Non
 
 @pytest.mark.parametrize("size", [(390, 844), (768, 1024), (1366, 768), (1440, 900), (1920, 1080)])
 def test_the_story_and_the_troubles_are_on_the_first_screen(both: Page, size: tuple[int, int]) -> None:
-    """With both names, and the strip is the largest of the three: trouble and its repair are seen together, on a phone too."""
+    """With both names, and the strip is the largest of the three. Trouble and its repair are seen together, on a phone too."""
     resize(both, *size)
     for part in ("#lanes", "#caption", "#break", ".trouble >> nth=0", ".pane-head >> nth=0", ".pane-head >> nth=1"):
         expect(both.locator(part)).to_be_in_viewport(ratio=1)
@@ -148,7 +148,7 @@ def test_the_focus_is_seen_and_goes_in_reading_order(open_board: OpenBoard) -> N
 
 
 def test_no_frame_and_no_inline_code_is_allowed(browser: Browser, gateway: GatewayProcess) -> None:
-    """The policy is strict, and the page of both people has no frames: each person has a gate in the same document."""
+    """The policy is strict, and the page of both people has no frames, because each person has a gate in the same document."""
     with browser.new_context() as context:
         page = context.new_page()
         answer = page.goto(gateway.url)
@@ -175,7 +175,7 @@ def resize(page: Page, width: int, height: int = 900) -> None:
 
 
 def wrong_on(page: Page, looks: tuple[tuple[Scheme, int], ...]) -> dict[str, list[str]]:
-    """Resize the page and change the scheme; return what axe finds, and whether the page scrolls sideways, by look."""
+    """Resize the page and change the scheme; return the findings of axe, and whether the page scrolls sideways, by look."""
     found = {}
     for scheme, width in looks:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")

@@ -19,7 +19,7 @@ from tests.support.redis_server import COPY_EVERY_KEY, PUT_BACK
 SETTINGS = {
     "PYTHONPATH": str(Path(__file__).parents[2]),
     "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
-    # Half of it is an outbox's own pace: at 50 per second, 200 publishes would take six seconds.
+    # Half of it is an outbox's own pace. At 50 per second, 200 publishes would take six seconds.
     "HEADGATE_INBOUND_PER_S": "2000",
 }
 POLL_MS = 20
@@ -77,7 +77,7 @@ def wait_until_up(page: Page) -> None:
 
 
 def take_network(context: BrowserContext, page: Page) -> None:
-    """Return when a page that is connected has noticed; until then its open connection may carry a publish."""
+    """Return when a connected page has noticed; until then its open connection may carry a publish."""
     context.set_offline(True)
     wait_until(page, "page.gate.state.connection !== 'up'")
 
@@ -94,7 +94,7 @@ def wait_until_sent(page: Page) -> None:
 def test_publishes_of_a_page_without_network_survive_its_reload(
     open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
-    """Two hundred, kept over a reload without network: the log has each once, in order, and the new page learns of each.
+    """Two hundred, kept over a reload without network. The log has each once, in order, and the new page learns of each.
 
     Two more than there is room for are refused at once, and there is room again when all are sent.
     """
@@ -154,7 +154,7 @@ def test_two_tabs_share_what_is_kept_and_each_entry_is_sent_once(
 def test_entries_of_one_user_are_never_sent_as_another(
     open_page: OpenPage, context: BrowserContext, logged: Callable[[], list[int]]
 ) -> None:
-    """Signed out and in as another: the entries wait for the user who has published them."""
+    """Signed out and in as another, while the entries wait for the user who has published them."""
     first = open_page()
     wait_until_up(first)
     take_network(context, first)
@@ -177,7 +177,7 @@ def test_entries_of_one_user_are_never_sent_as_another(
 def test_a_page_whose_storage_is_cleared_keeps_its_next_publishes(
     open_page: OpenPage, context: BrowserContext, site: GatewayProcess, logged: Callable[[], list[int]]
 ) -> None:
-    """As when the user deletes the site's data: the browser closes the database under the page."""
+    """As when the user deletes the site's data, the browser closes the database under the page."""
     page = open_page()
     wait_until(page, "page.gate.status === 'live'")
     page.evaluate("page.publish(1, 2)")
@@ -193,9 +193,9 @@ def test_a_page_whose_storage_is_cleared_keeps_its_next_publishes(
 def test_publishes_that_redis_loses_after_their_receipts_are_sent_again(
     open_page: OpenPage, site: GatewayProcess, redis: Client, logged: Callable[[], list[int]]
 ) -> None:
-    """Redis goes on with data that are a moment older: a page gets new receipts for what is lost, and for nothing else.
+    """Redis goes on with data that are a moment older. A page gets new receipts for the lost events, and for nothing else.
 
-    It is another page than the one that has published. The next event begins another epoch, and they come after it, once each.
+    It is another page than the publishing one. The next event begins another epoch, and they come after it, once each.
     """
     page = open_page()
     wait_until_up(page)

@@ -1,4 +1,4 @@
-"""Two people, one board: what one does, the other sees."""
+"""Two people, one board: each sees the other's changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OFFERED = {
 
 @pytest.mark.parametrize("status", OFFERED)
 def test_every_button_of_a_card_does_what_its_name_says(open_board: OpenBoard, shop: Shop, status: str) -> None:
-    """In each status what is offered leads somewhere, and it leads there on both boards; a later reader finds it so."""
+    """In each status every button leads somewhere, and it leads there on both boards; a later reader finds it so."""
     ana, ben = open_board("ana"), open_board("ben")
     number = shop.create()
     for name, target in OFFERED[status].items():
@@ -64,7 +64,7 @@ def test_a_card_is_moved_with_the_keyboard_alone(open_board: OpenBoard, shop: Sh
 
 
 def test_two_moves_at_the_same_time_end_in_one_place(open_board: OpenBoard, shop: Shop) -> None:
-    """Both boards show what the shop has."""
+    """Both boards show the shop's state."""
     numbers = [shop.create() for _ in range(3)]
     ana, ben = open_board("ana"), open_board("ben")
     for number in numbers:
@@ -94,7 +94,7 @@ def test_new_orders_appear_and_the_oldest_goes(open_board: OpenBoard, shop: Shop
 def test_an_event_from_the_command_line_is_merged_into_the_order(
     open_board: OpenBoard, shop: Shop, gateway: GatewayProcess
 ) -> None:
-    """`headgate publish orders.<n>.shipped '{"total_cents": 700}'`: what it says is taken, what it leaves out stays."""
+    """`headgate publish orders.<n>.shipped '{"total_cents": 700}'`: its members are taken, absent ones stay."""
     number = shop.create()
     customer = shop.order(number)["customer"]
     boards = [open_board("ana"), open_board("ben")]
@@ -105,7 +105,7 @@ def test_an_event_from_the_command_line_is_merged_into_the_order(
 
 
 def test_an_event_about_an_unknown_order_makes_a_card(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """With what is known; the shop does not know it, and says so when someone moves it."""
+    """With the known data; the shop does not know it, and says so at a move."""
     ana = open_board("ana")
     publish(gateway, "orders.9001.failed", {"total_cents": 700})
     expect(ana.card_in("failed", "9001")).to_contain_text("Unknown customer")
@@ -117,7 +117,7 @@ def test_an_event_about_an_unknown_order_makes_a_card(open_board: OpenBoard, gat
 
 
 def test_data_that_is_no_order_harms_nothing(open_board: OpenBoard, shop: Shop, gateway: GatewayProcess) -> None:
-    """Text, null, lists, wrong types and hostile names: the verb counts, the rest stays as it was."""
+    """Text, null, lists, wrong types and hostile names. The verb counts, the rest stays as it was."""
     number = shop.create()
     customer = shop.order(number)["customer"]
     ana = open_board("ana")
@@ -128,7 +128,7 @@ def test_data_that_is_no_order_harms_nothing(open_board: OpenBoard, shop: Shop, 
 
 
 def test_a_board_that_was_offline_catches_up(open_board: OpenBoard, shop: Shop) -> None:
-    """It says that it is not connected, and shows what happened in between when it is back."""
+    """It shows that it is not connected, and the events in between when it is back."""
     number = shop.create()
     ana = open_board("ana")
     ana.page.context.set_offline(True)
@@ -142,7 +142,7 @@ def test_a_board_that_was_offline_catches_up(open_board: OpenBoard, shop: Shop) 
 def test_without_redis_a_change_is_refused_and_everyone_is_told(
     browser: Browser, start_gateway: StartGateway, start_redis: Callable[[], EmbeddedRedis]
 ) -> None:
-    """Readiness says what is missing, the board says so too, and a move comes back as refused.
+    """Readiness names the missing part, the board says so too, and a move comes back as refused.
 
     The Redis is not the gateway's own, which it would start again within half a second.
     """

@@ -1,6 +1,6 @@
 """docs/tutorial.md, followed word for word in an empty folder: the wheel, the files and commands as they stand, a real browser.
 
-Two things differ from a reader's: the port is one that is free, and the packages that the wheel needs are those that are here
+Two things differ from a reader's. The port is a free one, and the packages that the wheel needs are the local ones
 (tests/integration/packaging/test_readme.py lets pip fetch them).
 """
 
@@ -84,7 +84,7 @@ def shown(page: Page, name: str) -> None:
 
 
 def test_a_reader_gets_a_live_page(folder: Path, serve: Serve, open_page: Callable[[str], Page]) -> None:
-    """Two windows agree, other programs publish, a restart loses nothing, and only those come in who are signed in."""
+    """Two windows agree, other programs publish, a restart loses nothing, and only signed-in readers come in."""
     gateway = serve("serve")
     first, second = open_page(gateway.url), open_page(gateway.url)
     for page in (first, second):

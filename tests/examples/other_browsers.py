@@ -1,4 +1,4 @@
-"""Firefox and WebKit, as far as the system has them: pages that are opened and asked, by the protocol that each speaks.
+"""Firefox and WebKit, as far as the system has them: pages opened and asked, by the protocol that each speaks.
 
 Debian: `apt-get install firefox-esr webkit2gtk-driver xvfb`. Firefox speaks WebDriver BiDi over a WebSocket by itself. WebKit (of
 WebKitGTK, in its MiniBrowser) speaks WebDriver over HTTP by its driver, and needs a display.

@@ -21,7 +21,7 @@ def lines(page: Page, panel: str) -> list[str]:
 
 
 def wait_for_subscriptions(page: Page, wanted: list[str]) -> None:
-    """Look until the gate's subscriptions are these: one that ends is there until the gateway has answered."""
+    """Look until the gate's subscriptions are these, because an ending one is there until the gateway has answered."""
 
     def are_there() -> bool:
         page.locator("#list").click()
@@ -34,7 +34,7 @@ def wait_for_subscriptions(page: Page, wanted: list[str]) -> None:
 def test_a_board_shows_what_happens_and_loses_nothing_over_a_restart(
     page: Page, open_shop: OpenShop, publisher: Publisher, framework: str
 ) -> None:
-    """Orders are loaded, made and shipped; both panels show each event once, also those from while the gateway was away."""
+    """Orders are loaded, made and shipped; both panels show each event once, also those from during the restart."""
     shop = open_shop(framework)
     page.goto(shop.url)
     expect(page.locator("#status")).to_have_text("live")

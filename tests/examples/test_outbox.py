@@ -169,7 +169,7 @@ PENDING_DJANGO = "import django; django.setup(); from jaiminho.models import Eve
 
 
 def test_django_publishes_the_rows_of_committed_transactions(example: MakeExample, tmp_path: Path) -> None:
-    """In order, each once, by a relay that is killed and a Redis that is gone at first."""
+    """In order, each once, by a relay that is killed and a Redis that is unreachable at first."""
     shop = example("django")
     shop.environment["DJANGO_SETTINGS_MODULE"] = "shop.settings"
     with RedisProcess(tmp_path / "own-redis") as redis:
@@ -190,7 +190,7 @@ def test_django_publishes_the_rows_of_committed_transactions(example: MakeExampl
 
 
 def ran(shop: Example, code: str) -> str:
-    """Return what a program prints, or the empty text where it failed."""
+    """Return the output of a program, or the empty text where it failed."""
     try:
         return shop.run("python", "-c", code).strip()
     except AssertionError:

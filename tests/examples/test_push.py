@@ -22,7 +22,7 @@ from tests.support.python_examples import MakeExample
 from tests.support.redis_server import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * DEADLINE_S)]
-# Chromium asks the service of its maker for a subscription, which tests do not reach: the worker is handed the message instead.
+# Chromium asks the service of its maker for a subscription, which tests do not reach, so the worker gets the message directly.
 CLICK = """async () => {
   const [notification] = await self.registration.getNotifications();
   self.dispatchEvent(new NotificationEvent("notificationclick", { notification }));
@@ -65,7 +65,7 @@ def service(authority: Authority) -> Iterator[Receiver]:
 def test_a_push_shows_an_unread_item_and_a_click_marks_it_as_read(
     example: MakeExample, page: Page, authority: Authority, service: Receiver, port: int
 ) -> None:
-    """The message is encrypted for the browser, its notification names the item, and a browser that is gone is forgotten."""
+    """The message is encrypted for the browser, its notification names the item, and a departed browser is forgotten."""
     push, (private, public) = example("push", "[server,push,embedded]"), new_keys()
     url = f"http://127.0.0.1:{port}"
     push.environment |= {"HEADGATE_PORT": str(port), "VAPID_PUBLIC_KEY": public, "VAPID_PRIVATE_KEY": private}
@@ -87,7 +87,7 @@ def test_a_push_shows_an_unread_item_and_a_click_marks_it_as_read(
     with page.context.expect_event("serviceworker") as started:
         page.goto(url)
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    page.reload()  # the worker controls pages that are loaded after it
+    page.reload()  # the worker controls later pages
     assert page.request.post(f"{url}/devices", data={"endpoint": "http://127.0.0.1/"}).status == 400
     assert page.request.post(f"{url}/devices", data=browser.subscription).ok
     assert kept(push.folder) == [browser.endpoint]

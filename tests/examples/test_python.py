@@ -1,4 +1,4 @@
-"""The Python examples, each in a separate environment with the wheel and what its requirements.txt names."""
+"""The Python examples, each in a separate environment with the wheel and the packages of its requirements.txt."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_flask_page_with_a_script_tag_hears_events(example: MakeExample, page:
 def test_the_tests_of_an_example_run_without_redis(
     example: MakeExample, redis_url: str, name: str, extra: str, needed: tuple[str, ...]
 ) -> None:
-    """As docs/howto/testing.md shows them: with the fixture of the wheel, and nothing reaches a log."""
+    """As docs/howto/testing.md shows them, with the fixture of the wheel, and nothing reaches a log."""
     application = example(name, extra)
     application.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest", *needed)
     settings = ("-o", "DJANGO_SETTINGS_MODULE=shop.settings", "-p", "pytest_django") if name == "django" else ()
@@ -107,7 +107,7 @@ def test_django_rings_the_bell_of_the_user_whose_order_has_failed(
 
 
 def test_fastapi_publishes(example: MakeExample, page: Page, port: int) -> None:
-    """Its page gets from the gateway what the routes publish with the dependency of the lifespan."""
+    """Its page gets from the gateway the events that the routes publish with the dependency of the lifespan."""
     fastapi = example("fastapi", "[server,embedded]")
     fastapi.environment.pop("HEADGATE_REDIS_URL")
     with closing(HeldPort()) as held:

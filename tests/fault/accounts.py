@@ -1,7 +1,7 @@
 """The checker's other half: the accounts of publishers and consumers, beside those of browsers (checker.py). No I/O.
 
-In: the receipts of every publisher, what consumers did, the log as it was at the end (`History`), and the faults that were made.
-Out: every violation.
+In: the receipts of every publisher, the work of consumers, the log as it was at the end (`History`), and the faults. Out: every
+violation.
 
 - unreported: a receipt is for an event that is not in the log, and `check` does not say that it was rolled back. Where all of its
   epoch is lost, `check` may also say that it does not know that epoch.
@@ -62,7 +62,7 @@ class Done:
 
 @dataclass(slots=True)
 class Fault:
-    """What may excuse a lost event or a repeated delivery, from when to when.
+    """An excuse for a lost event or a repeated delivery, from when to when.
 
     Attributes:
         moved_s: when another server took over.
@@ -120,7 +120,7 @@ def check_receipts(
     """Return the violations of receipts.
 
     Args:
-        fates: what `Publisher.check` says, of every event that is lost and of some that are not.
+        fates: the answers of `Publisher.check` about every lost event and some others.
         epoch: the log's at the end.
     """
     receipts = list(receipts)
@@ -155,7 +155,7 @@ def latest_s(gone: Iterable[Acknowledged], faults: Faults) -> float:
 
 
 def flows(records: Iterable[Record], faults: Faults) -> list[Flow]:
-    """Return what each time another server took over meant to the browser that had a newer event first."""
+    """Return the effect of each takeover on the browser that had a newer event first."""
     lives, found = [record.seen() for record in records], []
     for moved_s in (fault.moved_s for fault in faults.past if fault.moved_s is not None):
         firsts = [_flow(life, moved_s) for life in lives]

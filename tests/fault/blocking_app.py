@@ -1,4 +1,4 @@
-"""An application with pages that block the event loop, each in its way, until they are let go: what the watchdog is tried on."""
+"""An application with pages that block the event loop, each in its way, until they are let go, to try the watchdog."""
 
 import os
 import time
@@ -23,7 +23,7 @@ def computes() -> str:
     """As a loop over too much does, until there is a file `until`."""
     path = request.args["until"]
     while not os.path.exists(path):
-        # Not asked for at every turn: who lets go of the interpreter, and takes it back at once, keeps other threads out.
+        # Not asked for at every turn, because releasing the interpreter and taking it back at once keeps other threads out.
         look_s = time.monotonic() + 0.1
         while time.monotonic() < look_s:
             sum(range(1000))

@@ -1,11 +1,11 @@
-"""A TCP proxy that breaks connections in the ways that networks do: it stands between a gateway and its Redis, or between a
-browser and its gateway.
+"""A TCP proxy that breaks connections in the ways that networks do, between a gateway and its Redis, or between a browser and
+its gateway.
 
-`pause`: nothing passes, nothing is lost, as in a partition that heals before TCP gives up. `black_hole`: what arrives is
-swallowed and no connection is closed; connections that were open then stay dead after `heal`, as with a firewall that forgot
-them. `half_open`: the same in one direction only, towards the one who connected. `reset`: every connection is reset (RST).
-`refuse`: new connections are reset at once. `redirect`: new connections lead to other servers, as after a failover at one
-address; those that are open stay. `throttle`: so many bytes per second towards the one who connected.
+`pause`: nothing passes, nothing is lost, as in a partition that heals before TCP gives up. `black_hole`: arriving bytes are
+swallowed and no connection is closed; connections open at that time stay dead after `heal`, as with a firewall that forgot
+them. `half_open`: the same in one direction only, towards the client. `reset`: every connection is reset (RST). `refuse`: new
+connections are reset at once. `redirect`: new connections lead to other servers, as after a failover at one address; open ones
+stay. `throttle`: so many bytes per second towards the client.
 
 One thread for the listener and two per connection; a proxy carries a handful of connections.
 """
@@ -22,7 +22,7 @@ from types import TracebackType
 CHUNK_BYTES = 65536
 BUFFER_BYTES = 256 * 1024
 CONNECT_TIMEOUT_S = 5.0
-# A throttled connection passes on what it may in this time, then waits for as long.
+# A throttled connection passes on its share of this time, then waits for as long.
 SLICE_S = 0.05
 _RST_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -49,19 +49,19 @@ class ChaosProxy:
         self._passing.clear()
 
     def black_hole(self) -> None:
-        """Swallow everything; what is open now is dead for good."""
+        """Swallow everything; open connections are dead for good."""
         with self._changed:
             self._swallow = True
             self._doom(both=True)
 
     def half_open(self) -> None:
-        """Swallow everything towards the one who connected; what is open now is half dead for good."""
+        """Swallow everything towards the client; open connections are half dead for good."""
         with self._changed:
             self._half = True
             self._doom(both=False)
 
     def reset(self) -> None:
-        """Reset every connection that is open."""
+        """Reset every open connection."""
         with self._changed:
             links = list(self._links)
         for link in links:
@@ -78,16 +78,16 @@ class ChaosProxy:
         self._targets = list(targets)
 
     def throttle(self, bytes_per_s: float | None) -> None:
-        """Let at most so many bytes per second through towards the one who connected (None: no limit), per connection."""
+        """Let at most so many bytes per second through towards the client (None: no limit), per connection."""
         self._bytes_per_s = bytes_per_s
 
     def dialled_from(self) -> set[int]:
-        """Return the ports from which it has connected to its target, of the connections that are open."""
+        """Return the ports of its open connections to its target."""
         with self._changed:
             return {link.port for link in self._links}
 
     def heal(self) -> None:
-        """Pass everything on again, for connections that are not dead."""
+        """Pass everything on again, for living connections."""
         self._swallow = self._half = self._refuse = False
         self._bytes_per_s = None
         self._passing.set()
@@ -129,7 +129,7 @@ class ChaosProxy:
             far.settimeout(None)
             for end in (near, far):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._changed:  # what begins while it is made is for this one, too
+            with self._changed:  # a connection of that time is for this one, too
                 refused = self._refuse
                 link = _Link(near, far, dead_out=self._swallow, dead_back=self._swallow or self._half)
                 if not refused:
@@ -170,7 +170,7 @@ class ChaosProxy:
 
 
 class _Link:
-    """Two sockets, one connection. A direction that is dead swallows what comes."""
+    """Two sockets, one connection. A dead direction swallows its bytes."""
 
     def __init__(self, near: socket.socket, far: socket.socket, *, dead_out: bool, dead_back: bool) -> None:
         self.near, self.far = near, far
@@ -200,6 +200,6 @@ def _bound(end: socket.socket) -> None:
 def _reset(end: socket.socket) -> None:
     with contextlib.suppress(OSError):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
-        # A thread may be inside recv: shutdown of our reading half wakes it, and sends nothing.
+        # A thread may be inside recv. Shutdown of our reading half wakes it, and sends nothing.
         end.shutdown(socket.SHUT_RD)
     end.close()

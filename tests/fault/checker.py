@@ -1,22 +1,22 @@
-"""The checker: what publishers received against what clients saw, in the manner of Jepsen. No I/O.
+"""The checker: receipts of publishers against the events of clients, in the manner of Jepsen. No I/O.
 
-In: receipts (`History.published`), publishes with an unknown outcome (`History.doubtful`), what the log held afterwards
-(`History.found`), and for each client what happened to it, in order (`Record`). Out: `check`, the list of every violation.
+In: receipts (`History.published`), publishes with an unknown outcome (`History.doubtful`), the log afterwards
+(`History.found`), and for each client its history, in order (`Record`). Out: `check`, the list of every violation.
 
 Rules, per client and epoch. *Owed* is every logged event that a pattern matches between the acknowledged subscription and
 its end.
 - doubled: an offset seen twice. reordered: an offset seen after a higher one.
 - unreported: an event was seen while a lower one that was owed had been neither seen nor reported by a gap before.
 - lost: at the end, the same for everything up to where the log stands.
-- phantom: an event that was not published, that no pattern matches, or whose content is not what was published.
+- phantom: an event that was not published, that no pattern matches, or with other content than published.
 - miscounted: an overflow gap whose count is not the number of owed events in its range that were not seen. (For a range that
   Redis lost later, the number is unknown.)
 - stale: a client that wants the newest value of each topic has neither seen the newest of a topic nor been notified of it.
 - retold: the same loss of a log was reported twice, or an event was reported as rolled back that is in the log.
 - ghost: an event was seen that is not in the log where it was seen, and no gap (`rolled_back`) took it back.
 
-The log that is there at the end is one line of epochs (`History.follow`). Events of other epochs were published, and are lost
-with the end of their log: a client that has seen one must have been notified, and no client is owed one.
+The final log is one line of epochs (`History.follow`). Events of other epochs were published, and are lost with the end of
+their log. A client that has seen one must have been notified, and no client is owed one.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class History:
         return next((epoch for epoch, first in reversed(self.lineage) if first <= offset), "")
 
     def log(self, epoch: str) -> list[Logged]:
-        """Return everything that is known of the log that has an epoch, in order."""
-        known = list(self.events.values())  # in one step: publishers may be at it
+        """Return everything known of the log that has an epoch, in order."""
+        known = list(self.events.values())  # in one step, because publishers may be at it
         if any(name == epoch for name, _ in self.lineage):
             on_line = (event for event in known if event.epoch == self.epoch_at(event.offset))
         else:
@@ -126,7 +126,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The client was notified of what is missing."""
+    """The client was notified of missing events."""
 
     at_s: float
     first: int | None
@@ -139,7 +139,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A cursor: everything up to here has been delivered."""
+    """A cursor, which says that everything up to here has been delivered."""
 
     at_s: float
     epoch: str
@@ -157,7 +157,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """The client asked to end a subscription: from here on nothing of it is owed."""
+    """The client asked to end a subscription, and from here on nothing of it is owed."""
 
     at_s: float
     pattern: str
@@ -180,9 +180,9 @@ class Record:
 
     name: str
     entries: list[Entry] = field(default_factory=list)
-    # Conflated by its own wish: events that a newer one of their topic replaced are not missed.
+    # Conflated by its own wish, so that events replaced by a newer one of their topic are not missed.
     latest: bool = False
-    # How many deliveries the checker held against it: events of the log that were owed to it.
+    # How many deliveries the checker held against it, which are events of the log that were owed to it.
     owed: int = 0
 
     def seen(self) -> list[Seen]:
@@ -194,7 +194,7 @@ class Record:
         return [entry for entry in self.entries if isinstance(entry, Gap) and (not reasons or entry.reason in reasons)]
 
     def told(self) -> list[str]:
-        """Return its life in lines, for people: one for all the events that it saw between two others."""
+        """Return its life in lines, for people, with one for all the events that it saw between two others."""
         lines: list[str] = []
         for is_event, some in groupby(self.entries, lambda entry: isinstance(entry, Seen)):
             entries = list(some)
@@ -318,7 +318,7 @@ class _Walk:
         self._next = _NO_LIMIT
         self._highest = 0
         self._seen: dict[int, str] = {}
-        self._limit = _NO_LIMIT  # events from here on are judged later: what is seen there now will be reported as rolled back
+        self._limit = _NO_LIMIT  # events from here on are judged later, as they will be reported as rolled back
         self._told: list[Gap] = []
         self._refused: Welcomed | None = None  # a welcome that did not resume, until a gap has said why
         self._lost = False  # the log was reported lost, and the cursor with the new one has not come yet
@@ -411,7 +411,7 @@ class _Walk:
     def _gap(self, entry: Gap) -> None:
         if entry.reason == "log_lost":
             refused, self._refused = self._refused, None
-            # A refusal in the log that the client knows has another reason: then this log was lost before that could be reported.
+            # A refusal in the log that the client knows has another reason. Then this log was lost before that could be reported.
             if refused is not None and refused.epoch != self._epoch:
                 self._enter(refused.epoch, refused.offset)
                 self._begun.add((self._epoch, self._frontier))
@@ -444,7 +444,7 @@ class _Walk:
                 self._violate("ghost", offset, f"beyond what was told as rolled back: {first} to {last}")
             if there.get(offset) == event_id:
                 self._violate("retold", offset, f"{event_id} was told as rolled back, and is in the log")
-        # It was notified of what lies below, and that is still so.
+        # It was notified of lower ones, and that is still so.
         self._told = [replace(gap, last=min(gap.last or 0, first - 1)) for gap in self._told if (gap.first or 0) < first]
         self._frontier = min(self._frontier, first - 1)
         self._highest = min(self._highest, first - 1)

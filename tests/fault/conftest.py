@@ -30,10 +30,10 @@ def load(request: pytest.FixtureRequest) -> Load:
     return found
 
 
-# Of the site of many tests. One Python process plays its clients: where the machine does much else it answers a ping late.
+# Of the site of many tests. One Python process plays its clients, and on a busy machine it answers a ping late.
 SITE_SETTINGS: dict[str, Any] = {"publish_per_s": 10, "ping_timeout_s": 120}
 
-# For a test that has no short form.
+# For a test without a short form.
 ONLY_NIGHTLY = pytest.mark.parametrize(
     "load", [pytest.param(FULL, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)])], indirect=True
 )
@@ -64,7 +64,7 @@ def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def site(session_site: Site) -> Iterator[Site]:
-    """The site, ready; healed afterwards, and what its gateways wrote is shown beside a failed test."""
+    """The site, ready; healed afterwards, and the output of its gateways is shown beside a failed test."""
     session_site.wait_until_ready()
     yield session_site
     for proxy in session_site.proxies:

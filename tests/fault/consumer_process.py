@@ -1,7 +1,7 @@
 """Consumers in separate processes, to be killed: they write what they do to a file, slowly enough to be hit anywhere.
 
-Each task is a line `<offset> <key> <attempt>`, written with fsync as a receiver outside would have it: what is in the
-file has been done. Before and after it there is a pause of up to a few milliseconds, so that a kill falls between receiving and
+Each task is a line `<offset> <key> <attempt>`, written with fsync as a receiver outside would have it, so the tasks in the file
+have been done. Before and after it there is a pause of up to a few milliseconds, so that a kill falls between receiving and
 doing, between doing and acknowledging, or elsewhere.
 
 `python -m tests.fault.consumer_process <redis url> <file> <lease, s> [batch]` starts none by itself. For each line `start` on
@@ -73,7 +73,7 @@ class Pages(Lines):
 
 def consume(ready: int) -> bool:
     """Consume until SIGTERM, then drain; return whether that was done in time."""
-    asked: SimpleQueue[int] = SimpleQueue()  # not an Event: the handler would wait for its lock inside the Event's own wait
+    asked: SimpleQueue[int] = SimpleQueue()  # not an Event, whose lock the handler would wait for inside its wait
     signal.signal(signal.SIGTERM, lambda number, _: asked.put(number))
     consumer = Pages if sys.argv[4:] == ["batch"] else Lines
     options = RunnerOptions(start="oldest", lease_s=float(sys.argv[3]), max_waiting=100_000)
@@ -98,7 +98,7 @@ def start() -> int:
 
 
 def main() -> None:
-    """Do what the input says, to its end; no consumer outlives it."""
+    """Carry out the input, to its end; no consumer outlives it."""
     running: set[int] = set()
     for line in sys.stdin:
         word, *rest = line.split()

@@ -1,4 +1,4 @@
-"""An application around a gateway that counts what is in its own process: what the soak watches beside memory and descriptors."""
+"""An application around a gateway that counts the objects of its process: the soak watches them beside memory and descriptors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ gate = Headgate(app)
 
 @app.get("/counts")
 def counts() -> dict[str, int]:
-    """Return the number of greenlets that are alive and of metrics' series, and the bytes of the page caches."""
+    """Return the number of living greenlets and of metrics' series, and the bytes of the page caches."""
     gc.collect()
     return {
         "greenlets": sum(isinstance(thing, gevent.Greenlet) and not thing.dead for thing in gc.get_objects()),

@@ -1,7 +1,7 @@
 """The grounds of the mixture: Redis at an address that moves, with Sentinels, and as a Cluster; and the faults of each.
 
-A fault takes the random numbers of its step. It waits until the ground is whole, and notes itself in `Faults`: from when to when
-it excuses a lost event, and a delivery that comes again.
+A fault takes the random numbers of its step. It waits until the ground is whole, and notes itself in `Faults`, with the time in
+which it excuses a lost event, and a repeated delivery.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Lasting = Callable[[random.Random], contextlib.AbstractContextManager[object]]
 BEHIND_S = 0.5
 # How long an old primary may live on before it is made a replica. With Sentinels they do, some ten seconds later.
 LIVES_ON_S = 3.0
-# A server that is silent for so long has failed. A starved machine is silent for a second, which must cause no failover.
+# A server with so long a silence has failed. A starved machine is silent for a second, which must cause no failover.
 SILENT_MS = 3000
 LIVES_ON = "the address moves, the old primary lives on"
 
@@ -43,7 +43,7 @@ class Pausable(Protocol):
 
 
 class Ground(Protocol):
-    """A Redis of some kind, and what can happen to it.
+    """A Redis of some kind, and the faults that can happen to it.
 
     Attributes:
         url, addresses: for publishers and consumers, and for each gateway.
@@ -143,7 +143,7 @@ class AnAddress(Pair):
     def _lose(self, moments: random.Random, prepare: Callable[[Pair], Lose], rest_s: float = 1.0) -> None:
         with self.faults.one("end of the log lost", loses=True) as fault:
             before, lose = self.primary, prepare(self)
-            time.sleep(moments.uniform(0, rest_s))  # what is published in between will be lost
+            time.sleep(moments.uniform(0, rest_s))  # publishes in between will be lost
             lose()
             if self.primary is not before:
                 fault.moved_s = time.monotonic()
@@ -157,7 +157,7 @@ class AnAddress(Pair):
         self._lose(moments, promoted, 0.0)
 
     def _fail_over(self) -> None:
-        """As docs/operations/failover.md has it: Redis pauses writes until the replica has everything."""
+        """As docs/operations/failover.md has it, Redis pauses writes until the replica has everything."""
         with self.faults.one("FAILOVER"):
             self.begin_to_follow()
             self.primary.call("FAILOVER", "TO", "127.0.0.1", self.replica.port, "TIMEOUT", 10000)
@@ -262,7 +262,7 @@ class Sentinels:
             old.start()  # empty; the Sentinels make it a replica
 
     def _frozen(self, moments: random.Random) -> None:
-        """For a moment the replicas get nothing of what publishers have receipts for; then the primary freezes."""
+        """For a moment the replicas get no events that publishers have receipts for; then the primary freezes."""
         self.be_whole()
         old = self.primary()
         replicas = [server for server in self._site.servers if server is not old]
@@ -270,7 +270,7 @@ class Sentinels:
             fault.lives_on = True
             for replica in replicas:
                 replica.call("REPLICAOF", "127.0.0.1", "1")
-            time.sleep(moments.uniform(0, 0.5))  # what is published in between will be lost
+            time.sleep(moments.uniform(0, 0.5))  # publishes in between will be lost
             old.freeze()
             for replica in replicas:
                 replica.call("REPLICAOF", "127.0.0.1", old.port)
@@ -336,7 +336,7 @@ class ACluster:
         return next((bytes(primary[2]) for first, last, primary, *_ in slots if first <= self._slot <= last), b"")
 
     def _move(self, moments: random.Random) -> None:
-        """The log, the head and the epochs one by one, then all ids: the keys are on two nodes for a while."""
+        """The log, the head and the epochs one by one, then all ids, so the keys are on two nodes for a while."""
         self.be_whole()
         with self.faults.one("the slot moves"), self._cluster.moving(self._slot, self._cluster.another(self._owner())) as moving:
             for key in ("head", "log", "epochs"):
@@ -376,7 +376,7 @@ class _Frozen:
 
 
 def role(server: Any) -> str:
-    """Return what a server says that it is, or nothing."""
+    """Return the role that a server reports, or nothing."""
     try:
         return str(server.call("INFO", "replication")["role"])
     except HeadgateError:

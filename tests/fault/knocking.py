@@ -1,4 +1,4 @@
-"""Clients that ignore `Retry-After`: each comes back at once when it was refused. They are a process, to have a processor.
+"""Clients that ignore `Retry-After`, each of which comes back at once after a refusal. They are a process, to have a processor.
 
 `python -m tests.fault.knocking <host> <port> <clients>` goes on until its input ends, and then prints, as JSON, how often it
 got each status.

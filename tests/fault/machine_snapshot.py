@@ -1,8 +1,8 @@
-"""A Redis that is reverted to a snapshot with its memory, as a hypervisor or CRIU reverts a machine or a process.
+"""A Redis reverted to a snapshot with its memory, as a hypervisor or CRIU reverts a machine or a process.
 
 A library in the server (machine_snapshot.c) copies the whole process by a fork. The copy has all of its memory (the data, and
 what the function library remembers), and sleeps. To revert, the server is killed, and the copy goes on at the same address. As
-after a real revert, no connection survives: the copy closes those of the moment of the snapshot, and later ones end with the
+after a real revert, no connection survives. The copy closes those of the moment of the snapshot, and later ones end with the
 server.
 """
 
@@ -27,7 +27,7 @@ _LONG = struct.Struct("l")
 
 
 class _Copy(subprocess.Popen[bytes]):
-    """A process that is not our child, as far as `RedisProcess` needs one."""
+    """A foreign child process, as far as `RedisProcess` needs one."""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.returncode = pid, None

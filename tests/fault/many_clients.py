@@ -1,9 +1,9 @@
-"""Very many browsers in one thread: hand-made Socket.IO clients over WebSocket that write down all that happens to them.
+"""Very many browsers in one thread: hand-made Socket.IO clients over WebSocket that record all messages.
 
-They speak the wire of docs/protocol.md and nothing more: no de-duplication, no repair, no order restored, so that whatever the
-gateway does wrong is seen. A client keeps its cursor by the rules of the protocol, and resumes with it.
+They speak the wire of docs/protocol.md and nothing more: no de-duplication, no repair, no order restored, so that every fault
+of the gateway is seen. A client keeps its cursor by the rules of the protocol, and resumes with it.
 
-`Swarm` is the test's end: its methods may be called from any thread; the clients live in the swarm's own event loop.
+`Swarm` is the test's end. Its methods may be called from any thread; the clients live in the swarm's own event loop.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.support.websocket_codec import NO_KEY, TEXT, frame_at, handshake, mas
 # Half a minute is much for any of it, but not on a machine that does fifty other things.
 DEADLINE_S = 60.0
 POLL_S = 0.005
-# A look at a condition takes a fifth of the time at most: the clients, and the proxies of a site, live in this process, too.
+# A look at a condition takes a fifth of the time at most, because the clients and the proxies live in this process, too.
 REST_LOOKS = 4
 READ_BYTES = 65536
 # A throttled client reads this much at a time, so that the kernel holds the rest.
 SLOW_READ_BYTES = 2048
 RETRY_S = (0.02, 0.5)
 TICK_S = 0.1
-# As web/src/base/backoff.js: full jitter between the first and a ceiling that doubles up to the second.
+# As web/src/base/backoff.js, with full jitter between the first and a ceiling that doubles up to the second.
 ROAMING_RETRY_S = (0.5, 20.0)
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -53,7 +53,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.epoch: str | None = None
         self.offset = 0
         self.discarded = 0
-        # By pattern: the past that is asked for with each handshake until it has come, and where it ends.
+        # By pattern, the past for each handshake until it has come, and where it ends.
         self.since: dict[str, Any] = {}
         self._past_end: int | None = None
         self.roams = False  # it moves when it is asked to
@@ -75,7 +75,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self._attempt = 0
         self._moves = False  # it was asked to, and comes back at once
 
-    # -- what a test asks for ---------------------------------------------------------------------------------------
+    # -- a test's requests -------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Connect, and again whenever the connection is lost, until `leave`."""
@@ -109,7 +109,7 @@ class BrowserClient(asyncio.BufferedProtocol):
 
     @property
     def reading(self) -> bool:
-        """Whether it takes from the socket what comes."""
+        """Whether it reads from the socket."""
         return self._transport is not None and self._transport.is_reading()
 
     def stall(self) -> None:
@@ -156,8 +156,8 @@ class BrowserClient(asyncio.BufferedProtocol):
     # -- asyncio ----------------------------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        # A retry may come due while a test connects, or a test may ask twice: two connections would mix what they bring. The end
-        # of one that is not closed yet brings the next.
+        # A retry may come due while a test connects, or a test may ask twice, and two connections would mix their messages. The
+        # end of an open one brings the next.
         if not self._connecting and self._transport is None:
             self._connecting = True
             try:
@@ -309,14 +309,14 @@ class BrowserClient(asyncio.BufferedProtocol):
         if self.epoch is None or (body["resumed"] is False and goes_on is None):
             self.epoch, self.offset = body["epoch"], body["offset"]
         elif goes_on is not None and goes_on["offset"] == self.offset:
-            self.epoch = goes_on["epoch"]  # else a gap follows that says what was rolled back, and moves it
+            self.epoch = goes_on["epoch"]  # else a gap follows that names the rolled-back events, and moves it
         self.up = True
         self.sessions += 1
         self._retry_s = RETRY_S[0]
         self._attempt = 0
 
     def _past_came(self, offset: int) -> None:
-        """A connection that is lost during a past cuts it short: the rest is asked for again."""
+        """A connection lost during a past cuts it short, and the rest is asked for again."""
         assert self._past_end is not None
         if offset > self._past_end:
             self.since, self._past_end = {}, None
@@ -402,7 +402,7 @@ class Swarm:
             client.elsewhere = [address for address in addresses if address != client.address]
 
     def reopen(self) -> None:
-        """Connect all that are offline, all at once, without waiting for them."""
+        """Connect all offline ones, all at once, without waiting for them."""
         self.run(_open([client for client in self.clients if not client.up]))
 
     def each(self, act: Callable[[BrowserClient], Any], clients: Iterable[BrowserClient] | None = None) -> None:

@@ -34,7 +34,7 @@ POLICIES = ["catch_up", "catch_up", "catch_up", "latest", "drop"]
 # In the first piece, and in every second one after it, browsers share out so many patterns that no other has. Each has fewer
 # than `max_subscriptions`.
 OWN_PATTERNS, OWN_AT_MOST = 10_000, 60
-# Those that get the largest events, and what a burst of them is.
+# The receivers of the largest events, and of a burst of them.
 LARGE_BROWSERS, LARGE_EVENTS, LARGE_BYTES = 4, 6, 1_000_000
 SMALL_EVENTS, SMALL_BYTES = 2000, 100
 # How often a client asks for a past after a fault that came alone.
@@ -65,7 +65,7 @@ class Result:
 
 
 class Piece:
-    """One log and all who use it. What is `started` ends with the piece.
+    """One log and all its users. A `started` process ends with the piece.
 
     Attributes:
         happened: how often each fault was made.
@@ -76,7 +76,7 @@ class Piece:
         self._name = f"piece{number}-{moments.getrandbits(32):x}"
         self._moments = moments
         self.happened: Counter[str] = Counter()
-        self._killed: list[GatewayProcess] = []  # to be started when what lasts is over
+        self._killed: list[GatewayProcess] = []  # to be started after the lasting fault
         self._own = 0 if number % 2 else min(OWN_PATTERNS, OWN_AT_MOST * site.load.clients)
         self._started = contextlib.ExitStack()
         self._lasting: dict[str, Lasting] = {
@@ -110,7 +110,7 @@ class Piece:
 
     @property
     def kinds(self) -> Kinds:
-        """What can happen here."""
+        """The possible faults here."""
         ground = self._ground
         at_once = {"everything": list(self._at_once), "grounds": list(ground.at_once), "losses": list(ground.losing)}
         lasting = list(self._lasting) if self._size.only == "everything" else [STORM, *ground.lasting]
@@ -164,7 +164,7 @@ class Piece:
             position = self._pasts.held(moments)
             for name in step.inside:
                 self._one(name, moments)
-        while self._killed:  # a gateway that is cut off from Redis would not start
+        while self._killed:  # a gateway without a way to Redis would not start
             self._killed.pop().start()
         if position is not None and moments.random() < ASKING_SHARE:
             self._pasts.ask(position, moments)
@@ -183,7 +183,7 @@ class Piece:
         end = epoch, _ = self._site.head()
         pages = self._page_records(end)
         log = {(event.epoch, event.offset) for event in history.log(epoch)}
-        with contextlib.suppress(AssertionError):  # what they have skipped is a violation
+        with contextlib.suppress(AssertionError):  # skipped events are a violation
             wait_for(lambda: not log - {(did.epoch, did.offset) for did in self._done()}, "consumers", ACCOUNT_S)
         done = self._done()
         gone = lost(history, receipts, epoch)
@@ -250,7 +250,7 @@ class Piece:
         return self._participant("consume", self._ground.url, self._name)
 
     def _published(self) -> tuple[History, list[Acknowledged]]:
-        """Return the history of all journals: receipts, and every id that was tried without one, or more than once."""
+        """Return the history of all journals: receipts, and every id tried without one, or more than once."""
         history, tries = History(), Counter[str]()
         receipts = []
         for number, journal in enumerate(self._journals):
@@ -270,7 +270,7 @@ class Piece:
         return [Done(*rest) for journal in self._journals for kind, *rest in journal.read() if kind == "did"]
 
     def _page_records(self, end: tuple[str, int]) -> list[Record]:
-        """Return what the handlers of each page saw, once it has the last event."""
+        """Return the events of each page's handlers, once it has the last one."""
         epoch, last = end
 
         def has_all(page: Pages) -> bool:
@@ -295,7 +295,7 @@ class Piece:
                 each.place: publisher.check(Receipt(each.epoch, each.offset, duplicate=False, id=each.id)) for each in receipts
             }
 
-    # -- what happens -----------------------------------------------------------------------------------------------
+    # -- the faults ---------------------------------------------------------------------------------------------------
 
     def _one(self, name: str, moments: random.Random) -> None:
         self.happened[name] += 1
@@ -315,7 +315,7 @@ class Piece:
             try:
                 for name in step.inside:
                     time.sleep(min(0.5, self._size.pause_s / len(step.inside)))  # a pause between faults
-                    # One of two gateways serves: without any, no failover would ever reach a browser.
+                    # One of two gateways serves, because without any, no failover would ever reach a browser.
                     if time.monotonic() < until_s and (step.during, name) != (GATEWAY, KILLED):
                         self._one(name, moments)
                 time.sleep(max(0.0, until_s - time.monotonic()))  # the length of the fault
@@ -343,11 +343,11 @@ class Piece:
 
     @contextlib.contextmanager
     def _storm(self, moments: random.Random) -> Iterator[None]:
-        """All have gone, and come back at once with what they have missed, while the rest of the step happens."""
+        """All have gone, and come back at once with their missed events, while the rest of the step happens."""
         everybody = list(self.swarm.clients)
         self.swarm.each(lambda client: client.leave(hard=True), everybody)
         self._burst(moments, SMALL_EVENTS, SMALL_BYTES, "load.t{}.changed")
-        time.sleep(moments.uniform(0.1, self._site.load.offline_s))  # how long they are away
+        time.sleep(moments.uniform(0.1, self._site.load.offline_s))  # the time until they are back
         self._come_back(everybody, moments)
         yield
 
@@ -363,7 +363,7 @@ class Piece:
         self.swarm.each(lambda client: client.open_soon(), some)
 
     def _change_subscriptions(self, moments: random.Random) -> None:
-        """Those with `drop` keep theirs: between a request and its answer it is unknown what their gaps have to count."""
+        """Those with `drop` keep theirs, because between a request and its answer it is unknown what their gaps have to count."""
 
         def change(client: BrowserClient) -> None:
             policy = next(iter(client.patterns.values()), None)
@@ -417,7 +417,7 @@ class _Process:
 
 
 def _explain(violations: Sequence[Violation], journals: Sequence[Participant], faults: Faults) -> None:
-    """Print the faults, and what the journals have of the first places where a promise was broken."""
+    """Print the faults, and the journals' lines on the first broken promises."""
     print(*faults.past, sep="\n")
     for violation in violations[:3]:
         for number, journal in enumerate(journals):

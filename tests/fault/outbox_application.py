@@ -1,6 +1,6 @@
 """An application with an outbox that kills itself: `python -m tests.fault.outbox_application DATABASE FIRST COUNT STEP`.
 
-It makes COUNT orders from FIRST on, a third of them rolled back, and ends with SIGKILL in the last one: at `row`, before it
+It makes COUNT orders from FIRST on, a third of them rolled back, and ends with SIGKILL in the last one, at `row`, before it
 commits, or at `committed`; at `none` never.
 """
 

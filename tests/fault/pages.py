@@ -37,7 +37,7 @@ class Pages(Participant):
         self._say("open", page, options, self.patterns[page], room)
 
     def subscribe(self, page: str, pattern: str) -> None:
-        """Ask for another pattern, which must overlap with none that the page has: its handlers see an event once each."""
+        """Ask for another pattern, which must overlap with none of the page's, because its handlers see an event once each."""
         self.patterns[page].append(pattern)
         self.waiting.add((page, pattern))
         self._say("subscribe", page, pattern)
@@ -66,9 +66,9 @@ class Pages(Participant):
         return self.entries
 
     def records(self, epoch: str, head_at: Callable[[float], int] = lambda at_s: 0) -> list[Record]:
-        """Return what the handlers of each page saw.
+        """Return the events of each page's handlers.
 
-        A handler sees no cursors, so all counts as of the epoch at the end: what it saw of others was reported as rolled back.
+        A handler sees no cursors, so all counts as of the epoch at the end, and earlier ones were reported as rolled back.
 
         Args:
             epoch: that of the log at the end.

@@ -2,14 +2,14 @@
 
 `Pair` starts them: a primary, and another that stays empty until it is to follow. Each gateway reaches the address through a
 separate relay, publishers and consumers through one more, so that a test can hold up or mislead each of them. A loss has two
-steps: a function of this file marks the place to which the log will go back, and returns the function that takes it back there.
-Events that are published between the two are lost.
+steps. A function of this file marks the place to which the log will go back, and returns the function that takes it back there.
+Later events before the second step are lost.
 
 - crash: the machine crashes, and the append-only file ends at the mark.
 - copy: the data directory is replaced by a copy that was made at the mark.
 - put back: the server runs on, and older data is put into it.
 - promoted: the primary dies, and a replica that has had nothing since the mark takes its place.
-- two servers: the same, but the old primary lives on, and connections that are open stay with it, until it is made a replica.
+- two servers: the same, but the old primary lives on, and open connections stay with it, until it is made a replica.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def copy(pair: Pair) -> Lose:
 
 
 def put_back(pair: Pair) -> Lose:
-    """Copy every key; connections stay, and the process that has written what is lost writes on."""
+    """Copy every key; connections stay, and the process that has written the lost events writes on."""
     copied = pair.call("EVAL", COPY_EVERY_KEY, "0")
 
     def lose() -> None:

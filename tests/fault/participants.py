@@ -72,7 +72,7 @@ class Participant:
         )
 
     def read(self) -> list[list[Any]]:
-        """Return the whole journal, with what was written since the last time."""
+        """Return the whole journal, with the lines since the last time."""
         with self._journal.open("rb") as file:
             file.seek(self._read_bytes)
             lines = file.read().splitlines(keepends=True)
@@ -169,7 +169,7 @@ class _Publishing:
 
 
 def publish(url: str, path: str, name: str, per_s: str, payload_bytes: str, own_patterns: str) -> None:
-    """Publish on schedule, and the bursts of the input, to its end; what was late is not caught up for more than a second."""
+    """Publish on schedule, and the bursts of the input, to its end; late ones are not caught up for more than a second."""
     asked: SimpleQueue[list[str] | None] = SimpleQueue()
 
     def read_input() -> None:

@@ -1,7 +1,7 @@
-"""Who asks for the past in a mixture: newcomers that want everything since a position, and a part of the log asked for again.
+"""The readers of the past in a mixture: newcomers that want everything since a position, and a part of the log asked for again.
 
-A position may be of a line of history that the log has left since. `Pasts` knows the lines that the log has consisted of, and so
-where each position lies now, and what each answer has to be.
+A position may be of a line of history that the log has left since. `Pasts` knows the lines of the log, and so where each
+position lies now, and the right answer to each request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Line = list[tuple[str, int]]
 
 @dataclass(slots=True)
 class Asked:
-    """A `replay`: the range that was meant, in which epoch, on which of a client's connections, and the whole answer."""
+    """A `replay`: the intended range, in which epoch, on which of a client's connections, and the whole answer."""
 
     epoch: str
     first: int
@@ -58,7 +58,7 @@ def place_on(lines: list[Line], epoch: str, offset: int) -> int | None:
 
 
 class Pasts:
-    """The lines of one piece's log, its newcomers, and what was asked for again."""
+    """The lines of one piece's log, its newcomers, and the repeated requests."""
 
     def __init__(self, site: Site, swarm: Swarm, call: Callable[..., Any]) -> None:
         self._site, self._swarm, self._call = site, swarm, call
@@ -75,7 +75,7 @@ class Pasts:
     def held(self, moments: random.Random) -> tuple[str, int] | None:
         """Return the position of a browser, and ask for a part of the log; the answer does not matter.
 
-        What gateways then keep of the log must not be taken for what is in it later.
+        A gateway's later copy of the log must not be taken for the log.
         """
         held = [(client.epoch or "", client.offset) for client in self._swarm.clients if client.up and client.offset]
         if not held:
@@ -86,7 +86,7 @@ class Pasts:
         return position
 
     def ask(self, position: tuple[str, int], moments: random.Random) -> None:
-        """Ask for what a position of some time ago names, once all gateways are where the log is."""
+        """Ask for the events at a position of some time ago, once all gateways are where the log is."""
         self._site.wait_until_ready()
         self._site.wait_until_followed()
         self.note_line()
@@ -95,10 +95,10 @@ class Pasts:
         self._ask(epoch, offset)
 
     def assert_kept(self, history: History) -> None:
-        """Each answer was what was in the log then, up to where the epoch that was meant ends, and a gap for the rest.
+        """Each answer was the log of that time, up to the end of the intended epoch, and a gap for the rest.
 
-        A line may have begun that was not noted yet when this was asked: the answer is right without it, or with it. What was in
-        the log may have been lost since.
+        A line may have begun unnoticed before this was asked, and the answer is right without it, or with it. Events of the log
+        may have been lost since.
         """
         for asked in self._asked:
             faults = [_fault_of(asked, self._lines[:noted], history) for noted in (asked.lines, asked.lines + 1)]
@@ -141,7 +141,7 @@ class Pasts:
 
 
 def _fault_of(asked: Asked, lines: list[Line], history: History) -> str | None:
-    """Return what is wrong with an answer, if the log has consisted of these lines and no more."""
+    """Return the fault of an answer, if the log has consisted of these lines and no more."""
     end = place_on(lines, asked.epoch, asked.last)
     assert end is not None
     if asked.gap is not None and asked.gap["reason"] == "log_lost":

@@ -1,4 +1,4 @@
-"""The plan of a mixture: which faults happen, one after the other or during another. No I/O.
+"""The plan of a mixture, with faults one after the other or during another. No I/O.
 
 It is drawn from a seed alone: `draw` returns the same steps for the same seed, whatever happens in between, and each step has
 random numbers for its details.
@@ -17,7 +17,7 @@ LASTING_SHARE = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens: `during` one thing, `inside` it others; the lengths are shares of what the load says is longest."""
+    """The faults: `during` one, `inside` it others; the lengths are shares of the load's longest."""
 
     during: str | None
     is_pause: bool
@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The names of faults: at once, lasting, processes that are paused; `calm` are those that need no Redis."""
+    """The names of faults: at once, lasting, paused processes; `calm` are those that need no Redis."""
 
     at_once: Sequence[str]
     lasting: Sequence[str]
@@ -40,7 +40,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much a mixture is: pieces; in each so many steps, and pauses of one process, in each of which so many things happen."""
+    """The size of a mixture: pieces; in each so many steps, and pauses of one process, in each of which so many things happen."""
 
     pieces: int
     steps: int
@@ -52,7 +52,7 @@ class Size:
 
 
 def draw(seed: int, number: int, kinds: Kinds, size: Size) -> list[Step]:
-    """Return the plan of one piece. Every kind of fault comes in its turn, and so does every process that is paused."""
+    """Return the plan of one piece. Every kind of fault comes in its turn, and so does every paused process."""
     moments = random.Random(f"{seed}/{number}")
     at_once, lasting = _deck(moments, kinds.at_once), _deck(moments, kinds.lasting)
     paused = random.Random(seed).sample(list(kinds.paused), len(kinds.paused))

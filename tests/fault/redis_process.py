@@ -1,7 +1,7 @@
 """A Redis of a test's own that can be killed, stopped, started again with or without its data, over TCP.
 
-The server program is the one that everything else here runs on (redis/embedded.py finds it); what it is asked here (a TCP
-port, an append-only file, SIGKILL) the product never asks of it.
+The server program is that of everything else here (redis/embedded.py finds it); the options here (a TCP port, an append-only
+file, SIGKILL) the product never uses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RedisProcess:
         self.url = f"redis://127.0.0.1:{self.port}"
 
     def start(self, *, empty: bool = False) -> RedisProcess:
-        """Start it, with what the append-only file holds unless `empty`; return when it takes commands."""
+        """Start it, with the content of the append-only file unless `empty`; return when it takes commands."""
         if empty:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -46,8 +46,8 @@ class RedisProcess:
                 [
                     self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
                     "--appendonly", "yes", "--save", "", "--databases", "1",
-                    # The process ends here, not the machine: a file keeps everything that was written to it. With `everysec`
-                    # Redis answers up to two seconds before it writes, while the disk is slow to sync what came before.
+                    # The process ends here, not the machine, so a file keeps everything that was written to it. With `everysec`
+                    # Redis answers up to two seconds before it writes, while the disk is slow to sync earlier bytes.
                     "--appendfsync", "no",
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -112,7 +112,7 @@ class RedisProcess:
                 file.truncate(size)
 
     def fill_disk(self, room_bytes: int = 0) -> None:
-        """Let no file of its grow by more than `room_bytes`: a write beyond fails, perhaps halfway, as on a full disk."""
+        """Let no file of its grow by more than `room_bytes`. A write beyond fails, perhaps halfway, as on a full disk."""
         most = max(self.moment().values(), default=0) + room_bytes if room_bytes else 0
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
@@ -121,7 +121,7 @@ class RedisProcess:
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
     def pause(self) -> None:
-        """Stop it (SIGSTOP): its connections stay, nothing answers."""
+        """Stop it (SIGSTOP), so that its connections stay, and nothing answers."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

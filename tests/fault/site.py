@@ -43,14 +43,14 @@ LAST_LINES = 40
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much: short for the test command, full as docs/faults.md describes it."""
+    """The amount: short for the test command, full as docs/faults.md describes it."""
 
     name: str
     gateways: int
     clients: int
     per_s: float
     payload_bytes: int
-    offline_s: float  # how long a fault that is a length of time lasts
+    offline_s: float  # how long a lasting fault lasts
 
 
 SHORT = Load("short", gateways=2, clients=60, per_s=50, payload_bytes=1024, offline_s=1)
@@ -133,7 +133,7 @@ class Site:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None:  # what the gateways have logged explains most failures
+        if error is not None:  # the log of the gateways explains most failures
             for number, gateway in enumerate(self.gateways):
                 print(f"gateway {number}:", *gateway.output.splitlines()[-LAST_LINES:], sep="\n", flush=True)
         self._ended.close()
@@ -161,7 +161,7 @@ class Site:
             wait_for(lambda gateway=gateway: self.ready(gateway), "a gateway to be ready", deadline_s)
 
     def wait_until_known(self, offset: int) -> None:
-        """Wait until every gateway knows that the log goes as far: of events without a client there, it hears once a second."""
+        """Wait until every gateway knows the log's head, because of events without a client there it hears once a second."""
 
         def known(gateway: GatewayProcess) -> bool:
             at: int = self.health(gateway)[1]["namespaces"][NAMESPACE]["offset"]
@@ -220,7 +220,7 @@ class Site:
         return receipt.epoch, receipt.offset
 
     def read_log(self, history: History) -> None:
-        """Add to the history what the log holds now, and of which epochs it consists."""
+        """Add to the history the present events of the log, and its epochs."""
         epochs = self._redis.call("HGETALL", epochs_key(NAMESPACE))
         ordered = sorted((tuple(map(int, value.split())), name.decode()) for name, value in epochs.items())
         history.follow((name, first) for (first, _), name in sorted(ordered, key=lambda each: each[0][1]))
@@ -292,7 +292,7 @@ class Publishing:
         wait_for(lambda: len(self.receipts) >= goal or self._failure, f"{receipts} receipts", deadline_s)
 
     def _run(self) -> None:
-        """Publish on schedule; what a stopped Redis made late is not caught up for more than a second."""
+        """Publish on schedule; after a stopped Redis at most a second is caught up."""
         try:
             with Publisher(self._url, timeout_s=self._timeout_s) as publisher:
                 number, next_s = 0, time.monotonic()

@@ -22,8 +22,8 @@ from tests.fault.trend import HOUR_S, Slope, has_grown, slope_of
 from tests.fault.usage import descriptors, resident_bytes
 
 STEP_S = 0.02
-# Python asks the system for so much memory at a time (an arena of pymalloc), and keeps it while there is an object in it:
-# once in a soak this proves nothing.
+# Python asks the system for so much memory at a time (an arena of pymalloc), and keeps it while there is an object in it. Once
+# in a soak this proves nothing.
 ARENA_MB = 1.05
 # Connections to Redis that are kept or not; greenlets of timers that are still to fire, a few seconds after the churn; series
 # of labels for cases that have happened for the first time.
@@ -44,12 +44,12 @@ class Sample:
 
 
 def sample(pid: int, **counts: int) -> Sample:
-    """Return what a process has now."""
+    """Return the present counts of a process."""
     return Sample(time.monotonic(), resident_bytes(pid), len(descriptors(pid)), **counts)
 
 
 def sample_of(pid: int, url: str, redis: Any) -> Sample:
-    """Return what a gateway that serves counting_app.py has now."""
+    """Return the present counts of a gateway that serves counting_app.py."""
     with urllib.request.urlopen(f"{url}/counts", timeout=DEADLINE_S) as answer:
         counts = json.load(answer)
     return sample(pid, redis_keys=lasting(redis.call("KEYS", "*")), **counts)
@@ -69,7 +69,7 @@ def memory_slope(samples: Iterable[Sample]) -> Slope:
 
 
 def leaks(samples: list[Sample], mb_per_hour: float) -> list[str]:
-    """Return the names of all that has grown: memory by more than this rate for certain, the rest by more than its slack."""
+    """Return the names of all growing counts: memory by more than this rate for certain, the rest by more than its slack."""
     hours = (samples[-1].at_s - samples[0].at_s) / HOUR_S
     grown = ["memory_bytes"] if memory_slope(samples).least > mb_per_hour + ARENA_MB / hours else []
     for field in fields(Sample)[2:]:

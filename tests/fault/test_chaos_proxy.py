@@ -1,4 +1,4 @@
-"""The proxy does what it says: each way of breaking a connection, seen from both ends."""
+"""The proxy keeps its promises: each way of breaking a connection, seen from both ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINE_S = 30.0
 
 @pytest.fixture
 def echo() -> Iterator[tuple[str, int]]:
-    """A server that sends back what it gets."""
+    """A server that sends its input back."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(end: socket.socket) -> None:
@@ -52,14 +52,14 @@ def proxy(echo: tuple[str, int]) -> Iterator[ChaosProxy]:
 
 
 def dial(proxy: ChaosProxy) -> socket.socket:
-    """Return a connection through the proxy that has proved itself."""
+    """Return a proven connection through the proxy."""
     end = socket.create_connection(("127.0.0.1", proxy.port), DEADLINE_S)
     assert said(end, b"hello") == b"hello"
     return end
 
 
 def said(end: socket.socket, data: bytes, wait_s: float = DEADLINE_S) -> bytes | None:
-    """Send and return what comes back; None: nothing within `wait_s`; b"": closed."""
+    """Send and return the answer; None: nothing within `wait_s`; b"": closed."""
     end.settimeout(wait_s)
     try:
         end.sendall(data)

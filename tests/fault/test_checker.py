@@ -1,4 +1,4 @@
-"""The checker finds what it is there to find: each kind of violation, in a history made by hand."""
+"""The checker finds its faults: each kind of violation, in a history made by hand."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def life(*entries: Entry | list[Entry], offset: int = 0) -> Record:
 
 
 def kinds(truth: History, record: Record, end: tuple[str, int]) -> list[tuple[str, int]]:
-    """Return what the checker finds: kind and offset."""
+    """Return the findings of the checker: kind and offset."""
     return [(violation.kind, violation.offset) for violation in check(truth, [record], end)]
 
 
@@ -72,7 +72,7 @@ TOLD = Gap(0.0, 2, 2, 1, "trimmed")
 AGAIN: list[Entry] = [Noted(0.0, "closed"), Welcomed(0.0, OLD, 2, True)]
 REFUSED: list[Entry] = [Noted(0.0, "closed"), Welcomed(0.0, OLD, 4, False)]
 FOUR = history(1, 2, 3, 4)
-# Name of what a client saw or was notified of, the history, the client, the offset of the end, and what the checker finds.
+# Name of the client's observation, the history, the client, the offset of the end, and the findings of the checker.
 PLAIN: list[tuple[str, History, Record, int, list[tuple[str, int]]]] = [
     ("all once in order", ONE_TWO_THREE, life(seen(1, 2, 3)), 3, []),
     ("owed from the subscription on", ONE_TWO_THREE, life(seen(3), offset=2), 3, []),
@@ -195,7 +195,7 @@ def test_lost_events_that_were_seen_must_be_told() -> None:
 
 
 def test_events_that_are_there_must_not_be_told_as_rolled_back() -> None:
-    """The client would take back what is true."""
+    """The client would take back a true event."""
     assert kinds(one_line(3), life(seen(1, 2, 3), rolled_back(2, 3), seen(2), seen(3, 4, 5, epoch=NEW)), (NEW, 5)) == [
         ("retold", 2)
     ]
@@ -359,20 +359,20 @@ def faults(*spans: tuple[float, float], loses: bool = True) -> Faults:
 
 
 def receipt_kinds(truth: History, receipts: list[Acknowledged], fates: dict[int, Fate], past: Faults) -> list[tuple[str, int]]:
-    """Return what the checker finds in receipts of the old epoch: kind and offset."""
+    """Return the findings of the checker in receipts of the old epoch: kind and offset."""
     by_place = {(OLD, offset): str(fate) for offset, fate in fates.items()}
     found = check_receipts(truth, receipts, by_place, past, NEW if truth.lineage else OLD)
     return [(violation.kind, violation.offset) for violation in found]
 
 
 def consumer_kinds(truth: History, work: list[Done], past: Faults | None = None) -> list[tuple[str, int]]:
-    """Return what the checker finds in a consumer's work: kind and offset."""
+    """Return the findings of the checker in a consumer's work: kind and offset."""
     found = check_consumer(truth, "consumer", work, past or Faults(), NEW if truth.lineage else OLD)
     return [(violation.kind, violation.offset) for violation in found]
 
 
 def test_a_lost_receipt_is_reported_by_check_and_bounded_by_its_fault() -> None:
-    """The plain case: the others are in the log."""
+    """The plain case, with the others in the log."""
     receipts = [receipt(1), receipt(2), receipt(3)]
     fates = {1: Fate.IN_LOG, 3: Fate.ROLLED_BACK}
     assert receipt_kinds(one_line(3), receipts, fates, faults((4.5, 6.0))) == []
@@ -429,7 +429,7 @@ def test_the_latest_publish_of_a_lost_event_is_measured_from_the_new_primary_on(
 
 
 def test_the_first_event_of_a_new_primary_is_measured_with_the_silence_before_it() -> None:
-    """Of the browser that has it first, over all of its sessions; what was published before does not count as new."""
+    """Of the browser that has it first, over all of its sessions; earlier events do not count as new."""
     past = faults((0.0, 3.0), (20.0, 21.0))
     past.past[0].moved_s, past.past[1].moved_s = 2.0, 20.5
     life = [

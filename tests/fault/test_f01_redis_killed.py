@@ -17,7 +17,7 @@ def test_a_killed_redis_costs_no_event_and_no_connection(site: Site, start_swarm
     with site.publishing() as publishing:
         publishing.wait_for(50)
         killed_s = time.monotonic()
-        site.wait_until_ready()  # a client that is down already cannot be notified of that
+        site.wait_until_ready()  # a down client cannot be notified of that
         site.redis.kill()
         for gateway in site.gateways:
             wait_for(lambda gateway=gateway: not site.ready(gateway), "readiness to say 503")

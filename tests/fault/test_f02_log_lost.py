@@ -31,7 +31,7 @@ def test_every_client_is_told_once_that_the_log_was_lost(
 ) -> None:
     """One unrecoverable gap each, then the new log from its first event."""
     swarm = start_swarm()
-    # So patient that it never publishes twice: one attempt could have gone into the old log, and the other into the new one.
+    # So patient that it never publishes twice, because one attempt could go into the old log, and the other into the new one.
     with site.publishing(timeout_s=DEADLINE_S) as publishing:
         publishing.wait_for(50)
         empty(site)

@@ -35,7 +35,7 @@ class FailingOver:
             client.close()
 
     def in_step(self) -> bool:
-        """Whether every Sentinel knows one replica that is up, and the replica follows its primary."""
+        """Whether every Sentinel knows one living replica, and the replica follows its primary."""
         try:
             roles = [server.call("INFO", "replication") for server in self.servers.servers]
             followers = [role for role in roles if role["role"] == "slave"]
@@ -67,7 +67,7 @@ def test_a_failover_loses_nothing_without_a_word(tmp_path: Path, load: Load, fig
             wait_for(redis.in_step, "Sentinels and replica to be in step")
             publishing.wait_for(30)
             old, new = redis.servers.servers[redis.primary()], redis.servers.servers[1 - redis.primary()]
-            # For a moment the replica gets nothing of what publishers have receipts for.
+            # For a moment the replica gets no events that publishers have receipts for.
             new.call("REPLICAOF", "127.0.0.1", "1")
             publishing.wait_for(10)
             frozen_s = time.monotonic()

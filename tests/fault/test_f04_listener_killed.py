@@ -41,12 +41,12 @@ def test_killed_connections_are_repaired_from_the_log(site: Site, start_swarm: C
 def test_an_output_buffer_that_overflowed_is_repaired_from_the_log(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """A gateway does not take what Redis sends it, and Redis keeps only so much for a listener."""
+    """A gateway does not take Redis' messages, and Redis keeps only so much for a listener."""
     swarm = start_swarm()
     filler = topics_of(0)[-1].replace("*", "more.filler")  # in the glob of a client of the first gateway, not in its pattern
     with small_output_buffers(site), site.publishing() as publishing:
         publishing.wait_for(5)
-        # Which they are, not how many: one that broke by itself may come back in between. (It listens for revocations, too.)
+        # Which they are, not how many, as one that broke by itself may come back in between. (It listens for revocations, too.)
         listeners = wait_until(lambda: site.proxies[0].dialled_from() & _listening(site), "the gateway to listen", DEADLINE_S)
         site.proxies[0].pause()
         # Listened to and unwanted, so that they cost the clients nothing; the load's own events come between them. More than the

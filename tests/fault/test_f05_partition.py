@@ -39,7 +39,7 @@ def partition(site: Site) -> None:
 
 
 def stopped(site: Site) -> None:
-    """Redis is stopped (SIGSTOP): its kernel goes on acknowledging."""
+    """Redis is stopped (SIGSTOP), and its kernel goes on acknowledging."""
     site.redis.pause()
 
 
@@ -54,7 +54,7 @@ def test_a_partition_is_noticed_and_healed_without_loss(
     with others_redis, site.publishing() as publishing:
         publishing.wait_for(20)
         broken_s = time.monotonic()
-        site.wait_until_ready()  # a client that is down already cannot be notified of that
+        site.wait_until_ready()  # a down client cannot be notified of that
         fault(site)
         try:
             swarm.wait(lambda: all(first_noted(client.record, "bus down", broken_s) for client in affected), "clients to be told")

@@ -17,7 +17,7 @@ from tests.fault.site import Site, publish_burst, wait_for
 from tests.fault.usage import resident_bytes
 
 BURST_BYTES_PER_S = 10_000
-# After the burst: in the short form the kernel's share of a queue (some 100 KB) must not take ten seconds to drain.
+# After the burst, as in the short form the kernel's share of a queue (some 100 KB) must not take ten seconds to drain.
 SLOW_BYTES_PER_S = {"full": 10_000, "short": 60_000}
 
 
@@ -105,7 +105,7 @@ class _Stream:
         wait_for(lambda: self._published >= end, f"{events} more events to be published")
 
     def stop(self) -> History:
-        """Stop, and return what was published. Idempotent."""
+        """Stop, and return the published events. Idempotent."""
         self._stopped.set()
         self._thread.join()
         return self._history

@@ -1,4 +1,4 @@
-"""F7: browsers that stop reading and stay connected. (The short form: tests/integration/transport/test_slow_consumer.py.)"""
+"""F7: browsers that stop reading and stay connected. (The short form is tests/integration/transport/test_slow_consumer.py.)"""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_stopped_browsers_are_closed_at_the_write_deadline_and_cost_nothing_then
         history = publishing.stop()
         site.come_to_rest(swarm, history)
         site.come_to_rest(stopped, history)
-    # Without a processor for that long no client reads: then it is right to cut them.
+    # Without a processor for that long no client reads, and then it is right to cut them.
     assert not disconnects(swarm) or swarm.longest_pause_s > DEADLINE_S / 2
     assert len(disconnects(stopped)) == STOPPED
     figures(

@@ -37,7 +37,7 @@ def gateway(start_gateway: StartGateway) -> GatewayProcess:
 
 @pytest.fixture
 def pages(gateway: GatewayProcess, browser_path: str) -> Iterator[list[Page]]:
-    """Pages that are connected; all share the browser's network process."""
+    """Connected pages; all share the browser's network process."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=list(BROWSER_SWITCHES))
         opened = [browser.new_page() for _ in range(PAGES)]
@@ -62,7 +62,7 @@ def test_pages_of_a_browser_that_stands_still_are_closed_and_come_back_with_ever
     longest_s, memory, published = 0.0, [], 0
     with Publisher(find_private_redis(gateway.folder / "data")) as publisher:
         for number in range(ROUNDS):
-            # A page's connection and no other: fetches of its token end by themselves.
+            # A page's connection and no other, as fetches of its token end by themselves.
             wait_for(lambda: count(gateway, "headgate_http_connections") <= 1, "fetches to be over", DEADLINE_S)
             opened, ended = len(descriptors(gateway.pid)), count(gateway, ENDED)
             os.kill(network, signal.SIGSTOP)

@@ -15,7 +15,7 @@ EVENTS, PAYLOAD_BYTES = 500, 65_000
 
 
 def test_a_healthy_reader_is_never_cut(site: Site, figures: Figures) -> None:
-    """More than its queue holds, faster than it is read: at worst it catches up from the log."""
+    """More than its queue holds, faster than it is read, so at worst it catches up from the log."""
     readers = Swarm(site.urls, 4, lambda index: ["load.#"], name="reader").open()
     history = History()
     with contextlib.closing(readers):

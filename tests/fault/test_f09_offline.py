@@ -48,7 +48,7 @@ def test_browsers_that_were_offline_get_everything_in_order(
 def test_everybody_at_once_comes_back_at_the_cost_of_few_reads(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """All clients were cut off and come back together: Redis serves pages, not clients."""
+    """All clients were cut off and come back together, while Redis serves pages, not clients."""
     swarm = start_swarm()
     with site.publishing() as publishing:
         publishing.wait_for(20)

@@ -14,7 +14,7 @@ RETENTION = {"full": 10_000, "short": 1_000}
 
 
 def test_a_browser_back_too_late_is_told_once_what_is_gone(tmp_path: Path, load: Load, feed: str, figures: Figures) -> None:
-    """Exactly one gap, unrecoverable, from its own position to the oldest event; then what there is, then live."""
+    """Exactly one gap, unrecoverable, from its own position to the oldest event; then the log, then live."""
     retention = RETENTION[load.name]
     with (
         Site(tmp_path, load, log_max_events=retention) as site,
@@ -24,11 +24,11 @@ def test_a_browser_back_too_late_is_told_once_what_is_gone(tmp_path: Path, load:
             publishing.wait_for(20)
             swarm.leave()
             publishing.wait_for(20)
-            # No client here wants these: they only push the others out.
+            # No client here wants these, and they only push the others out.
             publish_burst(site.redis.url, publishing.history, retention + 50, 0, topic="filler.t{}")
             publishing.wait_for(20)
             history = publishing.stop()
-        # Further events push out those that slow clients are about to read: then there would be two gaps.
+        # Further events would push out the next ones of slow clients, and then there would be two gaps.
         publish_burst(site.redis.url, history, TOPICS, load.payload_bytes)
         epoch, head = site.head()
         site.wait_until_known(head)

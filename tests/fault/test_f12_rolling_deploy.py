@@ -22,7 +22,7 @@ from tests.fault.test_f11_gateway_killed import BACK_WITHIN_S, are_elsewhere
 from tests.support.gateway_process import GatewayProcess
 
 WORKERS = 2
-# As many as a machine with nothing else to do can play beside the gateway.
+# As many as an otherwise idle machine can play beside the gateway.
 CLIENTS = int(os.environ.get("HEADGATE_RELOAD_CLIENTS", "5000"))
 
 
@@ -79,7 +79,7 @@ def test_nobody_notices_a_reload(tmp_path: Path, load: Load, figures: Figures) -
     """New workers listen before the old ones stop; each client moves in its turn, comes back at once, and misses nothing."""
     is_short = load.name == "short"
     load = replace(load, gateways=1) if is_short else replace(load, gateways=1, clients=CLIENTS, per_s=100, payload_bytes=256)
-    # An event for ten of them: one process plays all browsers, and is not to be the one that makes them wait.
+    # An event for ten of them, because one process plays all browsers, and is not to be the one that makes them wait.
     topics = TOPICS if is_short else load.clients // 10
     with Site(tmp_path, load, serve=("--workers", str(WORKERS)), drain_s=1.0 if is_short else 20.0) as site:
         [gateway] = site.gateways

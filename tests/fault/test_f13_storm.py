@@ -35,7 +35,7 @@ def stormy_site(storm: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A gateway that knows tokens, without a limit for this machine's address."""
     limits: dict[str, Any] = {"max_clients_per_address": 0, "token_secret": SECRET}
     folder = tmp_path_factory.mktemp("storm")
-    # Without a proxy: it would be in the process of the clients, which has its hands full.
+    # Without a proxy, because it would be in the busy process of the clients.
     with RedisProcess(folder / "redis") as redis, Site(folder, storm, behind=redis, **limits) as site:
         site.wait_until_ready()
         yield site, redis
@@ -44,7 +44,7 @@ def stormy_site(storm: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def test_everybody_comes_back_at_once_and_those_who_stayed_notice_nothing(
     stormy_site: tuple[Site, RedisProcess], storm: Load, figures: Figures
 ) -> None:
-    """No client is refused, each has every event, those of the time away as well; no other connection is lost."""
+    """No client is refused, each has every event, also those of the outage; no other connection is lost."""
     site, redis = stormy_site
     swarm = with_tokens(site.swarm()).open(at_once=200)
     with closing(swarm), Witnesses(site.urls[0], redis.url, WITNESSES) as witnesses, site.publishing() as publishing:

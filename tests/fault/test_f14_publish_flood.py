@@ -17,7 +17,7 @@ from tests.fault.site import TOPICS, Publishing, Site, wait_for, wait_until_had
 from tests.fault.usage import resident_bytes
 
 TIMES = 10
-# As long as clients that run in one Python process can follow: at full load it is 50,000 deliveries a second.
+# As long as clients in one Python process can follow, which at full load is 50,000 deliveries a second.
 FLOOD_S = 3
 
 

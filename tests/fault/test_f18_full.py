@@ -44,7 +44,7 @@ def test_a_full_redis_refuses_honestly_and_readers_go_on(
     start_swarm: Callable[..., Swarm],
     figures: Figures,
 ) -> None:
-    """A receipt is an event in the log, an error is none; a client that comes back then gets what it missed, and none is cut."""
+    """A receipt is an event in the log, an error is none; a returning client gets its missed events, and none is cut."""
     what = full.__name__.replace("_", " ")
     swarm = start_swarm()
     gone = Swarm(site.urls, 20, lambda index: ["load.#"], name="gone").open()

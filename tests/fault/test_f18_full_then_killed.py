@@ -1,6 +1,6 @@
-"""F18, and a kill: Redis' disk is full, so its file lacks events that are in its memory; then Redis dies and starts again.
+"""F18, and a kill: Redis' disk is full, so its file lacks events of its memory; then Redis dies and starts again.
 
-Redis answers the publishes of the round of its loop in which it finds the disk full: they are in its memory, and their receipts
+Redis answers the publishes of the round of its loop in which it finds the disk full. They are in its memory, and their receipts
 say no more than that. It refuses all later ones.
 """
 
@@ -56,7 +56,7 @@ def wait_for_epoch(bus: BusProcess, epoch: str) -> None:
 def test_receipts_the_log_and_what_listeners_saw_agree(
     redis: RedisProcess, end: Callable[[RedisProcess], None], load: Load, figures: Figures
 ) -> None:
-    """Nothing is in another event's place, what is lost is reported, and `check` knows it; the disk fills up during a write."""
+    """Nothing is in another event's place, losses are reported, and `check` knows them; the disk fills up during a write."""
     rounds = 4 if load.name == "short" else 60
     receipts: list[tuple[Receipt, str]] = []
     lost = 0
@@ -77,7 +77,7 @@ def test_receipts_the_log_and_what_listeners_saw_agree(
         bus.wait_for_fences(2)
         account, log = Account(list(bus.told)), log_of(redis)
 
-        assert account.line == log  # what was seen and is lost was reported: else it would be in the way
+        assert account.line == log  # a seen and lost event was reported, or else it would be in the way
         assert len({(receipt.epoch, receipt.offset) for receipt, _ in receipts}) == len(receipts)
         for receipt, data in receipts:
             if log.get(receipt.offset) == data:

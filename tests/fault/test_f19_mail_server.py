@@ -76,7 +76,7 @@ def swarm(site: Site) -> Iterator[Swarm]:
 def test_an_outage_of_the_mail_server_costs_no_mail_and_doubles_none(
     site: Site, consuming: ConsumeProcess, smtp: SmtpServer, swarm: Swarm, figures: Figures
 ) -> None:
-    """Each mail is accepted once when the server is back, what it never takes is set aside at once, and no browser notices."""
+    """Each mail is accepted once when the server is back, refused ones are set aside at once, and no browser notices."""
     outage_s = OUTAGE_S[site.load.name]
     wanted: list[str] = []
     with site.publishing() as publishing, Publisher(site.redis.url) as publisher:

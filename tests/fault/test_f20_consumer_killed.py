@@ -28,13 +28,13 @@ from tests.support.redis_server import wait_until
 LOG = f"hg:{{{NAMESPACE}}}:log"
 GROUP = f"hg:{{{NAMESPACE}}}:group:{NAME}"
 INSTANCES = 2
-# Few enough that the retention keeps them all: what is tested is the hand-over, not the log.
+# Few enough that the retention keeps them all, because this tests the hand-over, not the log.
 SOME_EVENTS = 20
 DEADLINE_S = 40.0
-# Short, so that what was abandoned comes back soon. But a machine that stands still for a lease doubles up to a page each time,
-# and the short form's few kills leave no room for that.
+# Short, so that abandoned work comes back soon. But a machine that stands still for a lease doubles up to a page each time, and
+# the short form's few kills leave no room for that.
 KILLED_LEASE_S = {"short": 4.0, "full": 1.0}
-# Long: nothing is abandoned.
+# Long, so that nothing is abandoned.
 STOPPED_LEASE_S = 30.0
 ROOT = Path(__file__).parents[2]
 
@@ -65,7 +65,7 @@ class Instances:
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         while said := self._process.stdout.readline():
-            if said.strip().lstrip("-").isdigit():  # else a line of its log: Redis may be away
+            if said.strip().lstrip("-").isdigit():  # else a line of its log, as Redis may be unreachable
                 return int(said)
         raise AssertionError("it has ended")
 
@@ -108,18 +108,18 @@ class Fleet:
         }
 
     def wait_until_done(self) -> Counter[tuple[int, str]]:
-        """Wait until nothing is leased or waiting, and return what was done."""
+        """Wait until nothing is leased or waiting, and return the finished work."""
         wait_until(self._at_rest, "everything to be answered", DEADLINE_S)
         return self.done()
 
     def close(self) -> None:
-        """End what runs."""
+        """End the running ones."""
         self._instances.close()
         self._publisher.close()
         self.client.close()
 
     def _at_rest(self) -> bool:
-        """Asked in one step: work goes from hand to held and back."""
+        """Asked in one step, because work goes from hand to held and back."""
         lag, leased, held, *_ = call(self.client, "FCALL_RO", "headgate_group_look", 1, LOG, NAME)
         return (lag, leased, held) == (0, 0, 0)
 
@@ -203,7 +203,7 @@ def test_a_killed_batch_consumer_loses_nothing(start_fleet: Callable[..., Fleet]
 def test_a_consumer_that_is_asked_to_stop_loses_and_doubles_nothing(
     start_fleet: Callable[..., Fleet], load: Load, figures: Figures
 ) -> None:
-    """SIGTERM at random moments: it finishes what it has begun, and gives the rest back."""
+    """At SIGTERM at random moments it finishes its present work, and gives the rest back."""
     stops = 50 if load.name == "full" else 5
     fleet = start_fleet(STOPPED_LEASE_S)
     codes = []

@@ -54,7 +54,7 @@ class WallClock:
             yield
 
     def set(self, shift_s: int) -> None:
-        """Jump: it is so much ahead of ours from now on."""
+        """Jump, so that it is so much ahead of ours from now on."""
         self._shift[:] = struct.pack("l", shift_s)
 
 

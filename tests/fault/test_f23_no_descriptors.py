@@ -37,23 +37,23 @@ LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A separate site: clients of tests before would leave low numbers free in the middle of a test."""
+    """A separate site, because clients of tests before would leave low numbers free in the middle of a test."""
     with Site(tmp_path_factory.mktemp("site"), load, **SITE_SETTINGS) as site:
         yield site
 
 
 @contextmanager
 def descriptors_end(gateway: GatewayProcess, spare: int | None) -> Iterator[Callable[[], None]]:
-    """Let the process open only so many descriptors more; None: none at all, not even in the place of one that it closes.
+    """Let the process open only so many descriptors more; None: none at all, not even in the place of a closed one.
 
-    The value does so again: connections of the tests before may have been closed late, and have left room.
+    The value does so again, as connections of the tests before may have been closed late, and have left room.
     """
     soft, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
 
     def lower() -> None:
         limit = 3
         if spare is not None:
-            # Of those, too, that were closed since the newest was opened: how many these are is up to the tests before.
+            # Of those, too, that were closed since the newest was opened, which depends on the tests before.
             limit = 1 + list(islice((number for number in count() if number not in descriptors(gateway.pid)), spare))[-1]
         resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (limit, hard))
 
@@ -81,7 +81,7 @@ def wait_until_full(address: tuple[str, int], lower: Callable[[], None], streams
 def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left_for_them(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """Connections that wait in silence make room for health pages; clients that are in lose nothing, even when Redis was away."""
+    """Silent connections make room for health pages; connected clients lose nothing, even when Redis was unreachable."""
     swarm = start_swarm()
     gateway, address = site.gateways[0], swarm.clients[0].address
     known = len(lines(gateway, "no room for new clients"))
@@ -132,7 +132,7 @@ def test_health_pages_answer_while_refused_clients_come_back_at_once(
         known = len(lines(gateway, "cannot accept connections"))  # one may be from before the limit was low
         with knocking(address, clients) as answers:
             site.proxies[0].reset()
-            until_s = time.monotonic() + 2 * MEASURED_S  # the length of what is measured
+            until_s = time.monotonic() + 2 * MEASURED_S  # the length of the measurement
             while time.monotonic() < until_s:
                 asked_s = time.monotonic()
                 statuses.add(ask(address, "/livez")[0])
@@ -153,7 +153,7 @@ def test_health_pages_answer_while_refused_clients_come_back_at_once(
 
 
 def ask(address: tuple[str, int], path: str) -> tuple[int, str, str | None]:
-    """Return status, body and Retry-After of an answer over a new connection. One that is cut is tried again."""
+    """Return status, body and Retry-After of an answer over a new connection. A cut one is tried again."""
     give_up_s = time.monotonic() + DEADLINE_S
     while True:
         connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
@@ -171,7 +171,7 @@ def ask(address: tuple[str, int], path: str) -> tuple[int, str, str | None]:
 def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
     site: Site, start_swarm: Callable[..., Swarm], figures: Figures
 ) -> None:
-    """The processor is left alone, those who are in get everything, and who knocked is let in as soon as that is possible."""
+    """The processor is left alone, connected clients get everything, and waiting ones are let in as soon as possible."""
     swarm = start_swarm()
     gateway = site.gateways[0]
     known = len(lines(gateway, "cannot accept connections"))
@@ -183,7 +183,7 @@ def test_without_descriptors_accept_backs_off_and_clients_notice_nothing(
                 knocking = open_sockets.enter_context(socket.create_connection((host, port), timeout=DEADLINE_S))
                 knocking.sendall(LIVEZ)
             used_s, began_s = cpu_seconds(gateway.pid), time.monotonic()
-            time.sleep(MEASURED_S)  # the length of what is measured
+            time.sleep(MEASURED_S)  # the length of the measurement
             used = (cpu_seconds(gateway.pid) - used_s) / (time.monotonic() - began_s)
             with site.publishing() as publishing:
                 publishing.wait_for(20)

@@ -1,7 +1,7 @@
-"""F24: a gateway under churn for a long time. It keeps nothing of clients that are gone.
+"""F24: a gateway under churn for a long time. It keeps nothing of departed clients.
 
-The short form shows that the harness finds leaks. `-m nightly` soaks for ten minutes, and for as long as HEADGATE_SOAK_S says
-where that is set: `HEADGATE_SOAK_S=3600 pytest -m nightly tests/fault/test_f24_soak.py`.
+The short form shows that the harness finds leaks. `-m nightly` soaks for ten minutes, or HEADGATE_SOAK_S if that is set,
+`HEADGATE_SOAK_S=3600 pytest -m nightly tests/fault/test_f24_soak.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ for line in sys.stdin:
 
 
 class Counting(Consumer):
-    """Counts what it is given."""
+    """Counts its input."""
 
     handled = 0
 

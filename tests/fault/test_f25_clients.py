@@ -1,4 +1,4 @@
-"""F25, with gateways and browsers: the machine of Redis crashes, and the file that it starts from lacks the newest events."""
+"""F25, with gateways and browsers: the machine of Redis crashes, and its file lacks the newest events."""
 
 from __future__ import annotations
 

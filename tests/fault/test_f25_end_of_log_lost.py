@@ -37,14 +37,14 @@ def redis(tmp_path: Path) -> Iterator[RedisProcess]:
 
 @contextmanager
 def listening(redis: RedisProcess, patterns: tuple[str, ...]) -> Iterator[BusProcess]:
-    """A listener that is up, and ends with the test."""
+    """A working listener, which ends with the test."""
     with closing(BusProcess(redis.url, patterns, fence_interval_s=0.1)) as bus:
         bus.wait_until_up()
         yield bus
 
 
 class Account:
-    """All reports of the listener, replayed: what its clients have seen, and what was reported to them.
+    """All reports of the listener, replayed: the events of its clients, and the reports to them.
 
     Attributes:
         line: the events by offset, as the clients have them now.
@@ -121,7 +121,7 @@ def test_a_restart_that_lost_nothing_costs_no_event_and_no_gap(redis: RedisProce
 @pytest.mark.parametrize("rounds", ROUNDS)
 @EITHER
 def test_crash_after_crash_no_event_is_lost_without_a_word(redis: RedisProcess, patterns: tuple[str, ...], rounds: int) -> None:
-    """Publishers try again every 50 ms, at their own pace and that of the listener: nothing waits for anything else."""
+    """Publishers try again every 50 ms, at their own pace and that of the listener, and nothing waits for anything else."""
     moments = random.Random(rounds)
     stop = threading.Event()
     receipts: list[tuple[str, int]] = []

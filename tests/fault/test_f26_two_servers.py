@@ -1,6 +1,6 @@
 """F26: two Redis servers at one address. A relay leads to one, then to the other; open connections stay where they are.
 
-The listener alone, in a separate process: heads, log and messages must be of one server, and of a primary.
+The listener alone, in a separate process, with heads, log and messages of one server, and of a primary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], 
 
 
 class Pair(NamedTuple):
-    """A primary, a replica that has all that it has, the relay in front of them, and a listener that is up on it."""
+    """A primary, a replica with all its data, the relay in front of them, and a working listener on it."""
 
     primary: RedisProcess
     replica: RedisProcess
@@ -123,7 +123,7 @@ def test_a_head_of_one_server_and_a_pong_of_the_other_prove_nothing(pair: Pair) 
 
 @EITHER
 def test_a_primary_that_is_made_a_replica_is_left(pair: Pair) -> None:
-    """It keeps its connections, and hands on what the new primary sends it, when it comes to that."""
+    """It keeps its connections, and hands on the new primary's messages, when it comes to that."""
     pair.fail_over()
     pair.relay.redirect(at(pair.primary))  # the address does not change
     pair.primary.call("REPLICAOF", *map(str, at(pair.replica)))
@@ -141,7 +141,7 @@ def test_a_primary_that_is_made_a_replica_is_left(pair: Pair) -> None:
 
 @EITHER
 def test_connections_that_lead_to_two_servers_in_turn_make_no_feed(pair: Pair) -> None:
-    """Both are primaries: every second connection leads to the other one, and the gateway says why it is not ready."""
+    """Both are primaries, every second connection leads to the other one, and the gateway says why it is not ready."""
     pair.fail_over()
     pair.relay.redirect(at(pair.primary), at(pair.replica))
     pair.relay.reset()

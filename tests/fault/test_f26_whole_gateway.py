@@ -43,7 +43,7 @@ class Stage(NamedTuple):
         self.relay.redirect(("127.0.0.1", self.replica.port))
 
     def client(self, user: str) -> RawClient:
-        """Return a client that has been welcomed."""
+        """Return a welcomed client."""
         token = jwt.encode({"sub": user, "exp": 2**31, "aud": "headgate", "subscribe": ["#"]}, SECRET)
         client = RawClient(self.gateway.url, {"token": token, "subscriptions": [{"pattern": TOPIC}]})
         client.wait_for(partial(client.named, "welcome"), "the welcome", DEADLINE_S)
@@ -67,7 +67,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_a_revocation_at_the_new_primary_reaches_a_gateway_whose_connections_lead_to_the_old_one(stage: Stage) -> None:
-    """Nothing notifies the link of the revocations, which only listens: the old primary answers its PINGs for good."""
+    """Nothing notifies the link of the revocations, which only listens, and the old primary answers its PINGs for good."""
     with closing(stage.client("ana")) as ana:
         stage.fail_over()
         with open_client(f"redis://127.0.0.1:{stage.replica.port}") as operator:
@@ -76,7 +76,7 @@ def test_a_revocation_at_the_new_primary_reaches_a_gateway_whose_connections_lea
 
 
 def test_members_of_a_gateway_whose_connections_lead_to_the_old_primary_are_at_the_new_one(stage: Stage) -> None:
-    """Those who were there, and one who comes after. To the others they would be gone as soon as the lease has ended."""
+    """Those from before, and a later one. To the others they would be gone as soon as the lease has ended."""
     with closing(stage.client("ana")) as ana, Publisher(f"redis://127.0.0.1:{stage.replica.port}") as elsewhere:
         assert ana.request("presence", {"topic": TOPIC, "act": "enter"})["ok"]
         stage.fail_over()

@@ -42,10 +42,10 @@ class InACluster:
         with self.cluster.moving(self.slot, self.cluster.another(owner)) as moving:
             for key in ("head", "log", "epochs"):
                 moving.move_keys(f"hg:{{{NAMESPACE}}}:{key}")
-                time.sleep(PAUSE_S)  # for as long as this the fault lasts: nothing here waits for anything
+                time.sleep(PAUSE_S)  # the length of the fault, as nothing here waits for anything
 
     def kill_owner(self) -> Node:
-        """End the node that owns the slot, and let its replica take over; return the one that has ended."""
+        """End the node that owns the slot, and let its replica take over; return the ended one."""
         owner = self.cluster.owner_of_namespace(NAMESPACE)
         replica = self.cluster.replica_of(owner)
         owner.kill()

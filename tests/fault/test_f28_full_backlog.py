@@ -26,7 +26,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import wait_until
 
 BACKLOG, PAYLOAD_BYTES = 1000, 4096
-# For connections and a few events: less than the log has, or the tasks.
+# For connections and a few events, which is less than the log has, or the tasks.
 ROOM_BYTES = 4 * 1024 * 1024
 NAMESPACE, NAME = "notifications", "mail"
 DEADLINE_S = 120.0
@@ -83,7 +83,7 @@ def can_publish(publisher: Publisher) -> bool:
 def test_everything_is_done_when_the_receiver_is_back(
     redis: RedisProcess, start_runner: Callable[[type[Receiver]], Runner], tmp_path: Path, figures: Figures
 ) -> None:
-    """Nothing else makes room: answers do, and a gateway, which can start then, trims the log. Then publishing goes on."""
+    """Nothing else makes room than answers, and a gateway, which can start then, trims the log. Then publishing goes on."""
     receiver: Any = type("Receiving", (Receiver,), {"done": Counter(), "is_back": threading.Event()})
     client = open_client(redis.url)
     log = EventLog(NAMESPACE, client, 65536)

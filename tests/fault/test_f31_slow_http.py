@@ -53,7 +53,7 @@ def publisher(gateway: GatewayProcess) -> Iterator[Publisher]:
 
 @pytest.fixture(scope="module")
 def token(gateway: GatewayProcess) -> str:
-    """A token of a user who may read."""
+    """A token of a user with the right to read."""
     asked = urllib.request.Request(
         f"{gateway.url}/demo/session", json.dumps({"user": "ana"}).encode(), {"Content-Type": "application/json"}
     )

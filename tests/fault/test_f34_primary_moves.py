@@ -1,6 +1,6 @@
-"""F33 and F34: another server is the primary, and the old one lives on: publishers, consumers and gateways follow.
+"""F33 and F34: another server is the primary, and the old one lives on, while publishers, consumers and gateways follow.
 
-Nothing breaks a connection: the old primary answers all of them, and takes events that no client will see: after a failover
+Nothing breaks a connection. The old primary answers all of them, and takes events that no client will see, after a failover
 that an operator asked the Sentinels for, or where an address (a virtual IP, a name, a proxy) leads elsewhere.
 """
 
@@ -48,7 +48,7 @@ class Publishing:
     """A thread that publishes numbers until the end of the block, one after the other, and never twice.
 
     Attributes:
-        acknowledged: each receipt, and when it came (monotonic, s). No receipt: no answer, or not as durable as was wished.
+        acknowledged: each receipt, and when it came (monotonic, s). No receipt: no answer, or less durability than wished.
     """
 
     def __init__(self, url: str, durable: Durable = None) -> None:
@@ -110,7 +110,7 @@ class Consuming:
 
     @property
     def trouble(self) -> str | None:
-        """What its workers wait for."""
+        """The trouble of its workers."""
         return self._runner.status()[1]
 
     def is_at(self, epoch: str) -> bool:
@@ -161,7 +161,7 @@ def assert_accounted(publishing: Publishing, url: str, server_url: str, from_s: 
 
 
 def when_in_step(primary: Server | RedisProcess, *replicas: Server | RedisProcess) -> float:
-    """Wait until the replicas have what their primary has now; return when that was (monotonic, s)."""
+    """Wait until the replicas have the present data of their primary; return when that was (monotonic, s)."""
     now_s = time.monotonic()
     written = primary.call("INFO", "replication")["master_repl_offset"]
 
@@ -260,9 +260,9 @@ def knows(sentinel: Server, replicas: int) -> bool:
 
 @pytest.mark.parametrize("planned", [False, True], ids=["old primary lives on", "FAILOVER"])
 def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load, figures: Figures, planned: bool) -> None:
-    """The relay leads new connections to the new primary; those that are open stay, and nothing breaks them.
+    """The relay leads new connections to the new primary; open ones stay, and nothing breaks them.
 
-    Redis' own FAILOVER pauses writes until the replica has everything, and makes the old primary a replica: nothing is lost.
+    Redis' own FAILOVER pauses writes until the replica has everything, and makes the old primary a replica, so nothing is lost.
     """
     with ExitStack() as ended:
         old, new = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("old", "new"))
@@ -308,7 +308,7 @@ def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load,
 
 @pytest.mark.parametrize("planned", [False, True], ids=["the end is lost", "FAILOVER"])
 def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(tmp_path: Path, planned: bool) -> None:
-    """What the old primary took is found by its id or published again, and the rest follows: each once, in order."""
+    """The events on the old primary are found by their ids or published again, and the rest follows, each once, in order."""
     count = 4000
     with ExitStack() as ended:
         old, new = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("old", "new"))
@@ -342,7 +342,7 @@ def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(tmp_path: Path,
 
 
 def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(tmp_path: Path) -> None:
-    """Half of what each process publishes would reach half of the others. It is taken again when the name leads to one."""
+    """Half of each process's publishes would reach half of the others. It is taken again when the name leads to one."""
     with ExitStack() as ended:
         one, other = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("one", "other"))
         relay = ended.enter_context(ChaosProxy(("127.0.0.1", one.port)))
@@ -372,7 +372,7 @@ def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(tmp_path:
 
 
 def test_a_replica_as_the_primary_is_one_clear_error(tmp_path: Path) -> None:
-    """Publisher, consumer and gateway say what it is, and what to name instead."""
+    """Publisher, consumer and gateway report the role, and the right address."""
     with RedisProcess(tmp_path / "redis") as replica:
         replica.call("REPLICAOF", "127.0.0.1", 1)
         with Publisher(replica.url) as publisher, pytest.raises(BusUnavailable, match="it is a read-only replica") as refused:

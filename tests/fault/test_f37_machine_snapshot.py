@@ -1,6 +1,6 @@
 """F37: the machine of Redis is reverted to a snapshot with its memory, so that the process goes on from an earlier moment.
 
-What the function library remembers is reverted together with the data, so Redis cannot detect it. Publishers report their newest
+The memory of the function library is reverted together with the data, so Redis cannot detect it. Publishers report their newest
 receipts, and gateways the newest offset that they know.
 """
 

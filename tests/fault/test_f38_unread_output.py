@@ -1,4 +1,4 @@
-"""F38: the pipe of the log is not read, its disk is full, or it is closed: the gateway starts, serves on and stops."""
+"""F38: the pipe of the log is not read, its disk is full, or it is closed, and the gateway starts, serves on and stops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def get(url: str) -> str:
 
 @pytest.mark.parametrize(("output", "workers"), [("unread", 1), ("unread", 2), ("full", 1), ("closed", 1)])
 def test_output_that_goes_nowhere_stops_nothing(tmp_path: Path, output: str, workers: int) -> None:
-    """Pages that write more than a pipe holds are answered, so is liveness; what is dropped is counted; SIGTERM ends it."""
+    """Pages that write more than a pipe holds are answered, so is liveness; dropped lines are counted; SIGTERM ends it."""
     held = HeldPort()
     url = f"http://127.0.0.1:{held.port}"
     environ = {
@@ -50,7 +50,7 @@ def test_output_that_goes_nowhere_stops_nothing(tmp_path: Path, output: str, wor
     gateway = subprocess.Popen(["sh", "-c", command], env=environ, cwd=tmp_path, stdout=writing, stderr=writing)
     try:
         wait_for(lambda: get(f"{url}/livez") != "", "liveness", DEADLINE_S)
-        for _ in range(20 * workers):  # each worker has its share: two megabytes, twice what a stream keeps
+        for _ in range(20 * workers):  # each worker has its share, two megabytes, twice the bound of a stream
             assert get(f"{url}/print") == "written"
         assert get(f"{url}/livez")
         pattern = r'^headgate_output_lines_dropped_total\{reason="stderr_(\w+)"\} ([0-9.]+)'

@@ -1,4 +1,4 @@
-"""F40: a receiver takes the whole of it, and its answer is late, lost or none: three copies at most, then a dead letter."""
+"""F40: a receiver takes the whole of it, and its answer is late, lost or none, so three copies at most, then a dead letter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def publisher(redis_url: str) -> Iterator[Publisher]:
 
 
 def work_off(make: Callable[[], SteppedWorker], publisher: Publisher, client: Client) -> DeadLetter:
-    """Publish an event, and have it tried for as long as it is, each time by a worker that has just been started."""
+    """Publish an event, and have it tried until its end, each time by a new worker."""
     make()
     publisher.publish("orders.1.failed", {"n": 1})
     for _ in range(3 * MAX_UNKNOWN):

@@ -34,7 +34,7 @@ BACK_S = 150.0
 
 
 class RoundRobin:
-    """A proxy (round_robin.mjs). `cut` ends a share of the requests that are under way."""
+    """A proxy (round_robin.mjs). `cut` ends a share of the present requests."""
 
     def __init__(self, mode: str, upstreams: list[str]) -> None:
         ports = [str(urlsplit(url).port) for url in upstreams]
@@ -72,7 +72,7 @@ class World:
                 self.wait_until_present()
 
     def group_of(self, number: int) -> Pages:
-        """Return the pages among which one is: those at the proxy that holds streams back, or the others."""
+        """Return the pages around one of them: those at the proxy that holds streams back, or the others."""
         return self.groups[number % EVERY == 0]
 
     def change(self, moments: random.Random) -> None:
@@ -82,7 +82,7 @@ class World:
             free = sorted(
                 {f"load.t{topic}.changed" for topic in range(TOPICS)} - set(group.patterns[user]) - set(topics_of(number))
             )
-            # What a page had first covers one of its topics by a pattern, so it takes none that has been among these.
+            # A page's first pattern covers one of its topics, so it takes none of these.
             free = [topic for topic in free if topic.rpartition(".")[0] + ".*" not in topics_of(number)]
             if moments.random() < CHANGED_SHARE:
                 group.unsubscribe(user, moments.choice(group.patterns[user]))

@@ -1,9 +1,9 @@
-"""F43: people with several tabs on several devices, who read their inboxes while everything breaks.
+"""F43: people with several tabs on several devices read their inboxes while everything breaks.
 
 The pages are Headgate's own (inbox_pages.mjs). A publisher tries each item again until it has a receipt, and a consumer pushes
 what was not read in time. Tabs lose their connection; gateways, consumers and the Redis primary are killed. The checker knows
-what was reported to the publisher and the pages, and what the pages showed: it asks Redis only at the end. `HEADGATE_SEED`
-repeats faults and actions, not their timing; `HEADGATE_PIECES` says how often all faults happen.
+the publisher's receipts, the pages' notices, and their content, and asks Redis only at the end. `HEADGATE_SEED` repeats faults
+and actions, not their timing; `HEADGATE_PIECES` says how often all faults happen.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ OFFLINE_SHARE = 0.1
 # An outbox tries again two seconds after a refusal.
 SETTLE_S = 2.5
 REST_S = 120.0
-# By fault, what it is called where Redis is at an address, and with Sentinels.
+# By fault, its name where Redis is at an address, and with Sentinels.
 FAILOVERS = {
     "failover": ("FAILOVER, then the address moves", "planned failover"),
     "primary killed": ("a replica that lags takes over", "primary killed"),
 }
-# Of the tabs that are connected: how long two may show another count, in 99 of 100 changes.
+# Of the connected tabs, how long two may show another count, in 99 of 100 changes.
 APART_MS, SHARE = 200.0, 0.001
 
 
@@ -85,7 +85,7 @@ class Sending:
 
     Attributes:
         sent: the items, by their ids.
-        again: those that were sent more than once: a failover may have taken them from the tabs.
+        again: those sent more than once, as a failover may have taken them from the tabs.
     """
 
     def __init__(self, url: str, size: Size, moments: random.Random, durable: Any) -> None:
@@ -107,7 +107,7 @@ class Sending:
         self._publisher.close()
 
     def stop(self) -> None:
-        """Stop, and send again what `check` says is no longer in the log."""
+        """Stop, and send the items again that `check` no longer finds in the log."""
         self._stopped.set()
         self._thread.join()
         if self._failure is not None:
@@ -118,7 +118,7 @@ class Sending:
                 self._send(item, user)
 
     def fate(self, receipt: Receipt) -> Fate:
-        """Ask what has become of a receipt."""
+        """Ask for the fate of a receipt."""
         return self._publisher.check(receipt)
 
     def _run(self) -> None:
@@ -145,7 +145,7 @@ class Sending:
 
 @dataclass
 class Shown:
-    """What the pages showed and received at the end."""
+    """The content and the notices of the pages at the end."""
 
     tabs: dict[str, list[tuple[int, list[list[Any]]]]] = field(default_factory=dict)
     done: list[tuple[list[str], str, float, str, int, str]] = field(default_factory=list)
@@ -210,7 +210,7 @@ class World:
             raise
 
     def happen(self, fault: str) -> None:
-        """Break something, repair it, and wait until every tab is connected and has what it missed."""
+        """Break something, repair it, and wait until every tab is connected and has its missed events."""
         if fault == "consumer":
             self._kill_consumer()
             return
@@ -257,13 +257,13 @@ class World:
 
     def _tabs_offline(self) -> None:
         self.say("offline", OFFLINE_SHARE)
-        time.sleep(self.size.calm_s)  # how long they are away
+        time.sleep(self.size.calm_s)  # the time until they are back
         self.say("online")
 
     def _kill_gateway(self) -> None:
         gateway = self.moments.choice(self.site.gateways)
         gateway.kill()
-        time.sleep(self.size.calm_s / 4)  # how long it is away
+        time.sleep(self.size.calm_s / 4)  # the time until it is back
         gateway.start()
         self.site.wait_until_ready()
 
@@ -325,7 +325,7 @@ def test_each_person_has_each_item_once_and_the_same_count_on_every_device(
 
 
 def read_report(world: World) -> Shown:
-    """Return what the pages say."""
+    """Return the report of the pages."""
     world.say("report")
     wait_for(lambda: any(entry[0] == "figures" for entry in world.pages.read()), "the report of the pages")
     shown = Shown()
@@ -342,7 +342,7 @@ def read_report(world: World) -> Shown:
 
 
 def check_items(world: World, shown: Shown) -> list[str]:
-    """Return what is wrong: a missing item, tabs that differ from Redis, a state that no person gave an item."""
+    """Return the faults: a missing item, tabs that differ from Redis, a state that no person gave an item."""
     faults = [f"refused: {code}, {count} times" for code, count in shown.refused.items() if code != "invalid_request"]
     changes: dict[str, list[tuple[int, str, str]]] = {}
     epochs = {epoch for *_, epoch, offset, _ in shown.done if offset is not None}
@@ -400,7 +400,7 @@ def check_pushes(world: World, shown: Shown) -> tuple[int, int]:
 
 
 def note(figures: Figures, seed: int, world: World, shown: Shown, pushes: int, late: int) -> None:
-    """Check the shares, and write down what has come out."""
+    """Check the shares, and write down the results."""
     appeared, again = shown.appeared["once"], shown.doubled(world.sending.again)
     connected, reconnecting = (sorted(shown.apart_ms[name]) or [0.0] for name in ("connected", "reconnecting"))
     p99_ms = quantiles(connected, n=100)[98] if len(connected) > 1 else connected[0]
@@ -427,5 +427,5 @@ def note(figures: Figures, seed: int, world: World, shown: Shown, pushes: int, l
 
 
 def load_is_short(world: World) -> bool:
-    """Whether this is the test command, in which other tests have the processors too: it measures no time."""
+    """Whether this is the test command, which measures no time, because other tests have the processors too."""
     return world.size is SIZES["short"]

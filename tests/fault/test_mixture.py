@@ -89,7 +89,7 @@ def test_under_every_fault_nothing_is_lost_unreported_doubled_reordered_or_shown
 ) -> None:
     """Pieces of random faults. Each event of the log is owed to each browser and consumer, each receipt is accounted for."""
     size = SIZES[load.name]
-    if load.name == "short" and where == "Sentinels":  # who take ten seconds to put an old primary in its place
+    if load.name == "short" and where == "Sentinels":  # which take ten seconds to put an old primary in its place
         size = replace(size, steps=1, pauses=0)
     happened, results = run(tmp_path, where, LOADS[load.name], size, seed)
     note(figures, where, seed, happened, results)
@@ -108,7 +108,7 @@ def test_whatever_is_lost_each_client_has_all_that_is_there_and_knows_all_that_i
 
 
 def note(figures: Figures, where: str, seed: int, happened: Counter[str], results: list[Result]) -> None:
-    """Write down what a mixture has come to."""
+    """Write down the results of a mixture."""
     what = f"mixture, {where}:"
     figures("F41", f"{what} faults", sum(happened.values()), "", "0 unreported, doubled or reordered (checked)", seed)
     figures("F41", f"{what} deliveries owed to browsers", sum(each.owed for each in results), "", "each checked", seed)
@@ -146,7 +146,7 @@ def test_a_plan_is_drawn_from_its_seed_alone() -> None:
 
 
 def test_a_later_piece_pauses_another_process() -> None:
-    """All of them in their turn, whatever happens beside."""
+    """All of them in their turn, with any other faults."""
     kinds = Kinds(["a"], ["d"], ["p", "q", "r"], ["a"], [])
     size = Size(pieces=3, steps=5, pauses=1, pause_s=30, in_a_pause=8)
     paused = [step.during for number in range(3) for step in draw(7, number, kinds, size) if step.is_pause]

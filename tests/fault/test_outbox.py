@@ -1,4 +1,4 @@
-"""An outbox while the application, its relay and Redis are killed at each step: every committed row is one event.
+"""An outbox while the application, its relay and Redis are killed at each step, with one event for every committed row.
 
 The test command has a short form, `make faults` ten thousand commits. tests/examples/test_outbox.py has PostgreSQL and Django.
 """

@@ -1,4 +1,4 @@
-"""Events while gateways, consumers and Redis are killed: a trace explains what became of each of them.
+"""Events while gateways, consumers and Redis are killed, and a trace that explains the fate of each of them.
 
 The test command has a short form; `make faults` has ten thousand events.
 """
@@ -34,7 +34,7 @@ LOG = f"hg:{{{NAMESPACE}}}:log"
 
 
 class Life(NamedTuple):
-    """A gateway: the first event in its reach, the last that it is known to have reported, and the last before it was killed."""
+    """A gateway: the first event in its reach, the last known report, and the last before it was killed."""
 
     name: str
     first: int
@@ -66,7 +66,7 @@ def offsets(client: RawClient) -> list[int]:
 
 
 class Stage:
-    """A Redis, a gateway that stays, one that is killed again and again, and two consumers. Events hold their offsets."""
+    """A Redis, a permanent gateway, one that is killed again and again, and two consumers. Events hold their offsets."""
 
     def __init__(self, redis: RedisProcess, start_gateway: StartGateway, folder: Path) -> None:
         self._redis, self._start = redis, start_gateway
@@ -116,7 +116,7 @@ class Stage:
         self.running.append(self.instances.start())
 
     def kill_redis(self) -> None:
-        """Kill it, and start it with its data: the log goes on in another epoch."""
+        """Kill it, and start it with its data, so that the log goes on in another epoch."""
         self.publish()
         self._redis.kill()
         self._redis.start()
@@ -138,7 +138,7 @@ class Stage:
         return found
 
     def close(self) -> None:
-        """End what this has started."""
+        """End all processes of this."""
         for client in (*self.here, *self.there):
             client.close()
         self.instances.close()
@@ -165,7 +165,7 @@ def test_every_outcome_is_explained_while_everything_is_killed(stage: Stage, loa
     for client in stage.here:
         assert offsets(client) == list(range(1, stage.newest + 1))
     for client in (*stage.here, *stage.there):
-        client.close()  # each trace would wait for what they say of the event, and they say nothing
+        client.close()  # each trace would wait for their answers on the event, and they say nothing
 
     untold, epochs = 0, set()
     for offset in range(1, stage.newest + 1):

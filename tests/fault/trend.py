@@ -1,8 +1,8 @@
 """Does a measurement grow? A straight line through samples, with the uncertainty of its slope. No I/O.
 
-In: samples over time, each taken when the process was at rest. Out: a slope and the range in which the true one is, or the
-names of counts that have grown. Samples of memory jump when the allocator asks the system for more, so a slope alone proves
-nothing: a leak is one that cannot be explained by the scatter of the samples around the line.
+In: samples over time, each taken from a process at rest. Out: a slope and the range of the true one, or the names of growing
+counts. Samples of memory jump when the allocator asks the system for more, so a slope alone proves nothing. The scatter of the
+samples around the line cannot explain a leak.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from statistics import fmean, median
 
 HOUR_S = 3600.0
 MIN_SAMPLES = 6
-# The range of a slope in standard errors: the true one is below it once in a thousand soaks.
+# The range of a slope in standard errors, where the true one is below it once in a thousand soaks.
 CERTAIN = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Growth in units per hour, and its uncertainty: the true one is hardly ever below `least`, or above `most`."""
+    """Growth in units per hour, and its uncertainty, as the true one is hardly ever below `least`, or above `most`."""
 
     per_hour: float
     error: float
@@ -38,10 +38,10 @@ class Slope:
 def slope_of(samples: Sequence[tuple[float, float]]) -> Slope:
     """Return the slope of samples (time in seconds, value).
 
-    The scatter counts for as many samples as are independent: memory that has jumped stays where it is.
+    The scatter counts for as many samples as are independent, because memory stays where it is after a jump.
 
     Raises:
-        ValueError: there are too few.
+        ValueError: too few samples.
     """
     if len(samples) < MIN_SAMPLES:
         raise ValueError(f"{len(samples)} samples, {MIN_SAMPLES} are needed")
@@ -59,7 +59,7 @@ def slope_of(samples: Sequence[tuple[float, float]]) -> Slope:
 
 
 def has_grown(values: Sequence[float], slack: float = 0.0) -> bool:
-    """Return whether a count is higher at the end than at the beginning: the medians of its first and last third."""
+    """Return whether a count is higher at the end than at the beginning, by the medians of its first and last third."""
     if len(values) < MIN_SAMPLES:
         raise ValueError(f"{len(values)} samples, {MIN_SAMPLES} are needed")
     third = len(values) // 3

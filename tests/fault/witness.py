@@ -1,4 +1,4 @@
-"""Witnesses: clients and a publisher in a separate process, which say how long events took while others make noise.
+"""Witnesses: clients and a publisher in a separate process, which measure the delay of events while others make noise.
 
 `python -m tests.fault.witness <url> <Redis' url> <clients>` connects, publishes to them at a fixed rate, and prints `ready`. For
 each line of its input it prints a JSON object about the time since the line before: `took_s`, a list of seconds between publish
@@ -56,7 +56,7 @@ class Witnesses:
         self._process.communicate()
 
     def report(self) -> Report:
-        """Return what they saw since the last one, as soon as they have seen an event."""
+        """Return their events since the last report, as soon as they have seen an event."""
         assert self._process.stdin is not None
         took_s: list[float] = []
         closed = 0

@@ -1,4 +1,4 @@
-"""The publisher for asyncio against a real Redis: what it adds to the contract of both publishers (tests/contract)."""
+"""The publisher for asyncio against a real Redis: its additions to the contract of both publishers (tests/contract)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_what_waits_behind_a_silent_redis_fails_with_it(redis_url: str, redis_se
 
 
 def test_what_waits_is_bounded_by_a_named_limit(redis_url: str, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events, their bytes, and other calls: those beyond the bound are refused and counted, and the others are published."""
+    """Events, their bytes, and other calls. Those beyond the bound are refused and counted, and the others are published."""
     monkeypatch.setattr("headgate.services.async_publisher.MAX_WAITING_EVENTS", 3)
 
     async def main() -> list[Any]:
@@ -167,7 +167,7 @@ def test_closing_waits_for_what_is_under_way_and_refuses_the_rest(redis_url: str
 
 
 def test_a_close_that_is_cancelled_ends_later(redis_url: str, redis_client: Client) -> None:
-    """What was under way still has its receipts, in several round trips, and nothing more is taken."""
+    """Present calls still get their receipts, in several round trips, and nothing more is taken."""
 
     async def main() -> list[int]:
         publisher = AsyncPublisher(redis_url, timeout_s=DEADLINE_S)
@@ -192,7 +192,7 @@ def test_a_close_that_is_cancelled_ends_later(redis_url: str, redis_client: Clie
 
 
 def test_another_loop_is_refused(redis_url: str) -> None:
-    """A publisher that was made for every request of another framework, say: the error names the cause, and closing works."""
+    """For a publisher made for every request of another framework, say, the error names the cause, and closing works."""
     publisher = AsyncPublisher(redis_url)
     run(lambda: publisher.publish("a", 1))
 
@@ -203,7 +203,7 @@ def test_another_loop_is_refused(redis_url: str) -> None:
 
 
 def test_wrong_arguments_are_refused_at_its_begin_and_tried_again(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of `Publisher`; a Redis that is named later is found by the next call."""
+    """As of `Publisher`; the next call finds a Redis with a later name."""
     monkeypatch.setenv("HEADGATE_REDIS_URL", "")
     monkeypatch.setenv("HEADGATE_DATA_DIR", "/nowhere")
 
@@ -244,7 +244,7 @@ def test_a_start_that_failed_for_a_cancelled_call_is_not_the_error_of_the_next(r
 
 
 def test_durability_is_asked_for_by_those_who_want_it(redis_url: str) -> None:
-    """A server without replicas: the event is published, and its error has the receipt. A wrong wish is refused at once."""
+    """On a server without replicas the event is published, and its error has the receipt. A wrong wish is refused at once."""
 
     async def main() -> tuple[Receipt, NotDurable]:
         async with AsyncPublisher(redis_url, timeout_s=0.5) as publisher:

@@ -1,4 +1,4 @@
-"""Receipts that say how far an event has come, and what becomes of events when Redis loses the end of its log."""
+"""Receipts with the reach of an event, and the fate of events when Redis loses the end of its log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def primary(start_redis: Callable[..., EmbeddedRedis]) -> EmbeddedRedis:
 
 @pytest.fixture
 def replica(primary: EmbeddedRedis, start_redis: Callable[..., EmbeddedRedis]) -> Iterator[Client]:
-    """A client of a replica that has all that the primary has."""
+    """A client of a replica with all data of the primary."""
     on_primary = open_client(primary.url, timeout_s=30)
     held = HeldPort()
     call(on_primary, "CONFIG", "SET", "port", held.port, "repl-diskless-sync-delay", 0)
@@ -43,7 +43,7 @@ def replica(primary: EmbeddedRedis, start_redis: Callable[..., EmbeddedRedis]) -
 
 
 def test_an_event_that_a_replica_has_says_so(primary: EmbeddedRedis, replica: Client) -> None:
-    """One replica is what "replica" means; the receipt has the number that is known."""
+    """One replica is the meaning of "replica"; the receipt has the known number."""
     with Publisher(primary.url, timeout_s=30) as publisher:
         receipt = publisher.publish("a", 1, durable="replica")
         many = publisher.publish_many([("a", 2), ("a", 3)], durable=1)
@@ -54,7 +54,7 @@ def test_an_event_that_a_replica_has_says_so(primary: EmbeddedRedis, replica: Cl
 
 
 def test_all_replicas_are_those_that_are_online_and_one_that_has_just_gone(primary: EmbeddedRedis, replica: Client) -> None:
-    """A replica that leaves may have been promoted: until that is out of the question, its confirmation is missed."""
+    """A departed replica may have been promoted, and until that is out of the question, its confirmation is missed."""
     with Publisher(primary.url, timeout_s=1, durable="all") as publisher:
         assert publisher.publish("a", 1).replicas == 1
         assert [each.replicas for each in publisher.publish_many([("a", 2), ("a", 3)])] == [1, 1]
@@ -64,7 +64,7 @@ def test_all_replicas_are_those_that_are_online_and_one_that_has_just_gone(prima
 
 
 def test_all_replicas_are_at_least_one(redis_url: str, redis_client: Client) -> None:
-    """A primary without replicas can lose what it has: the event is published, and the receipt comes with an error."""
+    """A primary without replicas can lose its data. The event is published, and the receipt comes with an error."""
     with Publisher(redis_url, timeout_s=1, durable="all") as publisher, pytest.raises(NotDurable, match="0 of 1 replicas"):
         publisher.publish("a", 1)
     assert call(redis_client, "XLEN", log_key(NAMESPACE)) == 1
@@ -80,7 +80,7 @@ def test_a_user_who_may_not_ask_for_the_replicas_publishes_nothing(redis_url: st
 
 
 def test_without_the_wish_nothing_is_waited_for(redis_url: str) -> None:
-    """The receipt does not claim what was not checked."""
+    """The receipt does not claim unchecked replicas."""
     with Publisher(redis_url) as publisher:
         receipt = publisher.publish("a", 1)
 
@@ -88,7 +88,7 @@ def test_without_the_wish_nothing_is_waited_for(redis_url: str) -> None:
 
 
 def test_the_wait_of_a_large_batch_may_take_longer_than_an_attempt(redis_url: str) -> None:
-    """Several calls and then WAIT in one round trip: an attempt has half of the time, and the wait has more."""
+    """Several calls and then WAIT in one round trip, where an attempt has half of the time, and the wait has more."""
     with Publisher(redis_url, timeout_s=1) as publisher:
         publisher.publish("a", 0)
         with pytest.raises(NotDurable, match="0 of 2 replicas"):
@@ -138,7 +138,7 @@ def test_an_event_on_the_disk_says_so(start_redis: Callable[..., EmbeddedRedis])
 
 @pytest.mark.parametrize("durable", ["replicas", "", 0, 17, True, 1.5])
 def test_other_wishes_are_refused_before_anything_is_sent(redis_url: str, redis_client: Client, durable: object) -> None:
-    """The error names the values that are allowed."""
+    """The error names the allowed values."""
     with Publisher(redis_url) as publisher, pytest.raises(InvalidRequest, match="'replica', 'all', 'disk' or a number"):
         publisher.publish("a", 1, durable=durable)  # type: ignore[arg-type]
 
@@ -157,7 +157,7 @@ def test_a_batch_with_refused_events_says_so_first(redis_url: str, redis_client:
 def test_the_first_publish_after_a_failover_is_retried(
     primary: EmbeddedRedis, replica: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that has just been made a replica refuses the first attempt; by the second it is the primary again."""
+    """A new replica refuses the first attempt; by the second it is the primary again."""
     on_primary = open_client(primary.url, timeout_s=30)
     with Publisher(primary.url, timeout_s=30) as publisher:
         publisher.publish("a", 1)
@@ -193,7 +193,7 @@ def test_a_replica_does_not_say_what_has_become_of_an_event(start_redis: Callabl
 
 
 def test_the_fate_of_an_event_can_be_asked(redis_url: str, redis_client: Client) -> None:
-    """In the log, trimmed from it, rolled back with its end, or of a log that is gone. A place may have been given twice."""
+    """In the log, trimmed from it, rolled back with its end, or of a lost log. A place may have been given twice."""
     keys = [log_key(NAMESPACE), head_key(NAMESPACE), epochs_key(NAMESPACE)]
     with Publisher(redis_url) as publisher:
         first, kept = publisher.publish("a", 1), publisher.publish("a", 2)

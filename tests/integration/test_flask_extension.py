@@ -1,6 +1,6 @@
-"""The Flask extension in an application: served, under `flask run`, in a worker, and in a process that gevent has patched or not.
+"""The Flask extension in an application: served, under `flask run`, in a worker, and with and without gevent's patches.
 
-Most of it runs in the test's own process, which is like one that serves no browsers: gevent has not patched it.
+Most of it runs in the test's own process, which is like one without browsers, because gevent has not patched it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def check_browser_client(gateway: GatewayProcess) -> None:
 
 
 def test_the_environment_wins_over_app_config(shop_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one who runs the application decides: a namespace that app.config alone would serve is not served."""
+    """The operator of the application decides, and a namespace in app.config alone is not served."""
     app = Flask(__name__)
     app.config["HEADGATE_NAMESPACES"] = "configured"
     with closing(Headgate(app)) as gate, pytest.raises(UnknownNamespace, match="this gateway serves configured"):
@@ -157,7 +157,7 @@ def test_the_test_client_of_an_application_needs_no_gevent(shop: Flask, redis_ur
 
 
 def test_a_browser_that_comes_again_and_again_is_logged_once(shop: Flask, caplog: pytest.LogCaptureFixture) -> None:
-    """Each time it is refused; one line in the log says what to do."""
+    """Each time it is refused; one line in the log has the remedy."""
     client = shop.test_client()
     with caplog.at_level(logging.ERROR):
         for transport in ("polling", "polling", "websocket"):
@@ -198,7 +198,7 @@ NEEDS_A_GATEWAY: list[Callable[[Headgate], object]] = [
 
 @pytest.mark.parametrize("use", NEEDS_A_GATEWAY, ids=["start", "gateway", "events", "identify"])
 def test_without_gevent_patched_in_the_error_says_what_to_do(use: Callable[[Headgate], object]) -> None:
-    """Sockets that block would stop every client at once: a call that needs the gateway is refused, with both ways out."""
+    """Blocking sockets would stop every client at once, so a call that needs the gateway is refused, with both ways out."""
     with pytest.raises(RuntimeError) as refused:
         use(Headgate(Flask(__name__)))
     assert "headgate serve yourmodule:app" in str(refused.value)
@@ -229,7 +229,7 @@ def test_a_misuse_of_the_extension_says_its_fault(
 
 
 def test_without_any_redis_a_publish_says_how_to_get_one(nowhere: None) -> None:
-    """The import was fine: only now is a Redis needed."""
+    """The import was fine, and only now is a Redis needed."""
     with pytest.raises(BusUnavailable, match="HEADGATE_REDIS_URL"):
         Headgate(Flask(__name__)).publish("a", 1)
 
@@ -265,7 +265,7 @@ print(*lines, sep="\\n")
 
 
 def test_an_own_server_that_never_had_redis_says_so_once(tmp_path: Path) -> None:
-    """It runs on, as its other pages may: each part says once that Redis is out of reach, and the bus what to do about it."""
+    """It runs on, as its other pages may. Each part says once that Redis is out of reach, and the bus adds the remedy."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
     ended = subprocess.run(
         [sys.executable, "-c", OWN_SERVER],
@@ -306,7 +306,7 @@ def in_folder(folder: Path, code: str, **environment: str) -> list[str]:
 
 
 def test_to_import_the_application_starts_nothing_and_reaches_nothing(shop_folder: Path) -> None:
-    """No thread, no greenlet, no gevent, no connection to Redis: a worker imports it and may never publish."""
+    """No thread, no greenlet, no gevent, no connection to Redis, because a worker imports it and may never publish."""
     with socket.create_server(("127.0.0.1", 0)) as redis:
         redis.settimeout(0)
         lines = in_folder(
@@ -369,7 +369,7 @@ def test_in_a_program_of_ones_own_the_extension_works_after_patching(redis_url: 
         "with gevent.Timeout(30):\n"
         "    while not gate.ready()['ready']: gevent.sleep(0.01)\n"
         "print('offsets', gate.publish('a', 1).offset, gate.publish('a', 1, namespace='/notifications').offset)\n"
-        # Another server, as far as this gateway can see: its feed never meets the epoch of this receipt.
+        # Another server, as far as this gateway can see, because its feed never meets the epoch of this receipt.
         "gate.gateway.publisher.publish = lambda *_, **__: Receipt('another', 1, False, 'id')\n"
         "gate.publish('a', 2)\n"
         "with gevent.Timeout(30):\n"

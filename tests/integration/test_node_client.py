@@ -1,4 +1,4 @@
-"""Stock socket.io-client from Node against a gateway: over WebSocket, over long-polling, and on its way from one to the other."""
+"""Stock socket.io-client from Node against a gateway, over WebSocket, over long-polling, and on its way from one to the other."""
 
 from __future__ import annotations
 

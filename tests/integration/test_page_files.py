@@ -36,7 +36,7 @@ def vary(answer: TestResponse) -> str | None:
 
 @pytest.mark.parametrize("asks", [None, "", "identity", "br", "gzip;q=0", "deflate, br;q=0.5"])
 def test_a_browser_that_takes_no_gzip_gets_the_file_as_it_was_built(client: FlaskClient, asks: str | None) -> None:
-    """The npm package's script-tag file, with a type that is run under nosniff."""
+    """The npm package's script-tag file, with a type that browsers run under nosniff."""
     answer = client.get(URL, headers={} if asks is None else {"Accept-Encoding": asks})
 
     assert answer.status_code == 200
@@ -49,7 +49,7 @@ def test_a_browser_that_takes_no_gzip_gets_the_file_as_it_was_built(client: Flas
 
 @pytest.mark.parametrize("asks", ["gzip", "gzip, deflate, br, zstd", "br;q=1.0, gzip;q=0.1", "*"])
 def test_a_browser_that_takes_gzip_gets_the_compressed_file_of_the_build(client: FlaskClient, asks: str) -> None:
-    """The same bytes after it; a cache between knows that the answer depends on what was asked."""
+    """The same bytes after it; a cache between knows that the answer depends on the request."""
     answer = client.get(URL, headers={"Accept-Encoding": asks})
 
     assert answer.headers["Content-Encoding"] == "gzip"
@@ -60,7 +60,7 @@ def test_a_browser_that_takes_gzip_gets_the_compressed_file_of_the_build(client:
 
 
 def test_a_browser_that_has_the_file_is_told_so(client: FlaskClient) -> None:
-    """Each encoding has a separate tag; 304 says again how long it holds, and what it depends on."""
+    """Each encoding has a separate tag; 304 repeats how long it holds, and its dependencies."""
     tags = set()
     for asks in ("gzip", "identity"):
         tag = client.get(URL, headers={"Accept-Encoding": asks}).headers["ETag"]

@@ -1,4 +1,4 @@
-"""The publisher against a real Redis: receipts, and honest errors when Redis is stopped, killed, full or forbidding."""
+"""The publisher against a real Redis: receipts, and honest errors with a stopped, killed, full or forbidding Redis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = log_key("notifications")
 
 
 def connections_since(client: Client, own: int) -> int:
-    """How many connections Redis has that are younger than the one with this id: none of those that other tests leave to it."""
+    """How many connections of Redis are younger than the one with this id, without those that other tests leave to it."""
     return sum(int(number) > own for number in re.findall(rb"^id=(\d+)", call(client, "CLIENT", "LIST"), re.MULTILINE))
 
 
@@ -44,7 +44,7 @@ def test_an_event_carries_its_trace_and_the_name_of_its_user(publisher: Publishe
 
 
 def test_prepared_events_stand_each_for_itself(publisher: Publisher, redis_client: Client) -> None:
-    """One round trip: receipts in order, with the ids of their users; an error where Redis refused one."""
+    """One round trip, with receipts in order, with the ids of their users; an error where Redis refused one."""
     publisher.publish("a", 0, id="known", by="ana")
     call(redis_client, "FCALL", "headgate_configure", 1, KEY, 100, 60000, 10)
     events = [
@@ -81,7 +81,7 @@ def test_what_cannot_be_published_is_not_prepared(publisher: Publisher) -> None:
 
 
 def test_a_remembered_id_counts_for_every_publish(publisher: Publisher, redis_client: Client, redis_url: str) -> None:
-    """One event, a batch, a prepared one, and the command line: each finds it when the ids of 300 s are gone."""
+    """One event, a batch, a prepared one, and the command line. Each finds it after the ids of 300 s are gone."""
     first = publisher.publish("orders.1", 1, id="row-1", id_for_s=86400)
     call(redis_client, "UNLINK", *call(redis_client, "KEYS", "hg:*:id:[0-9]*"))
     again = [
@@ -97,7 +97,7 @@ def test_a_remembered_id_counts_for_every_publish(publisher: Publisher, redis_cl
 
 @pytest.mark.parametrize("wrong", [0, 86401, True, "60", 1.5])
 def test_a_time_for_an_id_that_is_none_is_refused_before_anything_is_sent(publisher: Publisher, wrong: Any) -> None:
-    """With what is allowed; and an unknown id needs no time."""
+    """With the allowed values; and an unknown id needs no time."""
     for publish in (
         lambda: publisher.publish("a", 1, id="x", id_for_s=wrong),
         lambda: publisher.publish_many([("a", 1, "x")], id_for_s=wrong),
@@ -110,7 +110,7 @@ def test_a_time_for_an_id_that_is_none_is_refused_before_anything_is_sent(publis
 
 
 def test_threads_share_a_publisher(publisher: Publisher, redis_client: Client) -> None:
-    """More threads than connections: each event once, each receipt its own."""
+    """More threads than connections, with each event once, and each receipt its own."""
     own = call(redis_client, "CLIENT", "ID")
     with ThreadPoolExecutor(24) as pool:
         receipts = list(pool.map(lambda number: publisher.publish("a", number), range(600)))
@@ -174,7 +174,7 @@ print(os.waitpid(child, 0)[1], publisher.publish("a", "after").offset)
 
 
 def test_a_forked_worker_has_connections_of_its_own(redis_url: str) -> None:
-    """A publisher made before a web server or Celery forks: parent and child do not read each other's answers."""
+    """A publisher from before a fork of a web server or Celery, where parent and child do not read each other's answers."""
     command = [sys.executable, "-c", FORKS, redis_url]
 
     said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -77,7 +77,7 @@ def test_its_cursor_goes_on_where_the_last_item_was(publisher: Publisher, subscr
 
 
 def test_it_begins_with_what_is_published_from_now_on(publisher: Publisher, subscriber: MakeSubscriber) -> None:
-    """From `with` on, in a log that is there and in one that is not yet; or from a time on."""
+    """From `with` on, in a present log and in a later one; or from a time on."""
     with subscriber("a") as before_the_first:
         publisher.publish("a", 1)
         with subscriber("a") as later:
@@ -186,7 +186,7 @@ def test_an_iteration_outlives_a_crash_of_redis(start_redis: Callable[..., Embed
             server.close()
             start_redis("crashing")
             publisher.publish("a", 2)
-            # What was in Redis' memory alone may be gone.
+            # Unsaved events may be gone.
             later = [item.result(DEADLINE_S)]
         while brief(iter(later))[-1] != 2:
             later.append(next(reading))
@@ -214,7 +214,7 @@ def test_a_user_who_may_not_read_is_refused_at_once(
 
 
 def test_async_for_yields_the_same(redis_url: str, publisher: Publisher) -> None:
-    """While other tasks run; a wait that is cancelled leaves its item to the next one, also in another loop."""
+    """While other tasks run; a cancelled wait leaves its item to the next one, also in another loop."""
     publisher.publish("a", 1)
 
     async def first() -> list[Any]:
@@ -248,7 +248,7 @@ def test_async_for_yields_the_same(redis_url: str, publisher: Publisher) -> None
 
 
 def test_a_program_ends_although_a_cancelled_call_still_waits(redis_url: str) -> None:
-    """As after Ctrl-C in an `async for` without a block: the thread that waits for the next event ends with it."""
+    """As after Ctrl-C in an `async for` without a block, the thread that waits for the next event ends with it."""
     program = f"""
 import asyncio
 from headgate import Subscriber
@@ -268,7 +268,7 @@ asyncio.run(main())
 def test_a_server_that_lacks_what_the_last_head_had_is_not_believed(
     publisher: Publisher, subscriber: MakeSubscriber, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the head and the page the address may lead to a replica that lags. What it lacks is not trimmed."""
+    """Between the head and the page the address may lead to a replica that lags. Its missing events are not trimmed."""
     publisher.publish_many([("a", n) for n in range(3)])
     reading, head, of_primary = subscriber("a", since=0), EventLog.head, [3, 3]
     call(redis_client, "XDEL", KEY, "3-0")

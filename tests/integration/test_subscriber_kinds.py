@@ -16,7 +16,7 @@ NAMESPACES = ("one", "two", "three", "four")
 
 
 def test_a_failover_behind_sentinels_is_followed(tmp_path: Path) -> None:
-    """The primary freezes and the replica is promoted: publishes go there, and the iteration that waits finds them there."""
+    """The primary freezes and the replica is promoted. Publishes go there, and the waiting iteration finds them there."""
 
     async def publish(publisher: AsyncPublisher, number: int) -> Receipt | None:
         try:
@@ -47,7 +47,7 @@ def test_a_failover_behind_sentinels_is_followed(tmp_path: Path) -> None:
 
 
 def test_a_cluster_has_logs_on_all_of_its_nodes(tmp_path: Path) -> None:
-    """Each namespace is published to and read where its slot is, also by one who waits."""
+    """Each namespace is published to and read where its slot is, also by a waiting reader."""
 
     async def main() -> None:
         async with AsyncPublisher(site.url) as publisher:

@@ -35,7 +35,7 @@ TYPESCRIPT = (
 
 
 def complaints(dashboard: str, name: str) -> str:
-    """Return what TypeScript says of a dashboard."""
+    """Return the errors of TypeScript in a dashboard."""
     file = FOLDER / f"{name}.ts"
     file.write_text(CHECK % dashboard)
     checked = subprocess.run(

@@ -63,7 +63,7 @@ class Prometheus:
         return Path(self._log.name).read_text()
 
     def listen(self) -> None:
-        """Wait for its port, and until it answers queries: it listens before it has read its data."""
+        """Wait for its port, and until it answers queries, because it listens before it has read its data."""
         until(lambda: re.search(r"Listening on\" address=(\S+:\d+)", self.log()), self.log)
         found = re.search(r"Listening on\" address=(\S+:\d+)", self.log())
         assert found is not None

@@ -1,3 +1,3 @@
-"""Stands in front of a package that only a tool of ours brings: structlog would load it in each of the hundreds of processes."""
+"""Takes the place of a package that only a tool of ours brings, as structlog would load it in hundreds of processes."""
 
 raise ModuleNotFoundError("rich is not installed where Headgate runs", name="rich")

@@ -1,4 +1,4 @@
-"""The documentation site as `make site-check` has built it into build/site: axe's rules, widths, what a search names first."""
+"""The documentation site, built by `make site-check` into build/site: axe's rules, widths, the first results of a search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SITE = ROOT / "build" / "site"
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 Scheme = Literal["light", "dark"]
 ALL = tuple(sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html")))
-# Code of three languages, wide tables, links in texts, diagrams: each in both schemes somewhere.
+# Code of three languages, wide tables, links in texts, diagrams, each in both schemes somewhere.
 LOOKS = [
     pytest.param("light", ("howto/django.html", "comparison.html"), id="light"),
     pytest.param("dark", ("howto/django.html", "architecture.html"), id="dark"),
@@ -40,7 +40,7 @@ WIDE = [
 OF_THE_THEME = {"landmark-unique"}
 # Two frames after a resize every observer of sizes has been called.
 LAID_OUT = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-# What a beginner would ask, and pages of which one must come first. Each makes the page read its whole index.
+# A beginner's questions, and pages of which one must come first. Each makes the page read its whole index.
 ASKED = {"token": ("howto/sign-in", "guide", "start", "tutorial"), "idempotency": ("http-api", "guide")}
 
 
@@ -73,7 +73,7 @@ def url() -> Iterator[str]:
 
 @pytest.mark.parametrize(("scheme", "pages"), LOOKS)
 def test_no_page_breaks_a_rule_of_axe(browser: Browser, url: str, scheme: Scheme, pages: tuple[str, ...]) -> None:
-    """Contrast of texts and of code, links that are more than a colour, names for screen readers; on a phone too."""
+    """Contrast of texts and of code, links with more than a colour, names for screen readers; on a phone too."""
     wrong: list[tuple[str, int, str, str]] = []
     with browser.new_context(color_scheme=scheme, reduced_motion="reduce") as context:
         page = context.new_page()
@@ -92,7 +92,7 @@ def test_no_page_breaks_a_rule_of_axe(browser: Browser, url: str, scheme: Scheme
 
 @pytest.mark.parametrize(("widths", "pages"), WIDE)
 def test_no_page_scrolls_sideways(browser: Browser, url: str, widths: tuple[int, ...], pages: tuple[str, ...]) -> None:
-    """From a phone to a wide screen: what is wider scrolls in itself."""
+    """From a phone to a wide screen, where a wider part scrolls in itself."""
     with browser.new_context() as context:
         page = context.new_page()
         for name in pages:
@@ -143,7 +143,7 @@ def test_a_page_leads_to_its_source_where_the_project_has_an_address(tmp_path: P
 
 
 def test_a_search_names_guides_before_decisions(browser: Browser, url: str) -> None:
-    """Of what a beginner asks, the first page says how it is done, and no decision is among the first three."""
+    """For a beginner's question, the first page shows the way, and no decision is among the first three."""
     with browser.new_context() as context:
         page = context.new_page()
         for word, wanted in ASKED.items():

@@ -86,7 +86,7 @@ class SocketIOWebServer:
 
 
 class ReplaceableEvent(gevent.event.Event):  # type: ignore[misc]
-    """An event of which a test can replace a method: a class in Python has room for it in its objects."""
+    """An event with a method that a test can replace, because a class in Python has room for it in its objects."""
 
 
 engineio.Client.create_event = lambda client, *_, **__: ReplaceableEvent()

@@ -1,4 +1,4 @@
-"""A server that answers every connection alike, whatever it is asked: a web server, an old Redis, one that speaks TLS."""
+"""A server that answers every connection alike, whatever the request: a web server, an old Redis, one that speaks TLS."""
 
 from __future__ import annotations
 

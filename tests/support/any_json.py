@@ -1,4 +1,4 @@
-"""Any JSON that a client could send, halves of surrogate pairs among its text: strategies for Hypothesis."""
+"""Any JSON from a client, with halves of surrogate pairs in its text: strategies for Hypothesis."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def api_client(services: Services, reads: SharedRates | None = None) -> FlaskCli
 
 
 def connected(session: str = "s1", user: str = "ana", **more: Any) -> ConnectedClient:
-    """Return a client that is live and up to date, but for what is given."""
+    """Return a live client that is up to date, but for the given values."""
     plain: dict[str, Any] = {
         "namespace": "shop", "gateway": "web1/7", "address": "192.0.2.0/24", "transport": "websocket", "since_ms": 1000,
         "patterns": ("a", "b", "c", "d"), "subscriptions": 5, "state": "live", "catching_up": False, "lagging": False,

@@ -15,7 +15,7 @@ gate = Headgate(app)
 
 @gate.on_request("orders.price")
 def price(request: PageRequest) -> dict[str, Any]:
-    """Say who has asked, in which application."""
+    """Return the user, and the application."""
     return {"data": request.data, "user": request.identity.user, "namespace": request.namespace, "app": current_app.name}
 
 

@@ -1,6 +1,6 @@
 """A bus listener in the test's own process, and what it reports to its namespace: on the model of a Redis, or on a real one.
 
-On the model (`model_bus`) the clock is the test's: nothing waits, and every order of things can be made. On a real Redis
+On the model (`model_bus`) the clock is the test's, so nothing waits, and every order of things can be made. On a real Redis
 (`redis_bus`) replies come when they come: `wait_for` lets the loop run until a condition holds.
 """
 
@@ -179,7 +179,7 @@ def model_bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartModelBus]:
 
 
 class CooperativeLink(SubscriberLink):
-    """The real link, in a process with sockets that are not: it lets the loop run until there is something to read."""
+    """The real link, in a process with blocking sockets. It lets the loop run until there is something to read."""
 
     def read(self) -> list[Any]:
         while not (replies := self.read_ready()):
@@ -192,9 +192,9 @@ StartRedisBus = Callable[..., BusHere]
 
 @pytest.fixture
 def redis_bus(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Iterator[StartRedisBus]:
-    """Start a listener that is up, on the Redis of this test run: `redis_bus("orders.*", fence_interval_s=0.1)`.
+    """Start a listener on the Redis of this test run, and wait until it is up: `redis_bus("orders.*", fence_interval_s=0.1)`.
 
-    A pattern that is released goes at the next fence, and no fence is late: a machine that is held up is no dead Redis.
+    A released pattern goes at the next fence, and no fence is late, because a slow machine is no dead Redis.
     """
     monkeypatch.setattr(listener, "SubscriberLink", CooperativeLink)
     monkeypatch.setattr(interest, "LINGER_S", 0.0)

@@ -1,4 +1,4 @@
-"""A bus that is not started, at a position that a test chooses."""
+"""A bus without a start, at a position that a test chooses."""
 
 from __future__ import annotations
 

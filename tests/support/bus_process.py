@@ -26,12 +26,12 @@ PATIENT = 1_000_000
 
 
 class BusProcess:
-    """One listener on the namespace `notifications`, which wants `patterns`, and what it gives up for `linger_s` longer.
+    """One listener on the namespace `notifications`, which wants `patterns`, and keeps released ones for `linger_s` longer.
 
     Args:
-        late_fences: so many late ones in a row are a dead connection. By default none is too late: with fences every tenth of
-            a second a busy machine would replace the connection, with all that was on its way, in the middle of any test. The
-            answer to the fence's question may be as late then, too, for the same reason.
+        late_fences: so many late ones in a row are a dead connection. By default none is too late, because with fences every
+            tenth of a second a busy machine would replace the connection, with all messages on their way, in the middle of any
+            test. The answer to the fence's question may be as late then, too, for the same reason.
 
     Attributes:
         told: everything that it reported, in order: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`,

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority made on the spot, and what servers show of it. Nothing is trusted but by the test."""
+"""Certificates for tests: an authority made on the spot, and the certificates of servers. Nothing is trusted but by the test."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Authority:
         return str(certificate), str(private)
 
     def server_context(self, host: str, *, expired: bool = False) -> ssl.SSLContext:
-        """Return what a server for this name or address wraps its sockets with."""
+        """Return a context for the sockets of a server with this name or address."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.issue(host, expired=expired))
         return context

@@ -56,7 +56,7 @@ class Chat(socketio.Namespace):  # type: ignore[misc]
         return False
 
     def on_upload(self, sid: str, name: str, data: bytes, thumbnail: bytes) -> tuple[int, bytes]:
-        """Show a file to the lobby; return its size and what it begins with."""
+        """Show a file to the lobby; return its size and its beginning."""
         self.emit("file", {"name": name, "data": data, "thumbnail": thumbnail}, room=LOBBY, skip_sid=sid)
         return len(data), data[:4]
 
@@ -89,7 +89,7 @@ class Chat(socketio.Namespace):  # type: ignore[misc]
         """Return nothing."""
 
     def on_break(self, sid: str) -> None:
-        """Fail: there is no acknowledgement, and the chat goes on."""
+        """Fail, without an acknowledgement, and the chat goes on."""
         raise RuntimeError("this handler fails")
 
     def on_kick_me(self, sid: str) -> None:

@@ -23,12 +23,12 @@ FILES = (
 )
 STAMP = Path("web", "dist", ".headgate-built")
 DEADLINE_S = 240
-# No npm and no node; what builds the package needs no program at all.
+# No npm and no node, as the package's build needs no program at all.
 NO_PROGRAMS = {"PATH": os.devnull}
 
 
 def copy_checkout(folder: Path, *, built: bool) -> Path:
-    """Copy what packages are built from into a folder, with or without what `npm run build` makes. Node's packages are a link."""
+    """Copy the packages' sources into a folder, with or without the output of `npm run build`. Node's packages are a link."""
     leave = ["node_modules", "dist", "test", "__pycache__", "*.egg-info"]
     if not built:
         leave += [f"headgate{part}.js*" for part in ("", ".http", ".socket.io", ".development")]
@@ -49,7 +49,7 @@ def copy_checkout(folder: Path, *, built: bool) -> Path:
 
 
 def pip_wheel(source: Path, into: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `pip wheel` on a checkout or an sdist, with the tools that are here."""
+    """Run `pip wheel` on a checkout or an sdist, with the local tools."""
     words = [
         "pip",
         "wheel",
@@ -64,10 +64,10 @@ def pip_wheel(source: Path, into: Path, environment: Mapping[str, str] | None = 
 
 
 def make_environment(folder: Path) -> Path:
-    """Make an empty environment and return its folder of programs; its `pip` is the one that is here, which works on it."""
-    venv.create(folder, with_pip=False)  # to unpack one into each takes longer than most of what is done with it
+    """Make an empty environment and return its folder of programs; its `pip` is the local one, which works on it."""
+    venv.create(folder, with_pip=False)  # to unpack one into each takes longer than most of the work with it
     binaries = folder / "bin"
-    # Most of what it installs there is never imported: to compile it takes as long as to install it.
+    # Most of the installed files there are never imported, and to compile them takes as long as to install them.
     lines = ("#!/bin/sh", f'PIP_COMPILE=0 exec "{sys.executable}" -m pip --python "{binaries}/python" "$@"', "")
     (binaries / "pip").write_text("\n".join(lines))
     (binaries / "pip").chmod(0o755)

@@ -6,8 +6,8 @@ import pytest
 
 from tools import chromium
 
-# Of these switches the last one counts, so this names what Playwright turns off, too. The address bar's own pages, which are
-# not seen here, are most of the processor time that a window takes (0.8 of 1.1 s).
+# Of these switches the last one counts, so this names those that Playwright turns off, too. The address bar's own pages, which
+# are not seen here, are most of the processor time that a window takes (0.8 of 1.1 s).
 _FEATURES_OFF = (
     *("WebUIOmniboxPopup", "WebUIOmniboxAimPopup"),
     *("AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose"),
@@ -30,7 +30,7 @@ BROWSER_SWITCHES = (
 
 @pytest.fixture(scope="session")
 def browser_path() -> str:
-    """Path of a Chromium that runs. Its absence fails the test: an end-to-end test that is skipped proves nothing."""
+    """Path of a Chromium that runs. Its absence fails the test, because a skipped end-to-end test proves nothing."""
     try:
         return chromium.find()
     except chromium.NoChromium as error:

@@ -1,6 +1,6 @@
 """A real Redis Cluster: primaries and replicas, each on a loopback port, in a folder of the test's own.
 
-A node that is silent for a second counts as failed, and the failure of one leaves the slots of the others in use. A slot is moved
+A node counts as failed after a second of silence, and the failure of one leaves the slots of the others in use. A slot is moved
 key by key in steps of the test's own (`moving`), or in one step where the server has that (`move_at_once`).
 """
 
@@ -100,7 +100,7 @@ class Cluster:
         return self.owner(log_key(namespace))
 
     def owner_of_slot(self, slot: int) -> Node:
-        """Return the node that owns a slot: the one that says so itself. For a moment of a move none does."""
+        """Return the node that owns a slot by its own word. For a moment of a move none does."""
         owner: Node = wait_until(lambda: self._claimant(slot), f"a node owns slot {slot}")
         return owner
 
@@ -125,7 +125,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def moving(self, slot: int, to: Node) -> Iterator[Moving]:
-        """Move a slot key by key: begin with the block, move keys in it, and finish (the rest too) with its end."""
+        """Move a slot key by key. It begins with the block, moves keys in it, and finishes (the rest too) with its end."""
         move = Moving(self, slot, to)
         yield move
         move.finish()
@@ -189,7 +189,7 @@ class Moving:
         return sorted(key.decode() for key in self._source.call("CLUSTER", "GETKEYSINSLOT", self._slot, 10_000))
 
     def move_keys(self, *keys: str) -> None:
-        """Move some keys; without any, all that are left, a few at a time."""
+        """Move some keys; without any, all remaining ones, a few at a time."""
         left = list(keys) or self.keys()
         for first in range(0, len(left), KEYS_AT_ONCE):
             some = left[first : first + KEYS_AT_ONCE]
@@ -217,7 +217,7 @@ class Moving:
         self._open = False
 
     def finish(self) -> None:
-        """Move what is left, and give the slot to its new owner. Idempotent."""
+        """Move the rest, and give the slot to its new owner. Idempotent."""
         if not self._open:
             return
         self._open = False

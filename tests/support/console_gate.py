@@ -1,4 +1,4 @@
-"""A gateway as the console sees it, without Redis: it records, and keeps who is admitted."""
+"""A gateway as the console sees it, without Redis, which records, and keeps the admitted users."""
 
 from __future__ import annotations
 

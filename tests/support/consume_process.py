@@ -11,7 +11,7 @@ import pytest
 from tests.support.gateway_process import START_DEADLINE_S, GatewayFailed, GatewayProcess
 from tests.support.redis_server import wait_until
 
-# Written as a user would. It writes a line into `got` for each event, and its process into `pid`; topics say what else it does.
+# Written as a user would. It writes a line into `got` for each event, and its process into `pid`; topics control the rest.
 SINK = """
 import os, time
 from pathlib import Path
@@ -84,7 +84,7 @@ class SinkFolder:
         return [int(line) for line in self._lines("pid")]
 
     def wait_for(self, *topics: str) -> None:
-        """Wait until it has got these; a process that is still to be started takes its time."""
+        """Wait until it has got these; a new process takes its time."""
         wait_until(lambda: self.got() == list(topics), f"the sink has got {topics}, and nothing else", START_DEADLINE_S)
 
     def _lines(self, name: str) -> list[str]:

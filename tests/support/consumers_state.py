@@ -1,6 +1,6 @@
 """A consumer's state: in memory, with a clock that the test moves, for pure tests; and the count of leased tasks of a real one.
 
-`on_call` is called with the name of every method before it does anything: a test makes it raise to play a crash or an outage.
+`on_call` is called with the name of every method before it does anything, and a test makes it raise to play a crash or an outage.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class MemoryState:
         return self.leased
 
     def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
-        """Return what `read`, `shown` and `muted` have of it."""
+        """Return its facts in `read`, `shown` and `muted`."""
         self._called("user_facts")
         return UserFacts((topic, event_id) in self.read, (user, event_id) in self.shown, self.muted.get(user, frozenset()))
 

@@ -1,4 +1,4 @@
-"""A proxy between a client and a gateway on loopback that does what bad proxies do, when a test says so.
+"""A proxy between a client and a gateway on loopback that acts like a bad proxy, when a test says so.
 
 It forwards bytes. Without `upgrades` it takes the upgrade out of a request, as a proxy does that speaks HTTP/1.0 to its
 servers; with `cuts` it cuts all connections, and answers no more, once a client of each kind is welcome: a WebSocket, and a

@@ -24,14 +24,14 @@ def message_of(namespace: str, event: Event) -> list[bytes]:
 
 
 class Wire:
-    """A client's socket that takes all, or `room` bytes, or breaks. `data` is what it took."""
+    """A client's socket that takes all, or `room` bytes, or breaks. `data` is the taken part."""
 
     def __init__(self, room: int | None = None, error: OSError | None = None) -> None:
         self.room, self.error = room, error
         self.data = b""
 
     def send(self, data: bytes) -> int:
-        """Take what there is room for."""
+        """Take as much as there is room for."""
         if self.error is not None:
             raise self.error
         if self.room == 0:
@@ -44,7 +44,7 @@ class Wire:
 
 
 class WrittenTo:
-    """As much of a client as a direct writer asks for. `direct` is a slot, as in a client; what the connection has is none."""
+    """As much of a client as a direct writer asks for. `direct` is a slot, as in a client; the connection's own is none."""
 
     __slots__ = ("connection", "direct", "left_to_log", "state")
 

@@ -12,14 +12,14 @@ _WATCHED = re.compile(r"^tfd:\s*(\d+) .*\bino:\s*([0-9a-f]+)", re.MULTILINE)
 
 
 class Watched(NamedTuple):
-    """A descriptor in an epoll set: its number when it was put in, and what it is (its inode)."""
+    """A descriptor in an epoll set: its number when it was put in, and its object (its inode)."""
 
     descriptor: int
     inode: int
 
 
 def watched(process: int | str = "self") -> set[Watched]:
-    """Return what is in all epoll sets of a process."""
+    """Return the content of all epoll sets of a process."""
     found: set[Watched] = set()
     for entry in Path(f"/proc/{process}/fdinfo").iterdir():
         with suppress(OSError):  # closed in between
@@ -28,12 +28,12 @@ def watched(process: int | str = "self") -> set[Watched]:
 
 
 def watched_by(epoll: int) -> set[Watched]:
-    """Return what is in one epoll set of this process."""
+    """Return the content of one epoll set of this process."""
     return _read(Path(f"/proc/self/fdinfo/{epoll}"))
 
 
 def stale(process: int | str = "self") -> set[Watched]:
-    """Return what is in the epoll sets of a process, and is not, or no longer, open there under that number."""
+    """Return the entries in the epoll sets of a process that are not, or no longer, open there under that number."""
     found = {each for each in watched(process) if _inode(process, each.descriptor) != each.inode}
     return found & watched(process)  # a process that runs may have closed one between our two looks
 

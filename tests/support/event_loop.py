@@ -11,6 +11,6 @@ Result = TypeVar("Result")
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Return what a coroutine returns, or raise what it raises."""
+    """Return the result of a coroutine, or raise its error."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, main).result()

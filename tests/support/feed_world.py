@@ -87,14 +87,14 @@ class Oracle:
         self.had: set[int] = set()
         self.epoch: str | None = None
         self.position = self.newest = 0
-        self.plain: set[bytes] = set()  # plain ones on a connection that is still whole
+        self.plain: set[bytes] = set()  # plain ones on a connection that still works
         self.plain_had: set[bytes] = set()
 
     def appended(self, topic: str, data: bytes, *, owed: bool, sent: bool) -> None:
         """Redis has appended an event."""
         offset = self._redis.offset
         line = self._line(self._redis.epoch)
-        if offset < len(line):  # only an older library goes on in an epoch that has lost its end
+        if offset < len(line):  # only an older library goes on in an epoch without its end
             assert self._redis.library == OLD_LIBRARY
             line[offset:] = [UNKNOWN] * (len(line) - offset)
             return
@@ -280,7 +280,7 @@ class World:
         faults = [name for name in FAULTS if self._random() < 0.4]
         share = int(FAULT_SHARE * self._random() * len(bag))
         self._bag = bag + [faults[self._below(len(faults))] for _ in range(share if faults else 0)]
-        if self.sharded and self._random() < 0.5:  # few faults, and of one kind: any other has the gateway listen again
+        if self.sharded and self._random() < 0.5:  # few faults, and of one kind, as any other has the gateway listen again
             self._bag = [*bag, SLOT_FAULTS[self._below(len(SLOT_FAULTS))]]
 
     # -- a history ------------------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ class World:
             self._carry_out(action)
 
     def _go_on_reading(self) -> None:
-        """Let Redis answer, or the feed get the answer: two steps, between which anything may happen."""
+        """Let Redis answer, or the feed get the answer, as two steps, between which anything may happen."""
         question = self._question
         if self._reply is not None:
             reply, self._question, self._reply = self._reply, None, None
@@ -464,7 +464,7 @@ class World:
             self.oracle.delivered(events)
 
     def _take_directly(self, replies: list[list[bytes]]) -> None:
-        """Let a direct writer take what simply follows, as the listener does, or not."""
+        """Let a direct writer take the simple successors, as the listener does, or not."""
         front = self.feed.front()
         if front is None or self._direct is None or self._of_direct() < 0.5:
             return
@@ -603,7 +603,7 @@ class World:
         self._look_at_active()
 
     def _look_at_active(self) -> None:
-        """Acknowledge subscriptions to what has become active, as a namespace does."""
+        """Acknowledge subscriptions to newly active patterns, as a namespace does."""
         if self.feed.epoch is None:
             return
         for pattern in self._acquired:
@@ -680,9 +680,9 @@ class World:
         self.redis.revert(self.redis.ago(1 + self._below(6)))
 
     def _do_put_forward(self) -> None:
-        """Data of any moment come into the same process: later ones too, while messages of each are on their way.
+        """Data of any moment come into the same process, later ones too, while messages of each are on their way.
 
-        Not between the head that a connection begins with and its first fence: there the feed takes the one for the other.
+        Not between the first head of a connection and its first fence, where the feed takes the one for the other.
         """
         if self._synced:
             self.redis.put_back(self.redis.copies[self._below(len(self.redis.copies))])
@@ -724,12 +724,12 @@ class World:
         self.redis.is_older_there = not self.redis.is_older_there
 
     def _do_slot(self) -> None:
-        """The slot goes to a node that has never had it."""
+        """The slot goes to a node without its history."""
         if self.sharded:
             self.redis.move_slot()
 
     def _do_slot_back(self) -> None:
-        """The slot goes to the node that had it before, which remembers what it wrote."""
+        """The slot goes to its earlier node, which remembers its writes."""
         if self.sharded:
             self.redis.move_slot(back=True)
 

@@ -1,4 +1,4 @@
-"""The chat of chat.py as an application of Flask-SocketIO. Only the test of deployments runs it: Flask-SocketIO is no dependency.
+"""The chat of chat.py on Flask-SocketIO, which is no dependency. Only the test of deployments runs it.
 
 python -m tests.support.flask_chat stock|headgate [certificate key]
 gunicorn -k gevent "tests.support.flask_chat:application('headgate')"
@@ -51,7 +51,7 @@ class Chat(flask_socketio.Namespace):  # type: ignore[misc]
         return False
 
     def on_upload(self, name: str, data: bytes, thumbnail: bytes) -> tuple[int, bytes]:
-        """Show a file to the lobby; return its size and what it begins with."""
+        """Show a file to the lobby; return its size and its beginning."""
         emit("file", {"name": name, "data": data, "thumbnail": thumbnail}, to=LOBBY, include_self=False)
         return len(data), data[:4]
 
@@ -79,7 +79,7 @@ class Chat(flask_socketio.Namespace):  # type: ignore[misc]
         """Return nothing."""
 
     def on_break(self) -> None:
-        """Fail: there is no acknowledgement, and the chat goes on."""
+        """Fail, without an acknowledgement, and the chat goes on."""
         raise RuntimeError("this handler fails")
 
     def on_kick_me(self) -> None:

@@ -106,7 +106,7 @@ class ClientHere(SocketIOClient):
         super().take(packet)
 
     def read(self) -> None:
-        """Let everything happen that needs no time, and take what has come."""
+        """Let everything happen that needs no time, and take the messages."""
         gevent.idle(-2)
         while self.reading and self._receive():
             gevent.idle(-2)
@@ -135,7 +135,7 @@ class ClientHere(SocketIOClient):
 
 
 class GatewayHere:
-    """A gateway with buses that are up. `join` connects a client, which leaves with the test; `wait` runs the loop for a time."""
+    """A gateway with its buses up. `join` connects a client, which leaves with the test; `wait` runs the loop for a time."""
 
     wait: Callable[[float], object] = staticmethod(gevent.sleep)
 
@@ -183,7 +183,7 @@ def gateway_here(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Iterator[St
     monkeypatch.setattr(face_module, "is_patched", lambda: True)
     monkeypatch.setattr(listener, "SubscriberLink", CooperativeLink)
     monkeypatch.setattr(interest, "LINGER_S", 0.0)
-    monkeypatch.setattr(feed, "LATE_FENCES", 1_000_000)  # a machine that is held up is no dead Redis
+    monkeypatch.setattr(feed, "LATE_FENCES", 1_000_000)  # a slow machine is no dead Redis
     started: list[GatewayHere] = []
 
     def start(authenticator: Authenticator | None = None, **settings: Any) -> GatewayHere:

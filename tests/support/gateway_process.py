@@ -33,15 +33,15 @@ MAX_LINES = 5000
 
 
 class GatewayFailed(AssertionError):
-    """The gateway ended, or did not say or do in time what was expected; the message ends with what it last wrote."""
+    """The gateway ended, or was late with the expected output or act; the message ends with its last output."""
 
 
 class GatewayProcess:
     """One `headgate serve`. Use as a context manager, or call `start` and `stop`.
 
     Args:
-        settings: names as in the environment (`HEADGATE_…`); what is not named has its default, whatever the
-            environment of the test run says (HEADGATE_REDIS_SERVER alone is passed on).
+        settings: names as in the environment (`HEADGATE_…`); absent ones have their default, whatever the environment of the
+            test run (HEADGATE_REDIS_SERVER alone is passed on).
         arguments: more words for the command line, such as `--demo` or `module:app`.
         folder: working directory; the private Redis lives in it.
     """
@@ -51,7 +51,7 @@ class GatewayProcess:
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()) -> None:
         self.folder = folder
-        # The console script beside the interpreter: what a user runs.
+        # The console script beside the interpreter, as a user runs it.
         self.command = (str(Path(sys.executable).with_name("headgate")), self.subcommand, *arguments)
         self.url = ""
         self._settings = {
@@ -84,7 +84,7 @@ class GatewayProcess:
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:
         """End it as an operator would (SIGTERM), then by force after `deadline_s`; return its exit status. Idempotent.
 
-        What it wrote to its end is then in `output`.
+        Its last output is then in `output`.
         """
         process = self._process
         if process is None:
@@ -103,7 +103,7 @@ class GatewayProcess:
         self._process.send_signal(signal.SIGTERM)
 
     def wait_until_ended(self, deadline_s: float = STOP_DEADLINE_S) -> int:
-        """Return its exit status when it has ended by itself, and what it wrote to its end is in `output`.
+        """Return its exit status after its own end, with its last output in `output`.
 
         Raises:
             GatewayFailed: not within `deadline_s` seconds.
@@ -113,7 +113,7 @@ class GatewayProcess:
             status = self._process.wait(deadline_s)
         except subprocess.TimeoutExpired:
             raise self._failure(f"did not end within {deadline_s:g} s") from None
-        with self._grown:  # a child process that lives on may keep the other end open: that is no failure
+        with self._grown:  # a living child process may keep the other end open, which is no failure
             self._grown.wait_for(lambda: self._ended, deadline_s)
         return status
 
@@ -220,7 +220,7 @@ class GatewayProcess:
 
 
 class StartGateway(Protocol):
-    """The fixture `start_gateway`: call it with settings and arguments, get a gateway that is ready."""
+    """The fixture `start_gateway`: call it with settings and arguments, get a ready gateway."""
 
     def __call__(self, settings: Mapping[str, str] | None = None, *arguments: str) -> GatewayProcess: ...
 

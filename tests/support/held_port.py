@@ -1,8 +1,8 @@
-"""A loopback port for a server of ours that is ended and started again: no other program gets it in between.
+"""A loopback port for a server of ours that is ended and started again, which no other program gets in between.
 
 The kernel gives every free port to any program that asks, as tests beside this one do, and even to a client that dials it
-without a listener: that connects to itself, and keeps the server out. A socket that is bound to it and never listens prevents
-both (on Linux; elsewhere it would keep our own server out as well). A client that dials it is refused, as if it were free.
+without a listener. That connects to itself, and keeps the server out. A bound socket that never listens prevents both (on
+Linux; elsewhere it would keep our own server out as well). A client that dials it is refused, as if it were free.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def serve_on(server: HTTPServer, ours: socket.socket) -> gevent.Greenlet:
 
 
 class Pause(NamedTuple):
-    """So long the peer does nothing: it sends nothing, or accepts nothing."""
+    """So long the peer does nothing, which means that it sends nothing, or accepts nothing."""
 
     seconds: float
 
@@ -71,7 +71,7 @@ class Peer:
         self.sent_bytes = self.send_buffer_bytes = 0
         self.closed = False
         self._sends, self._accepts = list(sends), list(accepts)
-        # What the server does to the descriptor, it does to this one.
+        # The server's calls on the descriptor apply to this one.
         self._descriptor, self._far = socket.socketpair()
         self._far.setblocking(False)
 
@@ -97,12 +97,12 @@ class Peer:
         return server
 
     def as_socket(self) -> PlainPeer:
-        """Return it as what it stands for."""
+        """Return it as the real type."""
         return cast(PlainPeer, self)
 
     @property
     def answers(self) -> list[tuple[str, dict[str, str], bytes]]:
-        """The status, the headers and what comes after them of each answer."""
+        """The status, the headers and the body of each answer."""
         found = []
         for each in self.received.split(b"HTTP/1.1 ")[1:]:
             head, _, body = each.partition(b"\r\n\r\n")
@@ -128,7 +128,7 @@ class Peer:
 
     @property
     def reset(self) -> bool:
-        """Whether the server has the kernel throw away what the peer has not read."""
+        """Whether the server has the kernel throw away the unread bytes."""
         return self._descriptor.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)[:1] == b"\1"
 
     # -- the socket's own interface -------------------------------------------------------------------------------

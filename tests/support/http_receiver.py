@@ -1,4 +1,4 @@
-"""A real HTTP server that keeps what it is sent, and answers as a test wants: well, badly, slowly or never."""
+"""A real HTTP server that keeps its requests, and answers as a test wants, well, badly, slowly or never."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Request:
 
 
 class Receiver:
-    """Listens on 127.0.0.1 until it is closed. `answer` may be changed at any time: what is in `requests` has had its own.
+    """Listens on 127.0.0.1 until it is closed. `answer` may be changed at any time; the entries of `requests` have had their own.
 
     Args:
         tls: speak TLS with this context.
@@ -62,7 +62,7 @@ class Receiver:
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, request: Any, client_address: Any) -> None:
-                # Clients that leave in the middle, or do not like our certificate, are what the tests are about.
+                # Clients that leave in the middle, or do not like our certificate, are the subject of the tests.
                 if not isinstance(sys.exception(), OSError | ValueError):
                     super().handle_error(request, client_address)
 
@@ -82,7 +82,7 @@ class Receiver:
         return f"http{'s' if self._tls else ''}://{host}:{self.port}{path}"
 
     def close(self) -> None:
-        """Let go of who waits, and stop listening. Idempotent."""
+        """Let go of the waiting ones, and stop listening. Idempotent."""
         self.closing.set()
         self._server.shutdown()
         self._server.server_close()

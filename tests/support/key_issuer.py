@@ -41,7 +41,7 @@ class Issuer:
 
 
 def serve(body: bytes, status: int = 200, **headers: str) -> Answer:
-    """Return an answer that is always the same."""
+    """Return a constant answer."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.send_response(status)

@@ -1,4 +1,4 @@
-"""A gateway on a private Redis, clients that write down what they see, and a publisher: what the tests of the log share."""
+"""A gateway on a private Redis, clients that write down their events, and a publisher, shared by the tests of the log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LogGround:
         return swarm
 
     def client(self, *patterns: str, **options: Any) -> tuple[Swarm, BrowserClient]:
-        """Return one client that has been welcomed, and its swarm."""
+        """Return one welcomed client, and its swarm."""
         swarm = self.clients(1, patterns or ("#",), **options).open()
         return swarm, swarm.clients[0]
 
@@ -99,7 +99,7 @@ def offsets(client: BrowserClient) -> list[int]:
 
 
 def resumed(client: BrowserClient) -> list[bool | None]:
-    """Return what each welcome said."""
+    """Return the resume of each welcome."""
     return [entry.resumed for entry in client.record.entries if isinstance(entry, Welcomed)]
 
 

@@ -1,4 +1,4 @@
-"""A clock for greenlets: time passes only when the test says so, and whatever is due then runs before `advance` returns."""
+"""A clock for greenlets. Time passes only when the test says so, and all due callbacks run before `advance` returns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LoopClock:
         return ClockSignal(self)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: everything that is due happens in order, each at its own time."""
+        """Let time pass, so that everything due happens in order, each at its own time."""
         end_s = self.now_s + seconds
         gevent.idle(-2)
         while self._due and self._due[0][0] <= end_s:

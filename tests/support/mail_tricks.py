@@ -81,7 +81,7 @@ def send_trick(sink: Email, trick: str) -> None:
         for key in _recipients(sink, delivery(data)):
             if to == "ops@example.com":
                 sink.handle(delivery(data, key=key))
-            else:  # a text that is no address may be rejected
+            else:  # an invalid address may be rejected
                 with contextlib.suppress(Reject):
                     sink.handle(delivery(data, key=key))
 

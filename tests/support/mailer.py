@@ -21,7 +21,7 @@ DEFAULTS = {"security": "none", "mail_from": "Headgate <alerts@example.org>", "t
 
 
 def email_options(**given: Any) -> EmailOptions:
-    """Return the options of a table that says `given` and what every table must; a None takes something out."""
+    """Return the options of a table with `given` and the required ones; a None takes something out."""
     options, faults = read_options(EmailOptions, {"host": "127.0.0.1", **DEFAULTS, **given})
     assert options is not None, faults
     return options
@@ -43,7 +43,7 @@ class Unpublished:
 
 
 class MemoryPostbox:
-    """Stands for MailServer: keeps each mail that it is handed, but first raises each error of `refusals`.
+    """Stands for MailServer: keeps each of its mails, but first raises each error of `refusals`.
 
     It rejects every mail to an address in `unknown`.
     """

@@ -1,6 +1,6 @@
-"""A browser that holds a naive view of what it is owed against what it receives: the oracle of the delivery histories.
+"""A browser that holds a naive view of its owed events against the received ones: the oracle of the delivery histories.
 
-In: packets in the order in which the browser reads them; markers among them say where a subscription begins and ends. Out: an
+In: packets in the order in which the browser reads them; markers among them show where a subscription begins and ends. Out: an
 AssertionError as soon as an event comes twice, out of order, or after something that is missing and unreported.
 """
 
@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Lines:
-    """The truth about the log: what each line holds, by the epoch that it leads to.
+    """The truth about the log: the events of each line, by the epoch that it leads to.
 
     Attributes:
         topics: topic of each offset.
@@ -58,7 +58,7 @@ class Browser:
     Attributes:
         position, epoch: where it goes on when it comes back.
         had: the offsets of this log that it has had.
-        checked: up to here everything that it is owed has been received or reported.
+        checked: up to here all owed events have been received or reported.
         patterns: pattern → the offset above which its events are owed, and its policy.
         latest: the patterns of this session that replace older events by newer ones; a full queue may do so before the browser
             knows of the subscription.
@@ -97,7 +97,7 @@ class Browser:
     # -- sessions -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Connect: nothing of the session before comes any more."""
+        """Connect, after which nothing of the session before comes any more."""
         self._welcomed = self._expects_cursor = self._expects_loss = False
         self._expects_rollback = None
         self._ahead = []
@@ -106,7 +106,7 @@ class Browser:
         self.latest, self.ended, self.plain_left_out = set(), set(), set()
 
     def visit_another_gateway(self, epoch: str, head: int) -> None:
-        """Be served by a gateway at the head of the log: have all that is there, or a report of it."""
+        """Be served by a gateway at the head of the log, with all its events, or a report of them."""
         self._begin_log(epoch, head)
         self.had = set(range(1, head + 1))
         self.position = head
@@ -176,7 +176,7 @@ class Browser:
             self._ahead.append((epoch, *words))
 
     def _owe_ahead(self) -> None:
-        """Begin what was subscribed to on this line, ahead of the word of it."""
+        """Begin the subscriptions on this line, ahead of the word of it."""
         ahead, self._ahead = self._ahead, []
         for epoch, pattern, start, past, policy in ahead:
             self._owe(pattern, min(start, self._lines.shared(epoch, self.epoch)), past, policy)
@@ -185,10 +185,10 @@ class Browser:
         if pattern in self.patterns and not past:
             self.patterns[pattern] = (self.patterns[pattern][0], policy)
             return
-        # What it asked for before is still to come.
+        # Its earlier requests are still to come.
         self.patterns[pattern] = (min(start, self.patterns.get(pattern, (start, policy))[0]), policy)
         self.checked = min(self.checked, start)
-        if past:  # asked for again: it may come again, from there on
+        if past:  # asked for again, so it may come again, from there on
             self.last = min(self.last, start)
             topics = self._lines.topics[self.epoch]
             self._again |= {offset for offset in self.had if offset > start and matches(pattern, topics[offset])}
@@ -248,7 +248,7 @@ class Browser:
         assert last >= max(self.had | {self.position}), "it has had more than that"
         topics = self._lines.topics[self.epoch]
         assert last <= max(topics, default=0), "nobody has had that"
-        # Of a `latest` subscription, the newest value of a topic may have been replaced by one that is lost: this reports it.
+        # Of a `latest` subscription, the newest value of a topic may have been replaced by a lost one, and this reports it.
         gone = {topics[offset] for offset in range(end + 1, last + 1)}
         self.replaced = {offset: topic for offset, topic in self.replaced.items() if topic not in gone}
         patterns = self.patterns

@@ -1,6 +1,6 @@
-"""A model of one session: a socket that takes as many bytes as it has room for, and a poll that comes when it likes. No I/O.
+"""A model of one session: a socket that takes as many bytes as it has room for, and a poll at any time. No I/O.
 
-In: calls of a client (delivery/client.py says the contract). Out: whole frames, to the browser. The queue is the real one.
+In: calls of a client (delivery/client.py has the contract). Out: whole frames, to the browser. The queue is the real one.
 `holds` and `corks` are counted, so that a test can compare them with the states of the clients.
 """
 
@@ -14,14 +14,14 @@ from headgate.events.wire.frames import Frame
 from headgate.transport.send_queue import LOW_WATER, ClientQueue
 from tests.support.socket_record import SocketRecord
 
-# One write's worth of what waits; a few frames here.
+# One write's worth of the waiting frames; a few frames here.
 JOIN_BYTES = 400
 
 
 class ModelConnection:
     """See the module. `room` bytes go through before the socket blocks; a polling session has no socket at all.
 
-    Once it `breaks`, the next write finds the socket broken. `record` has what the socket got.
+    Once it `breaks`, the next write finds the socket broken. `record` has the socket's bytes.
     """
 
     def __init__(self, browser: Callable[[bytes], None], frames: int, size: int, record: SocketRecord, *, polling: bool) -> None:
@@ -120,7 +120,7 @@ class ModelConnection:
         self._record.wrote(data, sent)
         return sent
 
-    # -- what happens to it ---------------------------------------------------------------------------------------
+    # -- its events ---------------------------------------------------------------------------------------------
 
     def cork(self) -> None:
         self.corks += 1

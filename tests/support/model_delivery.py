@@ -1,4 +1,4 @@
-"""A model of one namespace without Redis, sockets or greenlets: what may happen to it, one step after the other.
+"""A model of one namespace without Redis, sockets or greenlets: its possible events, one step after the other.
 
 Router, fan-out, clients, their states, log readers, page cache and live feed are the real ones. The log, the bus and the
 sessions are models. Wherever the real loop could run something else (between two turns of a pass, between two clients that are
@@ -69,7 +69,7 @@ _matches = cache(matches)
 
 
 class ModelLog(RawLog):
-    """The log: what a reader asks of an EventLog."""
+    """The log as a reader of an EventLog sees it."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class ModelLog(RawLog):
         self.epoch = f"{self.epochs:016x}"
 
     def trim(self, first: int) -> None:
-        """Forget what is below an offset."""
+        """Forget the events below an offset."""
         for offset in range(self.first, first):
             self.entries.pop(offset, None)
         self.first = max(self.first, first)
@@ -140,7 +140,7 @@ class ModelLog(RawLog):
 
 
 class Bus:
-    """The position of the bus, and what Redis has sent and it has not handed on."""
+    """The position of the bus, and Redis' messages that it has not handed on."""
 
     def __init__(self) -> None:
         self.epoch: str | None = None
@@ -336,7 +336,7 @@ class World:
             self.publish()
 
     def publish_plain(self) -> None:
-        """An event without a place in the log: a plain PUBLISH, or an ephemeral event, which has an id."""
+        """An event without a place in the log, which is a plain PUBLISH, or an ephemeral event, which has an id."""
         self.plain += 1
         data = json.dumps([self.plain, "x" * self._random.choice((1, 300))]).encode()
         event_id = f"p{self.plain}" if self.plain % 2 else None
@@ -352,10 +352,10 @@ class World:
             self.log.entries.pop(self._random.choice(list(self.log.entries)))
 
     def fall_back(self) -> None:
-        """Redis loses the end of its log: a crash, or a replica without it takes over.
+        """Redis loses the end of its log, by a crash, or a replica without it takes over.
 
-        Publishers may go on at once, and the bus may find it at once: it has lost its connection, with all that was on its way.
-        This comes more often while a client is where it rarely is.
+        Publishers may go on at once, and the bus may find it at once, as it has lost its connection, with all messages on their
+        way. This comes more often while a client is where it rarely is.
         """
         rare = any(client.state.full or client.state.phase is Phase.HANDOVER for client in self.clients.values())
         if rare or self.chance(3):
@@ -373,7 +373,7 @@ class World:
     # -- the bus --------------------------------------------------------------------------------------------------
 
     def run_bus(self) -> None:
-        """The bus greenlet goes on: with the pass or the notices that are under way, or with what has arrived."""
+        """The bus greenlet goes on, with the present pass or notices, or with new messages."""
         if self.bus.task is not None:
             if next(self.bus.task, self) is self:
                 self.bus.task = None
@@ -391,12 +391,12 @@ class World:
             self._skip()
 
     def _take(self) -> int:
-        """Let the feed write directly what it can of what has arrived, as the bus does first; return how many events."""
+        """Let the feed write directly as many arrived events as it can, as the bus does first; return how many events."""
         some = list(self.bus.arrived)[: self._of_direct.randint(1, 8)]
         front = Front(self.bus.epoch or "", self.bus.reached, self.log.head, consecutive=True)
         run = self.feed.take([message_of(NAMESPACE, event) if event.id else [b"", b"", b""] for event in some], front)
         if run is None:
-            return 0  # what it hands on goes into a bridge as well
+            return 0  # its events go into a bridge as well
         self.taken_directly += run.taken
         for event in some[: run.taken]:
             if wanting := self._wanting(event.topic):
@@ -423,7 +423,7 @@ class World:
         return {client for client in self.clients.values() if any(_matches(pattern, topic) for pattern in client.subscriptions)}
 
     def _hand(self, slice_: Sequence[Matched]) -> int:
-        """A pass takes events: check, and record, for whom; then do what it does."""
+        """A pass takes events, so check, and record, for whom; then act like it."""
         for matched in slice_:
             topic, clients = matched.frame.topic or "", matched.audience.clients
             now = self._wanting(topic)
@@ -433,7 +433,7 @@ class World:
         return _HAND(slice_)
 
     def reconnect(self) -> None:
-        """The connection of the bus was lost: it configures the log, and brings its position to the head."""
+        """The connection of the bus was lost, so it configures the log, and brings its position to the head."""
         if self.bus.task is None and self.chance(3):
             self._settle()
 
@@ -504,7 +504,7 @@ class World:
         self.run_bus()
 
     def fence(self) -> None:
-        """The bus is sure of its position: handovers end, and idle clients are notified."""
+        """The bus is sure of its position, so handovers end, and idle clients are notified."""
         if self.bus.task is None and not self.bus.arrived:
             if self.log.epoch != self.bus.epoch or self.log.head < self.bus.reached:
                 self._settle()
@@ -563,7 +563,7 @@ class World:
         slot.browser.begin()
 
     def subscribe_one(self, slot: Slot) -> None:
-        """Subscribe, to what is to come or to a past as well."""
+        """Subscribe, to later events or to a past as well."""
         if slot.client is None or slot.waits or not (slot.client.state.arriving or self.chance(2)):
             return
         pattern = self._random.choice(PATTERNS)
@@ -573,7 +573,7 @@ class World:
             self.subscribe(slot, pattern, self._random.randint(0, self.log.head))
 
     def subscribe(self, slot: Slot, pattern: str, past: int | None = None) -> None:
-        """Make a subscription active as subscriptions.py does: one with a past between two passes only."""
+        """Make a subscription active as subscriptions.py does, where one with a past comes between two passes only."""
         client, connection, epoch = slot.client, slot.connection, self.bus.epoch
         assert client is not None
         assert connection is not None
@@ -629,7 +629,7 @@ class World:
             self.welcome(slot)
 
     def welcome(self, slot: Slot) -> None:
-        """Do what Namespace.resume does, then say welcome, and let everything follow."""
+        """Act like Namespace.resume, then say welcome, and let everything follow."""
         client, connection, point = slot.client, slot.connection, slot.point
         assert client is not None
         assert connection is not None
@@ -661,12 +661,12 @@ class World:
         connection.uncork()
 
     def read_little(self, slot: Slot) -> None:
-        """The browser reads some bytes: parts of frames, too."""
+        """The browser reads some bytes, parts of frames, too."""
         if slot.connection is not None:
             slot.connection.make_room(self._random.randint(1, 700))
 
     def read_all(self, slot: Slot) -> None:
-        """The browser reads whatever there is, and some of what follows."""
+        """The browser reads all bytes, and some later ones."""
         if slot.connection is not None:
             slot.connection.make_room(5000)
 
@@ -693,7 +693,7 @@ class World:
             browser.visit_another_gateway(log.epoch, log.head)
 
     def reset_link(self, slot: Slot) -> None:
-        """A client leaves the namespace, and the next one joins over the same connection, which goes on with what was queued."""
+        """A client leaves the namespace, and the next one joins over the same connection, which goes on with its queue."""
         connection = slot.connection
         if (
             connection is None
@@ -726,7 +726,7 @@ class World:
             slot.connection.queue.put(Frame(b"4" + notice_packet(NAMESPACE, name, {"words": words})))
             slot.connection.flush()
 
-    # -- what must hold -------------------------------------------------------------------------------------------
+    # -- the promises ----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Everything is accounted for, bounded, and in one place only."""
@@ -764,7 +764,7 @@ class World:
         self.before = balance
 
     def settle(self) -> None:
-        """No more faults: every browser reads, and must have everything."""
+        """No more faults, so every browser reads, and must have everything."""
         self._depth = 1  # nothing happens in between
         for slot in self.slots:
             if slot.connection is not None and (slot.connection.closed or slot.connection.breaks):

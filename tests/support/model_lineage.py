@@ -33,7 +33,7 @@ class Server:
     epochs: tuple[tuple[str, int], ...] = ()
     written: dict[str, int] = field(default_factory=dict)
     disk: Data = EMPTY
-    snapshot: dict[str, int] = field(default_factory=dict)  # what the process had written when it wrote to disk
+    snapshot: dict[str, int] = field(default_factory=dict)  # the process's writes when it wrote to disk
 
     @property
     def epoch(self) -> str:
@@ -65,7 +65,7 @@ class World:
         self.address = 0
         self.attached: int | None = None
         self.epoch = ""
-        self.offset = self.head = 0  # what it has handed on, and the newest offset that it knows of
+        self.offset = self.head = 0  # its events, and the newest offset that it knows of
         self.lineage = alone("")
         self.heard: frozenset[str] = frozenset()
         self.named: dict[tuple[str, int], int] = {}
@@ -100,7 +100,7 @@ class World:
             ),
         )
 
-    # -- steps: each returns whether anything could happen ----------------------------------------------------------
+    # -- steps, which return whether anything could happen ----------------------------------------------------------
 
     def steps(self) -> list[tuple[str, int, int]]:
         """Every step that there is, possible or not."""
@@ -162,7 +162,7 @@ class World:
         return changed
 
     def _crash(self, number: int) -> bool:
-        """The process ends; another one begins with what is on disk. Its connections break."""
+        """The process ends; another one begins with the data on disk. Its connections break."""
         server = self.servers[number]
         server.log, server.epochs = server.disk
         server.written = {}
@@ -171,7 +171,7 @@ class World:
         return True
 
     def _put_back(self, number: int) -> bool:
-        """The same process loads what is on disk."""
+        """The same process loads the data on disk."""
         server = self.servers[number]
         changed = server.disk != (server.log, server.epochs)
         server.log, server.epochs = server.disk
@@ -232,7 +232,7 @@ class World:
                 self._judge(browser, end, server)
 
     def _judge(self, browser: Browser, end: int | None, server: Server) -> None:
-        """Report to a browser what it has that is not on the line; it goes on after the end that its epoch has there."""
+        """Report to a browser its events off the line; it goes on after the end that its epoch has there."""
         if end is None:
             # Of an epoch that only another gateway has heard of, and that Redis has lost again, the beginning is unknown.
             if set(browser.view) & set(server.log) and browser.epoch in self.heard:
@@ -261,7 +261,7 @@ class World:
         else:
             end = self.lineage.end_of(browser.epoch, self.offset)
             if "ask" in self.rules and (end is None or browser.offset > end):
-                # Before a loss is reported, Redis is asked: this gateway may lag.
+                # Before a loss is reported, Redis is asked, because this gateway may lag.
                 if server.epoch != self.epoch:
                     return False
                 self.head = max(self.head, len(server.log))
@@ -275,7 +275,7 @@ class World:
         return was
 
     def _deliver(self, number: int) -> bool:
-        """Bring a browser its next event out of the log: of the epoch that is meant, or not at all."""
+        """Bring a browser its next event out of the log, of the intended epoch, or not at all."""
         browser = self.browsers[number]
         if not browser.connected or self.attached is None or browser.offset >= self.offset:
             return False
@@ -302,7 +302,7 @@ class World:
     # -- the oracle -------------------------------------------------------------------------------------------------
 
     def _check(self, server: Server) -> None:
-        """A browser holds exactly the events of the log. One that is ahead of the gateway is judged when another epoch begins."""
+        """A browser holds exactly the events of the log. One ahead of the gateway is judged when another epoch begins."""
         for number, browser in enumerate(self.browsers):
             if not browser.connected or browser.offset > self.offset:
                 continue

@@ -50,7 +50,7 @@ class Log(Protocol):
 
 
 class ModelServer:
-    """A Redis that can be away, stand still, refuse commands, or cut its subscriber off.
+    """A Redis that can be unreachable, stand still, refuse commands, or cut its subscriber off.
 
     Attributes:
         redis: its data.
@@ -84,11 +84,11 @@ class ModelServer:
         return ModelLog(self, timeout_s)
 
     def stop(self) -> None:
-        """Stand still: connections stay, and nothing answers."""
+        """Stand still, so that connections stay, and nothing answers."""
         self.stopped = True
 
     def go_on(self) -> None:
-        """Work off what has come in between."""
+        """Work off the commands from in between."""
         self.stopped = False
         waiting, self._waiting = self._waiting, []
         for command in waiting:
@@ -130,7 +130,7 @@ class ModelServer:
         self.stir()
 
     def receive(self, link: ModelLink, command: tuple[bytes, ...]) -> None:
-        """Take a command of a subscriber: at once, or when it goes on."""
+        """Take a command of a subscriber, at once, or when it goes on."""
         if self.stopped:
             self._waiting.append(command)
         else:
@@ -164,7 +164,7 @@ class ModelLink:
         self.lost: HeadgateError | None = None
 
     def connect(self) -> None:
-        """Connect. A server that stands still takes connections nevertheless: its kernel does."""
+        """Connect. A stopped server takes connections nevertheless, as its kernel does."""
         if self._closed:
             raise unavailable("the connection is closed")
         self._server.attempts += 1

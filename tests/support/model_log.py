@@ -1,4 +1,4 @@
-"""A log that things befall, and what a reader believes of it: the oracle for those who read the log.
+"""A log with accidents, and a reader's belief about it: the oracle for readers of the log.
 
 The log knows which event was at which offset; beliefs follow the events and gaps that a reader was given, and `check` compares.
 """
@@ -75,7 +75,7 @@ class ModelLog:
 
 
 class Beliefs:
-    """What a reader believes that the log has had at each offset above `after`: an event's number, or None for a gap."""
+    """A reader's belief about the log at each offset above `after`, which is an event's number, or None for a gap."""
 
     def __init__(self, after: int) -> None:
         self.after = after
@@ -102,7 +102,7 @@ class Beliefs:
                 self.has |= dict.fromkeys(range(item.first, item.last + 1))
 
     def check(self, log: ModelLog) -> None:
-        """What was yielded and the gaps are the log, from where the reader began."""
+        """The yielded events and the gaps are the log, from where the reader began."""
         for offset in range(self.after + 1, log.offset + 1):
             topic, number = log.entries.get(offset, (None, None))
             if topic == WANTED:
@@ -132,5 +132,5 @@ def happen(log: ModelLog, name: str, count: int) -> None:
 
 
 def random_step(rng: Random) -> tuple[str, int]:
-    """Return what happens next, and how much of it."""
+    """Return the next step, and its size."""
     return ("lose" if rng.random() < 0.005 else rng.choice(NAMES)), rng.randrange(1, 6)

@@ -5,7 +5,7 @@ copies of one publish come back to back, one through each source; a log may be t
 epoch, as log.lua says, and the data of an earlier moment may come back, in the same process or in another one. A process may also
 be reverted with its memory; publishers report the newest event that they know of before they publish.
 
-It may be a Cluster, too: then events are sent on sharded channels, if the head says so, and the slot of the namespace may go to
+It may be a Cluster, too. Then events are sent on sharded channels, if the head says so, and the slot of the namespace may go to
 another node, and back.
 """
 
@@ -88,7 +88,7 @@ class ModelRedis:
         self.left_behind: Head | None = None
         self.sharded = self.is_older_there = False
         self._node = self._linked_node = 0  # the node that owns the slot, and the one to which the connection leads
-        self._former: tuple[int, str, dict[str, int]] | None = None  # the node that owned it before, its token, what it wrote
+        self._former: tuple[int, str, dict[str, int]] | None = None  # the earlier node of the slot, its token, its writes
         self._processes = 0
         self.server = ""
         self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
@@ -162,7 +162,7 @@ class ModelRedis:
 
     @property
     def first(self) -> int:
-        """The oldest offset that is still there; offset + 1 when there is none."""
+        """The oldest offset still there; offset + 1 when there is none."""
         while self._first not in self.log and self._first <= self.offset:
             self._first += 1
         return self._first
@@ -250,7 +250,7 @@ class ModelRedis:
     # -- its data -------------------------------------------------------------------------------------------------
 
     def restart(self, data: Data | None = None) -> None:
-        """Another process goes on with these data, or with those that were there: a restart, or a failover to a replica."""
+        """Another process goes on with these data, or with the present ones, as after a restart, or a failover to a replica."""
         self.disconnect()
         self._begin_process()
         if data is not None:
@@ -271,7 +271,7 @@ class ModelRedis:
         self.copies.append(data)
 
     def revert(self, data: Data) -> None:
-        """Put the machine back to a snapshot that was taken after a write: the data, and the memory of the process."""
+        """Put the machine back to a snapshot from after a write, with the data, and the memory of the process."""
         self.server, self.library, written = data.process
         self._written = dict(written)
         self.put_back(data)
@@ -284,7 +284,7 @@ class ModelRedis:
         return data
 
     def move_slot(self, *, back: bool = False) -> None:
-        """The slot goes to another node, with all data; `back`: to the one that had it before. Sharded subscriptions end."""
+        """The slot goes to another node, with all data; `back`: to the earlier one. Sharded subscriptions end."""
         gone = (self._node, self.server, self._written)
         if back and self._former is not None:
             self._node, self.server, self._written = self._former
@@ -297,18 +297,18 @@ class ModelRedis:
         self.on_sent()
 
     def lose_tail(self, events: int) -> None:
-        """A restart from an older file, or a failover to a replica that lagged: the newest events are gone."""
+        """A restart from an older file, or a failover to a replica that lagged, so the newest events are gone."""
         data = self.copies[-1]
         while data.before is not None and data.offset > self.offset - events:
             data = data.before
         self.restart(data)
 
     def forget(self) -> None:
-        """The library is loaded again, and the process does not know any more what it has written, nor its token."""
+        """The library is loaded again, and the process does not know its writes any more, nor its token."""
         self._begin_process()
 
     def downgrade(self) -> None:
-        """An older library replaces ours: it knows nothing of processes, and goes on in any epoch."""
+        """An older library replaces ours, which knows nothing of processes, and goes on in any epoch."""
         self.library = OLD_LIBRARY
         self._begin_process()
 

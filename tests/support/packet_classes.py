@@ -54,7 +54,7 @@ class Counting(Packet):  # type: ignore[misc]
 
 
 class Broken(Packet):  # type: ignore[misc]
-    """Makes what no message can carry."""
+    """Makes a packet that no message can carry."""
 
     def encode(self) -> dict[str, str]:
         """Return a dict."""

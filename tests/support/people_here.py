@@ -1,7 +1,7 @@
-"""Gateways in the test's own process that hear questions about their clients, on a small Redis; and the one who asks.
+"""Gateways in the test's own process that hear questions about their clients, on a small Redis; and the asker.
 
 In: gateways on the model (gateway_here.py), each as a separate process. Out: a `Clients` as any process may have one. Nothing
-waits: a gateway that does not answer while everything happens that needs no time does not answer at all.
+waits. A gateway that does not answer while everything happens that needs no time does not answer at all.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class PeopleHere:
     def __init__(self, start: StartGatewayOnModel) -> None:
         self._start = start
         self.redis = SmallRedis()
-        # Below everything else: a loop that has callbacks left after its time slice is not idle.
+        # Below everything else, because a loop with callbacks left after its time slice is not idle.
         self.redis.idle = lambda: gevent.idle(-2)
         self.clients = Clients("redis://127.0.0.1:1/0")
         self.attach(self.clients)
 
     def attach(self, clients: Clients) -> None:
-        """Let one who asks talk to the small Redis."""
+        """Let an asker talk to the small Redis."""
         clients._client = self.redis.client()
 
     def start(

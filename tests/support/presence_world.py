@@ -1,7 +1,7 @@
-"""Processes with rooms on a model of Redis, on the test's own clock: links that break and lag, readings that take time, deaths.
+"""Processes with rooms on a model of Redis, on the test's own clock: links that break and lag, slow readings, deaths.
 
-`ModelStore` does what presence.lua does; tests/integration/redis/test_presence.py holds the two together. `World` drives
-`Rooms` and `Leases` as headgate/presence/presence.py does, one step at a time, in whatever order a test wants.
+`ModelStore` acts like presence.lua; tests/integration/redis/test_presence.py holds the two together. `World` drives `Rooms` and
+`Leases` as headgate/presence/presence.py does, one step at a time, in whatever order a test wants.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMITS = Limits(max_topics=16, max_members=10_000, max_meta_bytes=1024)
 
 
 class ModelStore:
-    """What Redis keeps of presence. `listeners` get each message: (topic, message)."""
+    """The presence in Redis. `listeners` get each message: (topic, message)."""
 
     def __init__(self) -> None:
         self.flush()
@@ -44,11 +44,11 @@ class ModelStore:
         return deepcopy((self.beats, self.processes, self.members, self.news))
 
     def roll_back(self, earlier: Any) -> None:
-        """Have what it had: a replica without the last writes is the primary now."""
+        """Go back to older data, as a replica without the last writes is the primary now."""
         self.beats, self.processes, self.members, self.news = deepcopy(earlier)
 
     def write(self, process: str, writes: Iterable[TopicWrite]) -> int | None:
-        """Write changes of a process's members; return how many events wait. None: something that they build on is lost."""
+        """Write changes of a process's members; return how many events wait. None: their base is lost."""
         lost = False
         for each in writes:
             written, values = self.members.get((each.topic, process), (Written(0, 0), {}))
@@ -91,7 +91,7 @@ class ModelStore:
             self._publish(topic, json.dumps([process, 0, 0, 0]).encode())
 
     def read(self, topic: str) -> dict[str, Members]:
-        """Return what each process has written about a topic."""
+        """Return the writes of each process about a topic."""
         return {process: (written, dict(values)) for (one, process), (written, values) in self.members.items() if one == topic}
 
     def written(self, topic: str) -> dict[str, Written]:
@@ -99,7 +99,7 @@ class ModelStore:
         return {process: written for process, (written, _) in self.read(topic).items()}
 
     def part(self, topic: str, process: str, after: str, most: int) -> tuple[dict[str, bytes], str | None]:
-        """Return some of what a process has written, and from where to ask on."""
+        """Return some writes of a process, and from where to ask on."""
         values = self.members.get((topic, process), (Written(0, 0), {}))[1]
         users = sorted(user for user in values if user > after)
         return {user: values[user] for user in users[:most]}, users[most - 1] if len(users) > most else None
@@ -120,7 +120,7 @@ class ModelStore:
 
 
 class Page:
-    """A page: what it has read, and the notices that reach it. `slow`: its connection has no room."""
+    """A page: its members, and the notices that reach it. `slow`: its connection has no room."""
 
     def __init__(self, user: str, session: str) -> None:
         self.user, self.session = user, session
@@ -160,7 +160,7 @@ class Page:
 
 
 class Process:
-    """A gateway process: its rooms, and what is on its way to it."""
+    """A gateway process: its rooms, and the messages on their way to it."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -195,7 +195,7 @@ class Process:
                 self.unread.add(topic)
 
     def break_link(self) -> None:
-        """The link breaks, and what was on its way is lost."""
+        """The link breaks, and its messages on their way are lost."""
         self.link_up = False
         self.arriving.clear()
         self.listened.clear()
@@ -211,7 +211,7 @@ class Process:
             self._opened(topic)
 
     def begin_reading(self) -> None:
-        """Ask Redis for the topics that are in doubt, one after the other."""
+        """Ask Redis for the doubtful topics, one after the other."""
         if self.in_touch and not self.reading and self.unread:
             topic = min(self.unread)
             self.unread.discard(topic)
@@ -347,7 +347,7 @@ class World:
         page = page or Page(user, "")
         page.session, page.closed, page.entered_s = f"s{self._sessions}", False, self.now_s
         room = process.rooms.prepare(page.session, "t")
-        for _ in range(3):  # a reading that is under way, one for this, and one more
+        for _ in range(3):  # a present reading, one for this, and one more
             if not room.was_live:
                 if process.put_off:
                     process.pulse()  # the first room of a process begins with a beat
@@ -394,7 +394,7 @@ class World:
             each.link_back_s = self.now_s + random.uniform(0, RETRY_S)
 
     def run(self, seconds: float, random: Random) -> Iterator[None]:
-        """Let time pass in uneven steps, with everything that is due in any order. Yield after each step."""
+        """Let time pass in uneven steps, with everything due in any order. Yield after each step."""
         end_s = self.now_s + seconds
         while self.now_s < end_s:
             self.now_s = min(self.now_s + random.uniform(0.05, 0.3), end_s)
@@ -413,7 +413,7 @@ class World:
             yield
 
     def advance(self, seconds: float, step_s: float = 0.25) -> None:
-        """Let time pass, and everything happen that is due."""
+        """Let time pass, and everything due happen."""
         end_s = self.now_s + seconds
         while self.now_s < end_s:
             self.now_s = min(self.now_s + step_s, end_s)
@@ -422,7 +422,7 @@ class World:
             self.settle()
 
     def settle(self) -> None:
-        """Let everything arrive that is on its way."""
+        """Let all messages arrive."""
         for _ in range(3):
             for each in self.processes:
                 each.deliver()
@@ -431,7 +431,7 @@ class World:
                 each.tell()
 
     def truth(self) -> dict[str, int]:
-        """Who is connected now, and how often."""
+        """The users connected now, and how often."""
         found: dict[str, int] = {}
         for each in self.processes:
             for page in each.pages.values():

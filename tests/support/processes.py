@@ -11,9 +11,9 @@ _STATE, _THREADS = 0, 17
 
 
 def has_ended(pid: int) -> bool:
-    """Return whether a process is gone; an uncollected zombie counts as gone, once all its threads have ended: until then it is
-    the parent of its children."""
-    if sys.platform == "linux":  # not ps: small machines have none
+    """Return whether a process is gone; an uncollected zombie counts as gone, once all its threads have ended, because until
+    then it is the parent of its children."""
+    if sys.platform == "linux":  # not ps, because small machines have none
         stat = stat_of(pid)
         return not stat or (stat[_STATE] == "Z" and int(stat[_THREADS]) <= 1)
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout

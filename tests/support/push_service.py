@@ -1,6 +1,6 @@
-"""A browser with a push service: a subscription, and what arrives there, checked and decrypted after RFC 8291 and RFC 8292.
+"""A browser with a push service: a subscription, and its messages, checked and decrypted after RFC 8291 and RFC 8292.
 
-It shares no code with the product: key derivation is HKDF of the library cryptography, tokens are read by PyJWT.
+It shares no code with the product, as key derivation is HKDF of the library cryptography, and tokens are read by PyJWT.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PushBrowser:
 
     @property
     def subscription(self) -> dict[str, Any]:
-        """What `PushSubscription.toJSON()` makes."""
+        """The output of `PushSubscription.toJSON()`."""
         return {
             "endpoint": self.endpoint,
             "expirationTime": None,
@@ -49,7 +49,7 @@ class PushBrowser:
         return padded[:-1]
 
     def receive(self, headers: Mapping[str, str], body: bytes, public_key: str, origin: str) -> Any:
-        """Return what a service worker gets; raises if the request is not signed with this key for the service at `origin`."""
+        """Return a service worker's message; raises if the request is not signed with this key for the service at `origin`."""
         assert headers["content-encoding"] == "aes128gcm"
         scheme, _, parameters = headers["authorization"].partition(" ")
         token, key = (each.strip().split("=", 1)[1] for each in parameters.split(","))

@@ -1,4 +1,4 @@
-"""Random WebSocket frames for the fuzz tests (F17): valid ones, ones that RFC 6455 forbids, and ones that are too large.
+"""Random WebSocket frames for the fuzz tests (F17): valid ones, ones that RFC 6455 forbids, and too large ones.
 
 2,000 in the test command; with HEADGATE_FUZZ=nightly a million.
 """
@@ -15,7 +15,7 @@ NIGHTLY = os.environ.get("HEADGATE_FUZZ") == "nightly"
 SCALE = 100 if NIGHTLY else 1
 PER_EXAMPLE = 20
 EXAMPLES = (1_000_000 if NIGHTLY else 2_000) // PER_EXAMPLE
-# The largest message, and the close codes of frames that are refused.
+# The largest message, and the close codes of refused frames.
 LIMIT = 500
 CODES = {1002, 1007, 1008, 1009}
 

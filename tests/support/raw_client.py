@@ -1,4 +1,4 @@
-"""A Socket.IO client made by hand over WebSocket: a test sees every packet, and can send what no library would.
+"""A Socket.IO client made by hand over WebSocket. A test sees every packet, and can send more than a library would.
 
 One namespace per client, as headgate's own client has it. A thread collects; the test waits for conditions.
 """
@@ -21,7 +21,7 @@ DEADLINE_S = 30.0
 
 
 class RawClient(SocketIOClient):
-    """A client that has sent its CONNECT.
+    """A client after its CONNECT.
 
     Attributes:
         closed: close code and reason of the WebSocket, or None while it is open.
@@ -54,7 +54,7 @@ class RawClient(SocketIOClient):
         self._socket.send(packet)
 
     def wait_for(self, condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-        """Wait until `condition()` is true, looking again whenever something came; return what it returned."""
+        """Wait until `condition()` is true, looking again after each message; return what it returned."""
         give_up = time.monotonic() + deadline_s
         with self._grown:
             while not (found := condition()):

@@ -15,7 +15,7 @@ class RawLog:
         self.max_payload_bytes = max_payload_bytes
 
     def read(self, raw: RawEntry) -> Entry:
-        """Return what an entry is."""
+        """Return the content of an entry."""
         place, fields = raw
         by_name = dict(zip(fields[::2], fields[1::2], strict=True))
         return read_entry(int(place.partition(b"-")[0]), by_name, self.max_payload_bytes)

@@ -1,4 +1,4 @@
-"""A consumer that does what a test's script says, and writes down each call."""
+"""A consumer that follows a test's script, and writes down each call."""
 
 from __future__ import annotations
 

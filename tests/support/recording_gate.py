@@ -1,4 +1,4 @@
-"""A gate that records: the gateway as the routes of the ready-made server see it, without Redis and without a connection."""
+"""A gate that records the gateway as the routes of the ready-made server see it, without Redis and without a connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headgate.services.publisher import NonePublished, PresencePage, PresentUser
 
 @dataclass
 class RecordingGate:
-    """Keeps what is published; refuses with `error` while that is set, from the `after`-th publish on."""
+    """Keeps the publishes; refuses with `error` while that is set, from the `after`-th publish on."""
 
     published: list[tuple[str, Any]] = field(default_factory=list)
     traceparents: list[str | None] = field(default_factory=list)

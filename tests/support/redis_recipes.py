@@ -8,7 +8,7 @@ from pathlib import Path
 from headgate.redis.client import Client, call
 
 DOCS = Path(__file__).parents[2] / "docs"
-# What looks like one on a page: a form of rules, a score.
+# The look of one on a page: a form of rules, a score.
 _NO_RIGHTS = frozenset({"+command|first-argument", "+inf"})
 
 

@@ -1,6 +1,6 @@
 """A real Redis for tests: one private server for the run, emptied for each test that asks for it, and more on demand.
 
-`redis_url` is what most tests want. A test that stops, starves or kills its server asks `start_redis` for a private one.
+`redis_url` serves most tests. A test that stops, starves or kills its server asks `start_redis` for a private one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from headgate.redis.subscriber_link import SubscriberLink
 from headgate.services.publisher import Publisher
 
 DEADLINE_S = 30.0
-# Of a condition; a machine that has much else to do takes its time.
+# Of a condition; a busy machine takes its time.
 WAIT_S = 60.0
 POLL_S = 0.01
-# All that a publisher needed before library 12, and what saves steps since: as docs/operations/redis-users.md has it.
+# All the needs of a publisher before library 12, and later savings of steps, as docs/operations/redis-users.md has it.
 OLDER_RIGHTS = ("-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish")
 PUBLISHER_RIGHTS = (*OLDER_RIGHTS, "+hget", "+hincrby")
 
-# Lua: what there is, and how older data come back into a running server, with the flat copy as arguments.
+# Lua: the keys, and how older data come back into a running server, with the flat copy as arguments.
 COPY_EVERY_KEY = """
 local copied = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -62,7 +62,7 @@ def redis_url(redis_server: EmbeddedRedis) -> str:
 
 @pytest.fixture
 def redis_client(redis_url: str) -> Iterator[Client]:
-    """A client of that Redis, for looking at what the code under test has done."""
+    """A client of that Redis, for looking at the effects of the code under test."""
     client = open_client(redis_url, timeout_s=DEADLINE_S)
     yield client
     client.close()
@@ -83,7 +83,7 @@ def limited_url(redis_server: EmbeddedRedis) -> str:
 
 @pytest.fixture
 def as_user(redis_client: Client, limited_url: str) -> Iterator[Callable[..., Client]]:
-    """Return a client of a user who has these rights only, on the keys and channels of logs."""
+    """Return a client of a user with these rights only, on the keys and channels of logs."""
     clients: list[Client] = []
 
     def open_as(*rights: str) -> Client:
@@ -101,7 +101,7 @@ Listen = Callable[..., SubscriberLink]
 
 @pytest.fixture
 def listen(redis_url: str) -> Iterator[Listen]:
-    """Return a link to that Redis that hears what is published on some channels from now on."""
+    """Return a link to that Redis that hears later publishes on some channels."""
     with contextlib.ExitStack() as opened:
 
         def listen(*channels: str) -> SubscriberLink:
@@ -135,7 +135,7 @@ def record_private_redis(folder: Path, url: str) -> None:
 def write_at_once(client: Client) -> None:
     """Have the server write and sync everything before it answers, so that it can be killed and has forgotten nothing.
 
-    With `appendfsync everysec` it keeps back, for up to two seconds, what comes while an earlier sync is under way.
+    With `appendfsync everysec` it keeps later writes back, for up to two seconds, while an earlier sync runs.
     """
     call(client, "CONFIG", "SET", "appendfsync", "always")
 

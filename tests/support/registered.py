@@ -1,4 +1,4 @@
-"""What gateways write to Redis about themselves, written here without a gateway."""
+"""The reports of gateways in Redis about themselves, written here without a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection in memory with an other end that follows a script on a separate clock: no I/O, and no time but the script's."""
+"""A connection in memory with another end that follows a script on a separate clock: no I/O, and no time but the script's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 
 class ScriptClock:
-    """A monotonic clock that moves by what the sockets wait."""
+    """A monotonic clock that moves by the waits of the sockets."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -50,7 +50,7 @@ class ScriptedSocket:
         """As socket.setsockopt; does nothing."""
 
     def send(self, data: memoryview) -> int:
-        """Take what the other end reads; wait in vain for it to read more."""
+        """Take as much as the other end reads; wait for nothing if it does not read more."""
         room = self._reads - len(self.sent)
         if room <= 0 and self._broken:
             raise BrokenPipeError

@@ -1,6 +1,6 @@
 """A real Redis with replicas and Sentinels, each on a loopback port, in a folder of the test's own.
 
-The Sentinels decide fast: a primary is down after half a second of silence, and two of three must say so.
+The Sentinels decide fast, because a primary is down after half a second of silence, and two of three must say so.
 """
 
 from __future__ import annotations

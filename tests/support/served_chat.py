@@ -1,4 +1,4 @@
-"""The chat (chat.py) as a process, under a web server of the test's choice, and two guests who spend an evening in it."""
+"""The chat (chat.py) as a process, under a web server of the test's choice, and two guests with an evening in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Told = list[tuple[str, tuple[Any, ...]]]
 
 @dataclass
 class Served:
-    """A chat that is served.
+    """A served chat.
 
     Attributes:
         url: for a client.
@@ -41,7 +41,7 @@ class Served:
 
     @property
     def errors(self) -> str:
-        """What it has said on standard error."""
+        """Its output on standard error."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
@@ -150,7 +150,7 @@ class Guest:
         self._seen.setdefault(event, threading.Event()).set()
 
     def ask(self, event: str, *arguments: Any) -> Any:
-        """Send an event; what its acknowledgement says has its place among what the client receives."""
+        """Send an event; the content of its acknowledgement has its place among the client's messages."""
         answer = self.client.call(event, arguments, namespace="/chat", timeout=DEADLINE_S)
         self.told.append((f"answer to {event}", (answer,)))
         return answer
@@ -160,12 +160,12 @@ class Guest:
         assert self._seen.setdefault(event, threading.Event()).wait(DEADLINE_S), (event, self.told)
 
     def leave(self) -> None:
-        """Say goodbye, in the background: the client waits for seconds for stock's answer."""
+        """Say goodbye, in the background, because the client waits for seconds for stock's answer."""
         threading.Thread(target=self.client.disconnect, daemon=True).start()
 
 
 def talk_over_tls(url: str, ca_file: str) -> None:
-    """Talk over a WebSocket under TLS, with a client of one thread: python-socketio's has two, which OpenSSL forbids.
+    """Talk over a WebSocket under TLS, with a client of one thread, because python-socketio's has two, which OpenSSL forbids.
 
     A welcome, answers after a burst of events, and large messages both ways, as single frames and as many.
     """
@@ -198,7 +198,7 @@ def _trusting(ca_file: str) -> dict[str, Any]:
 
 
 def evening(url: str, transports: tuple[str, ...], *, ca_file: str = "") -> dict[str, Told]:
-    """Have two guests spend an evening; return what each received."""
+    """Have two guests spend an evening; return the messages of each."""
     with ExitStack() as guests:
         ana = Guest(url, transports, {"name": "ana"}, ca_file=ca_file)
         guests.callback(ana.leave)

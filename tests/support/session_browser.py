@@ -1,4 +1,4 @@
-"""A session over socket pairs, and the browser's end of it, on a clock that the test moves: no process, no network."""
+"""A session over socket pairs, and the browser's end of it, on a clock that the test moves, without a process or network."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Browser:
         turn()
 
     def received(self, skip: int = 0) -> list[tuple[int, bytes]]:
-        """Return the frames that have come over the last WebSocket, after so many bytes that are none."""
+        """Return the frames of the last WebSocket, after so many other bytes."""
         turn()
         while more := read_all(self.socks[-1]):
             self.unparsed += more

@@ -2,7 +2,7 @@
 
     def test_…(clock: Clock): …          # with `clock = pytest.fixture(controlled_clock)` in the test's module
 
-`advance` calls back what falls due on the way, in the order of the deadlines, at the time of each.
+`advance` runs the due calls on the way, in the order of the deadlines, at the time of each.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def native_pair() -> tuple[NativeSocket, socket.socket]:
-    """Return two sockets that are connected: the server's, and the browser's."""
+    """Return two connected sockets: the server's, and the browser's."""
     ours, theirs = socket.socketpair()
     return NativeSocket(fileno=ours.detach()), theirs
 

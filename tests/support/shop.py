@@ -1,4 +1,4 @@
-"""A Flask application with the extension, shop.py, in a folder of the test's; beside it one without, and two that are wrong."""
+"""A Flask application with the extension, shop.py, in a folder of the test's; beside it one without, and two wrong ones."""
 
 from __future__ import annotations
 

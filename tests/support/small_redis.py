@@ -36,7 +36,7 @@ class SmallRedis:
         self.asked: list[str] = []
 
     def client(self) -> Client:
-        """Return a client that is connected to it."""
+        """Return a connected client of it."""
         return cast(Client, self)
 
     def flush(self) -> None:
@@ -66,7 +66,7 @@ class SmallRedis:
         return Pipeline(self.execute_command)
 
     def close(self) -> None:
-        """Close the connections: there are none."""
+        """Close the connections, of which there are none."""
 
     # -- private ------------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class SmallRedis:
 
 
 class Pipeline:
-    """Commands in one round trip; one that is refused does not keep the others from running."""
+    """Commands in one round trip; a refused one does not keep the others from running."""
 
     def __init__(self, answer: Callable[..., Any]) -> None:
         self._answer = answer

@@ -134,7 +134,7 @@ class SmtpServer:
         self._order("listen")
 
     def begin_anew(self) -> None:
-        """Behave, and forget what was received."""
+        """Behave, and forget the received mails."""
         self.begin_behaving()
         with self._grown:
             self._received.clear()
@@ -193,7 +193,7 @@ def start_smtp() -> Iterator[Callable[..., SmtpServer]]:
 
 @pytest.fixture(scope="session")
 def session_smtp() -> Iterator[SmtpServer]:
-    """The mail server of this test run: no TLS, no login."""
+    """The mail server of this test run, without TLS or a login."""
     with contextlib.closing(SmtpServer()) as server:
         yield server
 
@@ -235,7 +235,7 @@ def main(asked_json: str) -> None:
         return how
 
     async def answer(server: Any, how: str, usual: str) -> str:
-        """Do what is planned; return the answer to give."""
+        """Take the planned step; return the answer to give."""
         if how == "drop":
             server.transport.abort()
         elif how == "drop after":

@@ -1,4 +1,4 @@
-"""A record of what the sockets of a model got of each event, from bytes and frames alone: the oracle of ledger and tallies.
+"""A record of each event's way to the sockets of a model, from bytes and frames alone: the oracle of ledger and tallies.
 
 In: the writes of the model's connections, and the audience of each event as a plain reading of the subscriptions has it. Out:
 counts to compare with those of the gateway. An event is identified by the epoch that wrote it, which its data contains, and its
@@ -44,7 +44,7 @@ class SocketRecord:
             self.audience[place] += clients
 
     def wrote(self, data: bytes, sent: int) -> None:
-        """The fan-out has written joined frames, of which the socket took so many bytes: it has had those that it has begun."""
+        """The fan-out has written joined frames, of which the socket took so many bytes, and so has had the begun frames."""
         start = 0
         while start < sent:
             packet, start = _first(data, start)

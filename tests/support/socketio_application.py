@@ -1,10 +1,10 @@
-"""An application of ours and the browsers that use it, in the test's own process: no server, no port, nothing to wait for.
+"""An application of ours and its browsers, in the test's own process: no server, no port, nothing to wait for.
 
     application = …                        # inside `without_blocking(monkeypatch)`
     browser = Browser(application)
     assert browser.answers("40")[0].startswith("40{")
 
-A browser polls, unless the test is about a close frame: then it is at the other end of a socket pair.
+A browser polls, unless the test is about a close frame, when it is at the other end of a socket pair.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Application:
         self.ends.append(reason)
 
     def leftovers(self) -> dict[str, Any]:
-        """Return what is there only while a client is."""
+        """Return the objects that exist only while a client does."""
         manager = self.sio.manager
         return {
             "sessions": self.sio.eio.sockets,
@@ -127,7 +127,7 @@ class Browser:
         return self
 
     def received(self) -> list[str | bytes]:
-        """Return what has come; remember a close frame."""
+        """Return the received packets; remember a close frame."""
         turn()
         if self._sock is None:
             frames: list[Frame] = []
@@ -155,7 +155,7 @@ class Browser:
         return read_all(self._sock) == b"\x81\x063probe"
 
     def fail_upgrade(self) -> None:
-        """Lose that WebSocket: the browser polls on."""
+        """Lose that WebSocket, so that the browser polls on."""
         assert self._sock is not None
         self._sock.close()
         self._sock = None
@@ -168,7 +168,7 @@ class Browser:
         turn()
 
     def answers(self, *messages: str | bytes) -> list[str | bytes]:
-        """Send, and return what has come."""
+        """Send, and return the answers."""
         return self.send(*messages).received()
 
     def join(self, namespace: str = "/") -> str:
@@ -200,6 +200,6 @@ class Browser:
 
 
 def without_blocking(patch: pytest.MonkeyPatch) -> None:
-    """Allow servers in a process with sockets that are not cooperative, and give CONNECT its head start in a turn of the loop."""
+    """Allow servers in a process with blocking sockets, and give CONNECT its head start in a turn of the loop."""
     patch.setattr(server_module, "is_patched", lambda: True)
     patch.setattr(outbox, "in_hub_after", lambda delay_s, callback: gevent.spawn(callback))

@@ -1,4 +1,4 @@
-"""A Socket.IO client made by hand, without its connection: it writes requests and reads the packets that come.
+"""A Socket.IO client made by hand, without its connection, which writes requests and reads packets.
 
 Two classes bring a connection: one over a real WebSocket (raw_client.py), one on a gateway in the test's own process
 (gateway_here.py). Each sends a packet and waits for the next in its own way.
@@ -89,7 +89,7 @@ class SocketIOClient(ABC):
         return answer
 
     def take(self, packet: str) -> None:
-        """Take an Engine.IO packet of the gateway: answer a ping, note a message."""
+        """Take an Engine.IO packet of the gateway, by an answer to a ping, or a note of a message."""
         if packet == "2":
             self.send_packet("3")
             return

@@ -1,7 +1,6 @@
 """The namespace `/room` of the application under test: sessions, rooms, acknowledgements, and clients that leave.
 
-A client says in its CONNECT who it is, what is to happen then, and what when it leaves: `{"user", "refuse"?, "fails"?,
-"raises"?, "waits"?}`.
+A client names itself in its CONNECT, and the acts then and at its end: `{"user", "refuse"?, "fails"?, "raises"?, "waits"?}`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ ROOM = "room"
 
 
 class Room(socketio.Namespace):  # type: ignore[misc]
-    """Remembers what its handlers saw: `notes` by event handlers, `leavings` by disconnect handlers."""
+    """Remembers the events of its handlers: `notes` by event handlers, `leavings` by disconnect handlers."""
 
     def __init__(self) -> None:
         super().__init__("/room")
@@ -25,7 +24,7 @@ class Room(socketio.Namespace):  # type: ignore[misc]
         self.gate = Event()
 
     def on_connect(self, sid: str, environ: dict[str, Any], auth: dict[str, Any]) -> None:
-        """Let everyone in, into one room, but for those who ask to be refused."""
+        """Let everyone in, into one room, but for those with a wish to be refused."""
         if auth.get("refuse"):
             raise socketio.exceptions.ConnectionRefusedError("as you wish")
         self.save_session(sid, auth)
@@ -34,7 +33,7 @@ class Room(socketio.Namespace):  # type: ignore[misc]
             raise RuntimeError("this connect handler fails")
 
     def on_note(self, sid: str, *_: Any) -> str:
-        """Return, and remember, who the client is."""
+        """Return, and remember, the client's identity."""
         user: str = self.get_session(sid)["user"]
         self.notes.append(user)
         return user
@@ -56,7 +55,7 @@ class Room(socketio.Namespace):  # type: ignore[misc]
         return data
 
     def on_ask_me(self, sid: str, question: Any) -> Any:
-        """Ask the client, and return what it answers."""
+        """Ask the client, and return its answer."""
         return self.call("question", question, to=sid, timeout=30)
 
     def on_disconnect_me(self, sid: str) -> None:
@@ -64,7 +63,7 @@ class Room(socketio.Namespace):  # type: ignore[misc]
         self.disconnect(sid)
 
     def on_disconnect(self, sid: str, reason: str) -> None:
-        """See what there is of a client that leaves, and notify the room."""
+        """Note the remains of a client that leaves, and notify the room."""
         session = self.get_session(sid)
         self.leaving.append(session["user"])
         if session.get("waits"):

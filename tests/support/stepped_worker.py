@@ -1,6 +1,6 @@
-"""A consumer's worker that a test steps: it works in the test's own thread, on a real Redis, until it would wait.
+"""A consumer's worker that a test steps, in the test's own thread, on a real Redis, until it would wait.
 
-Its clock is the test's: waits end the step, or go by without any time, and the worker's monotonic clock moves as the test says.
+Its clock is the test's. Waits end the step, or go by without any time, and the worker's clock moves as the test says.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STEPPED = RunnerOptions(max_per_s=0, retry_first_s=3600, retry_last_s=3600)
 
 
 class WorkerClock:
-    """The time of `work.worker` and `work.state`: real until a test moves it, or stops it with `stand_still`."""
+    """The time of `work.worker` and `work.state`, which is real until a test moves it, or stops it with `stand_still`."""
 
     def __init__(self) -> None:
         self.moved_s = self._ahead_s = 0.0
@@ -66,7 +66,7 @@ class WorkerClock:
 
 
 class Stopping(threading.Event):
-    """The worker's `stopping`: set by the first wait, after `patience` waits that end at once. `waits_s` holds their lengths."""
+    """The worker's `stopping`, set by the first wait, after `patience` waits that end at once. `waits_s` holds their lengths."""
 
     def __init__(self, on_wait: Callable[[float], None]) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Stopping(threading.Event):
 
 
 class _Store(Store):
-    """A store with a wait for an event that is the worker's end of a step, and with a time that moves with the worker's."""
+    """A store with a wait for an event that ends the worker's step, and with a time that moves with the worker's."""
 
     stopping: Stopping
     clock: WorkerClock
@@ -122,7 +122,7 @@ class SteppedWorker:
         self.store.open(spec.runner.start)
 
     def work(self, waits: int = 0) -> None:
-        """Do all that is due now; go on after so many waits."""
+        """Finish all due work; go on after so many waits."""
         self.stopping.clear()
         self.stopping.patience = waits
         self.worker.run()
@@ -164,7 +164,7 @@ MakeWorker = Callable[..., SteppedWorker]
 
 @pytest.fixture
 def make_worker(redis_url: str, redis_client: Client, worker_clock: WorkerClock) -> Iterator[MakeWorker]:
-    """Make workers, `make_worker(MyConsumer, options, patterns=…, name=…, lease_s=…)`, with groups that are open from now on."""
+    """Make workers, `make_worker(MyConsumer, options, patterns=…, name=…, lease_s=…)`, with groups open from now on."""
     with ExitStack() as made:
 
         def make(

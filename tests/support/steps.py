@@ -1,4 +1,4 @@
-"""Work counted in steps of the interpreter: a cost that no busy machine can change."""
+"""Work counted in steps of the interpreter, a cost that no busy machine can change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def steps_during(work: Callable[[], Any]) -> int:
     """Return how many lines of Python `work` runs, and how many functions of Python and C it calls.
 
-    Without the garbage of other tests: its finalizers would count.
+    Without the garbage of other tests, as its finalizers would count.
     """
     count = 0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass
 class StreamReader:
-    """What came, in order. `events` are those of topics, `notices` have (name, body); `cursor` is the last event id.
+    """The received items, in order. `events` are those of topics, `notices` have (name, body); `cursor` is the last event id.
 
     `blocks` has all of them as (name, body), where the name of an event is `message`.
     """

@@ -41,11 +41,11 @@ def jwk(key_id: object, private: Any, **changes: Any) -> dict[str, Any]:
 
 
 def jwks(**keys: Any) -> bytes:
-    """Return an issuer's set of keys: key id = private key."""
+    """Return an issuer's set of keys, as key id = private key."""
     return json.dumps({"keys": [jwk(key_id, private) for key_id, private in keys.items()]}).encode()
 
 
 def segment(value: Any) -> str:
-    """Return a part of a token: bytes, or a value as JSON, in base64url."""
+    """Return a part of a token, of bytes, or a value as JSON, in base64url."""
     text = value if isinstance(value, bytes) else json.dumps(value).encode()
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()

@@ -1,6 +1,6 @@
-"""A gateway in the test's own process, for what is asked of it without a connection: publish, identify, read the log.
+"""A gateway in the test's own process, for requests without a connection: publish, identify, read the log.
 
-Nothing of it runs beside the test: it is never started, so it hears nothing from the bus and serves no browser. Redis is real.
+It is never started, so it hears nothing from the bus and serves no browser. Redis is real.
 """
 
 from __future__ import annotations
@@ -47,5 +47,5 @@ def unstarted_gateway(patched_here: None) -> Iterator[UnstartedGateway]:
 
 
 def know_revocations(gate: Headgate) -> None:
-    """Have a gateway that is not started read from Redis who is revoked, as its watch does at the start."""
+    """Have a gateway without a start read the revocations from Redis, as its watch does at the start."""
     gate.gateway.access.revocations._take([[b"subscribe", REVOKED.encode(), b"1"]])

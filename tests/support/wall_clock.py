@@ -28,7 +28,7 @@ class WallClock:
         self.restart()
 
     def restart(self) -> None:
-        """Have Redis forget what the libraries keep in its memory, as another process of it has."""
+        """Have Redis forget the libraries' memory, like another process."""
         for library in (LOG_LIBRARY, GROUP_LIBRARY):
             assert library.source.count(ASKING) == 1
             call(self._client, "FUNCTION", "LOAD", "REPLACE", library.source.replace(ASKING, TOLD))
@@ -39,5 +39,5 @@ class WallClock:
         call(self._client, "EVAL", SET, 1, KEY, ms // 1000, ms % 1000 * 1000)
 
     def advance(self, ms: int) -> None:
-        """Show a time that is so much later, or earlier."""
+        """Show a time so much later, or earlier."""
         self.set(self.ms + ms)

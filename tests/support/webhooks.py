@@ -18,7 +18,7 @@ DELIVERY = Delivery(
 
 
 def read_webhook(table: dict[str, Any]) -> WebhookOptions:
-    """Return the options of a table that has a secret, whatever else it says."""
+    """Return the options of a table with a secret, whatever else it says."""
     options, faults = read_options(WebhookOptions, {"secret": SECRET, **table})
     assert options is not None, faults
     return options

@@ -1,4 +1,4 @@
-"""The WebSocket frames of a test's own client, built and read from RFC 6455 directly: nothing is shared with the code under test.
+"""The WebSocket frames of a test's own client, built and read from RFC 6455 directly. Nothing is shared with the code under test.
 
 `masked` and `header` build any frame that a browser could send, and those that none would. `frame_at` reads the frames of a
 server, which are neither fragmented nor masked nor compressed, and have their length in its shortest form.
@@ -15,12 +15,12 @@ from typing import NamedTuple
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 _FIN, _MASKED = 0x80, 0x80
 _KEY = b"\x01\x02\x03\x04"
-# Leaves the payload as it is: for a test that sends very many.
+# Leaves the payload as it is, for a test that sends very many.
 NO_KEY = b"\0\0\0\0"
 
 
 class ServerFrame(NamedTuple):
-    """Where a server's frame is in a buffer: its payload is `buffer[start:end]`, and the next frame begins at `end`."""
+    """Where a server's frame is in a buffer. Its payload is `buffer[start:end]`, and the next frame begins at `end`."""
 
     opcode: int
     start: int
@@ -56,7 +56,7 @@ def frame_at(buffer: bytes | bytearray, at: int = 0) -> ServerFrame | None:
 
 
 def frames_in(buffer: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
-    """Return opcode and payload of each whole frame of a server, and what is left after them. Raises as `frame_at`."""
+    """Return opcode and payload of each whole frame of a server, and the bytes after them. Raises as `frame_at`."""
     at, frames = 0, []
     while (frame := frame_at(buffer, at)) is not None:
         frames.append((frame.opcode, buffer[frame.start : frame.end]))

@@ -1,7 +1,7 @@
-"""A client on a real connection with the browser end in the test's hands: it reads when, and as much as, the test says.
+"""A client on a real connection with the browser end in the test's hands, which decides when and how much it reads.
 
 Router, fan-out, client, queue and wire are the real ones over a socket pair with a small buffer; no Redis, no HTTP. The
-browser's end parses RFC 6455 by itself, so a stream that is not valid fails the test.
+browser's end parses RFC 6455 by itself, so an invalid stream fails the test.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAMESPACE = "n"
 
 
 class RecordingReader:
-    """Stands for the log reader: remembers who wanted to be read for."""
+    """Stands for the log reader, and remembers the waiting clients."""
 
     def __init__(self) -> None:
         self.added: list[Client] = []
@@ -105,7 +105,7 @@ class WiredClient:
             self.matcher.add(pattern, self.client)
 
     def divert(self, take: Callable[[bytes], None]) -> None:
-        """Give what is written to `take` instead of to the socket, which always has room."""
+        """Give the writes to `take` instead of to the socket, which always has room."""
 
         def send(data: bytes | memoryview) -> int:
             take(bytes(data) if isinstance(data, memoryview) else data)
@@ -153,7 +153,7 @@ class WiredClient:
         turn()
 
     def _parsed(self) -> Iterator[list[Any]]:
-        """Take whole frames off what was read and yield their messages."""
+        """Take whole frames off the read bytes and yield their messages."""
         while (frame := frame_at(self._unparsed)) is not None:
             assert frame.opcode == TEXT
             packet = self._unparsed[frame.start : frame.end].decode()
@@ -163,9 +163,9 @@ class WiredClient:
 
 
 def turn() -> None:
-    """Let the loop run until nothing is left to do now: watchers with sockets that are ready, greenlets that were started.
+    """Let the loop run until nothing is left to do now, in watchers with ready sockets, and started greenlets.
 
-    Not a sleep, however short: a timer that is due may be served before a socket that was ready in the same turn of the loop.
+    Not a sleep, however short, because a due timer may be served before a socket that was ready in the same turn of the loop.
     """
     gevent.idle(-2)
 
@@ -179,7 +179,7 @@ def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:
 
 
 def publish(matcher: SubscriptionMatcher[Client], events: Iterable[Event]) -> None:
-    """Do what the namespace does with a batch from the bus."""
+    """Act like the namespace with a batch from the bus."""
     router = Router(NAMESPACE, matcher)
     for pass_ in router.passes(router.match(events)):
         while not pass_.advance():

@@ -1,8 +1,8 @@
 """A gateway with several workers: the application of the transport's tests, and its peer workers.
 
-Run as `python -m tests.support.worker_cluster '{"workers": 2, "port": 0, "limits": {…}}'`. Prints the port, or with
-`"own_ports": true` that of each worker, and ends with its standard input. Its workers are forks: the process
-that makes them imports what they need, once, and has no loop and no threads.
+Run as `python -m tests.support.worker_cluster '{"workers": 2, "port": 0, "limits":
+{…}}'`. Prints the port, or with `"own_ports": true` that of each worker, and ends with its standard input. Its workers are
+forks. The process that makes them imports their modules, once, and has no loop and no threads.
 """
 
 # ruff: noqa: E402

@@ -1,4 +1,4 @@
-"""The `start_response` of a WSGI request that a test makes itself: remembers the status and the headers of the answer."""
+"""The `start_response` of a WSGI request that a test makes itself, which remembers the status and the headers of the answer."""
 
 from __future__ import annotations
 

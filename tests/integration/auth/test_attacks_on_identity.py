@@ -1,4 +1,4 @@
-"""Attacks on identity: names chosen to be wildcards, namespaces that were not granted, secrets that reach a log.
+"""Attacks on identity: names chosen to be wildcards, namespaces without a grant, secrets that reach a log.
 
 Every name and namespace is judged in tests/unit/node/access/test_logins.py; here the judgement is wired into a gateway.
 """
@@ -95,7 +95,7 @@ def http(gateway: GatewayProcess, method: str, path: str, token: str | None, bod
 
 
 def test_a_token_opens_the_namespaces_that_it_names(by_token: GatewayProcess, join: Join) -> None:
-    """At CONNECT, at `refresh`, over HTTP for publishing and for reading: the same answer everywhere."""
+    """At CONNECT, at `refresh`, over HTTP for publishing and for reading, with the same answer everywhere."""
     for name, token, opens in NAMESPACES_OF:
         for namespace in (PUBLIC, INNER):
             case, allowed = f"{name}, at {namespace}", namespace in opens
@@ -115,7 +115,7 @@ def test_a_token_opens_the_namespaces_that_it_names(by_token: GatewayProcess, jo
 
 
 def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess) -> None:
-    """The name that is authorized is the one that is read and written."""
+    """The authorized name is the one that is read and written."""
     token = minted()
     for spelt in ("/audit", "//audit", "audit/", "AUDIT", "audit%00", ""):
         assert http(by_token, "GET", f"/api/v1/events?namespace={spelt}", token)[0] in (401, 404), spelt
@@ -128,7 +128,7 @@ def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess)
 
 @pytest.fixture(scope="module")
 def strict(start_module_gateway: StartGateway) -> GatewayProcess:
-    """A gateway with a proxy: an address may fail three times, and then once in 17 s."""
+    """A gateway with a proxy, where an address may fail three times, and then once in 17 s."""
     return start_module_gateway({"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_PROXIES": "1", "HEADGATE_FAILED_LOGINS_BURST": "3"})
 
 

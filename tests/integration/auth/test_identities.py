@@ -26,7 +26,7 @@ from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
 SECRET = "canary-secret-0123456789abcdefghijklmnop"
-# The promises are 2 s for an expiry and 1 s for a revocation; what a busy machine adds is not what is tested here.
+# The promises are 2 s for an expiry and 1 s for a revocation; the delays of a busy machine are not tested here.
 SLACK_S = 30.0
 FIRST_ADDRESS = ipaddress.IPv4Address("10.0.0.0")
 
@@ -79,7 +79,7 @@ def gateway(gateways: tuple[GatewayProcess, GatewayProcess]) -> GatewayProcess:
 
 @pytest.fixture
 def eve() -> str:
-    """A user who was never revoked: a gateway may still be about to hear that another test's was lifted."""
+    """A user without revocations, because a gateway may still be about to hear that another test's was lifted."""
     return f"eve-{uuid.uuid4().hex[:8]}"
 
 
@@ -144,7 +144,7 @@ def running(client: RawClient) -> bool:
 
 
 def test_a_token_lets_its_user_in_with_its_grants(gateway: GatewayProcess, join: Join, publisher: Publisher) -> None:
-    """Granted events arrive, and others are forbidden: by containment, and also by way of a replay."""
+    """Granted events arrive, and others are forbidden, by containment, and also by way of a replay."""
     wanted = [{"pattern": pattern} for pattern in ("orders.*.shipped", "stock.#", "orders.#", "#")]
     client = join(gateway, token(subscribe=["orders.*.shipped"]), subscriptions=wanted)
     assert client.welcome["user"] == "ana"
@@ -212,7 +212,7 @@ def test_a_revoked_token_is_disconnected_and_the_users_other_tokens_are_not(
 
 
 def opened(gateway: GatewayProcess, address: str) -> tuple[int, Any]:
-    """Open a long-polling session from an address, and join nothing: status and body (of a refusal with its Retry-After)."""
+    """Open a long-polling session from an address, without a join; return status and body (of a refusal with its Retry-After)."""
     request = urllib.request.Request(
         f"{gateway.url}/socket.io/?EIO=4&transport=polling", headers={"X-Forwarded-For": f"198.51.100.1, {address}"}
     )
@@ -229,7 +229,7 @@ def opened(gateway: GatewayProcess, address: str) -> tuple[int, Any]:
 def test_neither_secret_nor_token_is_in_any_log_error_or_metric(
     start_gateway: StartGateway, settings: Mapping[str, str], join: Join
 ) -> None:
-    """Good and bad tokens, at the most talkative log level: nothing of them leaves the process."""
+    """Good and bad tokens, at the most talkative log level, without a trace of them outside the process."""
     gateway = start_gateway(settings)
     good, bad = token("canary-user", jti="canary-jti"), jwt.encode({"sub": "x"}, "w" * 40, "HS256")
     client = join(gateway, good)

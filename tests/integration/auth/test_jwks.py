@@ -1,4 +1,4 @@
-"""One fetch of an issuer's keys from a real HTTP server, in the test's own process. The plan of fetches: tests/unit/auth."""
+"""One fetch of an issuer's keys from a real HTTP server, in the test's own process. tests/unit/auth has the plan of fetches."""
 
 from __future__ import annotations
 

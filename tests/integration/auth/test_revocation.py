@@ -63,7 +63,7 @@ def watching(redis_url: str) -> Iterator[Watching]:
 
 
 def test_a_revocation_is_stored_until_its_end_and_then_takes_no_room(publisher: Publisher, redis_client: Client) -> None:
-    """By Redis' clock: one that has ended is not read, and the next one removes it."""
+    """By Redis' clock. An ended one is not read, and the next one removes it."""
     publisher.revoke(user="ana", for_s=60)
     now_s = int(call(redis_client, "TIME")[0])
     call(redis_client, "ZADD", REVOKED, now_s - 1, "user:brief")

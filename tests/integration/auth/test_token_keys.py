@@ -24,7 +24,7 @@ from tests.support.redis_server import wait_until
 from tests.support.token_keys import EC_KEY, ED_KEY, OTHER_SECRET, RSA_KEY, SECRET, jwks, pem
 
 ISSUER = "https://login.example.com"
-# `headgate serve` with less patience than the product's: for one answer of an issuer, and between two questions.
+# `headgate serve` with less patience than the product's, for one answer of an issuer, and between two questions.
 TIMEOUT_S, AGAIN_S = 4.0, 2.0
 HASTY = f"""
 from gevent import monkey
@@ -77,7 +77,7 @@ def wait_until_in(gateway: GatewayProcess, shown: str) -> None:
     wait_until(lambda: login(gateway, shown)[0] == "welcome", "the token is accepted")
 
 
-# An issuer's keys. Every other answer and outcome of a fetch: test_jwks.py here, and tests/unit/auth. ------------------------
+# An issuer's keys. test_jwks.py here and tests/unit/auth have every other answer and outcome of a fetch. ------------------------
 
 
 def drip(request: BaseHTTPRequestHandler) -> None:

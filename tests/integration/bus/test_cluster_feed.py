@@ -1,4 +1,4 @@
-"""The listener on a real Cluster: sharded channels, a slot that moves under publishing, and a node that dies.
+"""The listener on a real Cluster: sharded channels, a slot that moves under publishing, and a dying node.
 
 One Cluster of three primaries, each with a replica, serves all tests; each takes a separate namespace.
 """
@@ -51,7 +51,7 @@ StartBus = Callable[..., ClusterBus]
 
 @pytest.fixture
 def start_bus(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Iterator[StartBus]:
-    """Start a listener that is up: `start_bus(namespace, "orders.*")`."""
+    """Start a listener and wait until it is up: `start_bus(namespace, "orders.*")`."""
     monkeypatch.setattr(listener, "SubscriberLink", CooperativeLink)
     started: list[ClusterBus] = []
 
@@ -68,7 +68,7 @@ def start_bus(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> Iterator[Sta
 
 
 class Publishing(threading.Thread):
-    """A publisher that goes on until `stop`; an event that is refused is published again, with its id.
+    """A publisher that goes on until `stop`; a refused event is published again, with its id.
 
     Attributes:
         receipts: of each event.
@@ -92,12 +92,12 @@ class Publishing(threading.Thread):
                     self.refused += 1
 
     def goes_on(self, events: int = 20) -> Callable[[], bool]:
-        """Return a function: whether more than so many further events have receipts."""
+        """Return a function that checks whether more than so many further events have receipts."""
         goal = len(self.receipts) + events
         return lambda: len(self.receipts) > goal
 
     def is_refused_again(self) -> Callable[[], bool]:
-        """Return a function: whether an event has been refused from now on."""
+        """Return a function that checks whether an event has been refused from now on."""
         before = self.refused
         return lambda: self.refused > before
 

@@ -104,7 +104,7 @@ def test_subscriptions_follow_the_patterns_and_go_back_to_nothing(redis_bus: Sta
 def test_a_plain_publish_through_overlapping_subscriptions_comes_once_and_the_next_alike_too(
     redis_bus: StartRedisBus, redis_client: Client, publisher: Publisher
 ) -> None:
-    """Three globs and a channel: four copies from Redis, back to back. The same text published again is another event."""
+    """Three globs and a channel, so four copies from Redis, back to back. The same text published again is another event."""
     bus = redis_bus("orders.*", "*.paid", "#.1.#")
     for _ in range(3):
         call(redis_client, "PUBLISH", channel(N, "orders.1.paid"), '"plain"')
@@ -205,7 +205,7 @@ def two_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoGatewa
 
 
 def come_to_rest(two: TwoGateways, swarm: Swarm, history: History) -> None:
-    """Publish one last event on every topic, wait until all who want it have it, check every promise."""
+    """Publish one last event on every topic, wait until all its clients have it, check every promise."""
     last: dict[str, int] = {}
     with Publisher(two.redis.url) as publisher:
         for topic in TOPICS:

@@ -1,4 +1,4 @@
-"""The command line with a real Redis: in this process where a command ends by itself, as a process where that is the point."""
+"""The command line with a real Redis: in this process if a command ends by itself, or as a process for tests of that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMAND = (sys.executable, "-m", "headgate.cli.main")
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended: what it wrote, and its exit code."""
+    """An ended command: its output, and its exit code."""
 
     stdout: str
     stderr: str
@@ -106,7 +106,7 @@ def is_one_error_line(text: str) -> bool:
 
 
 def error_and_advice(text: str) -> tuple[str, str]:
-    """Return the two lines of an error that says what to do."""
+    """Return the two lines of an error with its remedy."""
     lines = text.splitlines()
     assert len(lines) == 2, text
     assert all(line.startswith("headgate: ") for line in lines), text

@@ -42,14 +42,14 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
 
 
 def test_check_says_what_the_settings_of_a_gateway_here_would_do(run: Run, environment: dict[str, str]) -> None:
-    """Nothing where clients may connect; what is wrong with them, if they are."""
+    """Nothing where clients may connect; a fault in the settings, if there is one."""
     assert "clients: " not in run("check", env={**environment, "HEADGATE_DEV": "1"}).stdout
     wrong = run("check", env={**environment, "HEADGATE_PROT": "1"})
     assert (wrong.returncode, "clients: the settings here are wrong: HEADGATE_PROT is not a setting" in wrong.stdout) == (0, True)
 
 
 def test_check_says_for_how_long_ids_count_and_what_they_may_take(run: Run, redis_client: Client) -> None:
-    """And warns where that is less than 300 s, with the setting that makes it so again."""
+    """And warns where that is less than 300 s, with the setting that restores it."""
     EventLog("notifications", redis_client, 1024).configure(1000, 600, 2**28)
     assert "ids of notifications: an id counts for 300 s; all may take 352 MiB" in run("check").stdout.splitlines()
     assert "ids of other" not in run("check").stdout
@@ -64,7 +64,7 @@ def test_check_says_for_how_long_ids_count_and_what_they_may_take(run: Run, redi
 
 
 def test_check_prints_one_json_object_for_programs(run: Run) -> None:
-    """With the same findings, each with its verdict and what to do."""
+    """With the same findings, each with its verdict and remedy."""
     said = json.loads(run("check", "--json").stdout)
     assert said.keys() == {"ok", "headgate", "build", "findings"}
     assert said["ok"] is True

@@ -1,4 +1,4 @@
-"""`headgate doctor` beside a real gateway with a consumer: every hop, and what a bad proxy, origin or Redis looks like."""
+"""`headgate doctor` beside a real gateway with a consumer: every hop, and the view of a bad proxy, origin or Redis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.redis_server import wait_until
 
 SECRET = "a secret of the tests, 0123456789abcdef"
-# Each step of a machine that has much else to do.
+# Each step of a busy machine.
 PATIENT = ("--timeout", "60", "--idle", "0")
 # It would post every event to a port without a listener.
 CONSUMERS = """
@@ -57,7 +57,7 @@ def client(gateway: GatewayProcess) -> Iterator[Client]:
 
 @pytest.fixture
 def doctor(gateway: GatewayProcess, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
-    """Run the doctor in this process, in the gateway's environment; return its exit code, and what it found."""
+    """Run the doctor in this process, in the gateway's environment; return its exit code, and its findings."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, secret: str | None = SECRET, url: str = gateway.url) -> tuple[int, dict[str, Any]]:
@@ -154,7 +154,7 @@ def test_without_redis_or_gateway_the_other_parts_are_looked_at(doctor: Doctor) 
 def test_it_reads_well_on_a_terminal(
     gateway: GatewayProcess, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sections, a word for each verdict, what to do below it, and the number of faults; no colour in a pipe."""
+    """Sections, a word for each verdict, the remedy below it, and the number of faults; no colour in a pipe."""
     monkeypatch.chdir(tmp_path)
     environment = {"HEADGATE_DATA_DIR": f"{gateway.folder}/data"}
     result = CliRunner().invoke(main, ["doctor", "--url", "http://127.0.0.1:1", *PATIENT], env=environment)

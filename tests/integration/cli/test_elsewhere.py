@@ -1,6 +1,6 @@
 """Processes on another Redis server than the log: `check`, `status` and `doctor` name each, and so does the console.
 
-A library that is loaded again makes of a Redis another server with the same data: what a replica is when it has been promoted.
+A reloaded library makes of a Redis another server with the same data, like a promoted replica.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def client(url: str) -> Iterator[Client]:
-    """A client of it: a gateway and a consumer are at work."""
+    """A client of it, while a gateway and a consumer are at work."""
     with open_client(url) as client, Publisher(url) as publisher:
         publisher.publish("orders.1", 1)
         register(client, "web-1/7:a", [NAMESPACE])
@@ -102,7 +102,7 @@ def test_a_gateway_whose_feed_is_elsewhere_is_named_though_its_word_is_here(run:
 
 
 def test_an_instance_that_ends_takes_its_word_with_it(client: Client) -> None:
-    """And those that were killed long ago. What else the group's hash has stays."""
+    """And those that were killed long ago. The rest of the group's hash stays."""
     before = call(client, "HGET", GROUP, "epoch")
     give_word(client, GROUP, "mail-1/10")
     give_word(client, GROUP, "mail-1/11")

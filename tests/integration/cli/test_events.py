@@ -75,7 +75,7 @@ def test_a_command_that_has_acted_says_so_where_standard_output_is_full(
 
 @pytest.mark.parametrize("command", ["publish a 1", "keys create x --scope admin"])
 def test_a_full_output_ends_the_process_with_that_code(environment: dict[str, str], redis_client: Client, command: str) -> None:
-    """Python itself writes no second fault at the end. A key is in no log: the caller that asked for it revokes it."""
+    """Python itself writes no second fault at the end. A key is in no log, so its requester revokes it."""
     with open("/dev/full", "w") as full:
         arguments = [*COMMAND, *command.split()]
         ended = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
@@ -124,7 +124,7 @@ def test_publish_does_not_read_standard_input_without_end(run: Run) -> None:
 
 
 def test_publish_finds_the_folders_private_redis(run: Run, environment: dict[str, str], tmp_path: Path, redis_url: str) -> None:
-    """Beside a running gateway no configuration is needed; without one the error says what to do."""
+    """Beside a running gateway no configuration is needed; without one the error has the remedy."""
     del environment["HEADGATE_REDIS_URL"]
     record_private_redis(tmp_path / ".headgate", redis_url)
     assert run("publish", "a", "1", cwd=tmp_path).stdout.startswith("offset 1 ")
@@ -153,7 +153,7 @@ def test_tail_prints_the_events_that_match(tail: Tail, publisher: Publisher) -> 
 
 
 def test_tail_sets_bad_messages_aside_and_goes_on(tail: Tail, publisher: Publisher, redis_client: Client) -> None:
-    """Poison straight into Redis: a line on standard error for each, and the next good event."""
+    """Poison straight into Redis gives a line on standard error for each, and the next good event."""
     bad = [b"nope", b"hg1 truncated", b'"\xff"', b"[" * 100, b"x" * 2_000_000]
 
     def publish() -> None:

@@ -32,7 +32,7 @@ GIVEN = {
 
 
 def test_serve_patches_first_and_passes_on_only_the_options_that_were_given() -> None:
-    """Options become settings' names; one that is not given stays with the environment. The exit code is the server's.
+    """Options become settings' names; an absent one stays with the environment. The exit code is the server's.
 
     The number of workers is decided before.
     """

@@ -1,4 +1,4 @@
-"""`headgate publish --file` with its receipts against a real Redis: whatever happens to the command, no event is there twice."""
+"""`headgate publish --file` with its receipts against a real Redis, without a double event in any case."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Publish = Callable[..., Ended]
 
 
 class Killed(BaseException):
-    """Ends a command as SIGKILL does: nothing is written after it."""
+    """Ends a command as SIGKILL does, so that nothing is written after it."""
 
 
 def line(number: int) -> str:
@@ -40,7 +40,7 @@ def numbers(client: Client, namespace: str = "notifications") -> list[int]:
 
 
 def forget_ids(client: Client) -> None:
-    """Do to the ids what two turns of their hashes do."""
+    """Act on the ids like two turns of their hashes."""
     for key in call(client, "KEYS", "hg:{*}:id:*"):
         call(client, "UNLINK", key)
     call(client, "HINCRBY", HEAD, "ids", 5)
@@ -48,7 +48,7 @@ def forget_ids(client: Client) -> None:
 
 
 def restart(client: Client) -> None:
-    """Have Redis forget what the library keeps in memory, as another process of it has."""
+    """Have Redis forget the library's memory, like another process."""
     call(client, "FUNCTION", "LOAD", "REPLACE", LOG_LIBRARY.source)
 
 
@@ -203,7 +203,7 @@ def test_another_log_gets_the_whole_file(publish: Publish, redis_client: Client)
 
 
 def test_lines_that_redis_has_lost_are_published_again(publish: Publish, redis_client: Client, file: Path) -> None:
-    """A failover to a replica that lags, or data put back: receipts of events beyond the end do not count."""
+    """A failover to a replica that lags, or data put back, where receipts of events beyond the end do not count."""
     file.write_text("".join(map(line, range(20))))
     publish()
     kept = [(key, call(redis_client, "DUMP", key)) for key in call(redis_client, "KEYS", "hg:{notifications}:*")]

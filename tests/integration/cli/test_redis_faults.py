@@ -1,4 +1,4 @@
-"""A Redis that does not answer, or is none: every command says so in two lines, what is wrong and what to do."""
+"""A silent Redis, or another server: every command says so in two lines, with the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_refused(run: Run, environment: dict[str, str], folder: Path, command: 
 def test_every_command_says_in_two_lines_that_redis_does_not_answer(
     run: Run, environment: dict[str, str], shop: Path, command: tuple[str, ...]
 ) -> None:
-    """Where, without the password; why; what to do. No traceback, exit code 1."""
+    """Where, without the password; why; the remedy. No traceback, exit code 1."""
     check_refused(run, environment, shop, command)
 
 
@@ -64,7 +64,7 @@ def test_every_command_says_in_two_lines_that_redis_does_not_answer(
 def test_a_command_that_runs_on_says_it_at_its_start(
     run_process: Run, environment: dict[str, str], shop: Path, command: tuple[str, ...]
 ) -> None:
-    """As a process: these two take over signals, and `serve` the standard library."""
+    """As a process, because these two take over signals, and `serve` the standard library."""
     check_refused(run_process, environment, shop, command)
 
 
@@ -85,7 +85,7 @@ def test_a_command_that_runs_on_says_it_at_its_start(
 def test_it_says_why_redis_cannot_be_talked_to(
     run: Run, environment: dict[str, str], places: dict[str, str], command: tuple[str, ...], url: str, says: str, advises: str
 ) -> None:
-    """The same two lines for each of the usual faults, and what is usually to be done about it."""
+    """The same two lines for each of the usual faults, and its usual remedy."""
     result = run(*command, env={**environment, "HEADGATE_REDIS_URL": url.format(**places)})
 
     error, advice = error_and_advice(result.stderr)

@@ -1,4 +1,4 @@
-"""A Redis that is there and takes no events: `check`, `status` and `doctor` say so with the cure, and end with 1."""
+"""A Redis that takes no events: `check`, `status` and `doctor` say so with the cure, and end with 1."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def client(server: EmbeddedRedis) -> Iterator[Client]:
 
 @contextmanager
 def configured(client: Client, **settings: tuple[str, str]) -> Iterator[None]:
-    """Give the server settings for a while: the value, and the one that follows."""
+    """Give the server settings for a while, as pairs of the value and the one that follows."""
     for name, (wrong, _) in settings.items():
         call(client, "CONFIG", "SET", name, wrong)
     try:
@@ -61,7 +61,7 @@ def configured(client: Client, **settings: tuple[str, str]) -> Iterator[None]:
 
 
 def said_by_each(run: Run, url: str) -> list[str]:
-    """Return what each of the three commands says; each must end with 1."""
+    """Return the output of each of the three commands; each must end with 1."""
     said = []
     for command in COMMANDS:
         ended = run(*command, "--redis", url)
@@ -104,7 +104,7 @@ def test_a_setting_that_refuses_events_is_told(
 def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_gone(
     run: Run, server: EmbeddedRedis, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """MISCONF: it answers every read, and refuses every write, also those of gateways that report their state."""
+    """MISCONF, where it answers every read, and refuses every write, also those of gateways that report their state."""
     folder = Path(server.url.removeprefix("unix://")).parent
     (folder / "dump.rdb" / "in the way").mkdir(parents=True)
     with configured(client, save=("3600 1", "")):
@@ -126,7 +126,7 @@ def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_go
 
 
 def test_a_replica_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:
-    """READONLY: with how to name the primary."""
+    """READONLY, with the way to name the primary."""
     call(client, "REPLICAOF", "127.0.0.1", "1")
     try:
         for said in said_by_each(run, server.url):
@@ -145,7 +145,7 @@ def test_a_replica_is_told(run: Run, server: EmbeddedRedis, client: Client) -> N
     ],
 )
 def test_a_user_who_may_not_is_told(run: Run, server: EmbeddedRedis, client: Client, user: str, says: str, cure: str) -> None:
-    """One who may only read, one who may nothing, and a wrong password."""
+    """One with read access only, one without any right, and a wrong password."""
     call(client, "ACL", "SETUSER", "reader", "reset", "on", ">pass", "~*", "&*", "+@read", "+info", "+time", "+function|list")
     call(client, "ACL", "SETUSER", "blind", "reset", "on", ">pass", "~*", "&*")
     for said in said_by_each(run, server.url.replace("unix://", f"unix://{user}@")):
@@ -162,10 +162,10 @@ def test_a_password_that_is_wanted_is_told(run: Run, server: EmbeddedRedis, clie
 
 
 def test_a_server_that_loads_its_data_is_told(run: Run, tmp_path: Path) -> None:
-    """LOADING: it answers INFO, and little else."""
+    """LOADING, where it answers INFO, and little else."""
     with start_private_redis(tmp_path / "data") as filled:
         client = open_client(filled.url)
-        for number in range(500):  # it looks at its connections after each
+        for number in range(500):  # it checks its connections after each
             call(client, "SET", f"key{number}", os.urandom(1024))
         call(client, "SAVE")
         client.close()

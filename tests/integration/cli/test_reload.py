@@ -1,4 +1,4 @@
-"""SIGHUP: one process applies what it can while it runs. tests/integration/workers has several."""
+"""SIGHUP: one process applies its changeable settings while it runs. tests/integration/workers has several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def limit(url: str) -> int:
 
 
 def test_one_process_reads_its_file_again(start_gateway: StartGateway, tmp_path: Path) -> None:
-    """One line says what has changed and what needs a restart; another has each fault of a file that is wrong. Clients stay."""
+    """One line names the changes and those that need a restart; another has each fault of a wrong file. Clients stay."""
     file = tmp_path / "headgate.toml"
     everyone = '[settings]\nanonymous_subscribe = ["#"]\n'
     file.write_text(f"{everyone}max_subscriptions = 5\n")

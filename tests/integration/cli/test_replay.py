@@ -29,7 +29,7 @@ def offsets(ndjson: str) -> list[int]:
 
 
 def test_tail_begins_with_the_past_and_goes_on_live_without_a_break(tail: Tail, publisher: Publisher) -> None:
-    """From an offset on: each event once, in order."""
+    """From an offset on, each event once, in order."""
     for number in range(1, 251):
         publisher.publish("orders.old", number)
     ended = tail("orders.#", "--since", "100", then=lambda: [publisher.publish("orders.new", number) for number in range(3)])

@@ -48,7 +48,7 @@ def test_namespaces_have_schemas_of_their_own(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_would_break_the_registry_is_refused_and_changes_nothing(run: Run, tmp_path: Path) -> None:
-    """A schema that is none, a file that others refer to, a name that is not there."""
+    """An invalid schema, a file that others refer to, an unknown name."""
     folder = write(tmp_path / "schemas", {"a.json": {"$ref": "_c.json"}, "_c.json": TEXT})
     run("schemas", "push", str(folder))
     held = run("schemas", "list").stdout
@@ -68,7 +68,7 @@ def test_what_would_break_the_registry_is_refused_and_changes_nothing(run: Run, 
 
 
 def test_a_push_repairs_what_somebody_else_has_written(run: Run, tmp_path: Path, redis_client: Client) -> None:
-    """Everything else says what is wrong."""
+    """All others report the fault."""
     folder = str(write(tmp_path / "schemas", {"a.json": NUMBER}))
     for fields in (("documents", "{"), ("documents", "{}", "version", "x"), ("version", "x")):
         call(redis_client, "DEL", schemas_key("notifications"))

@@ -1,4 +1,4 @@
-"""`headgate serve` up to its listening port, in the test's own process: the application it is given, and faults at the start.
+"""`headgate serve` up to its listening port, in the test's own process: its application, and faults at the start.
 
 test_redis_faults.py has one of these faults as the process reports it, tests/integration/test_flask_extension.py an application
 that is served.
@@ -49,7 +49,7 @@ def refused(
 
 
 def one_clear_line(lines: list[str], advice: str | None = None) -> str:
-    """Return the one line of a server that could not start; with `advice`, a second one says what to do."""
+    """Return the one line of a server that could not start; with `advice`, a second one has the remedy."""
     line, *rest = lines
     assert line.startswith("headgate: ")
     assert len(rest) == (advice is not None)
@@ -61,7 +61,7 @@ def one_clear_line(lines: list[str], advice: str | None = None) -> str:
 
 
 def test_a_factory_is_called_and_its_gateway_lets_nobody_in(in_shop_folder: Path, patched_here: None, redis_url: str) -> None:
-    """An application that knows nothing of Headgate: with a health page, and closed until it has an authenticator."""
+    """An application that knows nothing of Headgate, with a health page, and closed until it has an authenticator."""
     app = load_application("bare:make_app", Settings(redis_url=redis_url))
     gate = app.extensions["headgate"]
     know_revocations(gate)
@@ -113,7 +113,7 @@ def test_an_address_that_is_taken_starts_nothing(refused: Refused, tmp_path: Pat
 
 
 def test_a_module_that_the_application_lacks_keeps_its_traceback(refused: Refused) -> None:
-    """The fault is in the application: its author needs the place."""
+    """The fault is in the application, and its author needs the place."""
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there") as raised:
         refused("lacking:app")
     places = traceback.extract_tb(raised.tb)
@@ -146,7 +146,7 @@ def test_wrong_settings_of_an_application_are_told_likewise(refused: Refused) ->
 
 
 def test_an_address_that_is_not_ours_is_one_clear_line(refused: Refused) -> None:
-    """192.0.2.1 is for documentation (RFC 5737): no machine has it."""
+    """192.0.2.1 is for documentation (RFC 5737), so no machine has it."""
     assert "cannot listen on 192.0.2.1:" in one_clear_line(refused(HEADGATE_HOST="192.0.2.1"))
 
 
@@ -154,7 +154,7 @@ def test_an_address_that_is_not_ours_is_one_clear_line(refused: Refused) -> None
 
 
 def test_a_redis_that_is_too_old_is_one_clear_line(refused: Refused, answer: Callable[[bytes], str]) -> None:
-    """The version that was found, and the one that is needed."""
+    """The found version, and the needed one."""
     body = b"# Server\r\nredis_version:6.2.14\r\n"
     url = answer(b"$%d\r\n%b\r\n" % (len(body), body)).replace(":hunter2@", "")
     line = one_clear_line(refused(HEADGATE_REDIS_URL=url))
@@ -175,7 +175,7 @@ def test_a_redis_that_is_too_old_is_one_clear_line(refused: Refused, answer: Cal
     ],
 )
 def test_the_ready_line_says_what_to_do_next(capsys: pytest.CaptureFixture[str], nobody: bool, namespace: str, says: str) -> None:
-    """Open the page, and see what is published; or let a user in first."""
+    """Open the page, and watch the events; or let a user in first."""
     say_ready(Settings(namespaces=(namespace,)), ("127.0.0.1", 8000), nobody=nobody)
     told = capsys.readouterr().out
     assert told.startswith("headgate: ready at http://127.0.0.1:8000/ (headgate ")

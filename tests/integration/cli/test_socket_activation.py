@@ -1,4 +1,4 @@
-"""A listening socket that systemd passes outlives the gateway: a client that comes while it restarts waits, and is answered."""
+"""A listening socket from systemd outlives the gateway, so that a client of a restart waits, and is answered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.gateway_process import GatewayProcess
 
-# As systemd starts a service: the socket is descriptor 3, and the environment names the process that it is for.
+# As systemd starts a service, the socket is descriptor 3, and the environment names its process.
 ACTIVATE = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1');"
     "os.execv(sys.argv[2], sys.argv[2:])"
@@ -18,10 +18,10 @@ REQUEST = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 class Activated(GatewayProcess):
-    """A gateway that is started with a listening socket."""
+    """A gateway started with a listening socket."""
 
     def __init__(self, folder: Path, listener: socket.socket, notify: Path, *arguments: str) -> None:
-        # The port that it is given is taken: it could not listen there.
+        # The given port is taken, so it could not listen there.
         settings = {"HEADGATE_PORT": str(listener.getsockname()[1]), "NOTIFY_SOCKET": str(notify)}
         super().__init__(folder, settings, ("--dev", *arguments))
         self.pass_fds = (listener.fileno(),)

@@ -1,4 +1,4 @@
-"""`headgate status` against a real Redis, with what gateways and consumers write into it."""
+"""`headgate status` against a real Redis, with the reports of gateways and consumers in it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_an_event_is_followed_from_its_publish_to_browsers_and_consumers(start_g
     assert refused.value.code == 404
     assert "there is no event 'nothing'" in refused.value.read().decode()
 
-    # A long log is looked through within the deadline, by a clock of the test's own, or says how far it came.
+    # A long log is searched within the deadline, by a clock of the test's own, or the answer has the searched part.
     publisher.publish_many([("users.bob.orders", {"number": number}) for number in range(1200)])
     clock = iter([0.0] + [DEADLINE_S + 1] * 100)
     with pytest.raises(BusUnavailable, match="among the newest 500"):

@@ -81,7 +81,7 @@ def test_a_redirect_is_followed_only_where_a_url_says_so(receiver: Receiver) -> 
 
 
 def test_no_url_is_shown(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
-    """They hold tokens and passwords: in no `repr`, preview, key, reason or log."""
+    """They hold tokens and passwords, and are in no `repr`, preview, key, reason or log."""
     caplog.set_level(0)
     receiver.answer = status(500)
     url = json_url(receiver, "/canary-path").replace("json://", "json://canary-user:canary-word@")

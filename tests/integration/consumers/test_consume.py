@@ -100,7 +100,7 @@ def test_a_check_names_each_consumer_and_makes_nothing(run: Run, publisher: Publ
 
 
 def test_a_check_tells_every_fault_of_file_environment_and_redis(run: Run, sink_folder: SinkFolder) -> None:
-    """Each one line, all at once, and what to do about Redis; no password of the URL."""
+    """Each one line, all at once, and the remedy for Redis; no password of the URL."""
     sink_folder.configure('[consumers.a]\ntype = "sink:Sink"\n[consumers.b]\ntype = "sink:Snk"\npatterns = ["x"]\nq = 1\n')
 
     result = run("--check", HEADGATE_REDIS_URL="redis://:hunter2@127.0.0.1:1/0")
@@ -159,7 +159,7 @@ def test_a_dry_run_prints_each_preview_and_touches_nothing(
 
 
 def test_a_dry_run_may_begin_before_there_is_a_log(redis_url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It shows what is published from then on, but for probes, which consumers ignore."""
+    """It shows later publishes, but for probes, which consumers ignore."""
     said: list[str] = []
     events = [("headgate-probe", 0), ("orders.1", 1)]
 

@@ -1,4 +1,4 @@
-"""`headgate consumers` as an operator types it: a real Redis, groups of consumers that run, have run, and are gone."""
+"""`headgate consumers` as an operator types it: a real Redis, groups of running, stopped and removed consumers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def keys(client: Client) -> set[str]:
-    """Return all that consumers have in Redis: keys, and groups on the log."""
+    """Return all keys of consumers in Redis, and groups on the log."""
     found = {key.decode() for key in call(client, "KEYS", "hg:{notifications}:group:*")}
     if call(client, "EXISTS", log_key("notifications")):
         found |= {group[1].decode() for group in call(client, "XINFO", "GROUPS", log_key("notifications"))}
@@ -64,7 +64,7 @@ def keys(client: Client) -> set[str]:
 
 
 def test_every_consumer_is_listed_with_where_it_stands(run: Run, open_group: OpenGroup, redis_url: str) -> None:
-    """Also one that is not in the file any more."""
+    """Also one that the file lacks now."""
     Publisher(redis_url).publish("a", 0)
     old = open_group("old")
     Publisher(redis_url).publish_many([("a", number) for number in range(5)])

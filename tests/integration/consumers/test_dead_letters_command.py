@@ -89,7 +89,7 @@ def test_json_has_everything_and_an_unreadable_payload_as_text(run: Run, store: 
 
 
 def test_one_is_shown_with_its_data(run: Run, store: Store, letters: DeadLetters) -> None:
-    """No control character of it reaches the terminal. One that is not there is a fault."""
+    """No control character of it reaches the terminal. An unknown one is a fault."""
     bury(store, 1)
     [letter] = letters.page()
 
@@ -100,7 +100,7 @@ def test_one_is_shown_with_its_data(run: Run, store: Store, letters: DeadLetters
 
 
 def test_letters_are_dropped_and_put_back_by_id_or_all(run: Run, store: Store, letters: DeadLetters) -> None:
-    """It says how many; an id that is not there does not count."""
+    """It gives the number; an unknown id does not count."""
     bury(store, 1, 2, 3, 4)
     first, second, _, _ = (letter.id for letter in letters.page())
 
@@ -117,7 +117,7 @@ def test_letters_are_dropped_and_put_back_by_id_or_all(run: Run, store: Store, l
 def test_the_redis_of_the_configuration_file_is_found(
     store: Store, sink_folder: SinkFolder, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the consumers run with it, their letters are looked after with it."""
+    """If the consumers run with it, it also serves their letters."""
     monkeypatch.chdir(sink_folder.path)
     sink_folder.configure(f'[settings]\nredis_url = "{redis_url}"\n')
     bury(store, 1)

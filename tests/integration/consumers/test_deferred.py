@@ -48,7 +48,7 @@ def offsets(page: Page) -> list[int]:
 
 
 def test_a_large_task_counts_as_many_as_it_weighs(store: Store) -> None:
-    """One for every 8 KiB: `max_waiting` bounds what Redis has to keep, not only how many they are."""
+    """One for every 8 KiB, because `max_waiting` bounds the bytes in Redis, not only their number."""
     waiting, _ = store.settle([defer_for(task(number, 64 * KIB), LEASE_MS) for number in range(10)])
     assert waiting == 81  # a few bytes more than the payloads
 
@@ -65,7 +65,7 @@ def test_small_tasks_count_one_each(store: Store) -> None:
 
 
 def test_a_task_that_is_kept_on_or_done_leaves_no_weight_behind(store: Store, redis_client: Client) -> None:
-    """A task that is kept in place of itself counts as it is now."""
+    """A replaced task counts with its present weight."""
     store.settle([defer_for(task(number, 800 * KIB), LEASE_MS) for number in range(3)])
     waiting, _ = store.settle([defer_for(task(1, 8 * KIB), LEASE_MS), defer_for(task(2, 8 * KIB), LEASE_MS)])
     assert waiting == 103

@@ -1,4 +1,4 @@
-"""The demo's consumer: an order that fails is mailed to the person on call; here the mail is printed."""
+"""The demo's consumer: a failed order is mailed to the person on call; here the mail is printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONFIG = Path(__file__).parents[3] / "server" / "headgate_server" / "demo" / "de
 
 
 def test_an_order_that_fails_is_mailed(start_gateway: StartGateway) -> None:
-    """As `make run` starts it: no mail server, and the mail is on the terminal. Other changes are mailed to no one."""
+    """As `make run` starts it, without a mail server, and the mail is on the terminal. Other changes are mailed to no one."""
     gateway = start_gateway({}, "--demo", "--with-consumers", "--config", str(CONFIG))
     gateway.wait_for_line(r"^headgate: consuming notifications as on-call .*: orders\.\*\.failed, from offset 1$")
     shop = Shop(gateway.url, "ana")

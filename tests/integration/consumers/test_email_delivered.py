@@ -71,7 +71,7 @@ def test_each_recipient_gets_each_event_once(make_worker: MakeWorker, publisher:
 def test_the_trouble_of_one_recipient_does_not_touch_the_others(
     make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client
 ) -> None:
-    """The server does not know one of them, and the event does not name the other rightly: two dead letters and one mail."""
+    """The server does not know one of them, and the event misnames the other. The result is two dead letters and one mail."""
     postbox.unknown = {"a@example.com"}
     worker = make(to=None, to_function="tests.integration.consumers.recipients:listed")
     publisher.publish("orders.1.failed", ["a@example.com", "b@example.com", "nobody"], id="e1")
@@ -90,7 +90,7 @@ def test_the_trouble_of_one_recipient_does_not_touch_the_others(
 def test_what_is_read_while_a_digest_waits_is_not_in_it(
     make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client
 ) -> None:
-    """Nor what was muted in between; a digest of nothing is no mail."""
+    """Nor an event muted in between; a digest of nothing is no mail."""
     worker = make(
         unless_read_s=60, digest_s=3600, to=None, to_template="{{ event.user }}@example.com", patterns=("users.*.inbox.*.#",)
     )

@@ -21,7 +21,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "consumers.md").read_text(encoding=
 def test_the_consumer_of_the_docs_does_what_they_say(
     make_worker: MakeWorker, sink_here: SinkFolder, publisher: Publisher, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It writes a line for an order, and sets aside an event that is none."""
+    """It writes a line for an order, and sets aside an invalid event."""
     monkeypatch.delitem(sys.modules, "ledger", raising=False)
     section = PAGE.partition("\n## Your own\n")[2]
     for name, code in (("ledger.py", _block(section, "python")), ("headgate.toml", _block(section, "toml"))):

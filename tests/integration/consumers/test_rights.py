@@ -1,4 +1,4 @@
-"""The rights that docs/consumers.md asks for the Redis user of consumers: all works with them, and not with one fewer."""
+"""The rights that docs/consumers.md asks for the Redis user of consumers. All works with them, and not with one fewer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.redis.keys import head_key
 from headgate.services.publisher import Publisher
 from tests.support.redis_recipes import blocks, make_user, says_no_right, without
 
-# The namespace's keys, channels and commands of consumers; the rights to publish beside that; the rights of people's tools.
+# The namespace's keys, channels and commands of consumers; the additional rights to publish; the rights of people's tools.
 CONSUMERS, PUBLISHING, PEOPLE = blocks("consumers.md")
 LEASE_MS = 60_000
 GROUP = "hg:{notifications}:group:mail"
@@ -52,7 +52,7 @@ def take(store: Store) -> Page:
 
 
 def work(url: str, admin: Client, admin_url: str) -> None:
-    """Do all that consumers do, each step at least once: begin, take, answer, wait, remember, lose the log, be forgotten."""
+    """Take all steps of consumers, each at least once: begin, take, answer, wait, remember, lose the log, be forgotten."""
     publisher = Publisher(admin_url)
     publisher.publish_many([("a", number) for number in range(8)])
     describe_server(url)
@@ -142,7 +142,7 @@ def test_these_rights_are_enough(limit: Limit, redis_client: Client, redis_url: 
 
 
 def test_a_consumer_needs_each_of_its_rights(limit: Limit, redis_client: Client, redis_url: str) -> None:
-    """A right that is missing is reported, and never passed over."""
+    """A missing right is reported, and never passed over."""
     for index, missing in enumerate(CONSUMERS):
         if missing[0] != "-":
             call(redis_client, "FLUSHALL")

@@ -36,7 +36,7 @@ def consumer_pid(sink_folder: SinkFolder, number: int = 1) -> int:
 
 
 def test_consumers_run_in_a_process_of_their_own_on_the_private_redis(gateway: GatewayProcess, sink_folder: SinkFolder) -> None:
-    """An event that is published reaches the sink. A stop ends both, after the leased task is done."""
+    """A published event reaches the sink. A stop ends both, after the leased task is done."""
     with gateway:
         pid = consumer_pid(sink_folder)
         assert pid != gateway.pid

@@ -43,7 +43,7 @@ def test_events_arrive_in_log_order_over_one_connection(hook: SteppedWorker, pub
 
 
 def test_an_outage_loses_nothing(hook: SteppedWorker, publisher: Publisher, receiver: Receiver, redis_client: Client) -> None:
-    """It resets, then answers 503, then is well: every event comes, under the id that its failed attempts had."""
+    """It resets, then answers 503, then is well, and every event comes, under the id that its failed attempts had."""
     publisher.publish_many([("orders.1.failed", {"n": number}) for number in range(5)])
     for answer in (reset, status(503)):
         receiver.answer, before = answer, len(receiver.requests)

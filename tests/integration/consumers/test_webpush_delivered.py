@@ -25,7 +25,7 @@ from tests.support.push_service import PushBrowser
 from tests.support.stepped_worker import MakeWorker
 
 PRIVATE, PUBLIC = new_keys()
-# What the application of these tests keeps, by user.
+# The data of these tests' application, by user.
 kept: dict[str, list[PushBrowser]] = {}
 
 
@@ -73,7 +73,7 @@ def read(authority: Authority) -> WebPushOptions:
 def test_an_item_reaches_each_browser_of_its_user_alone(
     make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher
 ) -> None:
-    """Whatever the user's name: two browsers decrypt it, over one connection, and another user's gets nothing."""
+    """Whatever the user's name, two browsers decrypt it, over one connection, and another user's gets nothing."""
     worker = make_worker(WebPush, read(authority), name="push", patterns=("users.*.inbox.*.#",))
     kept["ana@example.org"] = [PushBrowser(service.url("/a")), PushBrowser(service.url("/b"))]
     kept["ana"] = [PushBrowser(service.url("/other"))]
@@ -111,7 +111,7 @@ def test_an_outage_of_the_service_loses_no_push(
 def test_an_endpoint_at_a_private_address_gets_no_request(
     make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher
 ) -> None:
-    """A browser can name any endpoint: one inside the operator's network is not connected to."""
+    """A browser can name any endpoint, and one inside the operator's network is not connected to."""
     options = replace(read(authority), allow_private=Allowed())
     worker = make_worker(WebPush, options, name="push", patterns=("users.*.inbox.*.#",))
     kept["ana"] = [PushBrowser(service.url("/a"))]

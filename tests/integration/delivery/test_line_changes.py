@@ -38,7 +38,7 @@ def join(ground: LogGround, resume: Any = None) -> RawClient:
 
 
 def remember(ground: LogGround) -> Callable[[], None]:
-    """Copy the log with its ids; the answer puts it back, as a server does that comes back without what came since."""
+    """Copy the log with its ids; the answer puts it back, like a server without the later writes."""
 
     def present() -> list[str | bytes]:
         ids: list[bytes] = ground.redis.call("KEYS", f"hg:{{{ground.namespace}}}:id:*")

@@ -44,7 +44,7 @@ SETTINGS = {
 
 
 class Ground:
-    """The parts that all runs of the machine share: processes take longer to start than a run takes."""
+    """The parts that all runs of the machine share, because processes take longer to start than a run takes."""
 
     def __init__(self, redis: RedisProcess, gateway: GatewayProcess, patterns: list[str]) -> None:
         self.redis, self.gateway, self.patterns = redis, gateway, patterns

@@ -19,7 +19,7 @@ def gateway(gateway_here: StartGatewayHere, publisher: Publisher) -> GatewayHere
 
 
 def test_a_time_is_looked_up_in_the_log(gateway: GatewayHere, publisher: Publisher, redis_client: Client) -> None:
-    """The events since then by Redis' clock: a moment that lies between two events finds the second."""
+    """The events since then by Redis' clock, where a moment between two events finds the second."""
 
     def now_ms() -> int:
         seconds, micros = call(redis_client, "TIME")

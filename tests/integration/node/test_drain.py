@@ -1,4 +1,4 @@
-"""A gateway process that is asked to stop: it lets its clients move first, if there is another gateway for them.
+"""A gateway process with a request to stop: it lets its clients move first, if there is another gateway for them.
 
 tests/unit/node/population/test_drain.py has the turns of clients, test_joining.py there the refusals, and
 tests/contract/test_shared_table.py, with tests/integration/redis/test_registry.py, the question whether there is
@@ -32,7 +32,7 @@ AT_ONCE = {"moving": {"reason": "restart", "within_s": 0}}
 
 @pytest.fixture(scope="module")
 def elsewhere(start_module_gateway: StartGateway) -> dict[str, str]:
-    """Another gateway that serves the same namespace: the settings of one beside it that would drain for ever."""
+    """Another gateway that serves the same namespace, with the settings of one beside it that would drain for ever."""
     other = start_module_gateway({}, "--dev")
     return {**FOR_EVER, "HEADGATE_REDIS_URL": f"unix://{other.folder}/data/redis.sock"}
 
@@ -112,7 +112,7 @@ def test_it_disconnects_who_stays_and_ends_at_once_asked_twice(start_gateway: St
 
 
 def test_of_two_gateways_the_first_drains_and_the_second_stops_at_once(start_gateway: StartGateway, redis_url: str) -> None:
-    """One that drains admits no client: the second one's clients learn that there is no time to wait for."""
+    """One that drains admits no client. The second one's clients learn that there is no time to wait for."""
     shared = {**FOR_EVER, "HEADGATE_REDIS_URL": redis_url}
     first, second = start_gateway(shared, "--dev"), start_gateway(shared, "--dev")
 

@@ -27,7 +27,7 @@ EVENTS = 200
 SECRET = "a secret of the tests, thirty-two bytes long"
 BOMBERS = 10
 WILDCARDS = 32
-# Every way for `#` to stand for words has to be looked at.
+# Every way for `#` to stand for words has to be tried.
 BOMBS = [
     ".".join(words) for words in itertools.islice(itertools.product(["#", "*", "a"], repeat=8), 10_000) if words.count("#") == 4
 ]
@@ -48,7 +48,7 @@ def witness(gateway: GatewayHere) -> ClientHere:
 
 
 def served(witness: RawClient | ClientHere, publisher: Publisher) -> None:
-    """Every event reaches the witness, in order, and nothing else does: no gap, no warning."""
+    """Every event reaches the witness, in order, and nothing else does, neither a gap nor a warning."""
     before = len(witness.events)
     for number in range(EVENTS):
         publisher.publish("a.a.a.a.a.a.a.a", number)
@@ -68,7 +68,7 @@ def test_a_flood_of_subscribes_ends_its_sender_alone(start_gateway: StartGateway
     gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url}, "--dev")
     with RawClient(gateway.url, {"subscriptions": [{"pattern": "a.#"}]}) as witness:
         assert witness.welcome
-        # By hand: a library that cannot send any more does not read the reason that came before.
+        # By hand, because a library that cannot send any more does not read the earlier reason.
         with closing(WebSocket(int(gateway.url.rpartition(":")[2]))) as flooder:
             flooder.send("40/notifications,")
             while not flooder.text().startswith('42/notifications,["welcome"'):

@@ -92,7 +92,7 @@ def test_an_event_names_its_sender_where_the_namespace_allows_it(gateway_here: S
 
 @pytest.mark.parametrize(("limit", "events"), [(100, 250), (7, 120), (1, 30), (100, 0), (50, 100), (99, 101)])
 def test_the_past_comes_in_parts(gateway_here: StartGatewayHere, publisher: Publisher, limit: int, events: int) -> None:
-    """Newest first, each event once, down to the first that the log has; and only what is granted."""
+    """Newest first, each event once, down to the first of the log; and only granted ones."""
     client = gateway_here(clerk).join({"token": "clerk", "subscriptions": [{"pattern": "orders.last"}]})
     assert client.welcome
     publisher.publish_many([(f"orders.{n}.note" if n % 3 else "other", n) for n in range(1, events + 1)])
@@ -116,7 +116,7 @@ def test_the_past_comes_in_parts(gateway_here: StartGatewayHere, publisher: Publ
 
 
 def test_an_ephemeral_event_reaches_those_who_are_there_and_no_log(gateway_here: StartGatewayHere, redis_url: str) -> None:
-    """Through every subscription, of the user's own topics too, once each; with its sender where that is shown."""
+    """Through every subscription, of the user's own topics too, once each; with its sender where allowed."""
     gateway = gateway_here(clerk, event_by=("orders.#",))
     patterns = ["orders.#", "users.clerk.#", "users.clerk.typing"]
     client = gateway.join({"token": "clerk", "subscriptions": [{"pattern": pattern} for pattern in patterns]})
@@ -210,7 +210,7 @@ def test_one_fcall_from_any_redis_client_is_like_any_other_event(gateway_here: S
 def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
     gateway_here: StartGatewayHere, start_redis: Callable[..., EmbeddedRedis]
 ) -> None:
-    """Not known is not none: its clients are asked to move, and one line says why."""
+    """Not known is not none. Its clients are asked to move, and one line gives the reason."""
     redis = start_redis()
     gateway = gateway_here(redis_url=redis.url)
     client = gateway.join()
@@ -232,7 +232,7 @@ def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
 
 
 def test_clients_of_two_gateways_on_one_redis_see_the_same_events(start_gateway: StartGateway, redis_url: str) -> None:
-    """One in development, one with an authenticator: published through one, seen through both, at the same offsets."""
+    """One in development, one with an authenticator. Events published through one are seen through both, at the same offsets."""
     settings = {"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": ROOT}
     limits = {"HEADGATE_MAX_SUBSCRIPTIONS": "8"}
     development = start_gateway(settings, "--dev")
@@ -295,7 +295,7 @@ def test_a_stopped_redis_is_told_to_clients_and_to_readiness(
 
 
 def test_a_private_redis_that_is_killed_is_started_again(start_gateway: StartGateway) -> None:
-    """By its gateway: clients stay, and what was acknowledged and what is published then arrives, in order."""
+    """By its gateway. Clients stay, and acknowledged and later events arrive, in order."""
     gateway = start_gateway(None, "--dev")
     record = gateway.folder / "data" / "redis.lock"
     with RawClient(gateway.url) as client, Publisher(find_private_redis(gateway.folder / "data")) as publisher:

@@ -54,7 +54,7 @@ def inbox(redis: EmbeddedRedis) -> Iterator[Inbox]:
 
 @pytest.fixture
 def joined() -> Iterator[ExitStack]:
-    """Leaves what a test has joined."""
+    """Leaves the joined clients of a test."""
     with ExitStack() as stack:
         yield stack
 
@@ -120,7 +120,7 @@ def test_nothing_of_another_user_can_be_read_or_changed(
 
 
 def test_over_http_a_user_has_its_own_and_a_key_any(gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox) -> None:
-    """Each change is answered with its receipt, and each fault with what is allowed."""
+    """Each change is answered with its receipt, and each fault with the allowed values."""
     inbox.send(["dan", "eli"], "news", "hello", "n-1")
     gateway = gateways[0]
     status, shown = ask(gateway, "GET", "?limit=5", token("dan"))
@@ -179,7 +179,7 @@ def test_over_http_a_page_is_not_older_than_asked_for(gateways: tuple[GatewayPro
 def test_of_two_changes_at_once_the_later_one_in_the_log_counts_everywhere(
     gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox, joined: ExitStack
 ) -> None:
-    """Two devices change one item back and forth at two gateways: each gets all changes in one order, and the last one holds."""
+    """Two devices change one item back and forth at two gateways. Each gets all changes in one order, and the last one holds."""
     inbox.send("fay", "news", "hello", "n-1")
     pages = [join(joined, gateway, "fay") for gateway in gateways]
     for page in pages:

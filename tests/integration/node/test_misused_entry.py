@@ -1,4 +1,4 @@
-"""A publisher that sends a payload unchecked, by the trusted entry of the function library: a gateway stands it."""
+"""A publisher that sends a payload unchecked, by the trusted entry of the function library, to a gateway that stands it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.gateway_here import StartGatewayHere
 def test_a_malformed_payload_is_told_as_a_gap_and_what_follows_arrives(
     gateway_here: StartGatewayHere, redis_client: Client, publisher: Publisher, pattern: str, payload: bytes
 ) -> None:
-    """To those who are live, and to one that reads the log later; the gateway goes on."""
+    """To live clients, and to one that reads the log later; the gateway goes on."""
     topic = "users.ada.1" if pattern.startswith("users") else "hole.1"
     gateway = gateway_here()
     live = gateway.join({"subscriptions": [{"pattern": pattern}]})

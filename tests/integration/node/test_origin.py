@@ -1,4 +1,4 @@
-"""Origins of pages that may connect: on a real gateway, over both transports and both of polling's methods."""
+"""Origins of pages with the right to connect: on a real gateway, over both transports and both of polling's methods."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def listed(start_module_gateway: StartGateway) -> GatewayProcess:
     )
 
 
-# A page's origin → whether it may connect to each gateway. Every other origin: tests/unit/node/access/test_origin.py.
+# A page's origin → whether it may connect to each gateway. tests/unit/node/access/test_origin.py has every other origin.
 TABLE = [
     # origin, alone, listed
-    (None, True, True),  # no browser: the token decides
+    (None, True, True),  # no browser, so the token decides
     (OWN, True, False),
     (ALLOWED, False, True),
     ("https://app.example.com:8443", False, False),
@@ -77,7 +77,7 @@ def shown(origin: str | None, gateway: GatewayProcess) -> dict[str, str]:
 
 
 def test_only_exact_origins_may_connect(alone: GatewayProcess, listed: GatewayProcess) -> None:
-    """By WebSocket, by polling, by a POST into another's session, by preflight: one check answers them all."""
+    """By WebSocket, by polling, by a POST into another's session, by preflight, with one check for them all."""
     for origin, by_alone, by_listed in TABLE:
         for gateway, allowed in ((alone, by_alone), (listed, by_listed)):
             case = f"{origin} at the gateway that {'is alone' if gateway is alone else 'lists two'}"

@@ -1,4 +1,4 @@
-"""Page requests without the JavaScript client: over HTTP and by hand, against a real gateway with an application."""
+"""Page requests without the JavaScript client, over HTTP and by hand, against a real gateway with an application."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def posted(gateway: GatewayProcess, name: str, data: Any) -> Any:
 
 
 def test_the_answer_is_the_same_over_http_and_over_a_websocket(gateway: GatewayProcess) -> None:
-    """The gateway knows who asks by the same rules."""
+    """The gateway knows the caller by the same rules."""
     wanted = {"ok": True, "data": {"data": {"sku": "a7"}, "user": "anonymous", "namespace": "notifications", "app": "shop"}}
     assert posted(gateway, "orders.price", {"sku": "a7"}) == wanted
     with RawClient(gateway.url) as client:
@@ -71,7 +71,7 @@ def test_a_caller_who_hangs_up_stops_the_function(gateway: GatewayProcess) -> No
 
 
 def test_a_page_that_leaves_stops_nothing(gateway: GatewayProcess) -> None:
-    """What it has asked for is carried out, and its answer is dropped; the gateway counts all of it."""
+    """Its request is carried out, and its answer is dropped; the gateway counts all of it."""
     with RawClient(gateway.url, {"subscriptions": [{"pattern": "orders.*"}]}) as client:
         assert client.welcome
         with RawClient(gateway.url) as page:
@@ -97,7 +97,7 @@ def redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "with another gateway"])
 def test_a_gateway_that_stops_answers_what_runs_first(start_gateway: StartGateway, redis: EmbeddedRedis, alone: bool) -> None:
-    """Within its time for that: the page hears the outcome, and nothing was done twice or half."""
+    """Within its time for that, the page hears the outcome, and nothing was done twice or half."""
     settings = {"PYTHONPATH": ROOT, "HEADGATE_DEV": "1", "HEADGATE_REDIS_URL": redis.url, "HEADGATE_DRAIN_S": "20"}
     leaving = start_gateway(settings, "tests.support.asked_application:app")
     staying = None if alone else start_gateway(settings, "tests.support.asked_application:app")

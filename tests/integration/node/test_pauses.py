@@ -1,4 +1,4 @@
-"""What operators pause in Redis holds on every gateway, and ends by itself. Two gateways as processes on one Redis."""
+"""A pause in Redis holds on every gateway, and ends by itself. Two gateways as processes on one Redis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HANDSHAKE = "/socket.io/?EIO=4&transport=polling"
 
 
 def ask(gateway: GatewayProcess, path: str, body: object = None) -> tuple[int, dict[str, object], str | None]:
-    """Return status, JSON and Retry-After of a request: a POST if it has a body."""
+    """Return status, JSON and Retry-After of a request, which is a POST if it has a body."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(gateway.url + path, data, {"Content-Type": "application/json"})
     try:

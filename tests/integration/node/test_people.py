@@ -1,4 +1,4 @@
-"""The clients of two gateway processes, seen and disconnected from a third: a real Redis between them."""
+"""The clients of two gateway processes, seen and disconnected from a third, with a real Redis between them."""
 
 from __future__ import annotations
 

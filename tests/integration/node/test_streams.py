@@ -41,7 +41,7 @@ class TurningReader(threading.Thread):
             try:
                 self._read(urlsplit(next(self._turns)).netloc, polls=next(self._polls))
             except (OSError, http.client.HTTPException):
-                time.sleep(0.02)  # of a gateway that is gone: the next one
+                time.sleep(0.02)  # of a departed gateway; the next one
 
     def _read(self, address: str, *, polls: bool) -> None:
         link = http.client.HTTPConnection(address, timeout=2)
@@ -63,7 +63,7 @@ class TurningReader(threading.Thread):
 
 
 def test_readers_that_go_from_gateway_to_gateway_get_every_event_once(start_gateway: StartGateway) -> None:
-    """Cut at any moment, with a gateway killed under them: no session, and nothing lost, doubled or reordered."""
+    """Cut at any moment, with a gateway killed under them, without a session, and nothing lost, doubled or reordered."""
     first = start_gateway({"HEADGATE_READ_PER_S": "100000"}, "--dev")
     redis = f"unix://{first.folder}/data/redis.sock"
     more = {"HEADGATE_REDIS_URL": redis, "HEADGATE_READ_PER_S": "100000"}
@@ -113,7 +113,7 @@ def _is_read(url: str) -> bool:
 
 
 def test_a_stream_counts_as_a_client_and_a_poll_as_a_connection_too(start_gateway: StartGateway) -> None:
-    """HTTP connections have a quarter of the descriptors: streams would leave none for a WebSocket's handshake."""
+    """HTTP connections have a quarter of the descriptors, and streams would leave none for a WebSocket's handshake."""
     gateway = start_gateway({}, "--dev")
     address = urlsplit(gateway.url).netloc
 

@@ -1,4 +1,4 @@
-"""Any JSON and any query over HTTP: an answer with a code, and nothing in the log that a client could fill it with.
+"""Any JSON and any query over HTTP: an answer with a code, and no flood of the log by a client.
 
 The application, the extension and the gateway are the real ones, in the test's own process, on a real Redis.
 tests/unit/node/test_gateway.py and test_joining.py ask the same of requests and CONNECTs over Socket.IO.
@@ -43,7 +43,7 @@ def test_every_body_over_http_is_answered(browser: FlaskClient, body: Any) -> No
 
 @pytest.mark.parametrize("query", ["pattern=%ED%A0%80", "from=%ED%A0%80", "namespace=%ff", "%ED%A0%80=1", "pattern=%00"])
 def test_every_query_over_http_is_answered(browser: FlaskClient, query: str) -> None:
-    """Bytes that are not UTF-8 are no pattern, and no traceback."""
+    """Bytes other than UTF-8 are no pattern, and no traceback."""
     with capture_logs() as lines:
         refused = browser.get(f"/api/v1/events?{query}")
     assert refused.status_code in (400, 404)

@@ -1,4 +1,4 @@
-"""Two databases of one Redis are two sites, whatever their namespaces are called: nothing of one reaches the other."""
+"""Two databases of one Redis are two sites, whatever their namespaces are called, and nothing of one reaches the other."""
 
 from __future__ import annotations
 

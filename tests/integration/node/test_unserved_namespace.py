@@ -1,4 +1,4 @@
-"""Publishing where no gateway serves: a warning, once, or a refusal, if that was asked for; and what it costs to know."""
+"""Publishing where no gateway serves: a warning, once, or a refusal, if that was asked for; and the cost of knowing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shop(redis_client: Client, redis_url: str) -> Callable[..., str]:
-    """Make a Redis user for publishers with these rights beside those that publishing takes; return its URL."""
+    """Make a Redis user for publishers with these rights beside those of publishing; return its URL."""
 
     def make(*rights: str) -> str:
         keys = ("~hg:{notifications}:*", "~hg:{nobody}:*", "&*")
@@ -57,7 +57,7 @@ def asked(client: Client) -> int:
 
 
 def test_an_unserved_name_is_warned_of_once(redis_url: str, redis_client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """With its name and those that are served; the event is in the log all the same."""
+    """With its name and the served ones; the event is in the log all the same."""
     register(redis_client, "a-gateway", ["notifications", "chat"])
     with Publisher(redis_url, namespace="nobody") as publisher:
         for number in range(3):
@@ -78,7 +78,7 @@ def test_a_batch_is_warned_of_too(redis_url: str, caplog: pytest.LogCaptureFixtu
 def test_a_namespace_that_is_or_was_served_is_no_cause_for_a_warning(
     redis_url: str, redis_client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also while the gateways are away: their clients read the log when they come back."""
+    """Also during an outage of the gateways, because their clients read the log when they come back."""
     register(redis_client, "a-gateway", ["notifications"])
     registry.leave(redis_client, "a-gateway", ["notifications"])
     with Publisher(redis_url) as publisher, Publisher(redis_url, strict_namespace=True) as strict:
@@ -114,7 +114,7 @@ def test_threads_that_begin_at_once_warn_once(redis_url: str, caplog: pytest.Log
 
 
 def test_a_strict_publisher_refuses_until_a_gateway_has_served_it(redis_url: str, redis_client: Client) -> None:
-    """Nothing is in the log; the error has its own code, and names what is served."""
+    """Nothing is in the log; the error has its own code, and names the served ones."""
     register(redis_client, "a-gateway", ["notifications"])
     with Publisher(redis_url, namespace="nobody", strict_namespace=True) as publisher:
         for attempt in (lambda: publisher.publish("a", 1), lambda: publisher.publish_many([("a", 1)])):
@@ -134,7 +134,7 @@ def test_a_strict_publisher_refuses_until_a_gateway_has_served_it(redis_url: str
 
 
 def test_a_warning_of_one_publisher_does_not_make_another_less_strict(redis_url: str, redis_client: Client) -> None:
-    """They share what is known, and that is not the same as served."""
+    """They share their knowledge, and that is not the same as served."""
     with Publisher(redis_url, namespace="nobody") as publisher:
         publisher.publish("a", 1)
     with Publisher(redis_url, namespace="nobody", strict_namespace=True) as strict, pytest.raises(NamespaceNotServed):
@@ -169,7 +169,7 @@ def test_unreadable_names_are_omitted(shop: Callable[..., str], redis_client: Cl
 
 
 def test_a_registry_of_another_kind_is_no_registry(redis_url: str, redis_client: Client) -> None:
-    """A foreign key: nothing is known, and publishing goes on."""
+    """A foreign key, so nothing is known, and publishing goes on."""
     call(redis_client, "SET", gateways_key("nobody"), "not a set")
     with Publisher(redis_url, namespace="nobody") as publisher:
         assert publisher.publish("a", 1).offset == 1
@@ -185,7 +185,7 @@ def test_without_redis_the_error_is_that_of_publishing() -> None:
 
 
 def test_the_command_line_warns_in_one_line(redis_url: str, redis_client: Client) -> None:
-    """On standard error, below the receipt; of a namespace that is served it says nothing."""
+    """On standard error, below the receipt; of a served namespace it says nothing."""
     register(redis_client, "a-gateway", ["notifications"])
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Users of any name, through a gateway on a real Redis: their events, presence, what they have been shown."""
+"""Users of any name, through a gateway on a real Redis: their events, presence, seen items."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def somebody(handshake: Handshake) -> Identity | None:
 def test_a_user_of_any_name_gets_its_own_events_and_no_others(
     gateway_here: StartGatewayHere, monkeypatch: pytest.MonkeyPatch, redis_url: str, redis_client: Client
 ) -> None:
-    """Published to the name, granted to it, counted for it, and present under it: the word is on the wire only."""
+    """Published to the name, granted to it, counted for it, and present under it, with the word on the wire only."""
     monkeypatch.setattr(presence, "SubscriberLink", CooperativeLink)
     gateway = gateway_here(somebody)
     clients = [gateway.join({"token": name, "subscriptions": [{"pattern": own_topics(name)}]}) for name in NAMES]

@@ -93,7 +93,7 @@ def test_a_publisher_installs_three_distributions(install: Install, redis_url: s
 
 
 def check_commands(binaries: Path, folder: Path, redis_url: str) -> None:
-    """Check, beside a click that something else has brought, that a command which lacks its extra names it in one line."""
+    """Check, beside a click of another package, that a command without its extra names it in one line."""
     folder.mkdir()
     (folder / "click").symlink_to(Path(click.__file__).parent)
     (folder / "headgate.toml").write_text('[consumers.mail]\ntype = "email"\npatterns = ["#"]\n')
@@ -113,7 +113,7 @@ def check_commands(binaries: Path, folder: Path, redis_url: str) -> None:
 
 
 def test_the_extra_of_consumers_brings_no_gateway(install: Install, tmp_path: Path, redis_url: str) -> None:
-    """They run without gevent, Flask and python-socketio, and `headgate serve` says what it lacks."""
+    """They run without gevent, Flask and python-socketio, and `headgate serve` names the missing packages."""
     binaries = install("newest", "[consumers]")
     (tmp_path / "headgate.toml").write_text(
         '[consumers.mail]\ntype = "email"\npatterns = ["#"]\nhost = "localhost"\n'

@@ -1,4 +1,4 @@
-"""The wheel, the sdist and the npm package: their files, and how a build that cannot be whole says so.
+"""The wheel, the sdist and the npm package: their files, and the message of an incomplete build.
 
 tests/unit/tools/test_build_backend.py has the lines for each fault.
 """
@@ -32,7 +32,7 @@ def names_in(wheel: Path) -> set[str]:
 
 
 def one_clear_line(ended: subprocess.CompletedProcess[str]) -> str:
-    """Return the line of ours in what pip shows of a build that failed; there is no traceback around it."""
+    """Return the line of ours in pip's output on a failed build; there is no traceback around it."""
     assert ended.returncode != 0
     assert "Traceback" not in ended.stderr
     (line,) = {line.strip() for line in ended.stderr.splitlines() if line.strip().startswith("headgate: ")}
@@ -90,7 +90,7 @@ def test_an_sdist_has_it_too_and_makes_the_same_wheel_without_node(tmp_path: Pat
 
 
 def test_the_package_index_can_show_the_wheel(wheel: Path) -> None:
-    """Its description has no link that would lead nowhere there, and names what the package is for."""
+    """Its description has no broken link there, and names the package's purpose."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = Parser().parsestr(archive.read(name).decode())
@@ -107,7 +107,7 @@ def test_the_package_index_can_show_the_wheel(wheel: Path) -> None:
 
 @pytest.mark.timeout(2 * DEADLINE_S)
 def test_the_npm_package_installs_beside_the_applications_own_backbone(tmp_path: Path) -> None:
-    """From its tarball, as README says: one Backbone, so that a LiveCollection is the application's Backbone.Collection."""
+    """From its tarball, as README says, with one Backbone, so that a LiveCollection is the application's Backbone.Collection."""
     backbone = json.loads((ROOT / "package.json").read_text())["devDependencies"]["backbone"]
     shop = tmp_path / "shop"
     shop.mkdir()

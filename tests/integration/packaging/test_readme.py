@@ -1,7 +1,7 @@
-"""README.md and docs/start.md as a newcomer follows them: every block runs as it stands, in a folder with both packages.
+"""README.md and docs/start.md as a newcomer follows them. Every block runs as it stands, in a folder with both packages.
 
-A block that is not run says why in a comment above it. Only addresses are replaced: a Redis and a gateway of the test's for the
-ones that stand for the reader's.
+A skipped block gives the reason in a comment above it. Only addresses are replaced, by a Redis and a gateway of the test's for
+the reader's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REDIS, GATEWAY = "redis://localhost:6379/0", "https://example.com"
 NOT_RUN = re.compile(r"<!-- not run: .+ -->")
 PAGES = ("README.md", "docs/start.md")
 SECRET = "a secret of the test that is long enough"
-# Around the JavaScript, which a page would run: where it is, and when it is seen to work.
+# Around the JavaScript of a page: its place, and the sign that it works.
 PAGE = """
 const fetchAnywhere = fetch;
 globalThis.fetch = (path, options) => fetchAnywhere(new URL(path, "{url}"), options);
@@ -73,7 +73,7 @@ def only_block(language: str, holding: str) -> str:
 
 
 class Reader:
-    """A program that runs beside the test; what it writes is read as it comes."""
+    """A program beside the test, with output read as it comes."""
 
     def __init__(self, *words: str, folder: Path) -> None:
         self.lines: deque[str] = deque(maxlen=1000)
@@ -162,7 +162,7 @@ def test_every_block_is_run_here_or_says_why_not() -> None:
 
 
 def test_the_two_terminals_beside_the_demo_see_the_event(project: Path) -> None:
-    """One listens and one publishes, with no setting: they find the private Redis of the gateway in the same folder."""
+    """One listens and one publishes, with no setting, and they find the private Redis of the gateway in the same folder."""
     listen, publish = only_block("sh", "headgate tail").splitlines()
     gateway = GatewayProcess(project, {"HEADGATE_DATA_DIR": ".headgate"})
     gateway.command = (str(project / ".venv/bin/headgate"), "serve")
@@ -196,7 +196,7 @@ def test_events_of_python_and_of_redis_cli_reach_the_page(project: Path, serve: 
         (project / "publish.py").write_text(only_block("python", "publisher.publish").replace(REDIS, redis_url))
         assert re.fullmatch(r"[0-9a-f]{16} 1\n", shell("python publish.py", project))
         page.wait_for("orders.42.shipped UPS")
-        # There may be no redis-cli here: its words go to Redis as it would send them.
+        # There may be no redis-cli here, so its words go to Redis as it would send them.
         program, *words = shlex.split(only_block("sh", "redis-cli"))
         with closing(open_client(redis_url)) as client:
             assert (program, int(call(client, *words).split()[1])) == ("redis-cli", 2)

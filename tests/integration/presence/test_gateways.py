@@ -1,4 +1,4 @@
-"""Presence through gateways on a real Redis: what clients are answered and sent."""
+"""Presence through gateways on a real Redis: the answers and notices of clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def enter(client: ClientHere, topic: str = TOPIC, **more: Any) -> Any:
 
 
 class Seen:
-    """What a client has been sent since its answer, applied as a page does."""
+    """A client's notices since its answer, applied as a page does."""
 
     def __init__(self, client: ClientHere, answer: Any) -> None:
         assert answer["ok"], answer
@@ -159,7 +159,7 @@ def test_the_first_member_and_the_end_of_the_last_one_are_events_where_that_is_w
     for client in (ana, ben):
         enter(client)
         enter(client, "rooms.8")
-    with Publisher(redis_url) as publisher:  # who leaves before the first write was never there
+    with Publisher(redis_url) as publisher:  # a user who leaves before the first write was never there
         for topic in (TOPIC, "rooms.8"):
             ana.wait_for(lambda topic=topic: len(publisher.presence(topic)) == 2, "both in Redis")  # type: ignore[misc]
     for topic in (TOPIC, "rooms.8"):

@@ -21,7 +21,7 @@ KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
 
 @pytest.fixture
 def client(redis_client: Client) -> Client:
-    """A client of a Redis that has the library, and no log."""
+    """A client of a Redis with the library, and no log."""
     ensure_loaded(redis_client)
     call(redis_client, "HSET", keys.head_key(NAMESPACE), "database", 0)  # as every publisher and gateway says
     return redis_client
@@ -42,7 +42,7 @@ def entries(client: Client) -> list[tuple[int, dict[bytes, bytes]]]:
 
 
 def forget(client: Client) -> None:
-    """Make the process forget what it has written, as another process has never known it."""
+    """Make the process forget its writes, like another process."""
     call(client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
 
 
@@ -66,7 +66,7 @@ def test_an_event_is_heard_on_the_channel_of_its_topic_or_of_its_user(client: Cl
     "payload", [b"", b"nope", b'{"a":', b'"\xff"', b"1\n2", b"hg1 0 1 2 3\n4", b"[" * 70 + b"]" * 70], ids=ascii
 )
 def test_a_payload_that_is_no_json_is_set_aside_by_every_reader(client: Client, listen: Listen, payload: bytes) -> None:
-    """It is one entry at one offset: those who read the log, and those who listen, find an error there and go on after it."""
+    """It is one entry at one offset. Those who read the log, and those who listen, find an error there and go on after it."""
     link = listen(keys.channel(NAMESPACE, "a.b"))
 
     assert [append(client, "a.b", text)[1] for text in (b"1", payload, b"3")] == [1, 2, 3]
@@ -86,7 +86,7 @@ def test_a_payload_that_is_no_json_is_set_aside_by_every_reader(client: Client, 
 
 
 def test_the_two_entries_are_allowed_apart(client: Client, as_user: Callable[..., Client]) -> None:
-    """A right on FCALL may name the function (Redis 7.0): this user may publish what Redis checks, and nothing else."""
+    """A right on FCALL may name the function (Redis 7.0), and this user may publish only checked events."""
     rights = [right for right in PUBLISHER_RIGHTS if right != "+fcall"]
     limited = as_user(*rights, "+fcall|headgate_publish")
     assert publish(limited, "a", "1", "id")[1:] == (1, 0)
@@ -118,7 +118,7 @@ def test_a_right_for_a_new_epoch_is_missed_before_it_begins(client: Client, as_u
 
 
 def test_a_right_to_read_the_trimmed_is_missed_before_the_id_is_kept(client: Client, as_user: Callable[..., Client]) -> None:
-    """Once the log is full by bytes, entries are read: a user who may not is refused, and the id is still free."""
+    """Once the log is full by bytes, entries are read. A user without that right is refused, and the id is still free."""
     call(client, "FCALL", "headgate_configure", 1, KEY, 100, 600_000, 2**20, 2**20)
     large = '"' + "x" * 600_000 + '"'
     append(client, "a", large, "first")
@@ -133,7 +133,8 @@ def test_a_right_to_read_the_trimmed_is_missed_before_the_id_is_kept(client: Cli
 
 
 def test_a_user_who_may_not_append_ends_no_log(client: Client, as_user: Callable[..., Client]) -> None:
-    """Where the stream is ahead of its head another log must begin; one who may not append to it leaves the old one alone."""
+    """Where the stream is ahead of its head another log must begin; without the right to append a user leaves the old one
+    alone."""
     append(client, "a", "1", "first")
     call(client, "XADD", KEY, "7-0", "topic", "by hand")
     limited = as_user(*[right for right in PUBLISHER_RIGHTS if right != "+xadd"])
@@ -190,7 +191,7 @@ FURTHER = {
 
 @pytest.mark.parametrize("by", FURTHER, ids=ascii)
 def test_the_trace_and_the_publisher_are_further_fields(client: Client, by: str) -> None:
-    """By each entry to the log. They count for no id, and what is malformed is left out: an event is never refused for it."""
+    """By each entry to the log. They count for no id, and a malformed one is left out, but its event is not refused."""
     assert append(client, "a.b", "1", "x", by)[1:] == (1, 0)
     assert publish(client, "a.b", "2", "x", "ana")[1:] == (1, 1)
     assert publish(client, "a.b", "2", "y", by)[1:] == (2, 0)

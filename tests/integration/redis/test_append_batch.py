@@ -38,7 +38,7 @@ EVENTS = st.lists(
 
 @pytest.fixture
 def client(redis_client: Client) -> Client:
-    """A client of an empty Redis that has the library, and a log that takes 20 bytes."""
+    """A client of an empty Redis with the library, and a log that takes 20 bytes."""
     ensure_loaded(redis_client)
     call(redis_client, "FCALL", "headgate_configure", 1, KEY, 100, 600_000, 20)
     return redis_client
@@ -73,14 +73,14 @@ def entries(client: Client, key: str = KEY) -> list[tuple[bytes, bytes, bytes]]:
 
 
 def forget(client: Client) -> None:
-    """Make the process forget what it has written, as another process has never known it."""
+    """Make the process forget its writes, like another process."""
     call(client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
 
 
 @shared
 @given(st.lists(EVENTS, min_size=1, max_size=3), st.booleans())
 def test_a_batch_does_what_its_events_do_one_by_one(client: Client, rounds: list[list[Event]], forgets: bool) -> None:
-    """The same receipts, errors, entries, ids and numbers of the head, in a log that is new, goes on, or begins an epoch."""
+    """The same receipts, errors, entries, ids and numbers of the head, in a new log, a continued one, or a new epoch."""
     call(client, "FLUSHALL")
     namespaces = ("one", "other")
     keys_ = [keys.log_key(name) for name in namespaces]
@@ -163,7 +163,7 @@ def test_a_batch_that_begins_an_epoch_goes_on_in_it(client: Client) -> None:
 
 
 def test_a_full_log_is_trimmed_once_and_exactly(client: Client) -> None:
-    """By the last event that is new, also when others that are refused or known come after it."""
+    """By the last new event, also when refused or known ones come after it."""
     call(client, "FCALL", "headgate_configure", 1, KEY, 5, 600_000, 20)
     append_batch(client, [("a", "1", f"id-{number}", "") for number in range(8)])
     assert [entry[0] for entry in entries(client)] == [b"%d-0" % offset for offset in range(4, 9)]
@@ -174,7 +174,7 @@ def test_a_full_log_is_trimmed_once_and_exactly(client: Client) -> None:
 
 
 def test_what_is_no_batch_is_refused_whole(client: Client) -> None:
-    """Another number of arguments, none, or too many events: nothing is written."""
+    """Another number of arguments, none, or too many events, and nothing is written."""
     for words in ((), ("a", "1", ""), ("a", "1", "", "", "b"), ("a", "1", "", "") * 257):
         with pytest.raises(InvalidRequest):
             call(client, "FCALL", BATCH, 1, KEY, *words)
@@ -214,7 +214,7 @@ def test_a_channel_that_is_forbidden_refuses_its_events_alone(client: Client, as
 def test_a_user_who_may_append_each_event_and_no_batch_publishes_one_by_one(
     client: Client, as_user: Callable[..., Client], limited_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The publisher finds out once, and its log says what to allow."""
+    """The publisher finds out once, and its log names the missing right."""
     rights = [right for right in PUBLISHER_RIGHTS if right != "+fcall"]
     limited = as_user(*rights, "+fcall|headgate_append", "+fcall_ro", "+zcard", "+zrange")
     with Publisher(limited_url, namespace=NAMESPACE) as publisher:
@@ -232,7 +232,7 @@ def test_a_user_who_may_append_each_event_and_no_batch_publishes_one_by_one(
 
 
 def test_a_publisher_sends_batches(client: Client, redis_url: str) -> None:
-    """250 events are three calls, and 250 receipts in order; an event that is known is a duplicate."""
+    """250 events are three calls, and 250 receipts in order; a known event is a duplicate."""
     with Publisher(redis_url, namespace=NAMESPACE) as publisher:
         publisher.publish("a", 0, id="known")
         call(client, "CONFIG", "RESETSTAT")

@@ -1,4 +1,4 @@
-"""The bounds of what Headgate keeps in Redis, by their defaults: together they are less than the private server may take."""
+"""The bounds of Headgate's data in Redis, by their defaults. Together they are less than the private server may take."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_all_defaults_add_up_to_less_than_the_private_server_may_take(redis_serv
     log.configure(settings.log_max_events or MOST_LOG_EVENTS, settings.log_max_age_s, log_bytes)
     waiting = options.max_waiting * (constant(GROUP_LIBRARY.source, "TASK_BYTES") + TASK_OVERHEAD_BYTES)
     bounds = {
-        # Of an empty log: ids have what the log leaves.
+        # Of an empty log, as ids have the room that the log leaves.
         "logs and ids": log.extent().most_id_bytes * len(settings.namespaces),
         "waiting tasks": CONSUMERS * waiting,
         "dead letters": CONSUMERS * options.max_dead_bytes,
@@ -74,7 +74,7 @@ def test_an_id_takes_no_more_than_is_reckoned(redis_client: Client, topic: str, 
 
 
 def test_a_waiting_task_takes_no_more_than_is_reckoned(redis_client: Client, redis_url: str) -> None:
-    """In the four keys that it is in, beside its body: leased, and to be worked on together with others."""
+    """In its four keys, beside its body, leased, and to be worked on together with others."""
     store = Store(redis_client, redis_url, "notifications", "mail", 65536)
     store.open("new")
     tasks = [Task("e" * 16, number, "a", None, 10**12, b"1", "ada", True, together=True) for number in range(2_000)]

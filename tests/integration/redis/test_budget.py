@@ -101,7 +101,7 @@ def test_each_call_keeps_its_budget_whatever_it_asks_for(stopped: EmbeddedRedis)
 
 
 def test_of_many_threads_one_probes_and_the_answer_lets_all_publish(stopped: EmbeddedRedis) -> None:
-    """Threads that go on publishing: after the first timeouts one waits for its budget, and all others fail at once."""
+    """Threads that go on publishing. After the first timeouts one waits for its budget, and all others fail at once."""
     with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher, ThreadPoolExecutor(20) as pool:
         first = list(pool.map(lambda number: outcome(lambda: publisher.publish("a", number)), range(20)))
         assert all(SILENT in each or AT_ONCE in each for each in first)
@@ -135,7 +135,7 @@ def test_of_many_threads_one_probes_and_the_answer_lets_all_publish(stopped: Emb
     ],
 )
 def test_connecting_counts_however_many_servers_are_silent(form: str) -> None:
-    """A password, TLS, Sentinels or nodes of a Cluster: each accepts and says nothing, and all of it is one budget."""
+    """A password, TLS, Sentinels or nodes of a Cluster. Each accepts and says nothing, and all of it is one budget."""
     with ExitStack() as listening:
         listeners = [listening.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
         url = form.format(*(f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners))
@@ -173,7 +173,7 @@ def test_openings_refusals_and_closings_are_counted(stopped: EmbeddedRedis) -> N
 
 
 def test_what_outlives_a_call_does_not_keep_its_budget(redis_url: str) -> None:
-    """A task that is begun inside a call, with a copy of its context as asyncio makes them, has its own calls later."""
+    """A task begun inside a call, with a copy of its context as asyncio makes them, has its own calls later."""
     with Publisher(redis_url, timeout_s=DEADLINE_S) as publisher:
         with Budget("elsewhere", 0.01):
             copied = contextvars.copy_context()

@@ -49,7 +49,7 @@ def test_each_refusal_is_told_apart(answer: Callable[[bytes], str], reply: bytes
 
 
 def test_a_client_never_retries_by_itself() -> None:
-    """A command that was not answered has been sent once: a hidden second one would write twice."""
+    """A command without an answer has been sent once, because a hidden second one would write twice."""
     received = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

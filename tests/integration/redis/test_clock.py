@@ -1,4 +1,4 @@
-"""The clock of the data (clock.lua): in a real Redis' Lua, with a wall clock that the tests set, against the true time."""
+"""The clock of the data (clock.lua): in a real Redis' Lua, with a wall clock of the tests, against the true time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 T0 = 1_800_000_000_000
 WATCH_MS = 5_000
 # Runs steps in one call and answers the time of each. A step is the wall clock to read at, perhaps with the time that was
-# reported and how long ago that was; an empty one ends the process: another begins with what was saved.
+# reported and how long ago that was; an empty one ends the process, and another begins with the saved state.
 LIBRARY = """#!lua name=headgate_clock_test
 {clock}
 redis.register_function('headgate_clock_test', function(keys, args)
@@ -40,7 +40,7 @@ RESTART: Step = ()
 
 @pytest.fixture
 def client(redis_client: Client) -> Client:
-    """A client of a Redis that has the clock alone."""
+    """A client of a Redis with the clock alone."""
     clock = files("headgate.redis").joinpath("clock.lua").read_text("utf-8")
     call(redis_client, "FUNCTION", "LOAD", "REPLACE", LIBRARY.format(clock=clock))
     return redis_client
@@ -54,7 +54,7 @@ def run(client: Client, *steps: Step) -> list[int]:
 def watch(client: Client, wall_of: list[int]) -> list[int]:
     """Read the clock every second of true time at these wall clocks, with a watcher that calls every WATCH_MS; return the times.
 
-    The watcher says what was reported to it, and its own monotonic clock how long ago.
+    The watcher passes on the time reported to it, and by its own monotonic clock how long ago.
     """
     # The reported times are known only as the script runs, so the script is run once for each further word of it.
     told: dict[int, int] = {}
@@ -91,7 +91,7 @@ def test_the_wall_clock_is_followed_closely_while_nobody_sets_it(client: Client)
 
 
 def test_a_silence_that_a_watcher_has_lived_through_is_believed_at_once(client: Client) -> None:
-    """It was given a time before, and knows how long ago that was: Redis or the network stood still."""
+    """It was given a time before, and knows how long ago that was, so Redis or the network stood still."""
     assert run(client, (T0,), (T0 + HOUR_MS, T0, HOUR_MS - 40)) == [0, HOUR_MS]
 
 
@@ -107,7 +107,7 @@ def test_a_silence_without_a_watcher_is_believed_when_nobody_contradicts(client:
 
 
 def test_one_who_calls_rarely_and_alone_is_a_call_behind_at_most(client: Client) -> None:
-    """A publisher without any gateway, once an hour: time goes on for it."""
+    """A publisher without any gateway, once an hour, for which time goes on."""
     times = run(client, *[(T0 + number * HOUR_MS,) for number in range(10)])
 
     assert all(number * HOUR_MS - time <= HOUR_MS for number, time in enumerate(times))
@@ -139,7 +139,7 @@ def test_a_word_that_cannot_be_true_moves_it_by_a_month_at_most(client: Client) 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_at_random_it_never_goes_back_and_stays_near_the_true_time(client: Client, seed: int) -> None:
-    """Wall clocks set at random, any distance, watched: each of them costs the tolerance at most, and seldom that."""
+    """Wall clocks set at random, any distance, watched. Each of them costs the tolerance at most, and seldom that."""
     chance = random.Random(seed)
     walls, ahead, steps_ = [], 0, 0
     for second in range(100):

@@ -85,7 +85,7 @@ def spread(cluster: Cluster) -> list[str]:
 
 
 def test_commands_go_to_the_owner_and_replies_keep_their_order(cluster: Cluster, client: Client) -> None:
-    """Commands of one call to three nodes: each runs where its key is, one without a key after the one before it."""
+    """Commands of one call to three nodes. Each runs where its key is, one without a key after the one before it."""
     names = spread(cluster)
     values = [(("SET", f"{{{name}}}", name), ("WAIT", 0, 1), ("GET", f"{{{name}}}")) for name in names]
 
@@ -101,7 +101,7 @@ def test_commands_go_to_the_owner_and_replies_keep_their_order(cluster: Cluster,
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_a_moved_slot_is_followed(cluster: Cluster, client: Client, namespace: str, at_once: bool) -> None:
-    """MOVED: nothing has run, and the command goes to the new owner, with the WAIT after it."""
+    """MOVED, so nothing has run, and the command goes to the new owner, with the WAIT after it."""
     if at_once and not cluster.can_move_at_once():
         pytest.skip("this server moves slots key by key only")
     key = log_key(namespace)
@@ -126,7 +126,7 @@ def test_a_publisher_follows_a_slot_that_moves_key_by_key(cluster: Cluster, publ
     receipts: list[Any] = []
     with cluster.moving(slot_of(log_key(namespace)), target) as move:
         with Publisher(cluster.url, namespace=namespace, timeout_s=0.3) as impatient:
-            for code in ("TRYAGAIN", "ASK"):  # a key that is not there might be on the other node; the log is
+            for code in ("TRYAGAIN", "ASK"):  # an absent key might be on the other node; the log is
                 with pytest.raises(BusUnavailable, match="taking over this namespace") as caught:
                     impatient.publish("a", 2)
                 assert caught.value.redis_code == code
@@ -249,7 +249,7 @@ os._exit(0)
 
 
 def test_a_gateway_that_cannot_serve_is_not_ready_and_says_why(cluster: Cluster, tmp_path: Path) -> None:
-    """While it runs: another kind of Redis than the URL says, or nothing there."""
+    """While it runs, another kind of Redis than the URL says, or nothing there."""
     other = next(node for node in cluster.nodes if node.is_primary and node is not cluster.owner(REVOKED))
     namespace = cluster.namespaces_on(cluster.another(other), 1)[0]
     with closing(Server(tmp_path / "alone")) as alone:

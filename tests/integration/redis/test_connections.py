@@ -1,4 +1,4 @@
-"""Connecting to a Redis, and to servers that are none: both kinds of connection say what is wrong and what to do."""
+"""Connecting to a Redis, and to other servers: both kinds of connection name the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_wrong_password_is_one_clear_line_without_the_password(
 
 
 def test_a_password_that_is_missing_is_said(locked_redis_url: str) -> None:
-    """A server that wants one, a URL that has none: at the first command of either kind of connection."""
+    """A server that wants one, a URL without one, at the first command of either kind of connection."""
     for use in (checked, connected):
         with pytest.raises(BusRefused, match="it wants a password") as caught:
             use(locked_redis_url)
@@ -87,7 +87,7 @@ def test_a_password_that_is_missing_is_said(locked_redis_url: str) -> None:
 
 @pytest.mark.parametrize("use", [checked, connected])
 def test_nothing_there_is_one_clear_line(use: Callable[[str], None]) -> None:
-    """Where it was looked for, and why it failed, without the password of the URL."""
+    """The place, and the reason, without the password of the URL."""
     with socket.socket() as held:  # bound, so that no other program listens there, and not listening itself
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
@@ -107,7 +107,7 @@ def test_a_server_that_is_not_redis_is_named(answer: Callable[[bytes], str], use
 
 @pytest.mark.parametrize("use", [checked, connected])
 def test_a_server_that_is_silent_is_given_up(use: Callable[[str, float], None]) -> None:
-    """Accepted, never answered: the timeout counts."""
+    """Accepted, never answered, so the timeout counts."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"redis://:hunter2@127.0.0.1:{listener.getsockname()[1]}/0?socket_timeout=600&retry_on_timeout=yes"
 

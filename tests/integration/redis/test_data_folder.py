@@ -70,7 +70,7 @@ def somebodys(tmp_path: Path, redis_url: str) -> Path:
 
 @pytest.mark.parametrize(("trap", "told"), TRAPS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_folder_that_others_can_write_to_is_not_trusted(somebodys: Path, trap: Callable[[Path], Path], told: str) -> None:
-    """Neither to find a server nor to start one: publishers and the command line would talk to a server of theirs."""
+    """Neither to find a server nor to start one, because publishers and the command line would talk to a server of theirs."""
     assert find_private_redis(somebodys) is not None
     folder = trap(somebodys)
     for use in (find_private_redis, start_private_redis):
@@ -101,7 +101,7 @@ def test_a_socket_in_a_folder_that_others_can_write_to_is_not_trusted(somebodys:
 
 
 def test_a_command_that_comes_before_its_server_waits_for_it(tmp_path: Path) -> None:
-    """As when `headgate serve` is started again and something is published at once: the folder has the lock of the last one."""
+    """As when `headgate serve` is started again and an event is published at once, the folder has the lock of the last one."""
     start_private_redis(tmp_path).close()
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(wait_for_private_redis, tmp_path, DEADLINE_S)
@@ -122,5 +122,5 @@ def test_a_server_that_takes_longer_is_said_to_be_starting(tmp_path: Path) -> No
 
 
 def test_nobody_waits_where_no_server_has_ever_run(tmp_path: Path) -> None:
-    """The wait would be in vain."""
+    """The wait would have no end."""
     assert wait_for_private_redis(tmp_path / "none", DEADLINE_S) is None

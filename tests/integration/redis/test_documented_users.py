@@ -1,4 +1,4 @@
-"""The Redis users that the pages recommend: what each does, and what it is refused, with the rights as the pages have them."""
+"""The Redis users that the pages recommend: the acts of each, and its refusals, with the rights as the pages have them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def commands(text: str) -> list[tuple[str, ...]]:
     return [tuple(line.split()) for line in text.replace("LOG", LOG).replace("HUGE", HUGE_ID).strip().splitlines()]
 
 
-# What no user of an application may do: configure or stop the server, look at or erase all of it, leave our keys.
+# The forbidden acts of an application's user: configure or stop the server, look at or erase all of it, leave our keys.
 ON_THE_SERVER = commands("""
     FLUSHALL
     FLUSHDB
@@ -155,7 +155,7 @@ def test_a_documented_user_is_refused_the_rest(as_documented: Callable[[str], st
 def test_no_page_adds_a_right_over_the_server_or_the_log(
     as_documented: Callable[[str], str], redis_client: Client, redis_server: EmbeddedRedis
 ) -> None:
-    """What paragraphs say that a limited user needs beside: presence, the console, traces, revocations, the Cluster."""
+    """The additional rights in paragraphs on limited users: presence, the console, traces, revocations, the Cluster."""
     found = additions()
     assert len(found) > 10
     client = open_client(as_documented("gateway"))
@@ -208,7 +208,7 @@ def test_a_documented_script_publishes_by_the_strict_function(as_documented: Cal
 
 
 def answer_to(client: Client, command: tuple[str, ...]) -> str:
-    """Return what Redis answered; a batch of events has an answer for each of them."""
+    """Return Redis' answer; a batch of events has an answer for each of them."""
     try:
         return repr(call(client, *command))
     except BusRefused as error:

@@ -1,4 +1,4 @@
-"""The private Redis: how it is started, where it listens, how it ends with its parent, and what is said when it cannot start."""
+"""The private Redis: its start, its socket, its end with its parent, and the message when it cannot start."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_forked_child_does_not_end_it(server: EmbeddedRedis, folder: Path, red
 
 
 def test_it_is_started_again_with_its_data(tmp_path: Path) -> None:
-    """After a kill: at the same place, with what it acknowledged, and it still ends with us. One that runs is left alone."""
+    """After a kill, at the same place, with its acknowledged data, and it still ends with us. One that runs is left alone."""
     with start_private_redis(tmp_path) as server:
         with closing(open_client(server.url)) as client:
             call(client, "SET", "kept", "1")
@@ -141,7 +141,7 @@ def test_it_is_started_again_with_its_data(tmp_path: Path) -> None:
 
 
 def test_a_crash_brings_back_what_its_file_held_at_a_moment(tmp_path: Path) -> None:
-    """What was written later is gone, as after a crash of the machine; a moment of another file is refused."""
+    """Later writes are gone, as after a crash of the machine; a moment of another file is refused."""
     with start_private_redis(tmp_path) as server, closing(open_client(server.url)) as client:
         call(client, "CONFIG", "SET", "appendfsync", "always")
         call(client, "SET", "kept", 1)
@@ -194,7 +194,7 @@ def start_parent(
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_its_parent_however_that_ends(tmp_path: Path, number: signal.Signals) -> None:
-    """Killed, terminated, interrupted, patched by gevent or not: the server goes, its data stays, and the next start works."""
+    """Killed, terminated, interrupted, patched by gevent or not. The server goes, its data stays, and the next start works."""
     for patched in (False, True):
         data = tmp_path / f"patched-{patched}"
         parent, pid = start_parent(data, patched=patched)
@@ -235,7 +235,7 @@ def test_the_parent_death_signal_alone_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for the shell in /proc")
 def test_the_shell_ends_nothing_when_the_server_died_by_itself(tmp_path: Path) -> None:
-    """The server's number may be another process's by then: the shell just goes, and does not wait for that one to end."""
+    """The server's number may be another process's by then. The shell just goes, and does not wait for that one to end."""
     waited = tmp_path / "waited"
     program(tmp_path / "bin" / "sleep", "", f"touch {waited}")
     parent, pid = start_parent(tmp_path, patched=True, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
@@ -256,7 +256,7 @@ def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     watching shell alone ends the server."""
     parent, pid = start_parent(tmp_path, in_thread=True, then="pass")
     path = f"{tmp_path}/redis.sock"
-    # The thread has ended when its /proc entry has: the process is back to one thread.
+    # The thread has ended when its /proc entry has, and the process is back to one thread.
     if sys.platform == "linux":
         wait_until(lambda: len(list(Path(f"/proc/{parent.pid}/task").iterdir())) == 1, "the thread has ended")
 
@@ -283,7 +283,7 @@ def test_an_ordinary_exit_ends_it(tmp_path: Path) -> None:
 
 
 def test_a_second_start_is_refused_with_the_pid(server: EmbeddedRedis, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One server per folder; the error says which, and what to do."""
+    """One server per folder; the error names it, and the remedy."""
     monkeypatch.setattr(data_folder, "LOCK_DEADLINE_S", 0.0)
 
     with pytest.raises(BusRefused, match=f"already running with pid {server.pid}; stop it or set HEADGATE_REDIS_URL"):
@@ -296,7 +296,7 @@ def test_a_second_start_is_refused_with_the_pid(server: EmbeddedRedis, folder: P
 def test_a_server_that_does_not_answer_for_a_while_is_still_found(
     server: EmbeddedRedis, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Busy, or without a processor: its socket is listened to."""
+    """Busy, or without a processor, while its socket is listened to."""
     monkeypatch.setattr(data_folder, "PROBE_TIMEOUT_S", 0.01)
     os.kill(server.pid, signal.SIGSTOP)
     try:
@@ -306,7 +306,7 @@ def test_a_server_that_does_not_answer_for_a_while_is_still_found(
 
 
 def test_somebody_elses_live_server_on_the_socket_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that we did not start listens at our socket's path: it stays as it is, also if it is too busy to answer."""
+    """A server that we did not start listens at our socket's path. It stays as it is, also if it is too busy to answer."""
     foreign = subprocess.Popen(
         [find_server().path, "--port", "0", "--unixsocket", str(tmp_path / "redis.sock"), "--save", "", "--dir", str(tmp_path)],
         stdout=subprocess.DEVNULL,
@@ -377,7 +377,7 @@ def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path, monke
     """The deadline counts, and nothing stays."""
     pid = tmp_path / "pid"
     silent = program(tmp_path / "silent", NEW, f"echo $$ > {pid}; exec sleep 600")
-    # A clock that goes, a minute per look, once the program runs: not before, however long that takes.
+    # A clock that goes, a minute per look, once the program runs, and not before, however long that takes.
     minutes = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: 60 * next(minutes) if pid.exists() and pid.read_text() else 0, sleep=time.sleep)
     monkeypatch.setattr(embedded, "time", clock)

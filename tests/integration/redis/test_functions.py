@@ -36,13 +36,13 @@ KEY = keys.log_key(NAMESPACE)
 HEAD = keys.head_key(NAMESPACE)
 # The functions for one event. The second does not look at its payload.
 ENTRIES = ("headgate_publish", "headgate_append")
-# The fixture is shared by the examples of one property on purpose: each example looks at its own answer only.
+# The fixture is shared by the examples of one property on purpose, as each example looks at its own answer only.
 shared = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture
 def client(redis_client: Client) -> Client:
-    """A client of an empty Redis that has the library."""
+    """A client of an empty Redis with the library."""
     function_library.ensure_loaded(redis_client)
     return redis_client
 
@@ -153,7 +153,7 @@ def test_a_head_that_is_behind_its_stream_starts_a_new_epoch(client: Client) -> 
 
 @pytest.mark.parametrize("damage", [("offset", "many"), ("offset", "-5"), ("epoch", "short"), ("offset", "9" * 30)])
 def test_a_damaged_head_starts_a_new_epoch(client: Client, damage: tuple[str, str]) -> None:
-    """A head that is no position is not believed."""
+    """An invalid head is not believed."""
     first_epoch, _, _ = publish(client)
     call(client, "HSET", HEAD, *damage)
 
@@ -191,7 +191,7 @@ def test_the_log_is_trimmed_by_age(client: Client, clock: WallClock, age_ms: int
 
 
 def test_a_long_log_is_trimmed_by_age_now_and_then(client: Client, clock: WallClock) -> None:
-    """To read the oldest event for each new one took half as long again as to append it. It never holds what is too old."""
+    """To read the oldest event for each new one took half as long again as to append it. It never holds too old an event."""
 
     def reads() -> int:
         found: int = call(client, "INFO", "commandstats")["cmdstat_xrange"]["calls"]
@@ -262,7 +262,7 @@ def test_configure_refuses_limits_out_of_bounds(client: Client, arguments: tuple
 
 
 def test_head_creates_nothing(client: Client) -> None:
-    """Looking at a log that is not there leaves no trace and says so."""
+    """Looking at an absent log leaves no trace and says so."""
     assert head(client)[:5] == [b"", 0, 1, 0, function_library.VERSION]
     assert not call(client, "KEYS", "*")
 
@@ -286,7 +286,7 @@ def accepts(check: Callable[[str], object], text: str) -> bool:
 @example("x" * 256)
 @example("a\nhg1 0123456789abcdef 9 1 x\n1")
 def test_topics_are_accepted_exactly_when_topic_accepts_them(client: Client, entry: str, topic: str) -> None:
-    """Two implementations, one grammar, the second time as the first: a topic stands before the message on some channels."""
+    """Two implementations, one grammar, the second time as the first, as a topic comes before the message on some channels."""
     for _ in range(2):
         assert accepts(lambda text: publish(client, text, entry=entry), topic) == accepts(check_topic, topic)
 
@@ -455,7 +455,7 @@ def test_an_older_library_is_replaced_and_a_newer_one_is_not(redis_client: Clien
 
 
 def test_processes_that_start_together_load_the_library_once(redis_client: Client, redis_url: str) -> None:
-    """A library that is loaded again says that it is another server, and every gateway would connect again."""
+    """A reloaded library says that it is another server, and every gateway would connect again."""
     for _ in range(20):
         call(redis_client, "FUNCTION", "FLUSH")
         together = Barrier(8)
@@ -482,7 +482,7 @@ OTHER = "#!lua name=other\nredis.register_function('other_decode', function(_, a
 
 
 def test_the_library_does_not_change_json_for_others(client: Client) -> None:
-    """Its strict JSON is a separate instance: another library's cjson keeps the server's defaults."""
+    """Its strict JSON is a separate instance, and another library's cjson keeps the server's defaults."""
     publish(client)
     call(client, "FUNCTION", "LOAD", "REPLACE", OTHER)
 

@@ -1,4 +1,4 @@
-"""Inboxes in a real Redis: what an append keeps, counts, changes, drops and reports, against an oracle."""
+"""Inboxes in a real Redis: the appended, counted, changed, dropped and reported items, against an oracle."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_change_is_an_event_with_the_count_after_it(inbox: Inbox, redis_client
 def test_a_change_that_is_none_is_refused_by_name_and_nothing_is_logged(
     publisher: Publisher, inbox: Inbox, redis_client: Client, change: object, reason: str
 ) -> None:
-    """One error says what is wrong; inbox and log are as before."""
+    """One error names the fault; inbox and log are as before."""
     inbox.send("ana", "news", 1, "a")
 
     with pytest.raises(InvalidRequest, match=reason):
@@ -296,7 +296,7 @@ def test_a_page_is_not_older_than_the_position_that_its_reader_has(inbox: Inbox)
 
 @pytest.mark.parametrize(("before", "limit"), [(None, 0), (None, 101), (-1, 20)])
 def test_a_page_that_is_none_is_refused(inbox: Inbox, before: int | None, limit: int) -> None:
-    """With what is allowed."""
+    """With the allowed values."""
     with pytest.raises(InvalidRequest, match="expected"):
         inbox.page("ana", before, limit)
 
@@ -332,7 +332,7 @@ def test_a_user_mutes_topics_without_the_words_of_user_and_inbox(topic: str, pla
 
 
 def test_what_is_muted_is_an_event_and_stays_when_the_items_go(inbox: Inbox, redis_client: Client) -> None:
-    """The event has all that is muted after it; of two changes of a pattern the last one counts."""
+    """The event has all mutes after it; of two changes of a pattern the last one counts."""
     inbox.send("ana", "news", 1, "a")
     inbox.mute("ana", "orders.#", ["push", "mail", "push"])
     inbox.mute("ana", "news")
@@ -355,7 +355,7 @@ def test_what_is_muted_is_an_event_and_stays_when_the_items_go(inbox: Inbox, red
 
 
 def test_a_user_mutes_64_patterns_and_one_more_is_refused(inbox: Inbox) -> None:
-    """With the limit in the error; one that is muted may still be changed."""
+    """With the limit in the error; a muted one may still be changed."""
     for number in range(MAX_MUTES):
         inbox.mute("ana", f"kind.{number}")
 
@@ -368,7 +368,7 @@ def test_a_user_mutes_64_patterns_and_one_more_is_refused(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize("first", ["log", "inbox:ana", "inbox:ana:order", "inbox:ana:mutes", "head"])
 def test_while_its_slot_moves_no_half_of_an_inbox_is_changed(cluster: Cluster, first: str) -> None:
-    """Whichever key is on the other node already: what could not be done in time is refused, and done after the move."""
+    """Whichever key is on the other node already, an unfinished change is refused, and done after the move."""
     namespace = f"moving-{first.replace(':', '-')}"
     with (
         Publisher(cluster.url, namespace=namespace, timeout_s=30) as patient,
@@ -425,7 +425,7 @@ def copied(client: Client) -> dict[bytes, bytes]:
 
 
 def fail_over_to(client: Client, copy: dict[bytes, bytes]) -> None:
-    """Go on with what a replica had: another process, without the end of the log."""
+    """Go on with a replica's data: another process, without the end of the log."""
     for key in call(client, "KEYS", "hg:{notifications}:*"):
         call(client, "DEL", key)
     for key, value in copy.items():
@@ -479,7 +479,7 @@ steps = st.one_of(
 @SHARED
 @given(history=st.lists(steps, max_size=30))
 def test_an_inbox_is_always_as_its_oracle_has_it(publisher: Publisher, redis_client: Client, history: list[Any]) -> None:
-    """Items, states, order, the unread count, the count in each change, and what is muted."""
+    """Items, states, order, the unread count, the count in each change, and the mutes."""
     inbox, user, oracle = Inbox(publisher), f"user-{next(_users)}", Oracle()
     for kind, argument in history:
         if kind == "add":

@@ -1,4 +1,4 @@
-"""Epochs in a real Redis: which process writes which, and that an epoch and an offset name one event for ever."""
+"""Epochs in a real Redis: the writer of each, and that an epoch and an offset name one event for ever."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Report = tuple[str | int, ...]
 
 @pytest.fixture
 def client(redis_client: Client) -> Client:
-    """A client of an empty Redis that has the library."""
+    """A client of an empty Redis with the library."""
     ensure_loaded(redis_client)
     return redis_client
 
@@ -43,7 +43,7 @@ def append(client: Client, key: str) -> tuple[str, int]:
 
 
 def forget(client: Client) -> None:
-    """Make the process forget what it has written, as another process has never known it."""
+    """Make the process forget its writes, like another process."""
     call(client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
 
 
@@ -88,7 +88,7 @@ def test_another_process_begins_another_epoch_of_the_same_log(client: Client, by
 
 @pytest.mark.parametrize("by", ["publish", "configure"])
 def test_a_head_is_read_before_another_process_has_begun_its_epoch(client: Client, by: str) -> None:
-    """The end of an epoch that is still the head's is the head."""
+    """The end of the head's epoch is the head."""
     old, _ = publish(client)
     forget(client)
 
@@ -97,7 +97,7 @@ def test_a_head_is_read_before_another_process_has_begun_its_epoch(client: Clien
 
 
 def test_data_that_was_put_back_is_never_continued_under_the_same_epoch(client: Client) -> None:
-    """The same process, with an older copy of the log: the offsets come again, the epoch does not."""
+    """The same process, with an older copy of the log. The offsets come again, the epoch does not."""
     old, _ = publish(client)
     copied = copy(client)
     lost = [publish(client) for _ in range(3)]
@@ -118,7 +118,7 @@ EITHER_QUESTION = pytest.mark.parametrize("question", [HEAD_QUESTION, VERSION_QU
 @EITHER_QUESTION
 @pytest.mark.parametrize("then", ["publish", "usual append", "batch", "configure"])
 def test_an_offset_that_the_process_does_not_remember_ends_its_epoch(client: Client, question: Report, then: str) -> None:
-    """Its whole machine was put back: data and memory agree, and a client has had an event that is in neither."""
+    """Its whole machine was put back. Data and memory agree, and a client has had an event that is in neither."""
     log_of(client).configure(*RETENTION)
     old, offset = publish(client, "an-id")
 
@@ -141,7 +141,7 @@ def test_an_offset_that_the_process_does_not_remember_ends_its_epoch(client: Cli
 @EITHER_QUESTION
 @pytest.mark.parametrize("reported", ["0", "1", "2", "-5", "", "3.5", "3e5", "0x9", "nan", str(2**53), "9" * 400, "\0", None])
 def test_what_proves_nothing_ends_no_epoch(client: Client, question: Report, reported: str | None) -> None:
-    """An offset that the process remembers, and what is no offset."""
+    """An offset that the process remembers, and an invalid offset."""
     publish(client)
     old, _ = publish(client)
 
@@ -166,7 +166,7 @@ def test_one_question_reports_several_logs_and_ends_only_those_that_lack_somethi
 
 
 def test_a_caller_that_reports_nonsense_ends_few_epochs(client: Client) -> None:
-    """128 at once, of each log, and then one in three seconds: half of the lineage stays for those who resume."""
+    """128 at once, of each log, and then one in three seconds, so half of the lineage stays for resumes."""
     epochs = set()
     for _ in range(200):
         epoch, offset = publish(client)
@@ -183,7 +183,7 @@ def test_a_caller_that_reports_nonsense_ends_few_epochs(client: Client) -> None:
 @EITHER_QUESTION
 @pytest.mark.parametrize("right", ["hset", "time"])
 def test_a_user_who_may_not_write_the_head_ends_no_epoch(client: Client, question: Report, right: str) -> None:
-    """As one of a consumer, or of a monitor: the answer is as usual."""
+    """As one of a consumer, or of a monitor, with the usual answer."""
     old, offset = publish(client)
     log_of(client).head()  # the token is made
     call(client, "ACL", "SETUSER", "half", "reset", "on", "nopass", "~*", "&*", "+@all", f"-{right}")
@@ -244,7 +244,7 @@ def test_a_user_who_may_not_report_is_refused_nothing_else(client: Client, right
 
 
 def test_a_server_without_functions_takes_the_connection(client: Client) -> None:
-    """As one that is back empty."""
+    """Like an empty one after its return."""
     newest = NewestReceipts()
     newest.note("e" * 16, 4)
     call(client, "FUNCTION", "FLUSH")
@@ -255,7 +255,7 @@ def test_a_server_without_functions_takes_the_connection(client: Client) -> None
 
 
 def test_the_databases_of_one_server_do_not_end_each_others_epochs(client: Client) -> None:
-    """Two logs of one name, as two applications have them in two databases, are written in turn: one epoch each."""
+    """Two logs of one name, as two applications have them in two databases, are written in turn, with one epoch each."""
     copies: list[list[tuple[str, Any]]] = []
     epochs: list[set[str]] = [set(), set()]
     for turn in range(10):
@@ -299,7 +299,7 @@ def test_a_new_log_has_no_ancestors(client: Client) -> None:
 
 
 def test_a_log_of_an_older_library_is_the_first_epoch(client: Client) -> None:
-    """The library that brought epochs finds a head without a number: all that is there counts as one epoch."""
+    """The library that brought epochs finds a head without a number, and all earlier events count as one epoch."""
     old, _ = publish(client)
     publish(client)
     call(client, "HDEL", HEAD, "nth")
@@ -312,7 +312,7 @@ def test_a_log_of_an_older_library_is_the_first_epoch(client: Client) -> None:
 
 
 def test_a_log_that_an_older_library_has_begun_has_no_ancestors(client: Client) -> None:
-    """It knows nothing of the lineage, so that of the log before is dropped: no position of that is on the line."""
+    """It knows nothing of the lineage, so that of the log before is dropped, and no position of that is on the line."""
     old, _ = publish(client)
     forget(client)
     newer, _ = publish(client)
@@ -327,7 +327,7 @@ def test_a_log_that_an_older_library_has_begun_has_no_ancestors(client: Client) 
 
 
 def test_old_epochs_are_forgotten_in_the_end(client: Client) -> None:
-    """The lineage is bounded: after many restarts the oldest epochs are unknown, the newest are not."""
+    """The lineage is bounded. After many restarts the oldest epochs are unknown, the newest are not."""
     epochs = []
     for _ in range(270):
         forget(client)
@@ -341,7 +341,7 @@ def test_old_epochs_are_forgotten_in_the_end(client: Client) -> None:
 
 
 def test_a_refused_publish_begins_no_epoch(client: Client) -> None:
-    """An event that is not accepted leaves the lineage as it is."""
+    """A refused event leaves the lineage as it is."""
     old, _ = publish(client)
     forget(client)
     call(client, "ACL", "SETUSER", "half", "on", "nopass", "~*", "&*", "+@all", "-xadd")
@@ -392,7 +392,7 @@ def _as_user(client: Client, user: str) -> str:
 
 
 def test_a_page_of_a_server_that_lacks_known_events_is_refused(client: Client) -> None:
-    """A replica that lags has the epoch, and says nothing of the events that it lacks: the range would seem to end there."""
+    """A replica that lags has the epoch, and says nothing of its missing events, so the range would seem to end there."""
     epoch, _ = publish(client)
     known = [(epoch, 2)]
     log = EventLog(NAMESPACE, client, 65536, lambda: known[-1])

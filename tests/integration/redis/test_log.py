@@ -52,7 +52,7 @@ def test_an_entry_that_is_gone_is_not_in_the_page(log: EventLog, publisher: Publ
 
 
 def test_an_extent_says_what_a_log_holds_and_for_how_long(log: EventLog, publisher: Publisher, redis_client: Client) -> None:
-    """Counted as the byte limit counts: payload, topic and 128 for each; nothing of a log that is not there."""
+    """Counted as the byte limit counts, by payload, topic and 128 for each; nothing of an absent log."""
     assert EventLog("nothing", redis_client, 1000).extent() == Extent(0, 0, 0, 0.0, 0, 0, 0)
     publisher.publish("a", "x" * 98)
     assert log.extent().event_bytes == 100 + 1 + ENTRY_BYTES
@@ -65,7 +65,7 @@ def test_an_extent_says_what_a_log_holds_and_for_how_long(log: EventLog, publish
 
 
 def test_the_rate_is_that_of_the_last_seconds_or_of_as_much_as_the_log_holds(log: EventLog, redis_client: Client) -> None:
-    """By the times of the events; one that is older counts no more."""
+    """By the times of the events; an older one counts no more."""
     of = EventLog("notifications", redis_client)
     assert of.events_per_s(100_000) == 0
     for offset in range(1, 22):
@@ -77,7 +77,7 @@ def test_the_rate_is_that_of_the_last_seconds_or_of_as_much_as_the_log_holds(log
 
 
 def test_a_log_that_is_not_there_is_empty(redis_client: Client, publisher: Publisher, log: EventLog) -> None:
-    """No error: nothing is what it holds."""
+    """No error, because it holds nothing."""
     call(redis_client, "DEL", LOG, HEAD)
     assert log.page(0, None) == []
     assert (log.head().epoch, log.head().offset) == ("", 0)

@@ -1,4 +1,4 @@
-"""Random histories of one log in a real Redis: what a process remembers of it never contradicts the data."""
+"""Random histories of one log in a real Redis: the process's memory of it never contradicts the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_MAX_EVENTS, DEFAULT_MAX_BYTES = 10_000, 256 * MIB
 
 
 class History:
-    """A log, what was reported of it, and what may befall it: events by both entries, another process, older data, lost keys."""
+    """A log, its reports, and its accidents: events by both entries, another process, older data, lost keys."""
 
     def __init__(self, client: Client, seed: int) -> None:
         self.client, self.random = client, random.Random(seed)
@@ -75,7 +75,7 @@ class History:
         self.look(position, payload)
 
     def batch(self) -> None:
-        """Publish several at once: new ones, known ids, an id twice, and some that are refused, which keep no other out."""
+        """Publish several at once: new ones, known ids, an id twice, and some refused ones, which keep no other out."""
         self.clock.advance(self.random.choice((0, 1, 700)))
         words: list[str | bytes] = []
         expected: list[tuple[str, bytes]] = []
@@ -151,7 +151,7 @@ class History:
             for key, dump in dumps:
                 call(self.client, "RESTORE", key, 0, dump, "REPLACE")
             self.doubt_ids()
-            # The process may have the retention in memory, or read what came back.
+            # The process may have the retention in memory, or read the returned one.
             self.max_events, self.max_bytes = max(self.max_events, max_events), max(self.max_bytes, max_bytes)
             self.perhaps_configure()
 
@@ -174,7 +174,7 @@ class History:
         assert position in self.told
 
     def perhaps_configure(self) -> None:
-        """A gateway sees at once what has happened, or a publisher is the first."""
+        """A gateway sees the change at once, or a publisher is the first."""
         if self.random.random() < 0.5:
             self.configure()
 
@@ -207,7 +207,7 @@ class History:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_history_breaks_a_log(redis_client: Client, seed: int) -> None:
-    """Each receipt names one event for ever, the log holds what it should, and a refused call has written nothing."""
+    """Each receipt names one event for ever, the log holds its events, and a refused call has written nothing."""
     ensure_loaded(redis_client)
     history = History(redis_client, seed)
     call(redis_client, "CONFIG", "RESETSTAT")
@@ -216,26 +216,26 @@ def test_no_history_breaks_a_log(redis_client: Client, seed: int) -> None:
         history.step()
 
     assert len(history.told) > STEPS // 4
-    # Both ways of an event were gone: only a usual one moves the head by HINCRBY.
+    # Both ways of an event were gone, as only a usual one moves the head by HINCRBY.
     assert len(history.told) // 8 < calls_of(redis_client, "hincrby") < len(history.told) * 3 // 4
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        # A batch that forgets what it has written, its ids, ids that are known, an id twice, or to trim.
+        # A batch that forgets its writes, its ids, known ids, an id twice, or to trim.
         ("if #added > 0 then\n    write_head(name, head)", "if #added > 0 then"),
         ("if #ids > 0 then remember_ids(name, head, ids_bytes, unpack(ids)) end", ""),
         ("event.epoch, event.offset = epoch, offset\n", ""),
         ("event.same = seen[event.own_id]", ""),
         ("event.origin, event ~= last)", "event.origin, true)"),
-        # A batch in which an event that is refused takes an offset, or ends the batch.
+        # A batch in which a refused event takes an offset, or ends the batch.
         ("if event.same then", "if event.fault then head.offset = head.offset + 1 end if event.same then"),
         ("local topic, user, payload = event.topic", "if event.fault then break end local topic, user, payload = event.topic"),
         ("fault = fault or size_fault(head, payload)\n", ""),
         # A batch that goes on in an epoch that another process has written.
         ("or not head.exists or needs_epoch(head)) do", "or not head.exists) do"),
-        # A usual event that forgets its bytes, or takes what is too large.
+        # A usual event that forgets its bytes, or takes too large a payload.
         (
             "offset, offset_text, time, time_text, sum\n  head.clock",
             "offset, offset_text, time, time_text, head.sum\n  head.clock",
@@ -244,7 +244,7 @@ def test_no_history_breaks_a_log(redis_client: Client, seed: int) -> None:
     ],
 )
 def test_a_fault_in_an_append_is_found(redis_client: Client, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
-    """A rule that is left out breaks a history: the test above would not miss it."""
+    """A missing rule breaks a history, so the test above would not miss it."""
     assert LOG_LIBRARY.source.count(right) == 1
     monkeypatch.setattr(LOG_LIBRARY, "source", LOG_LIBRARY.source.replace(right, wrong))
 

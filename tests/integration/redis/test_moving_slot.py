@@ -83,7 +83,7 @@ class Caller:
             self.appended[int(reply[1])] = (payload, event_id)
 
     def try_everything(self, node: Node, *, asking: bool, sharded: bool) -> None:
-        """Call every function: a new event, one without an id, one that is known, the head, the retention."""
+        """Call every function: a new event, one without an id, a known one, the head, the retention."""
         self.publish(node, asking=asking)
         self.publish(node, "known", asking=asking)
         self.publish(node, f"new{self._number}", asking=asking)
@@ -105,7 +105,7 @@ def owns(cluster: Cluster, node: Node, key: str) -> bool:
 
 @pytest.mark.parametrize("sharded", [True, False], ids=["served", "never served"])
 def test_no_function_begins_another_log_or_appends_twice_while_the_keys_are_on_two_nodes(cluster: Cluster, sharded: bool) -> None:
-    """Keys move in many orders, there and back: with no event between the two, and with some.
+    """Keys move in many orders, there and back, with no event between the two, and with some.
 
     Both nodes are asked at each step. Each receipt is one event of the log, at its place, and each id is there once.
     """

@@ -21,7 +21,7 @@ RETENTION = (1000, 600_000, 65536)
 
 
 class Log:
-    """The log of the test, its clock, and what listeners are to get."""
+    """The log of the test, its clock, and the expected events of listeners."""
 
     def __init__(self, client: Client, url: str) -> None:
         self.client, self.url = client, url
@@ -66,7 +66,7 @@ class Log:
 
 @contextmanager
 def heard(log: Log, *names: str) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Collect what comes on these channels while the block runs."""
+    """Collect the messages of these channels while the block runs."""
     found: list[tuple[bytes, bytes]] = []
     with closing(SubscriberLink(log.url)) as link:
         link.connect()

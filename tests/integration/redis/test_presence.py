@@ -81,7 +81,7 @@ def test_a_process_that_beats_again_is_not_taken_out(redis_client: Client) -> No
 
 
 def test_a_death_of_more_topics_than_a_call_takes_is_finished(redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one that took it out may die itself: what is left stands in the set of processes, and any look finds it."""
+    """The first one that took it out may die itself. The rest stands in the set of processes, and any look finds it."""
     store.beat(redis_client, NAMESPACE, "p1")
     writes = [TopicWrite(f"t.{number}", 0, number, 1, [("ana", value(1))], [], b"[]") for number in range(1, 6)]
     store.write(redis_client, NAMESPACE, "p1", writes, events=False)
@@ -107,7 +107,7 @@ def test_a_large_topic_is_read_in_parts(redis_client: Client) -> None:
 
 
 def test_each_topic_that_a_dead_process_leaves_vacant_has_an_event_of_its_own(redis_client: Client) -> None:
-    """Also when it comes back and dies once more: the log keeps one event of an id."""
+    """Also when it comes back and dies once more, because the log keeps one event of an id."""
     for number in (1, 3):
         store.beat(redis_client, NAMESPACE, "p1")
         writes = [TopicWrite(topic, 0, number + nth, 1, [("ana", value(1))], [], b"[]") for nth, topic in enumerate(TOPICS)]

@@ -1,4 +1,4 @@
-"""The registry in a real Redis: which gateways serve a namespace, when one was last seen, and when one that stops is the last."""
+"""The registry in a real Redis: the gateways of a namespace, when one was last seen, and when a stopping one is the last."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def now_s(client: Client) -> int:
 
 
 def age(client: Client, key: str, member: str, seconds: int) -> None:
-    """Move what each gateway said to an earlier time."""
+    """Move the report of each gateway to an earlier time."""
     call(client, "ZINCRBY", key, -seconds, member)
 
 
@@ -101,7 +101,7 @@ def test_the_names_are_bounded_and_the_ones_that_were_seen_last_are_told(redis_c
 
 
 def test_the_last_one_to_leave_is_alone(redis_client: Client) -> None:
-    """The one before it is not; and one that has left is not there, but was seen."""
+    """The one before it is not; and a departed one is not there, but was seen."""
     register(redis_client, "one", ["chat", "news"])
     register(redis_client, "two", ["news", "chat"])
     assert not leave(redis_client, "one", ["chat", "news"])
@@ -123,7 +123,7 @@ def test_one_that_was_killed_counts_until_its_lease_is_over(redis_client: Client
 
 
 def test_a_gateway_that_is_not_registered_knows_nothing_of_others(redis_client: Client) -> None:
-    """Redis has been emptied, or its own word is too old: the others' may be missing for the same reason."""
+    """Redis has been emptied, or its own word is too old, and the others' may be missing for the same reason."""
     assert not leave(redis_client, "one", ["chat"])
     register(redis_client, "one", ["chat"])
     age(redis_client, CHAT, "one", LEASE_S + 1)
@@ -135,7 +135,7 @@ def test_a_gateway_that_is_not_registered_knows_nothing_of_others(redis_client: 
 
 @pytest.fixture
 def table(redis_client: Client) -> Iterator[SharedTable]:
-    """One that has registered its process."""
+    """One with a registered process."""
     table = SharedTable(redis_client, ["chat"])
     table.start()
     assert table.tried.wait(30)
@@ -151,7 +151,7 @@ def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_client:
 
 
 def test_a_gateway_that_may_not_write_the_registry_says_so_once(redis_url: str, redis_client: Client) -> None:
-    """A right that is missing costs a line, however often it is tried, and holds nothing up: it counts as tried."""
+    """A missing right costs a line, however often it is tried, and holds nothing up, because it counts as tried."""
     call(redis_client, "ACL", "SETUSER", "gateway", "on", ">secret", "~*", "&*", "+@all", "-zadd")
     limited = open_client(f"unix://gateway:secret@{redis_url.removeprefix('unix://')}")
     table = SharedTable(limited, ["chat"])
@@ -183,7 +183,7 @@ def test_a_gateway_is_registered_when_it_is_ready_renewed_after_a_flush_and_out_
 
 
 def test_a_namespace_is_new_to_a_process_once() -> None:
-    """However many publishers it has; what is settled is not new either."""
+    """However many publishers it has; a settled one is not new either."""
     known = Remembered()
     assert [known.is_new("chat") for _ in range(3)] == [True, False, False]
     assert not known.is_resolved("chat")
@@ -231,7 +231,7 @@ def test_a_reader_without_the_right_is_told(redis_client: Client, redis_url: str
 
 
 def test_the_gateways_that_live_are_listed_over_all_namespaces(redis_client: Client) -> None:
-    """Each once; one that has left, or was silent for a lease, is not."""
+    """Each once; a departed one, or one silent for a lease, is not."""
     register(redis_client, "web1/7:aa", ["chat", "shop"])
     register(redis_client, "web2/9:bb", ["shop"])
     register(redis_client, "web3/1:cc", ["shop"])

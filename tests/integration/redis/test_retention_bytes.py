@@ -22,7 +22,7 @@ ENTRY_BYTES = 128
 
 @pytest.fixture
 def client(redis_client: Client) -> Client:
-    """A client of an empty Redis that has the library, with a log of 1 MiB and a hundred thousand events."""
+    """A client of an empty Redis with the library, with a log of 1 MiB and a hundred thousand events."""
     ensure_loaded(redis_client)
     EventLog(NAMESPACE, redis_client, MIB).configure(100_000, 86_400, MIB)
     return redis_client
@@ -37,7 +37,7 @@ def publish(client: Client, size: int, count: int = 1) -> None:
 
 
 def weight(client: Client) -> int:
-    """Return the bytes of all events that are in the log, as the limit counts them."""
+    """Return the bytes of all events in the log, as the limit counts them."""
     return sum(len(fields[b"topic"]) + len(fields[b"data"]) + ENTRY_BYTES for _, fields in call(client, "XRANGE", KEY, "-", "+"))
 
 
@@ -83,7 +83,7 @@ def test_the_newest_event_stays_though_it_is_heavier_than_the_limit(client: Clie
 
 
 def test_a_log_within_its_bytes_is_not_read(client: Client) -> None:
-    """By count and age it is trimmed without a look at what goes, and by bytes with one look now and then."""
+    """By count and age it is trimmed without a look at the events, and by bytes with one look now and then."""
     EventLog(NAMESPACE, client, MIB).configure(100, 86_400, MIB)
     publish(client, 200, 200)
     before = reads(client)
@@ -132,7 +132,7 @@ def test_other_limits_are_refused(client: Client, wrong: int) -> None:
 
 
 def test_the_logs_share_half_of_the_memory_that_redis_may_use(redis_client: Client) -> None:
-    """With no limit, or no right to ask, each has what is usual."""
+    """With no limit, or no right to ask, each has the usual bound."""
     log = EventLog(NAMESPACE, redis_client, 65536)
     maxmemory = int(call(redis_client, "INFO", "memory")["maxmemory"])
     assert [log.share_of_memory(count) for count in (1, 4, 10_000)] == [maxmemory // 2, maxmemory // 8, LEAST_MAX_BYTES]

@@ -25,7 +25,7 @@ ASK = ("FCALL", "ask", 0)
 
 @contextmanager
 def server(*answers: Callable[[socket.socket], None], max_connections: int = 16, database: int = 0) -> Iterator[Any]:
-    """Give a client of a server that reads one command from each connection and then does what its answer does."""
+    """Give a client of a server that reads one command from each connection and then runs its answer."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
 
         def serve() -> None:
@@ -88,14 +88,14 @@ def test_a_reply_of_many_parts_is_put_together(redis_client: Client) -> None:
 
 
 def late(connection: socket.socket) -> None:
-    """Answer the command when another one comes after it on the same connection: none must."""
+    """Answer the command when another one comes after it on the same connection, which none must."""
     with suppress(ConnectionResetError):
         if connection.recv(4096):
             connection.sendall(b"$4\r\nlate\r\n")
 
 
 def test_a_late_reply_is_never_taken_for_the_next_ones() -> None:
-    """A command that is given up closes its connection: the next one has another, and its own reply."""
+    """An abandoned command closes its connection. The next one has another, and its own reply."""
     with server(late, says(b"$3\r\nown\r\n")) as client:
         connection = client.connection_pool.get_connection()
         connection._sock.settimeout(0.05)
@@ -131,7 +131,7 @@ def interrupt() -> Iterator[Callable[[socket.socket], None]]:
 def test_an_interrupt_in_the_middle_closes_the_connection(
     interrupt: Callable[[socket.socket], None], command: tuple[str, ...], is_patient: bool
 ) -> None:
-    """A signal while the reply is awaited, as one that kills a greenlet: no caller gets that reply."""
+    """A signal while the reply is awaited, as one that kills a greenlet. No caller gets that reply."""
     with server(interrupt, says(b"$3\r\nown\r\n")) as client:
         with pytest.raises(Stopped), Budget("anywhere", DEADLINE_S, is_patient=is_patient):
             call(client, *command)
@@ -156,7 +156,7 @@ def test_an_interrupt_while_it_connects_closes_the_connection(interrupt: Callabl
 
 @pytest.mark.parametrize("answer", [(b"$4\r\none", b""), (b"HTTP/1.1 400\r\n",)], ids=["half", "no reply"])
 def test_a_broken_answer_closes_the_connection(answer: tuple[bytes, ...]) -> None:
-    """Half a reply before the end of the stream, and bytes that are none."""
+    """Half a reply before the end of the stream, and invalid bytes."""
 
     def end(connection: socket.socket) -> None:
         for part in answer:

@@ -1,4 +1,4 @@
-"""Redis with real Sentinels: both kinds of client find the primary, before and after a failover."""
+"""Redis with real Sentinels, where both kinds of client find the primary, before and after a failover."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_new_connection_to_the_primary_reports_the_newest_receipts(tmp_path: P
 
 
 def test_passwords_of_redis_and_of_sentinels_are_two(tmp_path: Path) -> None:
-    """With both, everything works; without either, the error says what is wrong, and shows no password."""
+    """With both, everything works; without either, the error names the fault, and shows no password."""
     with start_sentinels(tmp_path / "site", requirepass="redis-secret", sentinel_password="sentinel-secret") as site:
         with Publisher(site.url) as publisher:
             assert publisher.publish("a", 1).offset == 1
@@ -91,7 +91,7 @@ def test_a_primary_that_no_sentinel_knows_is_one_clear_error(tmp_path: Path) -> 
 
 
 def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:
-    """Those that are down are passed over."""
+    """Dead ones are passed over."""
     with start_sentinels(tmp_path / "site") as site:
         site.sentinels[0].kill()
         site.sentinels[1].kill()
@@ -99,7 +99,7 @@ def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:
 
 
 def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
-    """In a failover Sentinels write to the disk: one that has not answered is left out, and another one asked soon."""
+    """In a failover Sentinels write to the disk. A silent one is left out, and another one asked soon."""
     with start_sentinels(tmp_path / "site") as site:
         stalled, *others = site.sentinels
         with open_client(site.url, timeout_s=5, max_connections=1) as client:
@@ -137,7 +137,7 @@ def test_who_waits_for_a_moment_only_has_learned_nothing_of_a_sentinel(tmp_path:
 def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
     """After a failover each Sentinel hears of it in its turn, and the old primary may be up again before the last one has.
 
-    Two Sentinels that do not know each other stay as they are for good: one knows of no failover, the other of several.
+    Two Sentinels that do not know each other stay as they are for good, where one knows of no failover, the other of several.
     """
     with contextlib.ExitStack() as started:
 
@@ -164,11 +164,11 @@ def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
         behind.go_on()
         assert primary() == new.port
         ahead.kill()
-        assert primary() == new.port  # what it says is known to be old
+        assert primary() == new.port  # its answer is known to be old
 
 
 def test_sentinels_that_disagree_for_good_lead_nobody_to_and_fro(tmp_path: Path) -> None:
-    """One of three watches another server under the same name: most of them count, for each process and all the time."""
+    """One of three watches another server under the same name. Most of them count, for each process and all the time."""
     with contextlib.ExitStack() as started:
 
         def begin(name: str, *lines: str, sentinel: bool = False) -> Server:

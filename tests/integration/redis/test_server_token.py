@@ -15,7 +15,7 @@ from headgate.redis.subscriber_link import SubscriberLink
 
 @pytest.fixture
 def client(redis_client: Client) -> Client:
-    """A client of an empty Redis that has the library."""
+    """A client of an empty Redis with the library."""
     ensure_loaded(redis_client)
     return redis_client
 

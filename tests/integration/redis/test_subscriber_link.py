@@ -1,4 +1,4 @@
-"""The Pub/Sub link against a real Redis: what it reads, when it breaks, and that its owner is notified."""
+"""The Pub/Sub link against a real Redis: its reads, when it breaks, and that its owner is notified."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def read_all(link: SubscriberLink, count: int) -> list[Any]:
 
 
 def test_one_read_returns_everything_that_has_arrived(link: SubscriberLink, redis_client: Client) -> None:
-    """Messages that queued up in the socket come as one list: the fan-out joins what arrived together."""
+    """Messages that queued up in the socket come as one list, because the fan-out joins simultaneous events."""
     link.send(("SUBSCRIBE", "a"))
     link.read()
     call_many(redis_client, [("PUBLISH", "a", f"{number:03d}") for number in range(500)])
     size = 500 * len(b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\n000\r\n")
     with socket.socket(fileno=os.dup(link.fileno())) as peek:
-        peek.settimeout(DEADLINE_S)  # the descriptor does not block: nothing may be there yet
+        peek.settimeout(DEADLINE_S)  # the descriptor does not block, as nothing may be there yet
         wait_until(lambda: len(peek.recv(2 * size, socket.MSG_PEEK)) == size, "all messages are in the socket")
 
     replies = link.read()
@@ -66,7 +66,7 @@ def test_a_pong_comes_after_every_message_published_before_it(link: SubscriberLi
 
     replies = read_all(link, 40)
 
-    # Redis may take the next message before a PING that is still on its way: at least the messages before it have come.
+    # Redis may take the next message before a PING that is still on its way, so at least the earlier messages have come.
     messages = 0
     for kind, token, *_ in replies:
         if kind == b"pong":
@@ -88,7 +88,7 @@ def test_a_message_of_40_megabytes_arrives_whole_and_the_next_one_after_it(link:
 
 
 def test_too_long_a_reply_breaks_the_link(link: SubscriberLink, redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded: a reply larger than any event is not collected to its end."""
+    """Memory is bounded, so a reply larger than any event is not collected to its end."""
     monkeypatch.setattr(subscriber_link, "MAX_REPLY_BYTES", 1_000_000)
     link.send(("SUBSCRIBE", "a"))
     link.read()
@@ -102,7 +102,7 @@ def test_too_long_a_reply_breaks_the_link(link: SubscriberLink, redis_client: Cl
 
 
 def test_a_killed_connection_is_told_and_never_replaced(link: SubscriberLink, redis_client: Client) -> None:
-    """The end of the stream is an error each time, not an empty read: the owner must know that messages may be missing."""
+    """The end of the stream is an error each time, not an empty read, as the owner must know that messages may be missing."""
     link.send(("SUBSCRIBE", "a"))
     link.read()
     call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
@@ -114,7 +114,7 @@ def test_a_killed_connection_is_told_and_never_replaced(link: SubscriberLink, re
 
 
 def test_bytes_that_are_no_reply_break_the_link(link: SubscriberLink) -> None:
-    """Garbage in the stream: nothing after it can be trusted."""
+    """Garbage in the stream, after which nothing can be trusted."""
     theirs, ours = socket.socketpair()
     link.close()
     link._socket = ours
@@ -126,7 +126,7 @@ def test_bytes_that_are_no_reply_break_the_link(link: SubscriberLink) -> None:
 
 
 def test_a_thread_that_reads_never_waits_on_the_descriptor_of_a_later_connection(redis_url: str) -> None:
-    """A switch closes the links of other threads, and connects at once: the number that a descriptor had goes to the new one.
+    """A switch closes the links of other threads, and connects at once, so the number of a descriptor goes to the new one.
 
     Before, one read in ten or twenty slept until its timeout, 5 s in a consumer. Two threads keep the processor busy, as a burst
     of work does.
@@ -169,7 +169,7 @@ def test_a_thread_that_reads_never_waits_on_the_descriptor_of_a_later_connection
 
 
 def test_a_link_to_the_server_that_the_address_leads_to_stays(redis_url: str, redis_client: Client) -> None:
-    """It asks for its server when it connects, so what this process knew of the address before does not count for it."""
+    """It asks for its server when it connects, so this process's earlier knowledge of the address does not count for it."""
     LOG_LIBRARY.ensure_loaded(redis_client)
     switch = switch_of(read_url(redis_url))
     switch.note("a server of before", 0.0, count=switch.count)

@@ -35,7 +35,7 @@ class Log:
         self.upkeep.tick()
 
     def pass_time(self, seconds: int, every_s: int = 5) -> None:
-        """Let true time pass: Redis' wall clock runs with it, and the gateway calls every five seconds."""
+        """Let true time pass. Redis' wall clock runs with it, and the gateway calls every five seconds."""
         for _ in range(seconds // every_s):
             self._true_s += every_s
             self.wall.advance(1000 * every_s)
@@ -48,7 +48,7 @@ class Log:
         return offset, bool(duplicate)
 
     def offsets(self) -> list[int]:
-        """Return what the log holds."""
+        """Return the offsets of the log."""
         return [int(entry_id.partition(b"-")[0]) for entry_id, _ in call(self.client, "XRANGE", KEY, "-", "+")]
 
 
@@ -133,7 +133,7 @@ DAY_S = 86400
 
 
 def keep(log: Log, event_id: str, for_s: int = DAY_S, by: str = "") -> tuple[int, bool]:
-    """Publish under an id that is to be remembered; return the offset, and whether it was there already."""
+    """Publish under a remembered id; return the offset, and whether it was there already."""
     _, offset, duplicate = call(log.client, "FCALL", "headgate_publish", 1, KEY, "a.b", "1", event_id, f"{by} -  {for_s}")
     return offset, bool(duplicate)
 
@@ -168,7 +168,7 @@ def test_an_id_counts_for_as_long_as_it_asks(log: Log, keep: Callable[..., tuple
 
 @KEEP
 def test_ids_that_are_kept_take_two_hashes_of_a_day(log: Log, keep: Callable[..., tuple[int, bool]]) -> None:
-    """Whatever day it is: those before are dropped by the next one, and each ends by itself."""
+    """Whatever day it is, the next one drops those before, and each ends by itself."""
     for _ in range(4):
         keep(log, "same")
         keep(log, "other")
@@ -181,7 +181,7 @@ def test_ids_that_are_kept_take_two_hashes_of_a_day(log: Log, keep: Callable[...
 
 
 def test_more_ids_than_there_is_room_for_are_refused_and_none_is_forgotten(log: Log) -> None:
-    """With the limit and when to try again; events without such an id go on, and so does one that is known."""
+    """With the limit and when to try again; events without such an id go on, and so does a known one."""
     log.log.configure(10_000, MAX_AGE_S, 1024 * 1024)
     room = 1024 * 1024 // 4 // (len("a.b:id-0000") + 112)
     for number in range(room):
@@ -199,14 +199,14 @@ def test_more_ids_than_there_is_room_for_are_refused_and_none_is_forgotten(log: 
 
 @pytest.mark.parametrize("for_s", [0, DAY_S + 1, 10**20])
 def test_an_id_cannot_be_kept_for_no_time_or_for_longer_than_a_day(log: Log, for_s: int) -> None:
-    """The error says what is allowed, before anything is written."""
+    """The error names the allowed range, before anything is written."""
     with pytest.raises(InvalidEvent, match="expected 1 to 86400 s, and an id"):
         keep(log, "same", for_s)
     assert log.offsets() == []
 
 
 def test_an_id_that_is_kept_is_lost_with_the_log_it_was_in(log: Log) -> None:
-    """Its receipt is of an epoch that is gone."""
+    """Its receipt is of a lost epoch."""
     keep(log, "same")
     call(log.client, "DEL", KEY, head_key(NAMESPACE), f"hg:{{{NAMESPACE}}}:epochs")
     assert not keep(log, "same")[1]
@@ -234,7 +234,7 @@ def test_ids_are_bounded_by_their_bytes(log: Log, redis_client: Client) -> None:
 
 
 def test_the_ids_of_the_newest_events_count_however_many_bytes_they_take(log: Log) -> None:
-    """What an outbox of a page relies on, also where the log may have few bytes."""
+    """The base of a page's outbox, also where the log may have few bytes."""
     limit_ids(log, 1, least_ids=10)
     for number in range(95):
         log.publish(f"id-{number}")
@@ -331,7 +331,7 @@ def full(log: Log) -> Iterator[Log]:
 
 
 def test_a_full_redis_loses_what_is_too_old(full: Log) -> None:
-    """Though no publish succeeds: all of it, ids too, in small steps. What is young stays."""
+    """Though no publish succeeds, all of it goes, ids too, in small steps. Young ones stay."""
     full.pass_time(300)
     assert len(full.offsets()) == 250
     assert call(full.client, "KEYS", "hg:{orders}:id:*")
@@ -367,7 +367,7 @@ def test_a_trim_reads_little_at_a_time(full: Log) -> None:
 
 
 def test_redis_with_room_is_not_trimmed_by_upkeep(log: Log) -> None:
-    """An idle log keeps what it has for a client that comes back late."""
+    """An idle log keeps its events for a client that comes back late."""
     log.publish()
     log.pass_time(2 * MAX_AGE_S)
 

@@ -1,4 +1,4 @@
-"""The usual event in the function library: fewer commands, and nothing that the careful way would not have done."""
+"""The usual event in the function library: fewer commands, and the same effect as the careful way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.wall_clock import BEGIN_MS, WallClock
 
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
-# `by` without anything in it: the same event, by the careful way.
+# `by` without anything in it gives the same event, by the careful way.
 CAREFULLY = " "
 
 
@@ -44,7 +44,7 @@ def offsets(client: Client) -> list[int]:
 
 
 def moves(client: Client) -> int:
-    """Return how often the head was moved, forth or back, since the statistics were reset: only a usual event does so."""
+    """Return how often the head was moved, forth or back, since the statistics were reset, as only a usual event does so."""
     return int(call(client, "INFO", "commandstats").get("cmdstat_hincrby", {}).get("calls", 0))
 
 
@@ -65,7 +65,7 @@ def put_back(client: Client, copied: list[tuple[bytes, bytes]]) -> None:
 
 
 def test_both_ways_write_the_same(client: Client) -> None:
-    """Entry, receipt, head and answer, but for the time that is stored with the head; and each knows the other's ids."""
+    """Entry, receipt, head and answer, but for the head's time; and each knows the other's ids."""
     append(client, "topic-is-known", topic="users.ada.mail")
     call(client, "CONFIG", "RESETSTAT")
     usual = append(client, "one", payload='{"x":1}', topic="users.ada.mail")
@@ -84,7 +84,7 @@ def test_both_ways_write_the_same(client: Client) -> None:
 
 
 def test_the_strict_entry_takes_the_usual_way_as_well(client: Client) -> None:
-    """After its look at the payload; and one that is refused has moved nothing."""
+    """After its look at the payload; and a refused one has moved nothing."""
     call(client, "CONFIG", "RESETSTAT")
 
     assert call(client, "FCALL", "headgate_publish", 1, KEY, "a", "{}", "one")[1:] == [2, 0]
@@ -174,7 +174,7 @@ def test_a_log_of_many_events_is_trimmed_in_steps(client: Client, max_events: in
 
 
 def test_bytes_are_kept_within_their_limit_to_the_event(client: Client) -> None:
-    """An event that would go beyond is left to the careful way, which reads what must go."""
+    """An event beyond it is left to the careful way, which reads the oldest ones."""
     call(client, "FCALL", "headgate_configure", 1, KEY, 10_000, 600_000, 2**17, 2**20)
     each = 100_000 + len("a") + 128
 
@@ -205,7 +205,7 @@ def test_time_does_not_go_back_in_another_process(redis_client: Client) -> None:
 
 
 def test_an_id_of_the_hash_before_counts_for_300_s(redis_client: Client) -> None:
-    """A hash of ids takes new ones for 600 s; the one before is looked at for the 300 s in which its ids can count."""
+    """A hash of ids takes new ones for 600 s; the one before is read for the 300 s in which its ids can count."""
     prepare(redis_client)
     clock = WallClock(redis_client)
     append(redis_client, "zero")
@@ -224,7 +224,7 @@ def test_an_id_of_the_hash_before_counts_for_300_s(redis_client: Client) -> None
 
 
 def test_events_that_are_too_old_go(redis_client: Client) -> None:
-    """Usual events of a log that is old enough are none any more: each lets the older ones go."""
+    """Usual events of an old enough log are none any more, and each lets the older ones go."""
     prepare(redis_client)
     clock = WallClock(redis_client)
     call(redis_client, "FCALL", "headgate_configure", 1, KEY, 10_000, 20_000, 65536)

@@ -1,4 +1,4 @@
-"""Events are held against schemas wherever they are published: Python, HTTP, pages; also with those of the registry."""
+"""Events are held against schemas wherever they are published, from Python, HTTP and pages; also with those of the registry."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_publishers_everywhere_follow_the_registry(redis_url: str, redis_client:
 
 
 def test_a_registry_that_is_none_refuses_events_from_the_first_on(redis_url: str, redis_client: Client) -> None:
-    """It is unknown what would be allowed; strangers learn no more than that."""
+    """The allowed events are unknown; strangers learn no more than that."""
     call(redis_client, "HSET", schemas_key("notifications"), "version", "x", "documents", "{")
     with Publisher(redis_url, schemas="redis", schema_check="refuse") as publisher:
         with pytest.raises(BusRefused, match="is not what `headgate schemas push` writes") as raised:
@@ -110,7 +110,7 @@ def test_two_who_write_at_once_both_have_their_way(redis_client: Client) -> None
 
     def add(name: str) -> None:
         done: HeadgateError | None = None
-        for _ in range(8):  # each time at least one of those who meet gets through
+        for _ in range(8):  # each time at least one of the competitors gets through
             try:
                 change_registry(redis_client, "notifications", lambda held: texts({**_values(held), name: NUMBER}))
                 return

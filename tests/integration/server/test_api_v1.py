@@ -160,14 +160,14 @@ def test_the_log_is_read_from_an_offset_and_from_a_time(api: Api, publisher: Pub
 
 
 def test_one_event_is_found_by_id_and_by_offset(api: Api, publisher: Publisher, key: Callable[..., str]) -> None:
-    """By one who may read its topic; to another one it is not there."""
+    """By a reader of its topic; to another one it is not there."""
     receipt = publisher.publish("orders.1", {"carrier": "UPS"}, id="order-1")
     publisher.publish_many([("orders.2", number) for number in range(600)])
     by_id, by_offset = api.get("/events/order-1"), api.get(f"/events/{receipt.offset}")
     assert by_id == by_offset
     assert (by_id["topic"], by_id["data"], by_id["offset"]) == ("orders.1", {"carrier": "UPS"}, receipt.offset)
     assert api.ask("GET", "/events/order-2")[0] == 404
-    # Digits are an offset, and there is none: at once. With its topic an id of digits is an id.
+    # Digits are an offset, and there is none, at once. With its topic an id of digits is an id.
     publisher.publish("orders.3", 7, id="8812345")
     assert api.ask("GET", "/events/8812345")[0] == api.ask("GET", "/events/8812345/trace")[0] == 404
     assert api.get("/events/8812345?topic=orders.3")["data"] == 7
@@ -175,7 +175,7 @@ def test_one_event_is_found_by_id_and_by_offset(api: Api, publisher: Publisher, 
     assert api.ask("GET", "/events/8812345?topic=orders.%23")[0] == 400
     assert api.ask("GET", "/events/order-1/trace")[1]["id"] == "order-1"
     assert api.ask("GET", "/events/order-2/trace")[0] == 404
-    # Any text may be asked for: no event has it, and no page is elsewhere.
+    # Any text may be asked for, and no event has it, and no page is elsewhere.
     for odd in ("a%3Ab~c", "a/b", "a%2Fb", "//b//", "%ED%A0%80", "x/trace"):
         assert api.ask("GET", f"/events/{odd}/trace")[0] == 404, odd
     other = key("read:mail.#")
@@ -187,7 +187,7 @@ def test_one_event_is_found_by_id_and_by_offset(api: Api, publisher: Publisher, 
 
 
 def test_the_newest_readable_event_of_an_id_is_found(api: Api, publisher: Publisher, key: Callable[..., str]) -> None:
-    """An id counts for its topic: an event of another topic with the same id hides none."""
+    """An id counts for its topic, so an event of another topic with the same id hides none."""
     for topic in ("mail.1", "orders.1"):
         publisher.publish(topic, {}, id="same")
     found = [api.get("/events/same", key=key(scope))["topic"] for scope in ("read:#", "read:mail.#", "read:orders.#")]
@@ -207,7 +207,7 @@ def test_a_receipt_holds_while_its_event_is_in_the_log(api: Api, publisher: Publ
 
 
 def test_namespaces_say_where_their_logs_stand(api: Api, publisher: Publisher) -> None:
-    """Epoch, first, head and retention; one that is not served is 404."""
+    """Epoch, first, head and retention; an unserved one is 404."""
     receipt = publisher.publish_many([("orders.1", number) for number in range(3)])[-1]
     found = api.get("/namespaces/notifications")
     assert (found["epoch"], found["head"], found["head"] - found["first"]) == (receipt.epoch, receipt.offset, 2)
@@ -216,7 +216,7 @@ def test_namespaces_say_where_their_logs_stand(api: Api, publisher: Publisher) -
 
 
 def test_dead_letters_are_listed_tried_again_and_dropped(api: Api, publisher: Publisher, redis_client: Client) -> None:
-    """Page by page; one that is gone does not count; lag and age are there for all that was not taken."""
+    """Page by page; a departed one does not count; lag and age are there for all waiting ones."""
     store = Store(redis_client, "", "notifications", "on-call", 65536)
     store.open("new")
     publisher.publish("orders.1", 1)

@@ -1,4 +1,4 @@
-"""What a key may do beyond its namespaces, and what a caller pays for work: every operation of the table, on a real Redis."""
+"""A key's rights beyond its namespaces, and a caller's price for work: every operation of the table, on a real Redis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HERE, THERE = "notifications", "other"
 
 
 class Site(NamedTuple):
-    """A gateway of two namespaces, and one who makes keys for it."""
+    """A gateway of two namespaces, and a maker of keys for it."""
 
     client: FlaskClient
     redis: Client
@@ -100,13 +100,13 @@ BEYOND: dict[str, tuple[str, Any, int]] = {
     "makeKey": ("/keys", {"name": "a", "scopes": ["clients"], "namespaces": [HERE]}, 422),
     "revokeKey": ("/keys/OF_HERE", None, 403),
 }
-# What has no namespace in the request: the answer holds nothing of HERE (tests below), or is for anyone.
+# Requests without a namespace, where the answer holds nothing of HERE (tests below), or is for anyone.
 WITHIN = {"disconnectUser", "sendToClient", "listNamespaces", "listPauses", "listKeys"}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 def test_a_key_of_one_namespace_reaches_no_other(site: Site, operation: Any) -> None:
-    """Whatever scopes it has: a new row without a check fails here."""
+    """Whatever scopes it has, a new row without a check fails here."""
     if operation.scope is Who.ANYONE or operation.name in WITHIN:
         return
     path, body, status = BEYOND[operation.name]
@@ -119,7 +119,7 @@ def test_a_key_of_one_namespace_reaches_no_other(site: Site, operation: Any) -> 
 
 @pytest.mark.parametrize("what", ["connects", "publishes"])
 def test_what_stops_every_namespace_wants_a_key_for_every_namespace(site: Site, what: str) -> None:
-    """The refusal names one that is missing, and the cure; a key for both, or for all, may."""
+    """The refusal names a missing one, and the cure; a key for both, or for all, may."""
     status, problem = site.ask(site.key("pauses:write", namespaces=[THERE]), "PUT", f"/pauses/{what}", {})
     assert (status, problem["code"]) == (403, "forbidden")
     assert (
@@ -145,7 +145,7 @@ def test_a_user_is_revoked_by_a_key_for_every_namespace_of_the_redis(site: Site)
 def test_a_key_without_names_may_all_where_there_is_one_namespace(
     unstarted_gateway: UnstartedGateway, redis_url: str, redis_client: Client
 ) -> None:
-    """The usual site: nothing is lost by the rule above."""
+    """The usual site loses nothing by the rule above."""
     settings = Settings(redis_url=redis_url, namespaces=(HERE,))
     site = Site(create_app(settings, gate=unstarted_gateway(settings)).test_client(), redis_client)
     key = site.key("users:write", "pauses:write", "keys:write")
@@ -191,7 +191,7 @@ def test_a_key_for_every_namespace_makes_and_ends_its_like(site: Site) -> None:
 
 
 def test_lists_hold_what_is_of_the_keys_namespaces(site: Site) -> None:
-    """Namespaces and pauses; every key may see what is paused for all."""
+    """Namespaces and pauses; every key may see the pauses for all."""
     for what in ("connects", f"namespace:{HERE}", f"namespace:{THERE}"):
         site.ask(ADMIN_KEY, "PUT", f"/pauses/{what}", {})
     key = site.key(*EVERY_SCOPE, namespaces=[THERE])
@@ -200,7 +200,7 @@ def test_lists_hold_what_is_of_the_keys_namespaces(site: Site) -> None:
     assert call(site.redis, "ZCARD", NAMESPACES) == 2
 
 
-# -- what a caller pays -----------------------------------------------------------------------------------------------
+# -- the prices for a caller -----------------------------------------------------------------------------------------------
 
 EVENTS, LETTERS, KEYS, MEMBERS, CONSUMERS = 2500, 250, 350, 2500, 25
 
@@ -240,15 +240,15 @@ class Asked:
         return Reached(2500, ())
 
 
-# For each operation a request, and the reads that it costs on a site with so many events, letters, keys, members, consumers.
-# What is not there costs what the search for it has looked at.
+# For each operation a request, and the reads that it costs on a site with so many events, letters, keys, members, consumers. An
+# absent one costs as much as the search for it.
 PRICES: dict[str, list[tuple[str, Any, int]]] = {
-    "publishEvent": [],  # by `publish_per_s`: tests/unit/server/api/v1/test_publishing.py
+    "publishEvent": [],  # by `publish_per_s`, in tests/unit/server/api/v1/test_publishing.py
     "publishBatch": [],
     "listEvents": [("/events", None, 1), ("/events?since=1", None, 2)],
     "getEvent": [
         ("/events/2400", None, 1),
-        ("/events/999999", None, 1),  # an offset that is not there: at once
+        ("/events/999999", None, 1),  # an absent offset, at once
         ("/events/none", None, 25),
         ("/events/marked-0", None, 25),
         ("/events/marked-0?topic=orders.0", None, 1),  # by the index
@@ -256,7 +256,7 @@ PRICES: dict[str, list[tuple[str, Any, int]]] = {
         ("/events/none?topic=orders.1", None, 25),
     ],
     "checkReceipt": [("/receipts?epoch=0123456789abcdef&offset=1", None, 1)],
-    # Of one that is there also the names of keys, and a page of the letters of each consumer: of one, three.
+    # Of a present one also the names of keys, and a page of the letters of each consumer, so three of one.
     "traceEvent": [("/events/999999/trace", None, 1), ("/events/none/trace", None, 25), ("/events/2400/trace", None, 28)],
     "listMembers": [("/presence?topic=room&limit=1", None, 3), ("/presence?topic=room&limit=1000", None, 10)],
     "readInbox": [("/inbox?user=ana&limit=100", None, 1)],
@@ -304,7 +304,7 @@ class LargeGate(RecordingGate):
 
 
 def fill(redis: Client, url: str) -> None:
-    """Put so much into the log, and beside it."""
+    """Put so much into the log, and around it."""
     with Publisher(url) as publisher:
         for begin in range(0, EVENTS, 250):
             numbers = range(begin, begin + 250)
@@ -324,7 +324,7 @@ def fill(redis: Client, url: str) -> None:
 
 
 def test_every_operation_is_paid_for_by_its_work(redis_url: str, redis_client: Client) -> None:
-    """As many reads as what was looked at says, also for what is not there. What costs one moves little, whatever there is."""
+    """As many reads as the examined events need, also for an absent one. Operations of price one move little in any case."""
     assert set(PRICES) == {operation.name for operation in OPERATIONS}
     fill(redis_client, redis_url)
     gate = LargeGate(identity=Identity("\0key:k1", scopes=(ADMIN,), namespaces=("*",)))
@@ -349,7 +349,7 @@ def test_every_operation_is_paid_for_by_its_work(redis_url: str, redis_client: C
 
 
 def test_who_has_looked_through_the_log_waits_before_the_next_read(redis_url: str, redis_client: Client) -> None:
-    """What a search has looked at is owed. It keeps no caller from acting, and another caller owes nothing."""
+    """The work of a search is owed. It keeps no caller from acting, and another caller owes nothing."""
     fill(redis_client, redis_url)
     gate = LargeGate(identity=Identity("\0key:k1", scopes=("read:#", "pauses:write"), namespaces=("*",)))
     client = api_client(Services(gate, Settings(redis_url=redis_url)), SharedRates("read", 0.1, 10))

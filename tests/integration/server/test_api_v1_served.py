@@ -1,7 +1,7 @@
 """/api/v1 of a real gateway: its clients, and whether the OpenAPI document is true.
 
-Schemathesis asks what the document allows, and what it forbids, and reads the answers by it: in the test command a request
-of each kind for each operation; `make http-api` sends MANY, or what HTTP_API_REQUESTS says.
+Schemathesis sends allowed and forbidden requests, and reads the answers by the document. The test command sends a request of
+each kind for each operation; `make http-api` sends MANY, or HTTP_API_REQUESTS.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.support.raw_client import RawClient
 SECRET = "a-secret-of-forty-characters-27182818284"
 KEY = "an-admin-key-of-forty-characters-3141592"
 NO_LIMIT = "100000"
-# Making up a request takes schemathesis some 15 ms, and two in three are answered in less: nearly 70 kinds of 60 requests are two
-# minutes on a machine with nothing else to do.
+# Making up a request takes schemathesis some 15 ms, and two in three are answered in less. Nearly 70 kinds of 60 requests are
+# two minutes on a machine with nothing else to do.
 MANY = int(os.environ.get("HTTP_API_REQUESTS", "60"))
 # Nothing can be wrong with a request for these.
 NEVER_WRONG = ("getHealth", "getProblem")
 ENVIRONMENT = {
-    # A machine that has much else to do.
+    # A busy machine.
     "HEADGATE_HANDSHAKE_DEADLINE_S": "60",
     "HEADGATE_TOKEN_SECRET": SECRET,
     "HEADGATE_ADMIN_KEY": KEY,
@@ -51,7 +51,7 @@ def ask(operation: Any, examples: int, *, is_right: bool) -> None:
     """Send so many requests to an operation, as the document allows them, or not.
 
     Raises:
-        Exception: schemathesis', which says what a request and its answer do that the document does not.
+        Exception: schemathesis', with the difference between a request, its answer and the document.
     """
     from schemathesis.checks import CHECKS
     from schemathesis.generation import GenerationMode
@@ -63,7 +63,7 @@ def ask(operation: Any, examples: int, *, is_right: bool) -> None:
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(max_examples=examples, deadline=None, suppress_health_check=health, phases=[Phase.generate], database=None)
     def asked(case: Any) -> None:
-        # A name without a value, such as an empty list, is not sent, so what would be wrong with it is not asked.
+        # A name without a value, such as an empty list, is not sent, so its fault is not asked.
         url = Request(**case.as_transport_kwargs()).prepare().url or ""
         sent = parse_qsl(urlsplit(url).query, keep_blank_values=True)
         assume(set(case.query or {}) <= {name for name, _ in sent})
@@ -71,9 +71,9 @@ def ask(operation: Any, examples: int, *, is_right: bool) -> None:
         # An atomic batch is refused for a topic that another batch would report in a receipt's place. `id_for_s` needs ids,
         # which may be in a header.
         is_more_than_shape = body.get("atomic") is True or body.get("id_for_s") is not None
-        # No schema can say what a page has said.
+        # No schema can know a page's earlier answers.
         is_next = "after" in (case.query or {})
-        # A key must name the user, and what a change needs depends on its `op`.
+        # A key must name the user, and the needs of a change depend on its `op`.
         is_inbox = case.path.endswith("/inbox")
         excluded = [acceptance] if is_more_than_shape or is_next or is_inbox else None
         case.call_and_validate(headers={"Authorization": f"Bearer {KEY}"}, excluded_checks=excluded)
@@ -135,7 +135,7 @@ def test_a_key_publishes_below_wsgi_until_it_is_revoked(gateway: GatewayProcess)
 
 @pytest.mark.parametrize("examples", [1, pytest.param(MANY, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
 def test_the_openapi_document_says_what_is_taken_and_what_is_answered(gateway: GatewayProcess, examples: int) -> None:
-    """Statuses, types, schemas and headers of answers; what is right is taken, what is wrong is refused; no fault of ours."""
+    """Statuses, types, schemas and headers of answers; right requests are taken, wrong ones refused; no fault of ours."""
     import schemathesis  # takes half a second, which other tests need not wait for
 
     schema: Any = schemathesis.openapi.from_url(f"{gateway.url}/api/v1/openapi.json")

@@ -1,4 +1,4 @@
-"""Bodies that never come to their end, at a real gateway: a caller has a bounded part of its memory, and no part of others."""
+"""Bodies without an end, at a real gateway, where a caller has a bounded part of its memory, and no part of others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def opened() -> Iterator[ExitStack]:
 
 
 def begin(opened: ExitStack, gateway: GatewayProcess, user: str, path: str, size: int) -> tuple[socket.socket, str]:
-    """Announce a body, and return the connection and the first line of what is said to that.
+    """Announce a body, and return the connection and the first line of the answer.
 
     `Expect` makes the gateway say when it waits for the body.
     """
@@ -53,7 +53,7 @@ def begin(opened: ExitStack, gateway: GatewayProcess, user: str, path: str, size
 
 
 def read_until(connection: socket.socket, end: bytes) -> bytes:
-    """Return what comes, up to these bytes or the end."""
+    """Return the input, up to these bytes or the end."""
     received = b""
     while not received.endswith(end) and (piece := connection.recv(1)):
         received += piece

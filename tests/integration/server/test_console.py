@@ -1,4 +1,4 @@
-"""What the console's views read and do, on a real Redis: Redis itself, consumers and dead letters, topics, a trace, schemas."""
+"""The console's views on a real Redis: Redis itself, consumers and dead letters, topics, a trace, schemas."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_event_is_traced(console: FlaskClient, publisher: Publisher) -> None:
 
 
 def test_dead_letters_are_shown_retried_and_discarded(console: FlaskClient, publisher: Publisher, redis_client: Client) -> None:
-    """A letter that is tried again waits as a task; one that is discarded is gone."""
+    """A retried letter waits as a task; a discarded one is gone."""
     receipt = publisher.publish("orders.1.failed", {"note": "<b>"})
     store = Store(redis_client, "", "notifications", "mail", 65536)
     store.open("new")
@@ -103,7 +103,7 @@ def test_dead_letters_are_shown_retried_and_discarded(console: FlaskClient, publ
 
 
 def test_all_keys_are_looked_through_seldom(publisher: Publisher, redis_client: Client) -> None:
-    """A consumer that reads the log is known at once; one that has left only dead letters, with the next look."""
+    """A reader of the log is known at once; one with only dead letters, with the next look."""
     publisher.publish("orders.1.created", {})
     now_s = 100.0
     known = Consumers(lambda: now_s)

@@ -1,4 +1,4 @@
-"""What the demo keeps in Redis: orders and a secret, for the processes that follow and those beside."""
+"""The demo's data in Redis: orders and a secret, for later processes and those beside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate_server.demo.tokens import DemoTokens
 
 
 def kept(redis_url: str) -> Kept:
-    """What another process sees."""
+    """The view of another process."""
     return Kept(lambda: redis_url)
 
 
@@ -28,7 +28,7 @@ def book(redis_url: str) -> OrderBook:
 
 
 def test_a_token_outlives_the_server_that_issued_it(redis_url: str) -> None:
-    """The secret is made once: the next server takes the token, and so does one beside it."""
+    """The secret is made once, and the next server takes the token, and so does one beside it."""
     token = DemoTokens(kept(redis_url).secret).issue("ana")
     assert DemoTokens(kept(redis_url).secret).verify(token) == "ana"
     assert len(kept(redis_url).secret()) >= SECRET_BYTES
@@ -43,6 +43,6 @@ def test_orders_of_processes_beside_each_other_are_all_there(redis_url: str) -> 
 
 
 def test_a_redis_that_is_not_there_is_an_error_and_not_an_empty_book() -> None:
-    """The caller learns that the bus is unavailable, and what is kept stays as it is."""
+    """The caller learns that the bus is unavailable, and the kept data stays as it is."""
     with pytest.raises(BusUnavailable):
         book("redis://127.0.0.1:1/0").all()

@@ -1,4 +1,4 @@
-"""The HTTP API: who may, and the answer, page by page. In this process over a real log, and once over a real connection."""
+"""The HTTP API: access, and the answer, page by page. In this process over a real log, and once over a real connection."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Api:
         self._client = client
 
     def ask(self, path: str, bearer: str | None = None, body: Any = None, **more: Any) -> tuple[int, Any]:
-        """Return (status, JSON) of a request: a POST if it has a body."""
+        """Return (status, JSON) of a request, which is a POST if it has a body."""
         headers = {"Authorization": f"Bearer {bearer}"} if bearer is not None else {}
         options = {"headers": headers | more.pop("headers", {}), **more}
         answer = self._client.get(path, **options) if body is None else self._client.post(path, json=body, **options)
@@ -70,7 +70,7 @@ class Api:
 
 
 class Body(io.RawIOBase):
-    """The body of a request on its way; counts the bytes that are read of it."""
+    """The body of a request on its way; counts its read bytes."""
 
     def __init__(self, size: int) -> None:
         self.taken = 0
@@ -138,7 +138,7 @@ def test_an_id_that_a_user_took_first_swallows_nobody_elses_event(api: Api, publ
 
 
 def test_a_batch_is_one_request(api: Api, publisher: Publisher) -> None:
-    """Its events are in the log in order; a known id is a duplicate, and an event that is not granted an error."""
+    """Its events are in the log in order; a known id is a duplicate, and an event without a grant an error."""
     writer = token("shop", publish="orders.#", subscribe="orders.#")
     status, first = api.publish(writer, "orders.1.paid", 0, id="e-1")
     assert status == 201

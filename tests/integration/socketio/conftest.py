@@ -1,4 +1,4 @@
-"""Fixtures of the drop-in's tests: real server processes."""
+"""Fixtures of the drop-in's tests, with real server processes."""
 
 from tests.integration.transport.server_process import start_server, start_shared_server
 

@@ -42,5 +42,5 @@ def join(client: socketio.Client, port: int, transports: Sequence[str], user: st
 
 
 def cut(client: socketio.Client) -> None:
-    """Cut the client's WebSocket, as a network does: without a close frame."""
+    """Cut the client's WebSocket, as a network does, without a close frame."""
     client.eio.ws.sock.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
 """One application on python-socketio's own server and on ours, over each transport, with python-socketio's own client.
 
-Both must send every client the same, in the same order, and so must ours under each web server that carries it. What is
-intended to differ is in docs/socketio.md, and not in this chat. test_deployments.py has the servers in separate packages.
+Both must send every client the same, in the same order, and so must ours under each web server that carries it.
+docs/socketio.md has the intended differences, and not this chat. test_deployments.py has the servers in separate packages.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_every_server_tells_everybody_the_same(
     chats: dict[str, Served], authority: Authority, transports: tuple[str, ...]
 ) -> None:
     """Events, acknowledgements, attachments, refusals and goodbyes, in the same order."""
-    # python-socketio's client uses a WebSocket from two threads, which OpenSSL does not allow: a message is lost now and then.
+    # python-socketio's client uses a WebSocket from two threads, which OpenSSL does not allow, and loses a message now and then.
     kinds = [kind for kind in chats if kind != "tls" or transports == POLLING]
     with ThreadPoolExecutor() as pool:
         evenings = pool.map(lambda kind: evening(chats[kind].url, transports, ca_file=authority.ca_file), kinds)

@@ -1,4 +1,4 @@
-"""The servers under which people run python-socketio and Flask-SocketIO: each carries our transport, or says that it does not.
+"""The usual servers of python-socketio and Flask-SocketIO: each carries our transport, or says that it does not.
 
 `make deployments` brings the packages (deployments.txt) into a separate environment. test_beside_stock.py has, in the test
 command, the servers that are dependencies of ours.
@@ -29,7 +29,7 @@ Way = Callable[[Authority], AbstractContextManager[Served]]
 
 
 def gunicorn(worker: str, application: str, *, tls: bool = False) -> Way:
-    """Return a way to serve: gunicorn with a worker class, as its documentation and Flask-SocketIO's have it."""
+    """Return a way to serve, which is gunicorn with a worker class, as its documentation and Flask-SocketIO's have it."""
 
     def serve(authority: Authority) -> AbstractContextManager[Served]:
         options = ("--certfile", "--keyfile") if tls else ()
@@ -78,7 +78,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def on_stock() -> Iterator[dict[tuple[str, ...], dict[str, Told]]]:
-    """What python-socketio's own server sends to all."""
+    """The messages of python-socketio's own server to all."""
     with serving("stock") as stock:
         yield {transports: evening(stock.url, transports) for transports in (WEBSOCKET, POLLING, UPGRADED)}
 
@@ -143,7 +143,7 @@ def test_a_server_that_carries_no_websocket_is_named(
     ids=["gunicorn -k gthread", "gunicorn -k sync", "eventlet", "threads"],
 )
 def test_a_process_that_gevent_has_not_patched_is_refused_at_its_start(command: tuple[str, ...]) -> None:
-    """The application does not load, and the words say what to do."""
+    """The application does not load, and the message has the remedy."""
     with commanded(lambda _: [PYTHON, *command], ends=True) as served:
         assert "headgate.socketio needs gevent's cooperative sockets" in served.errors, served.errors
         assert served.process.returncode
@@ -171,7 +171,7 @@ def test_a_worker_of_a_task_queue_emits_by_the_message_queue(tmp_path: Path) -> 
 @pytest.mark.parametrize("value", ["float('nan')", "{'price': [float('inf')]}", "[b'x', float('nan')]"])
 @pytest.mark.parametrize("send", ["emit('e', {})", "send({})"])
 def test_a_worker_of_a_task_queue_hears_of_numbers_that_are_not_json(value: str, send: str) -> None:
-    """Where it emits them: the browsers that they would disconnect are other processes'. The queue is not reached."""
+    """Where it emits them, because the browsers that they would disconnect are other processes'. The queue is not reached."""
     emit = f"SocketIO(message_queue='redis://127.0.0.1:1').{send.format(value)}"
     emit = f"from headgate.socketio.flask import SocketIO; {emit}"
     ended = subprocess.run([PYTHON, "-c", emit], capture_output=True, text=True, timeout=60, check=False)

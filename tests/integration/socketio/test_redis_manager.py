@@ -19,13 +19,13 @@ LOBBY = "lobby"
 
 
 def told(guest: Guest, event: str) -> list[tuple[Any, ...]]:
-    """Return what a guest received by events of this name."""
+    """Return a guest's messages by events of this name."""
     return [arguments for name, arguments in guest.told if name == event]
 
 
 @pytest.fixture
 def evening_of_two(redis_url: str) -> Iterator[tuple[Guest, Guest]]:
-    """Two guests, of two servers on one Redis: the first on our server, the second on python-socketio's own."""
+    """Two guests, of two servers on one Redis, the first on our server, the second on python-socketio's own."""
     with ExitStack() as stack:
         env = {"CHAT_REDIS": redis_url}
         here, there = stack.enter_context(serving("headgate", env=env)), stack.enter_context(serving("stock", env=env))
@@ -33,7 +33,7 @@ def evening_of_two(redis_url: str) -> Iterator[tuple[Guest, Guest]]:
 
 
 def guests_of(stack: ExitStack, here: Served, there: Served) -> tuple[Guest, Guest]:
-    """Return a guest of each, who hear each other."""
+    """Return a guest of each, which hear each other."""
     guests = Guest(here.url, WEBSOCKET, {"name": "ana"}), Guest(there.url, WEBSOCKET, {"name": "ben"})
     for guest in guests:
         stack.callback(guest.leave)
@@ -44,7 +44,7 @@ def guests_of(stack: ExitStack, here: Served, there: Served) -> tuple[Guest, Gue
 
 
 def hear_each_other(speaker: Guest, listener: Guest) -> None:
-    """Wait until the listener's server hears the speaker's messages: python-socketio says nothing when it has subscribed."""
+    """Wait until the listener's server hears the speaker's messages, as python-socketio does not report its subscription."""
 
     def heard() -> bool:
         before = len(told(listener, "said"))

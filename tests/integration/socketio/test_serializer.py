@@ -30,7 +30,7 @@ SERIALIZERS: list[tuple[str, Any, Any]] = [
 
 @pytest.mark.parametrize(("name", "serializer", "data"), SERIALIZERS, ids=[name for name, *_ in SERIALIZERS])
 def test_the_real_client_does_everything(start_server: StartServer, name: str, serializer: Any, data: Any) -> None:
-    """Over each transport: auth, events and acknowledgements both ways, a refusal, order, goodbye; nothing is left."""
+    """Over each transport, with auth, events and acknowledgements both ways, a refusal, order, goodbye; nothing is left."""
     server = start_server(options={"serializer": name}, **SOON)
     for count, transports in enumerate((POLLING, WEBSOCKET, UPGRADED), 1):
         with pytest.raises(NotConnected), in_the_room(server.port, transports, "", serializer=serializer, refuse=True):

@@ -54,7 +54,7 @@ def test_the_real_client_does_everything(server: ServerProcess, transports: list
 
 
 def test_events_keep_their_order_across_an_upgrade_under_load(start_server: StartServer) -> None:
-    """2,000 events while the client polls, probes and moves: each once, in order."""
+    """2,000 events while the client polls, probes and moves, each once, in order."""
     server = start_server(queue_frames=4000)
     session = Polling(server.port)
     session.join()

@@ -1,8 +1,8 @@
 """The program under test: headgate.socketio.Server and a bare DropInEngine in a separate process.
 
-`/socket.io/` is the application of tests/support/socketio_application.py. `/engine.io/` echoes as the Engine.IO v4 suite expects.
-`/debug/<name>` takes a JSON object and lets a test do and see, from inside the process, what no client could: emit, end sessions,
-count file descriptors, greenlets, watchers.
+`/socket.io/` is the application of tests/support/socketio_application.py. `/engine.io/` echoes as the Engine.IO v4 suite
+expects. `/debug/<name>` takes a JSON object and gives a test, inside the process, more than any client could: emit, end
+sessions, count file descriptors, greenlets, watchers.
 
 Run as `python -m tests.integration.transport.application '<json>'`; prints its port, ends with its standard input.
 """
@@ -46,7 +46,7 @@ class Application(socketio_application.Application):
     def __init__(self, limits: JSON, options: JSON) -> None:
         # The gateway's limits, which are the narrower ones.
         super().__init__(**{"transport_limits": TransportLimits(**limits), "max_handlers": 64, **options})
-        # No client sends a Socket.IO CONNECT to the bare Engine.IO server: its handshake deadline would end every session.
+        # No client sends a Socket.IO CONNECT to the bare Engine.IO server, and its handshake deadline would end every session.
         self.eio = DropInEngine(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
         self.eio.on("connect", lambda sid, environ: None)
         self.eio.on("message", lambda sid, message: self.eio.send(sid, message))
@@ -79,7 +79,7 @@ class Application(socketio_application.Application):
     # -- debug commands -------------------------------------------------------------------------------------------
 
     def debug_state(self) -> JSON:
-        """Return what the process holds right now; sessions, and those that poll, by their ids."""
+        """Return the present objects of the process; sessions, and the polling ones, by their ids."""
         gc.collect()
         objects = gc.get_objects()
         sessions = [*self.sio.eio.sockets.values(), *self.eio.sockets.values()]
@@ -148,12 +148,12 @@ class Application(socketio_application.Application):
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def debug_forget(self) -> None:
-        """Take off the timer what it holds of what is over, as when its deadlines have passed."""
+        """Take off the timer the rest of finished sessions, as when its deadlines have passed."""
         for due in self.sio.eio.deadlines._slots.values():
             due[:] = [entry for entry in due if not is_over(getattr(entry[0], "__self__", None))]
 
     def debug_limit(self, **limits: float) -> None:
-        """Have other limits for what begins from now on."""
+        """Have other limits from now on."""
         self.sio.eio.limits = replace(self.sio.eio.limits, **limits)
 
     def debug_hasten(self, **limits: Any) -> None:
@@ -179,7 +179,7 @@ class Application(socketio_application.Application):
 
 
 def is_over(owner: object) -> bool:
-    """Return whether a deadline's owner has ended: a session, a WebSocket, or the heartbeat of a session."""
+    """Return whether a deadline's owner has ended, which is a session, a WebSocket, or the heartbeat of a session."""
     return getattr(owner, "closed", False) or (isinstance(owner, Heartbeat) and owner._session is None)
 
 
@@ -200,7 +200,7 @@ def main(configuration: JSON) -> None:
     application = Application(configuration.get("limits", {}), options)
     server = application.http
     gc.collect()
-    gc.freeze()  # what is looked for among all objects is made from here on: the modules' need not be gone through each time
+    gc.freeze()  # objects of interest are made from here on, so the modules' need not be searched each time
     server.start()
     print(server.server_port, flush=True)
     gevent.get_hub().threadpool.apply(sys.stdin.read)

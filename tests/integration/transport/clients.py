@@ -1,6 +1,6 @@
-"""Clients made by hand, so that a test can do what no well-behaved library would: HTTP polls and raw WebSocket frames.
+"""Clients made by hand, so that a test can do more than a well-behaved library: HTTP polls and raw WebSocket frames.
 
-Nothing here is shared with the code under test: frames are those of tests/support/websocket_codec.py.
+Nothing here is shared with the code under test, as frames are those of tests/support/websocket_codec.py.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Polling:
         assert answer.body[0] == "0"
         self.opening: dict[str, Any] = json.loads(answer.body[1:])
         self.sid: str = self.opening["sid"]
-        self._left: list[str] = []  # what came in the same answer as a packet that was waited for
+        self._left: list[str] = []  # the rest of an answer after the expected packet
 
     @property
     def target(self) -> str:
@@ -66,7 +66,7 @@ class Polling:
         return ask(self.port, "POST", self.target, SEPARATOR.join(packets))
 
     def packets(self) -> list[str]:
-        """Return the packets of one poll, or what `messages` left of the last."""
+        """Return the packets of one poll, or those that `messages` left of the last."""
         if self._left:
             left, self._left = self._left, []
             return left
@@ -84,7 +84,7 @@ class Polling:
                 yield packet
 
     def join(self, namespace: str = "/") -> dict[str, Any]:
-        """Connect to a namespace; return what CONNECT carries. Leaves the `auth` event that follows to the caller."""
+        """Connect to a namespace; return the data of CONNECT. Leaves the `auth` event that follows to the caller."""
         assert self.post("40" if namespace == "/" else f"40{namespace},").status == 200
         return connected(next(self.messages()), namespace)
 
@@ -165,7 +165,7 @@ class WebSocket:
             self.send("3")
 
     def end(self) -> Closed:
-        """Return how the server closed, skipping what it says before."""
+        """Return how the server closed, skipping earlier messages."""
         try:
             while True:
                 self.receive()
@@ -173,14 +173,14 @@ class WebSocket:
             return closed
 
     def join(self, namespace: str = "/") -> dict[str, Any]:
-        """Connect to a namespace and take the `auth` event; return what CONNECT carries."""
+        """Connect to a namespace and take the `auth` event; return the data of CONNECT."""
         self.send("40" if namespace == "/" else f"40{namespace},")
         data = connected(self.text(), namespace)
         assert '"auth"' in self.text()
         return data
 
     def close(self) -> None:
-        """Drop the TCP connection without a word. Idempotent."""
+        """Drop the TCP connection without a close frame. Idempotent."""
         self.sock.close()
 
     def _more(self) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the transport's tests: real server processes."""
+"""Fixtures of the transport's tests, with real server processes."""
 
 from tests.integration.transport.server_process import start_server, start_shared_server
 

@@ -1,6 +1,6 @@
-"""The application under test as a process: started with the limits that a test wants, ended with the test.
+"""The application under test as a process, started with the limits of a test, ended with the test.
 
-Its parent's death ends it too: it reads its standard input to the end. A traceback on its standard error fails the test.
+Its parent's death ends it too, because it reads its standard input to the end. A traceback on its standard error fails the test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 30.0
-# Unless a test is about these: no client is late to join, however slow the machine is, and no ping comes between two events.
+# Unless a test is about these, no client is late to join, however slow the machine is, and no ping comes between two events.
 PATIENT = {"handshake_deadline_s": 60.0, "ping_interval_s": 3600.0}
 
 
@@ -51,7 +51,7 @@ class ServerProcess:
     def debug(self, command: str, **arguments: Any) -> Any:
         """Run a debug command inside the process."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)) as connection:
-            # Closed after the answer by the server itself: the next look at its descriptors is not to find this one.
+            # Closed after the answer by the server itself, because the next look at its descriptors is not to find this one.
             connection.request("POST", f"/debug/{command}", json.dumps(arguments), {"Connection": "close"})
             answer = connection.getresponse()
             body = answer.read()
@@ -59,7 +59,7 @@ class ServerProcess:
             return json.loads(body)
 
     def state(self) -> dict[str, Any]:
-        """Return what the process holds right now."""
+        """Return the present objects of the process."""
         state: dict[str, Any] = self.debug("state")
         return state
 

@@ -1,4 +1,4 @@
-"""Engine.IO 4 over real connections: a case for each thing that only a socket, or the real loop, can show.
+"""Engine.IO 4 over real connections, with a case for each thing that only a socket, or the real loop, can show.
 
 The rules are proven where they are decided, in tests/unit/transport: answers to requests (test_engine.py), frames
 (test_frame_parser.py), heartbeat, upgrade and end (test_session.py and the files beside it).
@@ -35,7 +35,7 @@ def test_a_client_is_pinged_again_and_again(start_server: StartServer) -> None:
 
 
 def test_a_server_that_stood_still_does_not_blame_its_clients(start_server: StartServer) -> None:
-    """Its timers are late, and the pong has been in its socket for long: that is read first."""
+    """Its timers are late, and the old pong in its socket is read first."""
     ping_timeout_s = 0.5
     server = start_server(ping_interval_s=3600, ping_timeout_s=ping_timeout_s)
     client = WebSocket(server.port, PATH)
@@ -43,7 +43,7 @@ def test_a_server_that_stood_still_does_not_blame_its_clients(start_server: Star
         stopped = pool.submit(server.debug, "ping_and_stop")
         assert client.receive() == "2"
         client.send("3")
-        time.sleep(3 * ping_timeout_s)  # the stall itself: the pong's deadline passes in it
+        time.sleep(3 * ping_timeout_s)  # the stall itself, in which the pong's deadline passes
         server.resume()
         stopped.result()
         client.send("4still here")

@@ -1,4 +1,4 @@
-"""Random frames to a real server (F17): every connection survives or is closed with a code, and nothing is left.
+"""Random frames to a real server (F17). Every connection survives or is closed with a code, and nothing is left.
 
 tests/unit/transport/test_fuzz.py has the frames alone, and the packets.
 """
@@ -37,7 +37,7 @@ def test_a_real_connection_survives_or_is_closed(server: ServerProcess, frames: 
 
 
 def test_the_server_is_as_before(server: ServerProcess) -> None:
-    """After all of that: no session, no half packet, no watcher is left, and a client is served."""
+    """After all of that no session, no half packet and no watcher is left, and a client is served."""
     left = ("sessions", "wires", "environs", "half_binary", "inbox")
     server.until(lambda state: not any(state[name] for name in left), "the end of all sessions")
     client = WebSocket(server.port)

@@ -1,4 +1,4 @@
-"""Hostile clients on real connections: each is cut, costs little memory, and no other client notices (F15, F16, F17).
+"""Hostile clients on real connections. Each is cut, costs little memory, and no other client notices (F15, F16, F17).
 
 The rules are proven where they are decided, in tests/unit/transport: frames (test_frame_parser.py), rates (test_inbox.py),
 bodies (test_engine.py); and of packets in tests/unit/socketio (test_packet_check.py, test_sessions.py).
@@ -84,7 +84,7 @@ def served(client: WebSocket) -> bool:
 
 
 def attacked(server: ServerProcess, attack: Attack) -> tuple[Closed, int]:
-    """Return how the server closed a client that has joined, and then sends this; and by how many KB the server has grown."""
+    """Return how the server closed a client after its join, and these bytes; and by how many KB the server has grown."""
     attacker = WebSocket(server.port)
     with closing(attacker):
         attacker.join()

@@ -1,4 +1,4 @@
-"""The HTTP server on real connections: one case for each thing that only a socket, or several clients, can show.
+"""The HTTP server on real connections, with one case for each thing that only a socket, or several clients, can show.
 
 tests/unit/transport/test_http_connection.py has the rules: where a request ends, and how long each part of it may take.
 """
@@ -64,7 +64,7 @@ def test_a_target_leads_to_the_session_or_nowhere(server: ServerProcess, target:
 
 
 def test_a_client_that_is_still_sending_when_it_is_refused_meets_no_reset(server: ServerProcess) -> None:
-    """Closed with its body unread, the connection would be reset, and most clients would never look at the answer."""
+    """After a close with its body unread, the connection would be reset, and most clients would never look at the answer."""
     with dial(server.port) as sock:
         sock.sendall(b"POST /none HTTP/1.1\r\nHost: t\r\nContent-Length: 1000001\r\n\r\n4")
         assert answer_on(sock).status == 404

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.transport.clients import WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
 
-# The kernel keeps so much for a client that reads nothing: the smallest buffers of both ends (tcp(7)), so that tests are quick.
+# The kernel keeps so much for a client that reads nothing. These are the smallest buffers of both ends (tcp(7)), for quick tests.
 SMALL_BUFFER_BYTES = 4096
 
 
@@ -36,7 +36,7 @@ def test_a_stopped_client_is_closed_at_the_write_deadline_and_everything_is_free
         before = server.state()
         clients = [stopped(server) for _ in range(5)]
         with closing(*clients):
-            # More than the stopped ones' kernel holds, less than the witness's: that one need not be quick.
+            # More than the stopped ones' kernel holds, less than the witness's, because that one need not be quick.
             server.debug("emit", count=20, size=2000)
             received = [witness.text() for _ in range(20)]
             ends = server.until(lambda state: len(state["ends"]) == 5, "the write deadline")["ends"]
@@ -50,7 +50,7 @@ def test_a_stopped_client_is_closed_at_the_write_deadline_and_everything_is_free
 
 
 def test_memory_stays_bounded_while_one_client_never_reads(start_server: StartServer) -> None:
-    """60 KB a hundred times: at most its 1 MiB and the kernel's share; the others get everything."""
+    """60 KB a hundred times, at most its 1 MiB and the kernel's share; the others get everything."""
     server = start_server(write_deadline_s=60)
     witness = WebSocket(server.port)
     with closing(witness):

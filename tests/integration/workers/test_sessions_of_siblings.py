@@ -1,4 +1,4 @@
-"""Sessions of several workers on one port: a worker hands a connection to the one that owns its session."""
+"""Sessions of several workers on one port, where a worker hands a connection to the one that owns its session."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Several workers on one port, as real processes: one `headgate serve --workers 2`, one gunicorn, and what is refused at the
+"""Several workers on one port, as real processes: one `headgate serve --workers 2`, one gunicorn, and the refusals at the
 start.
 
-Each process is for many claims: it is started once, goes through its life in order, and is ended by the test.
+Each process is for many claims. It is started once, goes through its life in order, and is ended by the test.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def publish(url: str) -> str:
 
 
 def workers_told_of_publishes(client: Client) -> int:
-    """How many workers report what they let the anonymous caller spend, which they do until its bucket is full again."""
+    """How many workers report the spending of the anonymous caller, which they do until its bucket is full again."""
     told = [call(client, "HGET", key, "publish:anonymous") for key in call(client, "KEYS", table_key("rates", "*"))]
     return sum(1 for each in told if each and int(each.split()[0]))
 
@@ -165,7 +165,7 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     assert sample(url, "headgate_publish_to_socket_seconds_count") == 2
     assert 0 < sample(url, r'headgate_publish_to_socket_greatest_seconds\{namespace="notifications",window="all"\}') < 3600
 
-    # What a caller may spend is counted over all processes: another one reports that this caller has spent it all.
+    # A caller's rate is counted over all processes, and another one reports that this caller has spent it all.
     with_rates = open_client(f"unix://{data / 'redis.sock'}", timeout_s=DEADLINE_S)
     assert '"offset"' in publish(url)
     wait_until(lambda: publish(url) and workers_told_of_publishes(with_rates) == 2, "both tell what they let the caller spend")
@@ -185,7 +185,7 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
         wait_for(client, lambda of: len(of.events) == 2 or of.closed, "its event, or its end")
     assert 0 < len([client for client in stayed if client.closed is None]) < 24
 
-    # A reload: others serve before these end, no request is refused, and the configuration file is read again.
+    # At a reload others serve before these end, no request is refused, and the configuration file is read again.
     second = serving(url)
     file.write_text("[settings]\nmax_subscriptions = 6\n")
     os.kill(gateway.pid, signal.SIGHUP)
@@ -274,7 +274,7 @@ def test_gunicorn_has_the_backlog_of_serve(redis_url: str, shop_folder: Path, op
     ids=["nothing listens", "password"],
 )
 def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: str, url: str, says: list[str]) -> None:
-    """As `headgate serve` does: what is wrong and what to do, once for all workers. No traceback, no second try."""
+    """As `headgate serve` does, with the fault and the remedy, once for all workers. No traceback, no second try."""
     arguments = ("-k", "headgate.gunicorn.Worker", "-w", "3", "-b", "127.0.0.1:0", "--no-control-socket", "shop:app")
     gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": url.format(ours=redis_url)}, arguments)
     try:
@@ -291,7 +291,7 @@ def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: 
 
 
 def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start_redis: Callable[..., EmbeddedRedis]) -> None:
-    """A worker that replaces a killed one serves without Redis: the arbiter does not end for it."""
+    """A worker in the place of a killed one serves without Redis, and the arbiter does not end for it."""
     redis = start_redis()
     path = shop_folder / "s"
     arguments = ("-k", "headgate.gunicorn.Worker", "-w", "1", "-b", f"unix:{path}", "--no-control-socket", "shop:app")
@@ -351,7 +351,7 @@ def test_a_request_is_answered_by_a_process_that_ends(tmp_path: Path, redis_url:
 
 @pytest.mark.parametrize("workers", ["0", "-1", "257", "many", "1.5"])
 def test_a_number_of_workers_that_is_none_is_one_clear_line(workers: str) -> None:
-    """It names the setting, and what is expected."""
+    """It names the setting, and the expected value."""
     done = CliRunner().invoke(main, ["serve", "--workers", workers])
     assert done.exit_code == 1
     assert f"HEADGATE_WORKERS={workers}: expected a whole number from 1 to 256, or auto" in done.stderr.replace("'", "")

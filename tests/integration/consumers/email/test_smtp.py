@@ -1,4 +1,4 @@
-"""smtp.py against a real mail server: mails that arrive, failures that pass, refusals, and the connection that is kept."""
+"""smtp.py against a real mail server: mails that arrive, failures that pass, refusals, and the kept connection."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_server_that_does_not_answer_in_time_is_tried_again(smtp: SmtpServer, 
     wait_until(failed, "an attempt that gets so far before its time is over")
     assert smtp.mails == []
     smtp.begin_anew()
-    # A willing server that is slow would get the mail twice, and rightly.
+    # A willing slow server would get the mail twice, and rightly.
     server._options = dataclasses.replace(server._options, timeout_s=30.0)
     wait_until(lambda: sent(server), "the next attempt")
     assert [mail.content for mail in smtp.mails] == [CONTENT]
@@ -120,7 +120,7 @@ def test_without_an_answer_to_the_message_its_outcome_is_unknown(smtp: SmtpServe
 
 
 def test_a_server_may_take_longer_for_a_mail_than_for_other_answers(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
-    """A content filter that is slow makes no copies, and the next mail is tried at once when it was too slow."""
+    """A slow content filter makes no copies, and the next mail is tried at once when it was too slow."""
     server = mails(smtp.port, timeout_s=0.2, accept_timeout_s=30.0)
     smtp.behave("message", "slow", times=1)
     wait_until(lambda: sent(server), "an attempt whose other answers are in time")
@@ -169,7 +169,7 @@ def test_a_mail_that_the_server_rejects_leaves_the_connection(smtp: SmtpServer, 
 
 
 def test_an_answer_against_us_rejects_no_event(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
-    """The set-up is at fault, not the event: it is tried again, and one line of the log a minute asks the operator to act."""
+    """The set-up is at fault, not the event, so it is tried again, and one line of the log a minute asks the operator to act."""
     for stage, how in (("greeting", "554 go away"), ("EHLO", "550 no"), ("MAIL", "550 not your domain"), ("RCPT", "530 log in")):
         smtp.begin_anew()
         server = mails(smtp.port)
@@ -248,7 +248,7 @@ def test_tls_with_a_login(start_smtp: StartSmtp, mails: Callable[..., MailServer
 
 
 def test_a_worthless_certificate_gets_no_mail(start_smtp: StartSmtp, mails: Callable[..., MailServer], tmp_path: Path) -> None:
-    """Another name, a date that is over, an untrusted authority: no mail, no login."""
+    """Another name, an expired date, an untrusted authority. There is no mail and no login."""
     (tmp_path / "other").mkdir()
     authority, other = Authority(tmp_path), Authority(tmp_path / "other")
     for host, expired, ca_file, reason in (

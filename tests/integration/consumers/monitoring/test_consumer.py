@@ -36,7 +36,7 @@ def read(toml: str) -> MonitoringOptions:
 
 
 class Instance:
-    """One process' worth of a monitoring consumer, moved by the test: what it took stays leased until `acknowledge`."""
+    """One process' worth of a monitoring consumer, moved by the test. Its work stays leased until `acknowledge`."""
 
     def __init__(self, redis_url: str, client: Client, publisher: Publisher, toml: str) -> None:
         self.store = Store(client, redis_url, NAMESPACE, "watch", LIMIT)
@@ -100,7 +100,7 @@ def test_instances_add_up_and_one_of_them_tells(
 
 def test_every_key_ends(redis_url: str, redis_client: Client, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts, records and the lease."""
-    monkeypatch.setattr(monitoring, "LEASE_S", 600.0)  # so that it does not end before it is looked at
+    monkeypatch.setattr(monitoring, "LEASE_S", 600.0)  # so that it does not end before the check
     instance = Instance(redis_url, redis_client, publisher, RATE)
     publisher.publish("orders.1.failed", {})
     instance.handle(instance.take(9))
@@ -111,7 +111,7 @@ def test_every_key_ends(redis_url: str, redis_client: Client, publisher: Publish
 
 
 def test_silence_is_no_silence_while_events_are_leased(redis_url: str, redis_client: Client, publisher: Publisher) -> None:
-    """For longer than the window, as Redis' clock has it; reported when that is over and it is one."""
+    """For longer than the window, as Redis' clock has it; reported after that time, when it is one."""
     instance = Instance(redis_url, redis_client, publisher, SILENCE)
     publisher.publish("other", {})
     instance.monitoring.tick()
@@ -132,13 +132,13 @@ def test_silence_is_no_silence_while_events_are_leased(redis_url: str, redis_cli
 
 
 def move_on(client: Client, seconds: int) -> None:
-    """Let the log's time be so much later: it is never before the newest event."""
+    """Let the log's time be so much later, and never before the newest event."""
     newest_ms = int(call(client, "HGET", head_key(NAMESPACE), "time"))
     call(client, "HSET", head_key(NAMESPACE), "time", newest_ms + seconds * 1000)
 
 
 class Pager(Consumer):
-    """Another consumer, that keeps what it was handed."""
+    """Another consumer, that keeps its deliveries."""
 
     seen: list[tuple[str, Any]]
 
@@ -147,7 +147,7 @@ class Pager(Consumer):
 
 
 def test_another_consumer_is_handed_the_alert(redis_client: Client, publisher: Publisher, make_worker: MakeWorker) -> None:
-    """Through its worker: counted to StatsD, judged, published, handed to the consumer of the alert's topic; and its end."""
+    """Its worker counts it to StatsD, judges, publishes, and hands it to the consumer of the alert's topic; and its end."""
     Pager.seen = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))

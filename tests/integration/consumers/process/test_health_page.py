@@ -1,4 +1,4 @@
-"""The health page against clients that dawdle: real sockets."""
+"""The health page against clients that dawdle, over real sockets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def start_page() -> Iterator[StartPage]:
 
 @pytest.fixture
 def now_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The page's clock: it stands still, however slow the machine is, but for what the test adds to it."""
+    """The page's clock, which stands still, however slow the machine is, but for the test's additions."""
     now_s = [1000.0]
     monkeypatch.setattr(health_page, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     return now_s

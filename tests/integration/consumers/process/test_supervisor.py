@@ -54,13 +54,13 @@ def test_nothing_begins_once_the_end_is_told(redis_url: str, publisher: Publishe
     spec = ConsumerSpec("slow", Slow, Slow.Options(), ("#",), DEFAULT_NAMESPACE)
     supervisor = Supervisor(Configuration(Settings(), (spec,)), redis_url, say)
 
-    assert supervisor.run(parent=os.getpid()) == 0  # which is not its own parent: the end
+    assert supervisor.run(parent=os.getpid()) == 0  # which is not its own parent, so this is the end
     assert seen == [1]
 
 
 @pytest.mark.parametrize("moment", range(8))
 def test_it_may_be_asked_to_stop_at_any_moment(redis_url: str, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
-    """Also inside the calls that its wait for that is made of: the signal's handler waits for nothing there."""
+    """Also inside the calls of its wait for that, where the signal's handler waits for nothing."""
     monkeypatch.setattr(supervisors, "POLL_S", 0.01)
     calls = 0
 

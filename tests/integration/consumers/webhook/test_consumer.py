@@ -120,7 +120,7 @@ def test_events_that_cross_with_the_end_of_a_connection_are_few(receiver: Receiv
 
 
 def test_a_certificate_for_the_host_is_accepted(authority: Authority, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name in the URL, whatever address it was resolved to; the name is what the server is asked for."""
+    """By the name in the URL, whatever address it was resolved to; the server is asked for that name."""
     names: list[str | None] = []
     context = authority.server_context("hooks.example")
     context.sni_callback = lambda _, name, __: names.append(name)
@@ -133,7 +133,7 @@ def test_a_certificate_for_the_host_is_accepted(authority: Authority, make: Make
 
 
 def test_a_certificate_that_is_not_right_gets_nothing(authority: Authority, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another name, out of date, or of an unknown authority: tried again, for certificates are renewed."""
+    """Another name, out of date, or of an unknown authority. It is tried again, for certificates are renewed."""
     for host, expired, trusted, said in (
         ("other.example", False, True, "mismatch"),
         ("hooks.example", True, True, "certificate has expired"),
@@ -171,8 +171,8 @@ def test_the_address_that_was_checked_is_used(receiver: Receiver, make: Make, mo
 
 
 def test_a_connection_in_constant_use_is_made_anew_after_a_minute(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a receiver that moved is followed, and its address looked at again."""
-    now_s = [1000.0]  # it stands still but for what is added
+    """So that a moved receiver is followed, and its address checked again."""
+    now_s = [1000.0]  # it stands still but for the additions
     asked = resolving(monkeypatch, *[["127.0.0.1"]] * 2)
     allowed = read_webhook({"url": receiver.url(), "allow_private": ["127.0.0.1"]}).allow_private
     post = HttpPost(read_target(receiver.url(host="hooks.example")), timeout_s=10, allowed=allowed, now=lambda: now_s[0])
@@ -195,7 +195,7 @@ def test_a_proxy_in_the_environment_is_not_asked(receiver: Receiver, make: Make,
 
 
 def test_no_secret_is_shown(make: Make, receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
-    """Not the signing secret, the path, or a header: in no `repr`, preview, reason or log."""
+    """Not the signing secret, the path, or a header, in no `repr`, preview, reason or log."""
     hook = make(receiver.url("/canary-path"), headers={"Authorization": "canary-header"})
     receiver.answer = status(500, body=b"canary-answer")
     told = [repr(hook.options), hook.preview(DELIVERY), failed(hook).reason, caplog.text, repr(hook.__dict__["_target"])]

@@ -134,7 +134,7 @@ def test_a_letter_that_cannot_be_read_is_shown_as_that(store: Store, letters: De
 
 @pytest.mark.parametrize("wrong", ["", "x", "1", "1-", "1-2 ", "(1-2", "-", "+", "1" * 16 + "-0"])
 def test_a_text_that_is_no_id_is_refused(letters: DeadLetters, wrong: str) -> None:
-    """Above all what would mean all of them to Redis."""
+    """Above all a text that would mean all of them to Redis."""
     for attempt in (letters.show, lambda each: letters.drop([each]), lambda each: letters.retry([each]), letters.page):
         with pytest.raises(InvalidRequest, match="dead letter's id"):
             attempt(wrong)
@@ -157,7 +157,7 @@ def bury_one(store: Store, number: int, size: int, max_dead: int = 10_000, max_b
 
 
 def weights(client: Client) -> int:
-    """Return the weights of all letters that are there, added up."""
+    """Return the weights of all letters, added up."""
     return sum(int(fields.get(b"weight", 0)) for _, fields in call(client, "XRANGE", f"{GROUP}:dead", "-", "+"))
 
 
@@ -182,13 +182,13 @@ def test_letters_are_bounded_by_bytes(store: Store, letters: DeadLetters, redis_
 
 
 def test_a_letter_that_is_heavier_than_the_limit_is_kept(store: Store, letters: DeadLetters) -> None:
-    """Alone: it is the newest, and an operator is to look at it."""
+    """Alone, because it is the newest, and an operator is to look at it."""
     assert [bury_one(store, number, size) for number, size in enumerate([100, 100, 200_000], 1)] == [0, 0, 2]
     assert letters.count() == 1
 
 
 def test_the_bytes_of_letters_taken_out_are_given_back(store: Store, letters: DeadLetters, redis_client: Client) -> None:
-    """Dropped, or tried again: nothing is dropped for them later."""
+    """Dropped, or tried again, and nothing is dropped for them later."""
     for number in range(1, 7):
         bury_one(store, number, 10_000)
     first, second, third, *_ = letters.page()

@@ -1,4 +1,4 @@
-"""A consumer's group in a log with several epochs: what it is handed, and which answers count."""
+"""A consumer's group in a log with several epochs: its deliveries, and which answers count."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def offsets(page: Page) -> list[int]:
 
 
 def restart(client: Client) -> None:
-    """Make the process forget what it has written, as another process has never known it."""
+    """Make the process forget its writes, like another process."""
     call(client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
 
 
@@ -166,7 +166,7 @@ def test_many_epochs_in_a_row_leave_a_bounded_number_of_groups(store: Store, pub
 
 
 def test_progress_and_status_go_on_across_epochs(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """The oldest event that is not answered may be of an older epoch; the lag counts from the position."""
+    """The oldest unanswered event may be of an older epoch; the lag counts from the position."""
     publisher.publish("a", 1)
     taken = take(store)
     restart(redis_client)

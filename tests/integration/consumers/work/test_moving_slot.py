@@ -1,4 +1,4 @@
-"""The function library of consumers on two nodes between which a slot moves key by key: a refused call has written nothing."""
+"""The function library of consumers on two nodes between which a slot moves key by key. A refused call has written nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ask(node: Node, *command: Any, asking: bool) -> Any:
 
 
 def data(cluster: Cluster, slot: int) -> dict[str, tuple[bytes, ...]]:
-    """Return all that the nodes have of a slot: key → its content, on each node."""
+    """Return all of the nodes' data of a slot: key → its content, on each node."""
     found: dict[str, tuple[bytes, ...]] = {}
     for node in cluster.nodes:
         with redis.Redis.from_url(node.url, single_connection_client=True) as client:

@@ -1,4 +1,4 @@
-"""Routing on a real Redis: what a user has read, seen, muted or does not want is withdrawn, whatever came before."""
+"""Routing on a real Redis: events that a user has read, seen, muted or refused are withdrawn, whatever came before."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _numbers = count()
 
 @pytest.fixture(autouse=True)
 def logged() -> Iterator[None]:
-    """Lines of the log as fields: writing out tracebacks for people takes longer than the tests."""
+    """Lines of the log as fields, because writing out tracebacks for people takes longer than the tests."""
     with structlog.testing.capture_logs():
         yield
 
@@ -42,7 +42,7 @@ def metric(name: str, **labels: str) -> float:
 
 
 def test_a_shown_event_of_a_user_is_withdrawn_and_counted(site: Site) -> None:
-    """By every type of consumer; `seen_user` names the user of a topic that is for several."""
+    """By every type of consumer; `seen_user` names the user of a topic for several."""
     before = metric("withdrawn_total", why="seen")
     worker = site.make(unless_seen_s=3600, seen_user="{{ event.data.user }}")
     for name in ("shown", "missed"):
@@ -71,7 +71,7 @@ def test_a_consumer_without_a_channel_asks_nobody_and_obeys_no_mute(site: Site) 
 
 
 def test_beyond_the_rate_notifications_wait_for_each_user_alone(site: Site) -> None:
-    """What is tried again was within it; the rest goes when there is room."""
+    """A repeated one was within it; the rest goes when there is room."""
     failures = iter([Retry("busy")])
     site.recorder.script = staticmethod(lambda delivery: fail(error) if (error := next(failures, None)) else None)
     worker = site.make(rate=1, rate_period_s=3600)
@@ -89,7 +89,7 @@ def test_beyond_the_rate_notifications_wait_for_each_user_alone(site: Site) -> N
 
 
 def test_the_application_is_asked_once_for_all_parts_and_attempts(site: Site) -> None:
-    """What the user has done in between counts for each of them."""
+    """The user's acts in between count for each of them."""
     site.recorder.parts = staticmethod(lambda delivery: ("one", "other"))
     site.recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 2 else None)
     worker = site.make(ITEMS, unless_read_s=60, channel="push", wants=EVEN)
@@ -144,7 +144,7 @@ def test_the_application_is_asked_although_redis_failed_before(site: Site, monke
 
 
 def test_a_preference_that_cannot_be_found_out_sends_and_is_counted(site: Site) -> None:
-    """What the user has muted is not sent all the same: the application is not asked about it."""
+    """A muted event is not sent all the same, because the application is not asked about it."""
     before = metric("wants_faults_total", why="raised")
     worker = site.make(("users.*.a",), channel="push", wants=f"{RECIPIENTS}:broken")
     Inbox(site.publisher).mute("bob", "a", ["push"])
@@ -171,7 +171,7 @@ def test_what_was_done_for_a_user_is_kept_for_a_day_and_bounded(redis_client: Cl
 
 
 class User:
-    """What one user has done, in the plainest form."""
+    """The acts of one user, in the plainest form."""
 
     def __init__(self) -> None:
         self.waiting: list[int] = []

@@ -1,4 +1,4 @@
-"""A runner with its threads on a real Redis: workers that share, leases that are kept, outages, stopping."""
+"""A runner with its threads on a real Redis: workers that share, kept leases, outages, stopping."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ AT_REST_DEADLINE_S = 90.0
 
 @pytest.fixture(autouse=True)
 def logged() -> Iterator[list[Any]]:
-    """The lines of the log as fields: writing out tracebacks for people takes longer than the tests."""
+    """The lines of the log as fields, because writing out tracebacks for people takes longer than the tests."""
     with structlog.testing.capture_logs() as logged:
         yield logged
 
@@ -62,7 +62,7 @@ def run(recorder: type[Recorder], redis_url: str) -> Iterator[Callable[..., Runn
 
 @pytest.fixture(autouse=True)
 def log(redis_client: Client) -> None:
-    """There is a log, as where a gateway runs: the wait for an event ends with the event."""
+    """There is a log, as where a gateway runs, so the wait for an event ends with the event."""
     EventLog("notifications", redis_client, 65536).configure(10000, 86400)
 
 
@@ -79,7 +79,7 @@ def wait_at_rest(client: Client, offset: int) -> None:
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
-    """Have the time of runners that are made from now on, but not that of Redis, go by so many times as fast."""
+    """Have the time of later runners, but not that of Redis, go by so many times as fast."""
 
     class Event(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
@@ -92,7 +92,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
 def test_instances_and_workers_share_the_work(
     run: Callable[..., Runner], recorder: type[Recorder], publisher: Publisher, redis_client: Client
 ) -> None:
-    """Two instances of two workers: each event once."""
+    """Two instances of two workers, and each event once."""
     for _ in range(2):
         run(workers=2)
     wait_until(lambda: recorder.calls.count("start") == 4, "all four to be there")
@@ -123,7 +123,7 @@ def test_slow_work_is_not_handed_to_another(
     redis_client: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is kept leased for as long as it takes, also when the log has trimmed it in between: two instances."""
+    """It is kept leased for as long as it takes, also when the log has trimmed it in between, with two instances."""
     hurry(monkeypatch, 1200)
     release = threading.Event()
     recorder.script = staticmethod(lambda delivery: _wait(release))
@@ -148,7 +148,7 @@ def test_slow_work_is_not_handed_to_another(
 
 
 def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Callable[..., Runner], tmp_path: Any) -> None:
-    """Killed while events are handled and acknowledged; what was deferred is still deferred."""
+    """Killed while events are handled and acknowledged; a deferred one is still deferred."""
     with RedisProcess(tmp_path / "redis") as redis:
         recorder.script = staticmethod(
             lambda delivery: Defer(time.time() + 0.3) if delivery.value() % 10 == 0 and not delivery.deferred else None

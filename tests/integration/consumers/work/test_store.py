@@ -23,13 +23,13 @@ from tests.support.redis_server import wait_until
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
 GROUP = "hg:{notifications}:group:mail"
-# Long: nothing is abandoned unless a test says so.
+# Long, so that nothing is abandoned unless a test says so.
 LEASE_MS = 60_000
 
 
 @pytest.fixture
 def store(redis_client: Client, redis_url: str) -> Iterator[Store]:
-    """The group, of a consumer that is new."""
+    """The group of a new consumer."""
     store = Store(redis_client, redis_url, "notifications", "mail", 65536)
     yield store
     store.close()
@@ -58,7 +58,7 @@ end
 
 
 def age(client: Client, idle_ms: int = 10 * LEASE_MS) -> None:
-    """Make everything that is leased look as if its holder had given no sign of life for longer than any lease."""
+    """Make all leased work look as if its holder had given no sign of life for longer than any lease."""
     epoch = call(client, "HGET", GROUP, "epoch").decode()
     call(client, "EVAL", AGE, 1, LOG, group_in_log("mail", epoch), idle_ms)
     for task in call(client, "HKEYS", f"{GROUP}:out"):
@@ -82,7 +82,7 @@ def test_a_new_group_begins_with_new_events(store: Store, publisher: Publisher) 
 
 
 def test_a_new_group_may_begin_with_the_oldest_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """`oldest`: what was trimmed before it was made is no loss."""
+    """`oldest`: an earlier trim is no loss."""
     retained(redis_client, 3)
     publisher.publish_many([("a", number) for number in range(10)])
     assert store.open("oldest")[1] == 7
@@ -112,7 +112,7 @@ def test_a_group_may_be_there_before_the_log(store: Store, publisher: Publisher)
 
 
 def test_a_group_that_nobody_opened_is_told(store: Store, publisher: Publisher) -> None:
-    """It is not made on the way: only its consumer knows where it is to begin."""
+    """It is not made on the way, because only its consumer knows where it is to begin."""
     publisher.publish("a", 1)
 
     assert store.take(10, LEASE_MS, 10, lambda topic: True) is None
@@ -153,7 +153,7 @@ def test_leased_events_that_were_trimmed_are_counted_too(store: Store, publisher
 
 
 def test_a_stream_that_was_deleted_is_counted_and_followed(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """The log's offsets go on, so what is gone is known exactly, also before there is anything new."""
+    """The log's offsets go on, so the lost events are known exactly, also before there is anything new."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(5)])
     call(redis_client, "DEL", LOG)
@@ -192,12 +192,12 @@ def test_an_answer_for_the_old_log_does_not_touch_the_new_one(store: Store, publ
 
 
 def test_abandoned_tasks_are_handed_out_again_one_by_one(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """One of them may have ended its process: it must not take others along."""
+    """One of them may have ended its process, and must not take others along."""
     store.open("new")
     publisher.publish_many([("a", number) for number in range(3)])
     take(store)
     publisher.publish("a", "new")
-    assert take(store, lease_ms=LEASE_MS).work != []  # the new one only: the others' lease runs
+    assert take(store, lease_ms=LEASE_MS).work != []  # the new one only, while the others' lease runs
     age(redis_client)
     publisher.publish("a", "newer")
 
@@ -276,7 +276,7 @@ def test_a_task_that_is_done_leaves_nothing(store: Store, publisher: Publisher, 
 
 
 def test_a_settled_answer_may_be_given_twice(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """When the reply was lost: the same state."""
+    """After a lost reply the state is the same."""
     store.open("new")
     leased, task = taken_one(store, publisher)
 
@@ -353,7 +353,7 @@ def nothing_open(store: Store) -> bool:
 
 
 def test_progress_is_the_time_of_the_oldest_open_event(store: Store, publisher: Publisher, redis_client: Client) -> None:
-    """Not yet leased, leased, and leased as a task; what is deferred counts as answered."""
+    """Not yet leased, leased, and leased as a task; a deferred one counts as answered."""
     assert store.progress().handled_ms == 0  # it was never opened
     store.open("new")
     assert nothing_open(store)  # no log, nothing to wait for
@@ -446,7 +446,7 @@ WRITES = "+xgroup +xreadgroup +xclaim +xack +xadd +xdel +hset +hdel +hincrby +za
 def test_a_missing_right_refuses_before_the_first_write(
     store: Store, publisher: Publisher, redis_client: Client, as_user: Callable[..., Client], limited_url: str, missing: str
 ) -> None:
-    """Half a step would lose an event or double it; with all that is documented, everything goes."""
+    """Half a step would lose an event or double it; with all documented rights, everything goes."""
     store.open("new")
     publisher.publish_many([("a", 1), ("a", 2)])
     (one, _) = take(store).work
@@ -508,7 +508,7 @@ def test_acknowledgements_of_a_cut_connection_go_again(store: Store, publisher: 
     store.acknowledge(page.epoch, [2])
     store.acknowledge(page.epoch, [3])
 
-    with suppress(BusUnavailable):  # the second may have found the connection closed: then there is a new one already
+    with suppress(BusUnavailable):  # the second may have found the connection closed, and then there is a new one already
         store.confirm()
     store.confirm()
 

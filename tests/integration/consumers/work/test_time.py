@@ -37,7 +37,7 @@ class Consumers:
         self._tick()
 
     def pass_time(self, ms: int) -> None:
-        """Let true time pass, by seconds: Redis' wall clock runs with it, and the instance calls every five."""
+        """Let true time pass, by seconds. Redis' wall clock runs with it, and the instance calls every five."""
         for second in range(ms // 1000):
             self._true_s += 1
             self.wall.advance(1000)
@@ -49,7 +49,7 @@ class Consumers:
         self._watch.observe(0)
 
     def take(self) -> Page:
-        """Hand out what can be."""
+        """Hand out as much as possible."""
         page = self.store.take(100, LEASE_MS, 10_000, lambda topic: True)
         assert page is not None
         return page
@@ -117,7 +117,7 @@ def test_an_entry_in_hand_is_not_handed_to_another_before_a_lease_is_over(consum
     page = consumers.take()
     consumers.pass_time(15_000)
     consumers.wall.advance(HOUR_MS)
-    set_idle(redis_client, page, HOUR_MS)  # Redis does this itself: the wall clock that the test sets is not the one for this
+    set_idle(redis_client, page, HOUR_MS)  # Redis does this itself, and the test's wall clock is not the one for this
 
     assert not consumers.take().work
     set_idle(redis_client, page, LEASE_MS + 1000)
@@ -168,7 +168,7 @@ def due_in_s(client: Client) -> list[float]:
 @pytest.mark.parametrize("ahead_s", [3600, -3600])
 @pytest.mark.parametrize("how", ["unless_read_s", "rate", "window"])
 def test_a_wait_is_as_long_where_the_machine_shows_another_time_than_redis(site: Site, how: str, ahead_s: float) -> None:
-    """Else an hour more, or none at all, which reminds people of what they have just read."""
+    """Else an hour more, or none at all, which reminds people of items that they have just read."""
     site.clock.set_ahead(ahead_s)
     options = {"unless_read_s": {"unless_read_s": 600}, "rate": {"rate": 1, "rate_period_s": 600}, "window": {}}[how]
     worker = site.make(**options)

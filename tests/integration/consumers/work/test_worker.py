@@ -35,7 +35,7 @@ redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', 'RETRYCOUNT', 2, 'I
 
 @pytest.fixture(autouse=True)
 def logged() -> Iterator[list[Any]]:
-    """The lines of the log as fields: writing out tracebacks for people takes longer than the tests."""
+    """The lines of the log as fields, because writing out tracebacks for people takes longer than the tests."""
     with structlog.testing.capture_logs() as logged:
         yield logged
 
@@ -83,7 +83,7 @@ def test_a_delivery_names_its_event_and_its_attempt(site: Site) -> None:
 
 
 def test_parts_are_done_and_tried_again_by_themselves(site: Site) -> None:
-    """The trouble of one recipient does not touch the others; no parts: ignored; one: no detour; doubles count once."""
+    """The trouble of one recipient does not touch the others. Without parts: ignored; one part: no detour; doubles count once."""
     site.recorder.parts = staticmethod(lambda delivery: delivery.value())
     site.recorder.script = staticmethod(
         lambda delivery: fail(Retry("later")) if (delivery.key, delivery.attempt) == ("b", 1) else None
@@ -197,7 +197,7 @@ def test_a_page_that_is_to_be_tried_again_comes_one_by_one(site: Site) -> None:
 
 
 def test_a_deferred_task_comes_back_when_it_is_due(site: Site) -> None:
-    """Not before, and from Redis alone: the log need not have the event any more. It says that it was deferred."""
+    """Not before, and from Redis alone, as the log need not have the event any more. It says that it was deferred."""
     site.recorder.script = staticmethod(lambda delivery: None if delivery.deferred else Defer(time.time() + 3600))
     worker = site.make()
     site.publisher.publish("a", 1)
@@ -300,7 +300,7 @@ def test_a_retry_may_ask_for_a_least_wait(site: Site) -> None:
 
 
 def test_redis_trouble_inside_a_consumer_counts_as_to_be_tried_again(site: Site) -> None:
-    """It is not the task's fault, however often: no poison."""
+    """It is not the task's fault, however often, so it is no poison."""
     site.recorder.script = staticmethod(lambda delivery: fail(BusUnavailable("gone")) if delivery.attempt < 8 else None)
     worker = site.make()
     site.publisher.publish("a", 1)
@@ -422,7 +422,7 @@ def test_a_reason_that_is_an_exception_is_written_out(site: Site) -> None:
 
 
 def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside(site: Site) -> None:
-    """It ended the process each time: this one does not even see it. The event that was leased with it is handled."""
+    """It ended the process each time, and this one does not even see it. The event that was leased with it is handled."""
     worker = site.make()
     site.publisher.publish_many([("a", "deadly"), ("a", "harmless")])
     epoch = call(site.redis, "HGET", GROUP, "epoch").decode()
@@ -438,7 +438,7 @@ def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside
 
 
 def test_an_attempt_of_unknown_outcome_is_repeated_twice_and_no_sooner_than_the_last_wait(site: Site) -> None:
-    """Then it may have been done, and is repeated no further. The count is kept in Redis: each attempt has another worker."""
+    """Then it may have been done, and is repeated no further. The count is kept in Redis, as each attempt has another worker."""
     outcomes = [OutcomeUnknown("no answer"), Retry("451"), OutcomeUnknown("no answer"), OutcomeUnknown("reset")]
     site.recorder.script = staticmethod(lambda delivery: fail(outcomes[delivery.attempt - 1]))
     before = metric("dead_total", why="outcome_unknown")
@@ -499,7 +499,7 @@ def test_an_entry_that_is_no_event_is_set_aside(site: Site) -> None:
 
 
 def test_a_full_consumer_takes_nothing_new_until_there_is_room(site: Site) -> None:
-    """The log keeps what it has no room for; nothing is lost when the trouble has passed."""
+    """The log keeps the surplus; nothing is lost when the trouble has passed."""
     trouble = [Retry("down")]
     site.recorder.script = staticmethod(lambda delivery: fail(trouble[0]) if trouble else None)
     worker = site.make(max_waiting=5)
@@ -583,7 +583,7 @@ def test_slow_work_is_kept_for_as_long_as_it_takes(site: Site) -> None:
 def test_slow_work_is_not_repeated_where_the_answer_to_its_move_is_lost(
     site: Site, monkeypatch: pytest.MonkeyPatch, is_moved: bool, answer: Exception | None
 ) -> None:
-    """It may be an entry of the log or a task: its end is the end of both."""
+    """It may be an entry of the log or a task, and its end is the end of both."""
     site.clock.stand_still()
     slow, other = site.make(lease_s=120), site.make(lease_s=120)
     settle = other.store.settle
@@ -630,7 +630,7 @@ def test_a_new_log_is_followed(site: Site) -> None:
 
 
 def test_an_emptied_redis_is_filled_again(site: Site) -> None:
-    """Without functions, group and log: everything that is published afterwards arrives."""
+    """Without functions, group and log, every later publish arrives."""
     worker = site.make()
     site.publisher.publish("a", 1)
     worker.work()

@@ -57,6 +57,10 @@ class Retry(Exception):
     Operators see the reason, so it must contain no secret and nothing of the payload.
     """
 
+    # Of a subclass whose own `__init__` does not call this one.
+    reason: str = "no reason given"
+    after_s: float | None = None
+
     def __init__(self, reason: object, after_s: float | None = None) -> None:
         super().__init__(reason)
         self.reason, self.after_s = _words(reason), None if after_s is None else float(after_s)
@@ -72,6 +76,8 @@ class OutcomeUnknown(Retry):
 
 class Reject(Exception):
     """A permanent failure. The event goes to the dead letters at once, with this reason (no secret, nothing of the payload)."""
+
+    reason: str = "no reason given"
 
     def __init__(self, reason: object) -> None:
         super().__init__(reason)

@@ -20,6 +20,7 @@ from headgate.consumers.base import Consumer
 from headgate.consumers.work.routing import routing_faults
 from headgate.consumers.work.spec import CONSUMER_NAME, ConsumerSpec, RunnerOptions
 from headgate.errors import InvalidRequest, SettingsError
+from headgate.events.numbers import check_items
 from headgate.installation import advice
 from headgate.runtime.importing import import_string
 from headgate.settings.options import Fault, Kind, option, patterns, read_options, required, show, text
@@ -285,6 +286,6 @@ def _common_keys() -> set[str]:
 
 def _checked(consumer: type[Consumer], options: object, asked: Sequence[str]) -> list[str]:
     try:
-        return list(consumer.check(options, asked))
+        return list(check_items(consumer.check(options, asked), "check", "texts"))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the check of an operator's own class
         return [f"its check raised {type(error).__name__}: {show(str(error))}"]

@@ -409,6 +409,23 @@ def test_keys_that_are_no_texts_are_a_fault_of_the_code(site: Site, keys: Any) -
     assert (letter.why, letter.task.attempt, site.values()) == ("poison", 5, [2])
 
 
+def test_an_error_of_ones_own_needs_no_reason(site: Site) -> None:
+    """Of a subclass that keeps other parts: the rest of the page goes on."""
+
+    class Sold(Reject):
+        def __init__(self, order: int) -> None:
+            self.order = order
+
+    site.recorder.script = staticmethod(lambda delivery: fail(Sold(7)) if delivery.value() == 1 else None)
+    worker = site.make()
+    site.publisher.publish_many([("a", 1), ("a", 2)])
+
+    worker.work()
+
+    assert [(letter.why, letter.reason) for letter in site.letters.page()] == [("rejected", "no reason given")]
+    assert site.values() == [1, 2]
+
+
 def test_a_reason_that_is_an_exception_is_written_out(site: Site) -> None:
     """`raise Reject(error)` is an answer like any other."""
     site.recorder.script = staticmethod(lambda delivery: fail(Reject(OSError("no such street"))))

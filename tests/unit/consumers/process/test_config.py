@@ -66,6 +66,15 @@ class Silent(Pager):
         return None  # type: ignore[return-value]
 
 
+class Wordy(Pager):
+    """Its check returns one fault, and no list of it."""
+
+    @classmethod
+    def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
+        """Return what would be a fault for each letter."""
+        return "no dial tone"  # type: ignore[return-value]
+
+
 class Later(Pager):
     """Nobody would await its tick."""
 
@@ -373,7 +382,11 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "options that contradict each other": (pager("rings = 9"), f"{TABLE} rings=9: expected at most 3 unless loud"),
     "a check that returns nothing": (
         pager("type = 'pagers:Silent'"),
-        f"{TABLE} its check raised TypeError: \"'NoneType' object is not iterable\"",
+        f"{TABLE} its check raised InvalidRequest: 'invalid request: check: expected a list of texts, got NoneType'",
+    ),
+    "a check that returns a text": (
+        pager("type = 'pagers:Wordy'"),
+        f"{TABLE} its check raised InvalidRequest: 'invalid request: check: expected a list of texts, got str'",
     ),
     "a method that nobody awaits": (
         pager("type = 'pagers:Later'"),

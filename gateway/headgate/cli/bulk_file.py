@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from .output import echo, fail, print_done, print_json
+from .output import counted, echo, fail, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -108,7 +108,7 @@ def publish_file(
         echo(f"{bulk.elsewhere} lines had receipts of events that this log does not have, and were published to it", err=True)
     known = f", {outcome.duplicates} of them were there already" if outcome.duplicates else ""
     at = "" if outcome.first_offset is None else f"; offsets {outcome.first_offset} to {outcome.last_offset}"
-    print_done(f"published {outcome.published} events{known}{at}", outcome, as_json=as_json)
+    print_done(f"published {counted(outcome.published, 'event')}{known}{at}", outcome, as_json=as_json)
     sys.exit(1 if outcome.refused else 0)
 
 

@@ -177,14 +177,14 @@ def test_a_documented_publisher_publishes_a_file_and_goes_on_with_it(
     path = tmp_path / "events.ndjson"
     command = ["publish", "--file", str(path), "--redis", as_documented(name)]
     path.write_text('{"topic": "a", "data": 1}\n')
-    assert CliRunner().invoke(main, command).stdout == "published 1 events; offsets 4 to 4\n"
+    assert CliRunner().invoke(main, command).stdout == "published 1 event; offsets 4 to 4\n"
     receipts = Path(f"{path}.receipts")
     receipts.write_bytes(receipts.read_bytes().partition(b'{"step":"sent"')[0])
     call(redis_client, "FUNCTION", "LOAD", "REPLACE", LOG_LIBRARY.source)
     call(redis_client, "HINCRBY", "hg:{notifications}:head", "ids", 9)
     call(redis_client, "FCALL", "headgate_append", 1, LOG, "a", "1")
 
-    assert CliRunner().invoke(main, command).stdout == "published 1 events, 1 of them were there already\n"
+    assert CliRunner().invoke(main, command).stdout == "published 1 event, 1 of them were there already\n"
 
 
 @pytest.mark.parametrize("name", ["gateway", "shop", "consumer that publishes"])

@@ -77,7 +77,8 @@ class Subscriber:
         patterns: 1 to 100: topics with `*` for one word and `#` for any number of words.
         since: the start. None: now, which is at `with` or `async with`, else at the request for the first item. A cursor (see
             `cursor`), or a result of `Publisher.position`: after it. An offset: after it, in the current log; after 0, a Gap
-            reports trimmed events. "oldest": with the oldest event kept. A datetime: with the first event from then on.
+            reports trimmed events. "oldest": with the oldest event kept. A datetime: with the first event from then on
+            that the log holds.
         namespace: namespace of the log.
         wait_s: how long to wait at the end of the log for the next item before the iteration ends. 0: no wait. None: forever.
         patience_s: how long Redis may be unreachable, as in a failover.

@@ -8,13 +8,15 @@ from typing import Any
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.services.clients import ClientsPage, ConnectedClient, Reached
+from headgate.settings.settings import Settings
 from tests.support.recording_gate import RecordingGate
 
 
 @dataclass
 class ConsoleGate(RecordingGate):
-    """`identities` names the user of a request with a cookie `app=…`, where the application has an authenticator."""
+    """`settings`: those in force. `identities`: whose a request with a cookie `app=…` is, where an application identifies."""
 
+    settings: Settings = field(default_factory=Settings)
     identities: dict[str, Identity] | None = None
     admitted: list[Authenticator] = field(default_factory=list)
     connected: list[ConnectedClient] = field(default_factory=list)

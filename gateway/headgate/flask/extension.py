@@ -150,12 +150,13 @@ class Headgate:
 
     @property
     def settings(self) -> Settings:
-        """The settings of this application, from its configuration and the environment.
+        """The settings in force: from the configuration of this application and the environment, or the last reload.
 
         Raises:
             RuntimeError: `init_app` was not called.
         """
-        return self._attached()
+        attached = self._attached()
+        return attached if self._gateway is None else self._gateway.settings
 
     @property
     def has_authenticator(self) -> bool:

@@ -31,7 +31,7 @@ def console(redis_url: str, redis_client: Client) -> FlaskClient:
     """Signed in, with the right to act."""
     app = Flask(__name__)
     settings = Settings(admin_key=KEY, console_actions=True, redis_url=redis_url, trace_every=1)
-    add_console(app, ConsoleGate(), settings)
+    add_console(app, ConsoleGate(settings=settings), settings)
     client = app.test_client()
     client.post("/console/sign-in", data={"key": KEY}, headers=ACT)
     return client

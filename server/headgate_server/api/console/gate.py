@@ -6,11 +6,17 @@ from typing import Protocol
 
 from headgate.auth.identity import Authenticator, Identity
 from headgate.services.clients import ClientsPage, ConnectedClient, Reached
+from headgate.settings.settings import Settings
 from headgate_server.api.gate import Gate
 
 
 class ConsoleGate(Gate, Protocol):
     """See the module."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force, which a reload replaces."""
+        ...
 
     @property
     def has_authenticator(self) -> bool:

@@ -109,7 +109,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
             namespaces=settings.namespaces,
             limits={"log_max_age_s": settings.log_max_age_s},
             trace_every=settings.trace_every,
-            schemas=settings.schemas or "",
+            schemas=gate.settings.schemas or "",
             file=_address_of,
         )
 

@@ -111,10 +111,11 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
 
     @routes.get("/api/schemas")
     def schemas() -> Response:
-        documents = _documents(settings, namespace())
+        now = gate.settings
+        documents = _documents(now, namespace())
         texts = {} if documents is None else documents.texts
         shown = [{"name": name, "text": text[:MAX_SHOWN_BYTES].decode("utf-8", "replace")} for name, text in texts.items()]
-        return _json({"check": settings.schema_check_in_force(), "source": settings.schemas, "documents": shown})
+        return _json({"check": now.schema_check_in_force(), "source": now.schemas, "documents": shown})
 
 
 @contextmanager

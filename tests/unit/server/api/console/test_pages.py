@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from headgate_server.api.console.acts import MAX_KEY_S
 from headgate_server.api.console.pages import VIEWS
 from tests.support.api_client import connected
 from tests.support.console_gate import ConsoleGate
+from tests.support.schema_files import write
 
 KEY = "the-admin-key-of-this-test-0123456789"
 ORIGIN = {"Origin": "http://localhost"}
@@ -27,8 +30,8 @@ ACT = {**ORIGIN, "X-Headgate-Console": "1"}
 
 
 def application(gate: ConsoleGate, **settings: Any) -> FlaskClient:
-    app = Flask(__name__)
-    add_console(app, gate, Settings(**settings))
+    app, gate.settings = Flask(__name__), Settings(**settings)
+    add_console(app, gate, gate.settings)
     return app.test_client()
 
 
@@ -268,6 +271,16 @@ def test_without_redis_a_view_says_so() -> None:
 
 
 ANN = connected(user="ann", patterns=("orders.#",), trouble=("queue full",))
+
+
+def test_the_schemas_are_those_of_the_settings_in_force(tmp_path: Path) -> None:
+    """Also after a reload, which may name another folder."""
+    gate = ConsoleGate()
+    client = signed_in(gate, schemas=str(tmp_path / "before"), schema_check="refuse")
+    folder = str(write(tmp_path / "now", {"a.json": {"type": "integer"}}))
+    gate.settings = replace(gate.settings, schemas=folder, schema_check="warn")
+    shown = client.get("/console/api/schemas").get_json()
+    assert (shown["check"], shown["source"], [each["name"] for each in shown["documents"]]) == ("warn", folder, ["a.json"])
 
 
 def test_clients_are_listed_with_the_processes_that_did_not_answer() -> None:

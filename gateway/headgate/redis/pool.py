@@ -94,9 +94,9 @@ class Pool(redis.ConnectionPool):
     def _next(self) -> Any:
         """Return a connection that has come back, or a new one.
 
-        The time that this process stood still counts for nobody: the reply to whoever has the connection came in it, unread.
+        The time that this process stood still does not count, once: the reply to the caller with the connection came in it.
         """
-        until_s, is_over = monotonic() + self._timeout_s, False
+        until_s, is_extended, is_over = monotonic() + self._timeout_s, False, False
         with self._returned:
             self.waiting += 1
             try:
@@ -111,7 +111,8 @@ class Pool(redis.ConnectionPool):
                         raise AllInUse("all connections are in use")
                     if not self._returned.wait(until_s - monotonic()):
                         late_s = monotonic() - until_s
-                        until_s, is_over = monotonic() + late_s, late_s < STOOD_STILL_S
+                        is_over, is_extended = is_extended or late_s < STOOD_STILL_S, True
+                        until_s = monotonic() + min(late_s, self._timeout_s)
             finally:
                 self.waiting -= 1
 

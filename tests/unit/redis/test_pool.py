@@ -71,9 +71,12 @@ def test_one_caller_too_many_waits_no_longer_than_the_timeout() -> None:
     assert pool.waiting == 0
 
 
-@pytest.mark.parametrize("waits", [1, 2])
+@pytest.mark.parametrize("waits", [1, 2, 3])
 def test_a_pause_of_the_process_is_no_connection_in_use(waits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop stands still for longer than a caller may wait. The one before it reads its reply in one of the next turns."""
+    """The loop stands still for longer than a caller may wait. The one before it reads its reply in one of the next turns.
+
+    A process that always stands still does not let it wait for ever.
+    """
     pool = pool_of(timeout_s=1.0)
     link = pool.get_connection()
     clock_s, paused = [0.0], []
@@ -87,7 +90,12 @@ def test_a_pause_of_the_process_is_no_connection_in_use(waits: int, monkeypatch:
 
     monkeypatch.setattr("headgate.redis.pool.monotonic", lambda: clock_s[0])
     monkeypatch.setattr(pool._returned, "wait", wait)
-    assert pool.get_connection() is link
+    if waits < 3:
+        assert pool.get_connection() is link
+    else:
+        with pytest.raises(AllInUse):
+            pool.get_connection()
+        assert paused == [1.0, 0.5]
 
 
 def test_a_connection_that_comes_back_wakes_one_that_waits() -> None:

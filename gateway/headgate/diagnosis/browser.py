@@ -8,6 +8,7 @@ connections.
 from __future__ import annotations
 
 import json
+import logging
 import queue
 import socket
 import ssl
@@ -25,6 +26,9 @@ from websockets.typing import Origin
 
 from headgate.runtime.http_exchange import exchange
 from headgate.settings.addresses.http_target import read_target
+
+# For websockets, which logs an answer that it did not expect with a traceback. The error that it raises says enough.
+_UNHEARD = logging.Logger("headgate.doctor", logging.CRITICAL + 1)
 
 # Of Engine.IO 4 and Socket.IO 5: the first character of a packet, and of the message in it.
 _OPEN, _CLOSE, _PING, _PONG, _MESSAGE = "0", "1", "2", "3", "4"
@@ -206,7 +210,8 @@ class WebSocketBrowser(Browser):
         url = f"{'wss' if self.target.scheme == 'https' else 'ws'}://{self.target.authority}{self._path}websocket"
         try:
             opening = connect(
-                url, origin=Origin(self.origin), compression=None, open_timeout=self.timeout_s, close_timeout=1, proxy=None
+                url, origin=Origin(self.origin), compression=None, open_timeout=self.timeout_s, close_timeout=1, proxy=None,
+                logger=_UNHEARD,
             )  # fmt: skip
             self._socket = self._opened.enter_context(opening)
             first = str(self._socket.recv(self.timeout_s))
@@ -313,4 +318,6 @@ def reason_of(error: Exception) -> str:
         return "no such host"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
+    if isinstance(error, ConnectionResetError) and not str(error):
+        return "the connection ended without an answer"
     return str(error)[:200] or type(error).__name__

@@ -8,6 +8,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from websockets.sync.server import ServerConnection, serve
@@ -103,6 +105,22 @@ def test_a_websocket_of_no_gateway_is_not_connected(behave: Callable[[ServerConn
     assert str(caught.value) == reason
 
 
+def test_an_answer_that_does_not_end_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """What the library logs of it is not the user's."""
+
+    def begin(handler: BaseHTTPRequestHandler, closing: threading.Event) -> None:
+        with suppress(OSError):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            while not closing.is_set():
+                handler.wfile.write(b"x" * 65536)
+
+    with Receiver() as receiver:
+        receiver.answer = begin
+        with pytest.raises(NotConnected):
+            WebSocketBrowser(receiver.url("/"), "n", "http://h", 0.2).join({})
+    assert not caplog.records
+
+
 WELCOME = ['40/n,{"sid":"s"}', '42/n,["welcome",{"user":"ana"}]']
 
 
@@ -179,6 +197,8 @@ def test_who_says_nothing_is_not_waited_for() -> None:
         (TimeoutError(), "no answer in time"),
         (socket.gaierror(-2, "Name or service not known"), "no such host"),
         (ConnectionRefusedError(111, "Connection refused"), "connection refused"),
+        (ConnectionResetError(), "the connection ended without an answer"),
+        (ConnectionResetError("the head of the answer broke off"), "the head of the answer broke off"),
         (EOFError(), "EOFError"),
         (ValueError("odd"), "odd"),
     ],

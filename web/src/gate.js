@@ -245,6 +245,8 @@ export class Gate extends Dispatcher {
 
   /** Disconnect for good; no timer, listener or handler is left, also on the application's signals. */
   close() {
+    // A handler of its last reports may call it too.
+    if (this.status === "closed") return;
     this.#session.close();
     this.stopListening();
     this.#session.tellState();

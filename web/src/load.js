@@ -328,6 +328,8 @@ export class Load {
     const position = answer?.position;
     const upTo = position && position.epoch === this.#gate._position()?.epoch ? position.offset : 0;
     this.#options.reset?.(answer);
+    // By the application, in `reset`.
+    if (this.#life.is("closed")) return;
     this.#failure = null;
     this.#failures = 0;
     this.#early = false;
@@ -383,7 +385,7 @@ export class Load {
 
   /** @param {HeadgateEvent} event */
   #apply(event) {
-    this.#call(() => this.#options.apply?.(event.data, event), event.topic);
+    if (!this.#life.is("closed")) this.#call(() => this.#options.apply?.(event.data, event), event.topic);
   }
 
   #tell() {

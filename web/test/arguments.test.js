@@ -36,6 +36,7 @@ const NAMES = ["text", "spaced", ...OBJECTS];
 const COUNTS = ["undefined"];
 const OPTIONAL = ["undefined"];
 const MAYBE = ["undefined", "null"];
+const PAYLOADS = [...ANY_TEXT, "undefined", "null", "true", "zero", "negative", "fraction", "huge", ...LISTS, "object", "no text", "date"];
 /** As Backbone takes them: without a callback nothing is bound, and what is not bound is not found. */
 const NO_CALLBACK = ["undefined", "null", "zero", "NaN", "empty", "function"];
 const FALSY = ["undefined", "null", "zero", "NaN", "empty"];
@@ -131,7 +132,7 @@ const CALLS = [
   ["inbox.unmute", (...given) => inbox.unmute(...given), ["a"], { 0: TEXTS }],
   ["inbox.isMuted", (...given) => inbox.isMuted(...given), ["a", "mail"], { 0: TEXTS, 1: OPTIONAL }],
   ["inbox.onAlert", (...given) => inbox.onAlert(...given), [f], { 0: ["function"] }],
-  ["badgeTitle", badgeTitle, [() => inbox, page], { 0: [], 1: OBJECTS }],
+  ["badgeTitle", badgeTitle, [() => inbox, page], { 0: [], 1: [] }],
   ["new LiveModel", (...given) => new LiveModel(...given), [{ id: 1 }, { gate: () => gate, topic: "a" }], { "1.gate": FALSY, "1.topic": TEXTS, "1.mapping": [...MAYBE, "function"], "1.versionAttribute": [...MAYBE, ...ANY_TEXT], "1.refetch": [...OPTIONAL, "true"], "1.resyncSpreadMs": [...OPTIONAL, "zero", "fraction"] }],
   ["LiveModel.follow", (...given) => new LiveModel().follow(.../** @type {[any]} */ (given)), [() => gate, { topic: "a" }], { 0: [], 1: [], "1.mapping": [...MAYBE, "function"] }],
   ["LiveModel.setLive", (...given) => new LiveModel().setLive(.../** @type {[any, any]} */ (given)), [{}, {}], { 0: OBJECTS }],
@@ -145,6 +146,9 @@ const CALLS = [
   ["react.usePresence", (...given) => inReact(() => void react.usePresence(...given)), ["a", {}], { 0: [...TEXTS, "null"], 1: [...OPTIONAL, ...OBJECTS] }],
   ["react.useInbox", (...given) => inReact(() => void react.useInbox(...given)), [() => inbox], { 0: [] }],
   ["vue.useEvents", (...given) => inVue(() => vue.useEvents(...given)), ["a", {}], { 0: [...TEXTS, "null"], 1: [...OPTIONAL, ...OBJECTS, "function"] }],
+  ["react.usePresence", (...given) => inReact(() => void react.usePresence(...given)), ["a", {}], { "1.meta": PAYLOADS }],
+  ["vue.usePresence", (...given) => inVue(() => vue.usePresence(...given)), ["a", {}], { "1.meta": PAYLOADS }],
+  ["presence", presence, [() => gate, "a", {}], { "2.meta": PAYLOADS }],
   ["vue.useSubscription", (...given) => inVue(() => vue.useSubscription(...given)), ["a", f, {}], { 1: ["function"] }],
   ["vue.useInbox", (...given) => inVue(() => vue.useInbox(...given)), [() => inbox], { 0: [] }],
   ["vue.provideGate", (...given) => inVue(() => vue.provideGate(...given)), [() => gate], { 0: OPTIONAL }],

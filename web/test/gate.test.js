@@ -1281,6 +1281,33 @@ describe("a welcome that cannot be read", () => {
   }
 });
 
+describe("a gate that a handler closes", () => {
+  for (const name of ["connection:up", "connection:down", "status:change", "state:change", "delivery:gap", "a"]) {
+    it(`is closed once, and calls nothing after that: ${name}`, async () => {
+      const reported = mock.method(console, "error", () => {});
+      open();
+      let closes = 0;
+      let late = 0;
+      gate.on(name, () => {
+        closes++;
+        gate.close();
+      });
+      gate.on("a", () => late++);
+      if (name.includes("change")) await gateway.until(() => gate.status === "closed", "the end");
+      else {
+        await gateway.welcome();
+        gateway.emit("gap", { patterns: ["a"], from: 1, to: 2, count: 2, bytes: 9, reason: "trimmed", recoverable: false });
+        if (name === "connection:down") gateway.cut();
+        gateway.event("a", 1, 101);
+      }
+      await settle();
+      assert.deepEqual([gate.status, reported.mock.calls.map((call) => call.arguments)], ["closed", []]);
+      assert.ok(closes <= 2, String(closes));
+      assert.equal(late, name === "a" ? 1 : 0);
+    });
+  }
+});
+
 describe("subscribe", () => {
   it("leaves no listener and no status behind when its handlers are removed another way", async () => {
     open();

@@ -341,6 +341,21 @@ describe("a load that has ended", () => {
     });
   }
 
+  it("applies nothing more when it is closed in apply", async () => {
+    const load = begin({ apply: (data) => calls.push(data) && load.close() });
+    await letIn();
+    for (const offset of [101, 102]) gateway.event("orders.1", offset, offset);
+    await answer(0, []);
+    assert.deepEqual(calls, ["reset ", 101]);
+  });
+
+  it("subscribes to nothing more when it is closed in reset", async () => {
+    const first = begin({ reset: () => first.close() });
+    first.reload();
+    await answer(0, { position: { epoch: "e1", offset: 100 } });
+    assert.deepEqual([first.status, gate.state.subscriptions], ["closed", {}]);
+  });
+
   it("is closed at the end of a block with `using`", async () => {
     const list = begin();
     await gateway.welcome();

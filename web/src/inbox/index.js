@@ -133,7 +133,7 @@ export function createInbox(gate, options = {}) {
  */
 export function badgeTitle(inbox, page = globalThis.document) {
   Gate._check("badgeTitle: inbox", ".subscribe", inbox);
-  Gate._check("badgeTitle: page", "object", page);
+  Gate._check("badgeTitle: title of the page", "string", Object(page).title);
   let { title } = page;
   let shown = title;
   const show = () => {

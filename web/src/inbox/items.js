@@ -159,11 +159,11 @@ export class Items {
 
   /** What is muted, with the changes that are under way. @returns {Mutes} */
   get mutes() {
-    const mutes = { ...this.#mutes };
+    const mutes = new Map(Object.entries(this.#mutes));
     for (const { change: { pattern, channels } } of this.#pending) {
-      if (pattern && channels) mutes[pattern] = channels;
-      else if (pattern) delete mutes[pattern];
+      if (pattern && channels) mutes.set(pattern, channels);
+      else if (pattern) mutes.delete(pattern);
     }
-    return mutes;
+    return Object.fromEntries(mutes);
   }
 }

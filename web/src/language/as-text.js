@@ -1,7 +1,7 @@
-/** Return a value of any kind as a short text. @param {unknown} value */
+/** Return a value of any kind as a text. @param {unknown} value */
 export function asText(value) {
   try {
-    return String(value).slice(0, 80);
+    return String(value);
   } catch {
     // An object without a text, such as `Object.create(null)`.
     return typeof value;

@@ -7,6 +7,7 @@
  * function failed), `refused` (a refusal without a code of ours). The text is a sentence in development (explain.js), else made of the code and the parts.
  */
 
+import { asText } from "./as-text.js";
 import { textOf } from "./explain.js";
 import { camelCase } from "./field-names.js";
 
@@ -21,7 +22,7 @@ export class HeadgateError extends Error {
   constructor(code, given, retry = false, message, cause) {
     /** @type {Record<string, any>} */
     const parts = Object(given);
-    const text = message ?? textOf(code, parts, retry) ?? Object.entries(parts).reduce((all, [name, value]) => `${all}, ${name}: ${value}`, code);
+    const text = message ?? textOf(code, parts, retry) ?? Object.entries(parts).reduce((all, [name, value]) => `${all}, ${name}: ${asText(value)}`, code);
     super(text, /** @type {any} */ (cause && { cause }));
     this.name = "HeadgateError";
     this.code = code;

@@ -74,5 +74,5 @@ export const hasWildcard = (pattern) => /(^|\.)[*#](\.|$)/.test(pattern);
 /** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */
 function check(kind, name, grammar) {
   if (typeof name === "string" && grammar.test(name)) return name;
-  throw new HeadgateError(`invalid_${kind}`, { [kind]: asText(name), reason: String(grammar) });
+  throw new HeadgateError(`invalid_${kind}`, { [kind]: asText(name).slice(0, 80), reason: String(grammar) });
 }

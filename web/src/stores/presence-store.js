@@ -5,7 +5,7 @@
  * @import { Source, Store } from "./snapshot-store.js"
  */
 import { presence } from "../presence/index.js";
-import { checkTopic, Gate } from "../index.js";
+import { checkPayload, checkTopic, Gate } from "../index.js";
 import { createStore } from "./snapshot-store.js";
 
 /** @type {import("../language/options.js").Table} */
@@ -23,6 +23,8 @@ const NOBODY = Object.freeze({ members: Object.freeze([]), status: "waiting", er
  */
 export function presenceStore(gate, topic, options = {}) {
   const { enabled, enter, meta } = Gate._optionsOf(gate, "presenceStore", OPTIONS, options);
+  // One that is no JSON would be refused where nobody expects it.
+  if (meta !== undefined) checkPayload(meta);
   const wanted = topic === null || !enabled ? null : checkTopic(topic);
   /** @type {any} */
   let said = meta;

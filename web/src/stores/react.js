@@ -13,7 +13,7 @@
  * @import { Store } from "./snapshot-store.js"
  */
 import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { Gate as BaseGate } from "../index.js";
+import { checkPayload, Gate as BaseGate } from "../index.js";
 import { createComponentGate } from "./component-gate.js";
 import { STORE } from "../language/options.js";
 import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
@@ -133,7 +133,7 @@ export function usePresence(topic, options = {}) {
   const latest = useLatest(meta);
   // biome-ignore lint/correctness/useExhaustiveDependencies: another meta is said in the same room
   const store = useMemo(() => presenceStore(gate, topic, given({ enter, enabled, meta })), [gate, topic, enter, enabled]);
-  const said = JSON.stringify(meta);
+  const said = JSON.stringify(meta === undefined ? meta : checkPayload(meta));
   const before = useRef(said);
   useEffect(() => {
     if (said !== before.current && enter !== false) store.update(latest.current ?? null);

@@ -15,7 +15,7 @@
  */
 /** @template T @typedef {import("vue").MaybeRefOrGetter<T>} Given */
 import { computed, getCurrentInstance, inject, onMounted, onScopeDispose, provide, shallowRef, toValue, watch } from "vue";
-import { Gate as BaseGate } from "../index.js";
+import { checkPayload, Gate as BaseGate } from "../index.js";
 import { GATE, STORE } from "../language/options.js";
 import { createComponentGate } from "./component-gate.js";
 import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
@@ -133,7 +133,10 @@ export function useLiveCollection(topic, options) {
  */
 export function usePresence(topic, options) {
   const gate = useGate();
-  const meta = computed(() => JSON.stringify(toValue(options)?.meta));
+  const meta = computed(() => {
+    const { meta: now } = toValue(options) ?? {};
+    return JSON.stringify(now === undefined ? now : checkPayload(now));
+  });
   let said = toValue(options)?.meta;
   // By its text: an object with the same values is the same room. Before Vue 3.4 a computed would notify without a change.
   const read = () => JSON.stringify([toValue(topic), toValue(options)?.enter, toValue(options)?.enabled]);

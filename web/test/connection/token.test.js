@@ -1,9 +1,21 @@
 /** Tokens: when the next is due. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { refreshDelayMs } from "../../src/connection/token.js";
+import { createTokens, refreshDelayMs } from "../../src/connection/token.js";
 
 describe("tokens", () => {
+  it("are unavailable when their function throws, whatever it throws, or brings no text", async () => {
+    for (const thrown of [Error("mine"), Symbol("mine"), Object.create(null), null, undefined, 5]) {
+      const { current } = createTokens(() => {
+        throw thrown;
+      });
+      await assert.rejects(current(), { code: "token_unavailable", retry: true });
+    }
+    for (const token of [5, {}, true, [], () => "t"]) {
+      await assert.rejects(createTokens(() => /** @type {any} */ (token)).current(), { code: "token_unavailable", message: /token must be string or null, not / });
+    }
+  });
+
   const jwt = (claims) => `h.${btoa(JSON.stringify(claims)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}.s`;
 
   it("are refreshed after most of the rest of their life", () => {

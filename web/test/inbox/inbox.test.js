@@ -477,6 +477,9 @@ describe("the inbox of a page", () => {
     other.gate.requests[0].fail(new HeadgateError("limit_reached", {}));
     await assert.rejects(undone, { code: "limit_reached" });
     assert.equal(other.inbox.isMuted("k"), true);
+    void one.inbox.mute("__proto__", ["page"]);
+    await settle();
+    assert.deepEqual([one.inbox.isMuted("__proto__"), one.inbox.isMuted("j")], [true, false]);
     for (const { leave } of [one, other]) leave();
   });
 

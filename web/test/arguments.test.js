@@ -142,7 +142,7 @@ const CALLS = [
   ["new NotificationList", (...given) => new NotificationList(.../** @type {[any, any]} */ (given)), [[], { inbox: () => inbox }], { "1.inbox": [] }],
   ["react.useEvents", (...given) => inReact(() => void react.useEvents(...given)), ["a", {}], { 0: [...TEXTS, "null"], 1: [...OPTIONAL, ...OBJECTS], "1.select": [...OPTIONAL, "function"], "1.limit": COUNTS }],
   ["react.useSubscription", (...given) => inReact(() => void react.useSubscription(...given)), ["a", f, {}], { 0: ANY, 1: ["function"], 2: [...OPTIONAL, ...OBJECTS] }],
-  ["react.useLiveCollection", (...given) => inReact(() => void react.useLiveCollection(...given)), ["a", {}], { 0: TEXTS, 1: [...OPTIONAL, ...OBJECTS] }],
+  ["react.useLiveCollection", (...given) => inReact(() => void react.useLiveCollection(...given)), ["a", {}], { 0: TEXTS, 1: [...OPTIONAL, ...OBJECTS], "1.load": [...OPTIONAL, "function"], "1.mapping": [...OPTIONAL, "function"], "1.limit": COUNTS, "1.outbox": OPTIONAL }],
   ["react.usePresence", (...given) => inReact(() => void react.usePresence(...given)), ["a", {}], { 0: [...TEXTS, "null"], 1: [...OPTIONAL, ...OBJECTS] }],
   ["react.useInbox", (...given) => inReact(() => void react.useInbox(...given)), [() => inbox], { 0: [] }],
   ["vue.useEvents", (...given) => inVue(() => vue.useEvents(...given)), ["a", {}], { 0: [...TEXTS, "null"], 1: [...OPTIONAL, ...OBJECTS, "function"] }],

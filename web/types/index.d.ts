@@ -448,7 +448,7 @@ export class Dispatcher<Topics = AnyTopics> {
   on<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   on<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   on<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
-  /** Remove handlers: any that match. */
+  /** Remove handlers of the application that match. Loads, rooms and stores end by themselves. */
   off<Name extends string>(name?: (Name & Declared<Name>) | null, callback?: Callback | null, context?: any): this;
   off<Map extends { [name: string]: Callback }>(names: Map & DeclaredMap<Map>, context?: any): this;
   /** Bind a handler for one call. */

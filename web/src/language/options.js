@@ -145,5 +145,5 @@ export function checkArgument(name, rule, value) {
     : typeof least === "string" ? /** @type {any[]} */ (rule).includes(value)
     : Array.isArray(rule) ? type === "number" && value >= least && value <= most && !(isWhole && value % 1)
     : type === "string" && rule.test(value);
-  if (!meets) throw TypeError(`headgate: ${name} must be ${wordsOf(rule)}, not ${type === "object" ? type : asText(value).slice(0, 80)}`);
+  if (!meets) throw TypeError(`headgate: ${name} must be ${wordsOf(rule)}, not ${typeof value === "object" ? type : asText(value).slice(0, 80)}`);
 }

@@ -110,11 +110,11 @@ export function useLiveCollection(topic, options = {}) {
   check("useLiveCollection", options);
   const latest = useLatest(options);
   const { key, initial, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, outbox } = options;
-  const [hasLoad, hasMapping] = [Boolean(options.load), Boolean(options.mapping)];
+  const [hasLoad, hasMapping] = [options.load, options.mapping].map((each) => typeof each === "function");
   // biome-ignore lint/correctness/useExhaustiveDependencies: initial is read when the collection is another
   const store = useMemo(() => {
-    const load = hasLoad ? (/** @type {any} */ how) => latest.current.load?.(how) ?? [] : undefined;
-    const mapping = hasMapping ? (/** @type {any} */ event) => latest.current.mapping?.(event) : undefined;
+    const load = hasLoad ? (/** @type {any} */ how) => latest.current.load?.(how) ?? [] : options.load;
+    const mapping = hasMapping ? (/** @type {any} */ event) => latest.current.mapping?.(event) : options.mapping;
     return collectionStore(gate, topic, given({ initial, load, mapping, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, outbox }));
   }, [gate, topic, key, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, outbox, hasLoad, hasMapping]);
   const snapshot = useStore(store);

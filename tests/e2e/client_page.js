@@ -1,5 +1,5 @@
 /**
- * The page of client_app.py: everything that a test asks about is in `window.page`. It keeps over a reload what it has seen, as an
+ * The page of client_app.py: everything that a test asks about is in `window.page`. It keeps its seen events over a reload, as an
  * application would keep its state, together with the position to resume from.
  */
 (() => {

@@ -1,4 +1,4 @@
-/** The page of `/inbox`: the inbox of its user, with an outbox. What a test asks about is in `window.page`. */
+/** The page of `/inbox`: the inbox of its user, with an outbox. The subjects of a test are in `window.page`. */
 import { connect as connectAlone } from "./headgate.js";
 import { badgeTitle, createInbox } from "./headgate.inbox.js";
 import { createOutbox } from "./headgate.offline.js";

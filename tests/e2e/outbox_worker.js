@@ -1,4 +1,4 @@
-/** The service worker of outbox_page.js: what the page is made of comes from a cache when there is no network. */
+/** The service worker of outbox_page.js: the parts of the page come from a cache when there is no network. */
 addEventListener("install", (event) => {
   skipWaiting();
   const parts = ["/outbox", "/modules/outbox_page.js", "/modules/headgate.js", "/modules/headgate.offline.js"];

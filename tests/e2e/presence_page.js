@@ -1,4 +1,4 @@
-/** The page of `/presence`: a member of `numbers.room`. What a test asks about is in `window.page`. */
+/** The page of `/presence`: a member of `numbers.room`. The subjects of a test are in `window.page`. */
 import { connect } from "./headgate.js";
 import { presence } from "./headgate.presence.js";
 

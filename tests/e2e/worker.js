@@ -1,4 +1,4 @@
-/** The worker of test_client_frameworks.py, alone or shared: told an address, it connects there and passes events on. */
+/** The worker of test_client_frameworks.py, alone or shared: given an address, it connects there and passes events on. */
 import { connect } from "headgate";
 
 /** @param {any} port */

@@ -1,4 +1,4 @@
-// The pages of F43: people with tabs on several devices, each tab Headgate's own inbox, who read at random. Arrays of JSON, a line each.
+// The pages of F43: people with tabs on several devices, each tab Headgate's own inbox, with reads at random. Arrays of JSON, a line each.
 // `node inbox_pages.mjs <urls> <journal> <seed> <actions per s>` takes commands as its input, and ends with it:
 // - ["open", user, token, tabs, devices]  - ["act"]: people begin to look, read and put away  - ["rest"]: they stop, and whoever is offline comes back
 // - ["offline", share]: so many tabs lose their connection, until ["online"]  - ["fault", lasts]: something of the site is broken
@@ -120,7 +120,7 @@ class Tab {
   }
 }
 
-/** Note how long connected tabs of a user have shown another count than each other, and whether something was broken meanwhile. */
+/** Note how long connected tabs of a user have shown another count than each other, and whether something was broken then. */
 function compare(user, isDisturbed = isFaulty) {
   const person = people.get(user);
   const counts = new Set(person.tabs.filter((tab) => tab.isCurrent).map((tab) => tab.inbox.unread));

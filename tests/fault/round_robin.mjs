@@ -1,7 +1,7 @@
-// A proxy without sticky sessions and without WebSockets: each HTTP request goes to the next of the ports, over connections that it keeps.
+// A proxy without sticky sessions and without WebSockets. Each HTTP request goes to the next of the ports, over connections that it keeps.
 // `node round_robin.mjs <stream | buffer> <upstream port>…` prints its port, and ends with its input. `buffer` gives an answer back when
-// all of it has come. An upstream that is gone is a 502, or a cut in the middle of an answer. For a line `<share>` of its input it cuts
-// this share of the requests that are under way.
+// all of it has come. A dead upstream is a 502, or a cut in the middle of an answer. For a line `<share>` of its input it cuts this share
+// of the present requests.
 import http from "node:http";
 import { createInterface } from "node:readline";
 
@@ -30,7 +30,7 @@ const server = http.createServer((request, answer) => {
 });
 
 server.on("upgrade", (_request, socket) => {
-  socket.on("error", () => {}); // a page that has gone meanwhile
+  socket.on("error", () => {}); // a page that has left since
   socket.end("HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
 });
 server.listen(0, "127.0.0.1", () => console.log(server.address().port));

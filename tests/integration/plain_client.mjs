@@ -1,6 +1,6 @@
 /**
  * Stock socket.io-client against a gateway, as anyone without Headgate's own client would use it. Prints one line of JSON for
- * each thing that happens; test_node_client.py reads them and publishes meanwhile. Ends when COUNT events, every answer and, of
+ * each event; test_node_client.py reads them and publishes at the same time. Ends when COUNT events, every answer and, of
  * several transports, the last are there.
  *
  * Usage: node plain_client.mjs URL TRANSPORTS COUNT [TOKEN], such as `http://127.0.0.1:8000 polling,websocket 300`.
@@ -40,7 +40,7 @@ socket.on("welcome", async (body) => {
   tell("refused", await socket.emitWithAck("subscribe", { pattern: "a.b*" }));
   tell("subscribed", await socket.emitWithAck("subscribe", { pattern: "stock.#", overflow: "latest" }));
   tell("published", await socket.emitWithAck("publish", { topic: "stock.1", data: { left: 3, note: "ä\u2028<script>" } }));
-  await published; // its event may come behind the acknowledgement
+  await published; // its event may come after the acknowledgement
   tell("unsubscribed", await socket.emitWithAck("unsubscribe", { pattern: "stock.#" }));
   arrived();
 });

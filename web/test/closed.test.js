@@ -1,4 +1,4 @@
-/** A gate that was closed: whatever is made of it then is closed too, waits for nothing, and leaves nothing behind. */
+/** A closed gate: all that is made of it then is closed too, waits for nothing, and leaves nothing. */
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { beforeEach, describe, it } from "node:test";

@@ -1,4 +1,4 @@
-/** The dispatcher against a naive one: a list of handlers, every one of which is looked at for every call. */
+/** The dispatcher against a naive one: a list of handlers, every one of which is checked for every call. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Dispatcher } from "#headgate";
@@ -10,7 +10,7 @@ const NAMES = [
 ];
 const TOPICS = ["a", "a.b", "a.c", "b", "a.a.b", "a.x.b", "__proto__", "__proto__.b", "constructor.b", "hasOwnProperty", "all", "*", "a:b", "b.a.b.a"];
 
-/** A pattern as a regular expression, every word with a dot behind it. @param {string} pattern @param {string} topic */
+/** A pattern as a regular expression, every word with a dot after it. @param {string} pattern @param {string} topic */
 const matches = (pattern, topic) =>
   new RegExp(`^${pattern.split(".").map((word) => (word === "*" ? "[^.]+[.]" : word === "#" ? "([^.]+[.])*" : `${word}[.]`)).join("")}$`).test(`${topic}.`);
 
@@ -105,7 +105,7 @@ class Real extends Dispatcher {
   }
 }
 
-/** Run one random history on a dispatcher and return what its handlers saw. */
+/** Run one random history on a dispatcher and return its handlers' events. */
 function history(bus, seed) {
   let state = seed * 2654435761 + 1;
   const below = (limit) => {

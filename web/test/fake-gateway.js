@@ -2,9 +2,9 @@ import { mock } from "node:test";
 import { Listened, wired } from "./listened.js";
 
 /**
- * A gateway in the place of socket.io-client: records the client's messages, and sends, refuses or cuts on command.
- * It keeps to the contract of docs/protocol.md and to socket.io-client's (`auth` asked at each connect, acknowledgements
- * with a timeout error first), but not to timing: nothing happens unless a test says so.
+ * A gateway in the place of socket.io-client: records the client's messages, and sends, refuses or cuts on command. It keeps to
+ * the contract of docs/protocol.md and to socket.io-client's (`auth` asked at each connect, acknowledgements with a timeout
+ * error first), but not to timing, as nothing happens unless a test says so.
  */
 export class FakeGateway extends Listened {
   constructor() {

@@ -1630,7 +1630,7 @@ describe("a busy page", () => {
     await gateway.welcome();
     gateway.event("a", null, 101);
     gateway.cut();
-    // The page is busy from here on: nothing has its turn.
+    // The page is busy from here on, and nothing has its turn.
     let nowMs = 1000;
     performance.now.mock.mockImplementation(() => (nowMs += 1000));
     await gateway.welcome({ offset: 110 }, 2);
@@ -1774,7 +1774,7 @@ describe("gaps", () => {
     await openDropping({ repair: false });
     gateway.emit("gap", GAP);
     assert.deepEqual([told, resyncs], [[["gap", false, false, 2]], []]);
-    // Of a gap without offsets: the gateway says what is wrong.
+    // Of a gap without offsets: the gateway names the fault.
     const refused = assert.rejects(gate.replay("a.#", { ...GAP, from: null }), { code: "invalid_request" });
     await gateway.answer("replay", { ok: false, error: { code: "invalid_request", message: "from: expected a whole number", retry: false } });
     await refused;
@@ -1901,7 +1901,7 @@ describe("publishing", () => {
 
     afterEach(() => mock.timers.reset());
 
-    /** Let time pass, and answer all that is sent. */
+    /** Let time pass, and answer all sent requests. */
     async function pass(ms) {
       for (const endMs = nowMs + ms; nowMs < endMs; nowMs += 10) {
         mock.timers.tick(10);

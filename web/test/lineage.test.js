@@ -1,4 +1,4 @@
-/** The lineage of the log, as a page meets it: another epoch renames the position, a lost end moves it back and is told. */
+/** The lineage of the log, as a page meets it. Another epoch renames the position, a lost end moves it back and is reported. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { connect } from "#headgate";
@@ -11,13 +11,13 @@ const OVERFLOW = { patterns: ["a"], bytes: 9, reason: "overflow", recoverable: t
 /** @type {FakeGateway} */
 let gateway;
 let gate;
-/** What the application saw, in order: offsets of events, gaps as "reason from-to". */
+/** The events of the application, in order: offsets of events, gaps as "reason from-to". */
 let seen;
 let resyncs;
 
 const record = (_data, { offset }) => seen.push(offset);
 
-/** The log goes on behind `end` in another epoch, and the client is told that it saw more. */
+/** The log goes on after `end` in another epoch, and the client is notified that it saw more. */
 const rolledBack = (end, to, epoch) =>
   gateway.emit("gap", { patterns: ["a"], from: end + 1, to, count: to - end, bytes: 0, reason: "rolled_back", recoverable: false, epoch });
 
@@ -132,7 +132,7 @@ describe("a log that has lost its end", () => {
     const welcome = { epoch: "e2", offset: 120, resumed: false, from: { epoch: "e2", offset: 103 } };
     await gateway.welcome(welcome, 2);
     assert.deepEqual([position(), gate.state.position], [["e1", 106], "announced"]);
-    // The connection breaks before the gap came: the next one must tell it.
+    // The connection breaks before the gap came, and the next one must report it.
     assert.deepEqual(await resumed(), ["e1", 106]);
     await gateway.welcome(welcome, 3);
     rolledBack(103, 106, "e2");
@@ -220,7 +220,7 @@ describe("a repair whose connection breaks before anything later has come", () =
     await begin();
   });
 
-  /** Come back to the position before the gap: the gateway brings its events as well. */
+  /** Come back to the position before the gap, and the gateway brings its events as well. */
   async function comeBack() {
     assert.deepEqual(await resumed(), ["e1", 100]);
     await gateway.welcome({ offset: 110 }, 2);

@@ -1,4 +1,4 @@
-/** What a client binds to a socket of socket.io-client's, in the gateways that stand in its place. */
+/** The handlers that a client binds to a socket of socket.io-client's, in the gateways that stand in its place. */
 export class Listened {
   _listeners = new Map();
   _any = [];

@@ -11,7 +11,7 @@ const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 300);
 const STEPS = 60;
 /** Steps after which a page that meets no more faults must be right. */
 const SETTLE_STEPS = 5000;
-/** Timers that are let go by when nothing else is left: a fetch may wait for one. */
+/** Timers that run when nothing else is left, because a fetch may wait for one. */
 const CALM_STEPS = 8;
 
 /** The greatest weight of each action. Each history draws its own below it. */
@@ -46,7 +46,7 @@ class Application {
     return true;
   }
 
-  /** What the server reads: its place in the log first, if it names one, then the rows. */
+  /** The server's reads: its place in the log first, if it names one, then the rows. */
   read() {
     const { epoch, head: offset } = this.gateway;
     return { rows: [...this.rows], ...(this.names && { position: { epoch, offset } }) };
@@ -54,13 +54,13 @@ class Application {
 
   fetch = () => new Promise((resolve, reject) => this.requests.push({ resolve, reject }));
 
-  /** The log has lost its end: publish what it no longer has, as an outbox does. */
+  /** The log has lost its end, so publish the lost events, as an outbox does. */
   repeat(lost) {
     for (const { topic } of lost) this.queue.push([topic, this.rows.get(topic)]);
   }
 }
 
-/** What a page does without `load`: it fetches when the subscription is active, and again when `resync` says so. */
+/** A page without `load` fetches when the subscription is active, and again at `resync`. */
 function loadByHand(gate, pattern, fetch, { reset, apply }) {
   const load = () => fetch().then(reset, load);
   const { close } = gate.subscribe(pattern, apply);
@@ -69,7 +69,7 @@ function loadByHand(gate, pattern, fetch, { reset, apply }) {
   return { close, status: "current" };
 }
 
-/** Live through a history. Return what is wrong in the end, if anything is. */
+/** Live through a history. Return the fault at the end, if there is one. */
 async function history(seed, load) {
   const world = new World(seed);
   const { gateway } = world;
@@ -152,7 +152,7 @@ async function history(seed, load) {
     actions[name]();
     await world.settle();
   }
-  // No more faults: the page must become right, in bounded time.
+  // No more faults, so the page must become right, in bounded time.
   gateway.next = "accept";
   gateway.relieve();
   const done = () => gate.state.connection === "up" && !gate.state.waiting && gate.state.offset === gateway.head && gate.state.epoch === gateway.epoch && page.list.status === "current";
@@ -182,7 +182,7 @@ describe("whatever happens, a page that loads and follows", () => {
   it(`shows in the end what the server has (${HISTORIES} histories)`, async () => {
     const first = Number(process.env.HEADGATE_SEED ?? 1);
     const last = process.env.HEADGATE_SEED ? first : HISTORIES;
-    // The first history of a process waits longer for its transport, which is imported then: a seed would not be the same history alone.
+    // The first history of a process waits longer for its transport, which is imported then. A seed would not be the same history alone.
     await history(0, load);
     for (let seed = first; seed <= last; seed++) {
       const { faults, trail } = await history(seed, load);

@@ -1,4 +1,4 @@
-/** `load`: what it fetches, resets and applies, and what it makes of a fetch that fails. */
+/** `load`: its fetches, resets and applied events, and the effect of a failed fetch. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { connect, load } from "#headgate";
@@ -11,7 +11,7 @@ let gateway;
 let gate;
 /** Fetches of the page that wait for an answer: {resolve, reject, signal}. */
 let fetches;
-/** What the page was told: `reset 1`, `apply 2`. */
+/** The notices to the page: `reset 1`, `apply 2`. */
 let calls;
 let statuses;
 
@@ -42,7 +42,7 @@ async function answer(nth, value) {
   await settle();
 }
 
-/** Let a client in whose subscription is acknowledged. */
+/** Let a client with an acknowledged subscription in. */
 async function letIn(more) {
   await gateway.welcome(more);
   await settle();

@@ -1,8 +1,8 @@
-/** The tables of states: their shape, and what the guide says of them. */
+/** The tables of states: their shape, and the guide's words on them. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
-// Private modules, which dist has inside its files and does not export: these tests run on the sources.
+// Private modules, which dist has inside its files and does not export, so these tests run on the sources.
 import { Machine } from "../src/base/machine.js";
 import { CONNECTION, coarseOf, statusOf } from "../src/connection/connection-state.js";
 import { STREAM } from "../src/events.js";

@@ -1,7 +1,7 @@
 /**
- * A gateway, a network and a page in virtual time, driven by a seed: every order in which messages, timers, turns of the page
- * and faults can fall is one history. Nothing here knows how the client works: it keeps a log with its lineage, answers as
- * docs/protocol.md says, and compares its log with the events that handlers saw and the gaps that the application was told.
+ * A gateway, a network and a page in virtual time, driven by a seed. Every order in which messages, timers, turns of the page
+ * and faults can fall is one history. Nothing here knows how the client works. It keeps a log with its lineage, answers as
+ * docs/protocol.md says, and compares its log with the events that handlers saw and the reported gaps.
  */
 import { randomFrom } from "./chance.js";
 import { Listened, wired } from "./listened.js";
@@ -28,7 +28,7 @@ export class World {
     this.#replace(Math, "random", () => this.random());
     this.#replace(globalThis, "setTimeout", (act, delayMs = 0) => this.#later(this.#timers, { act, dueMs: this.nowMs + delayMs }));
     this.#replace(globalThis, "clearTimeout", (id) => this.#timers.delete(id));
-    // A turn of the page, by either of the ways in which a client can ask for one: as in Node, or as in a browser.
+    // A turn of the page, by either way in which a client can ask for one: as in Node, or as in a browser.
     const post = (act) => this.#later(this.#turns, { act });
     this.#replace(globalThis, "setImmediate", seed % 2 ? post : undefined);
     this.#replace(globalThis, "clearImmediate", (id) => this.#turns.delete(id));
@@ -39,7 +39,7 @@ export class World {
     this.#replace(console, "error", () => {});
   }
 
-  /** By hand: the test runner's mocks keep the stack of every call, and there are millions. */
+  /** By hand, because the test runner's mocks keep the stack of every call, and there are millions. */
   #replace(where, name, own) {
     const real = Object.getOwnPropertyDescriptor(where, name);
     this.#restores.push(() => (real ? Object.defineProperty(where, name, real) : delete where[name]));
@@ -117,7 +117,7 @@ export class Lines {
     return -1;
   }
 
-  /** The epochs from one back to the beginning of its log, each with its last offset that is on the line. */
+  /** The epochs from one back to the beginning of its log, each with its last offset on the line. */
   *#line(epoch) {
     for (let end = Infinity; epoch; ) {
       yield [epoch, end];
@@ -146,11 +146,11 @@ class ModelGateway extends Listened {
   first = 1;
   /** The outcome of the next CONNECT. @type {"accept" | "refuse" | "fail" | "silence"} */
   next = "accept";
-  /** The position from which each pattern was acknowledged last, once that has been delivered. */
+  /** The position from which each pattern was acknowledged last, once that is delivered. */
   acknowledged = {};
   /** Called with each position that a CONNECT resumes from, and the patterns that it carries. */
   resumes = () => {};
-  /** Called with each event of the log that the page says its handlers have had, as a trace tells it. */
+  /** Called with each event of the log that the page says its handlers have had, as a trace reports it. */
   handled = () => {};
   #asks = new Map();
   #welcomed = false;
@@ -166,7 +166,7 @@ class ModelGateway extends Listened {
   #position = 0;
   #base = 0;
   #starts = new Map();
-  /** What a full queue leaves out, while it is full. @type {object[] | null} */
+  /** The events that a full queue leaves out, while it is full. @type {object[] | null} */
   #dropped = null;
   #nth = 0;
   #sent = 0;
@@ -254,7 +254,7 @@ class ModelGateway extends Listened {
     else if (from.offset < resume.offset) this.#rolledBack(from.offset, resume.offset);
   }
 
-  /** Return the last offset of an epoch that is on the line; null: its log is another one. */
+  /** Return the last offset of an epoch on the line; null: its log is another one. */
   #endOf(epoch) {
     const nth = this.lineage.findIndex((each) => each.epoch === epoch);
     return nth < 0 ? null : nth === this.lineage.length - 1 ? this.head : this.lineage[nth + 1].first - 1;
@@ -285,7 +285,7 @@ class ModelGateway extends Listened {
 
   /** Have the log bring a pattern's events from where it asks, or from where they are still to be sent, if the client has the pattern. */
   #past(pattern, { offset, epoch }, isNew = true) {
-    // Of a log that is gone: all there is of this one; if some of it was trimmed, a gap says so.
+    // Of a lost log: all events of this one; if some of it was trimmed, a gap says so.
     let start = Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? 0));
     if (!this.#reading) {
       this.#base = this.head;
@@ -349,7 +349,7 @@ class ModelGateway extends Listened {
     this.#send(() => this.#receive("event", topic, { sent }, { id: `s${sent}`, time: 0 }));
   }
 
-  /** Ask the page whether handlers have had an event of the log, in its turn or ahead of what is under way. */
+  /** Ask the page whether handlers have had an event of the log, in its turn or ahead of messages on their way. */
   ask() {
     const entry = this.log[this.world.below(this.head)];
     if (!this.#connected || !entry) return;
@@ -367,7 +367,7 @@ class ModelGateway extends Listened {
     else this.#dropped = [];
   }
 
-  /** Tell what a full queue has left out. */
+  /** Report the events that a full queue has left out. */
   relieve() {
     const left = this.#dropped;
     this.#dropped = null;
@@ -377,7 +377,7 @@ class ModelGateway extends Listened {
     this.#gap("overflow", from, to, left, { patterns, count: left.length, recoverable: true });
   }
 
-  /** The client falls behind: the log brings what comes next. */
+  /** The client lags, and the log brings its next events. */
   behind() {
     if (!this.#connected || this.#reading) return;
     this.#readFrom(this.head);
@@ -404,7 +404,7 @@ class ModelGateway extends Listened {
     this.#lost();
   }
 
-  /** The log is another one: what was published until now counts as lost. */
+  /** The log is another one, and earlier events count as lost. */
   #lost() {
     this.#reading = false;
     this.#starts.clear();
@@ -420,11 +420,11 @@ class ModelGateway extends Listened {
     this.log.length = end;
     this.first = Math.min(this.first, end + 1);
     this.lineage = this.lineage.filter(({ first }) => first <= end + 1);
-    // The epoch that wrote the last event that is left.
+    // The epoch that wrote the last remaining event.
     this.epoch = this.lines.begin({ epoch: this.lineage.at(-1).epoch, end });
     this.lineage.push({ epoch: this.epoch, first: end + 1 });
     if (!this.#connected) return;
-    // What the client has had, or more: a subscription that began while it read may be ahead of what it read.
+    // The client's events, or more, as a subscription that began while it read may be ahead of them.
     const place = this.#reading ? Math.max(this.#position, this.#base, ...this.#starts.values()) : was.head;
     this.#base = Math.min(this.#base, end);
     for (const [pattern, start] of this.#starts) this.#starts.set(pattern, Math.min(start, end));
@@ -449,7 +449,7 @@ class ModelGateway extends Listened {
 
   // The network.
 
-  /** Something that is under way arrives, or a reader gets some of the log. Return whether there was anything. */
+  /** A message on its way arrives, or a reader gets some of the log. Return whether there was anything. */
   deliver() {
     const ways = [this.#lane, this.#acks, this.#requests].filter(({ length }) => length);
     const nth = this.world.below(ways.length + (this.#connected && this.#reading ? 1 : 0));
@@ -497,7 +497,7 @@ const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.o
 const matches = (pattern, topic) => pattern === "*" || pattern === `${topic}.#`;
 
 /**
- * Received or told: the events that one pattern's handler sees, compared with the log.
+ * Received or reported: the events that one pattern's handler sees, compared with the log.
  *
  * - Each event of the line comes once, or a gap has told that it will not.
  * - Events come in the order of the line, where the pattern has asked for no past and lets go of none.
@@ -506,16 +506,16 @@ const matches = (pattern, topic) => pattern === "*" || pattern === `${topic}.#`;
  */
 export class Oracle {
   #seen = new Set();
-  /** Epoch → the highest offset that was shown and not told as gone. */
+  /** Epoch → the highest offset that was shown and not reported as gone. */
   #shown = new Map();
-  /** Told by gaps: at all, for good, and as no longer in the log. */
+  /** Reported by gaps: at all, for good, and as no longer in the log. */
   #told = new Set();
   #lost = new Set();
   #gone = new Set();
-  /** Shown before a log was told to be lost that has lost only the epoch of the client's position: a past may bring it once more. */
+  /** Shown before a log was reported as lost that has lost only the epoch of the client's position. A past may repeat it. */
   #again = new Set();
   #last = null;
-  /** Where the promise begins: set once, when the application was told that the subscription is active. */
+  /** Where the promise begins. It is set once, when the application was notified that the subscription is active. */
   base = null;
 
   /** @param {ModelGateway} gateway @param {string} pattern @param {boolean} [ordered] */
@@ -531,7 +531,7 @@ export class Oracle {
     throw new Error(`${this.pattern}: ${text}`);
   }
 
-  /** The application was told of a gap. */
+  /** The application was notified of a gap. */
   told({ reason, patterns, covers, gone, lost, recoverable }) {
     if (reason === "overflow" && !patterns.includes(this.pattern)) return;
     if (reason === "rolled_back" && !covers.length) this.#fail("told of a log that has lost nothing");
@@ -586,18 +586,18 @@ export class Oracle {
     if (patterns.includes(this.pattern) && this.base) this.#complete(position, position.offset, this.#told);
   }
 
-  /** In the end everything on the line was received, or told for good. */
+  /** In the end everything on the line was received, or reported for good. */
   end() {
     const { epoch, head } = this.gateway;
     this.#complete({ epoch, offset: head }, head, this.#lost);
   }
 
-  /** Everything on the line to a position, up to an offset, was received or told. */
+  /** Everything on the line to a position, up to an offset, was received or reported. */
   #complete(position, upTo, told) {
     if (!this.base) return;
     const { lines, history } = this.gateway;
     const from = Math.min(this.base.offset, lines.shared(this.base.epoch, position));
-    // The acknowledgement may overtake the word that the log has lost its end: it promises nothing of the line before.
+    // The acknowledgement may overtake the word that the log has lost its end. It promises nothing of the line before.
     const ahead = lines.order(this.base.epoch) > lines.order(position.epoch) && { ...this.base, offset: Infinity };
     for (const entry of history) {
       if (ahead && !lines.leads(entry, ahead)) continue;

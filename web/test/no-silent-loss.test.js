@@ -1,6 +1,7 @@
 /**
- * Received or told: the whole client through random histories of cuts, stalls, overflows, refused and failing
- * tokens, drains, trimmed and lost logs, logs that lose their end or go on in another epoch, pasts and repairs. HEADGATE_HISTORIES sets how many (`make fuzz`: 100,000), HEADGATE_SEED tries one.
+ * Received or reported: the whole client through random histories of cuts, stalls, overflows, refused and failing tokens, drains, trimmed
+ * and lost logs, logs that lose their end or go on in another epoch, pasts and repairs. HEADGATE_HISTORIES sets how many (`make fuzz`:
+ * 100,000), HEADGATE_SEED tries one.
  */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -11,7 +12,7 @@ const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 300);
 const STEPS = 60;
 /** Steps after which a client that meets no more faults must have everything. */
 const SETTLE_STEPS = 5000;
-/** Timers that are let go by when nothing else is left: a repair may wait for one. */
+/** Timers that run when nothing else is left, because a repair may wait for one. */
 const CALM_STEPS = 8;
 
 /** The greatest weight of each action. Each history draws its own below it, so that rare mixtures have their share. */
@@ -20,7 +21,7 @@ const FAULTS = {
   cut: 3, lose: 2, trim: 2, ask: 8, moving: 2, refuse: 2, fail: 2, silence: 2, badToken: 2, heartbeat: 2, open: 2, join: 2, past: 2, drop: 2, full: 3, behind: 2, roll: 2, rollBack: 3,
 };
 
-/** Beside histories of everything: some of long pasts, and some of repairs. Topics that are published, and actions that come more often. */
+/** Beside histories of everything: some of long pasts, and some of repairs. Topics of the publishes, and actions that come more often. */
 const KINDS = [
   { topics: "abcac", often: [] },
   { topics: "abbcb", often: ["publish", "deliver", "cut", "rollBack"], past: true },
@@ -37,7 +38,7 @@ async function history(seed) {
   const { gateway } = world;
   /** Patterns that the page listens to, and the oracle of each. */
   const oracles = new Map();
-  /** Errors that a handler would have to throw: the client reports those, and goes on. */
+  /** Errors that a handler would have to throw. The client reports those, and goes on. */
   const faults = [];
   let badToken = false;
   let costMs = 0;
@@ -72,7 +73,7 @@ async function history(seed) {
     gate.subscribe(pattern, options, (data, { offset }) => {
       world.nowMs += costMs;
       if (data.sent) {
-        // It has no place in the log: it comes once and in its order, and nothing else may be different for it.
+        // It has no place in the log. It comes once and in its order, and nothing else may be different for it.
         if (offset !== null || data.sent <= lastSent) faults.push(new Error(`sent ${data.sent} with offset ${offset}, behind ${lastSent}`));
         lastSent = data.sent;
         sends++;
@@ -136,7 +137,7 @@ async function history(seed) {
     await world.settle();
     agree();
   }
-  // No more faults: everything must come, in bounded time.
+  // No more faults, so everything must come, in bounded time.
   badToken = false;
   gateway.next = "accept";
   gateway.relieve();
@@ -148,7 +149,7 @@ async function history(seed) {
     if (faults.length) break;
     if (gate.state.connection === "refused") gate.open();
     if (gate.state.connection === "up" && world.below(4) === 0) gateway.heartbeat();
-    // A turn before a timer: virtual time would let attempts run out while the page has something to do.
+    // A turn before a timer, because virtual time would let attempts run out while the page has something to do.
     const moved = gateway.deliver() || world.turn();
     if (!moved) world.timer();
     calm = moved || !done() ? 0 : calm + 1;

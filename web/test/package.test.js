@@ -28,7 +28,7 @@ const MOST_PACKED = 265_000;
 /** Files for pages without a bundler, and those that a page loads only when it needs them. */
 const MINIFIED = new Set(["global.min", "http", "debug", "socket.io", "development"].map((name) => `dist/headgate.${name}.js`));
 
-/** What runs the tests of applications, each with its file in runners/; docs/support.md names them. @type {Record<string, (folder: string) => string[]>} */
+/** The runners of applications' tests, each with its file in runners/; docs/support.md names them. @type {Record<string, (folder: string) => string[]>} */
 const RUNNERS = {
   "jest with jsdom": (folder) => {
     const config = { rootDir: folder, testEnvironment: "jsdom", testMatch: ["**/jest.cjs"], transform: {}, cache: false, watchman: false };
@@ -41,14 +41,14 @@ const RUNNERS = {
   "node --test with happy-dom": (folder) => ["-u", "NODE_TEST_CONTEXT", "PAGE=happy-dom", "node", "--test", join(folder, "node.mjs")],
 };
 
-/** Run a program, and return what it prints. @param {string} command @param {string[]} words */
+/** Run a program, and return its output. @param {string} command @param {string[]} words */
 const run = (command, ...words) =>
   execFileSync(command, words, { cwd: WEB, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, npm_config_loglevel: "error" } });
 
 /** Pack the package as it would be published. @param {string} folder @returns {string} the name of the file */
 const pack = (folder) => run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder).trim();
 
-/** Run a script-tag build in a page of its own. */
+/** Run a script-tag build in a separate page. */
 async function inPage(file, globals = {}) {
   const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
   const page = { setTimeout, clearTimeout, queueMicrotask, MessageChannel, TextEncoder, performance, URL, console, AbortController, ...globals };
@@ -59,7 +59,7 @@ async function inPage(file, globals = {}) {
   return page;
 }
 
-/** The short suite of every form: an event, a loop, models whose ids are names of every object or Backbone's own. */
+/** The short suite of every form: an event, a loop, models with ids that are names of every object or Backbone's own. */
 const WORKS = {
   "gives its handlers events, and its loops": async ({ connect, events }) => {
     const gateway = new FakeGateway();

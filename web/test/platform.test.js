@@ -1,7 +1,7 @@
 /**
- * What the client takes from its platform: every global that the sources read, and what happens without it.
+ * The client's needs of its platform: every global that the sources read, and the effect of its absence.
  *
- * The list is read from the sources, so a global that is new in them must be put into one of the tables here.
+ * The list is read from the sources, so a new global in them must be put into one of the tables here.
  */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { connect } from "#headgate";
 import { createOutbox } from "#headgate/offline";
 import { connect as connectTabs } from "#headgate/tabs";
 
-/** Without one of these, or with one that throws, everything works, but for what is said here. */
+/** Without one of these, or with one that throws, everything works, but for the exceptions here. */
 const FALLS_BACK = {
   BroadcastChannel: "tabs do not share; no outbox in IndexedDB",
   MessageChannel: "messages wait for a timer",

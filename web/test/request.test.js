@@ -1,4 +1,4 @@
-/** Requests to functions of the application: answers, refusals, what was sent and has no answer, cancellation. */
+/** Requests to functions of the application: answers, refusals, sent requests without an answer, cancellation. */
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { afterEach, describe, it } from "node:test";
@@ -17,7 +17,7 @@ async function begin(welcome = {}) {
   return gateway;
 }
 
-/** Make a request, and return its promise with what was sent. */
+/** Make a request, and return its promise with the sent message. */
 async function asked(gateway, ...more) {
   const answer = request(gate, "orders.price", { sku: "a7" }, ...more);
   answer.catch(() => {});
@@ -77,7 +77,7 @@ describe("request", () => {
     await assert.rejects(answer, { message: "another page" });
     await gateway.until(() => gateway.requests.length, "the cancellation");
     assert.deepEqual([gateway.requests[0].name, gateway.requests[0].body], ["cancel", { id: sent.body.id }]);
-    // Neither the answer that comes late nor the loss of the cancellation is anybody's.
+    // Neither the late answer nor the loss of the cancellation has a receiver.
     sent.acknowledge(null, { ok: true, data: 1 });
     gateway.cut();
     await settle();

@@ -116,9 +116,9 @@ test("every status, outcome and state that a rule asks for is one that the page 
   assert.deepEqual(asked.filter((value) => !texts.some((text) => text.includes(`"${value}"`)) && value !== "true"), []);
 });
 
-/** Words that stand in a value that has colours, and are none. */
+/** Words other than colours in a value with colours. */
 const KEYWORDS = "none inherit auto solid dashed inset center contain no-repeat transparent currentcolor url var calc max repeating-linear-gradient to right";
-/** The colours of a system that has replaced the page's: they are the reader's, so there is no token for them. */
+/** The colours of a system that has replaced the page's. They are the reader's, so there is no token for them. */
 const SYSTEM = "CanvasText SelectedItem SelectedItemText";
 
 test("colours are tokens", () => {

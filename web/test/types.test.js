@@ -10,13 +10,13 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import ts from "typescript";
 import { Dispatcher } from "#headgate";
-// No part of what an application imports.
+// No part of an application's imports.
 import { EXPLAINED, sentenceOf } from "../src/language/development.js";
 
 const require = createRequire(import.meta.url);
 const WEB = fileURLToPath(new URL("..", import.meta.url));
 const isBuilt = import.meta.resolve("#headgate").includes("/dist/");
-/** The oldest that is supported, and the newest. */
+/** The oldest supported one, and the newest. */
 const COMPILERS = ["typescript-5.4", "typescript-7"];
 const SETTINGS = {
   strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, skipLibCheck: false,
@@ -28,7 +28,7 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
   let folder;
 
   before(async () => {
-    // Inside the workspace, for Backbone's own types, and beside the sources, which are checked meanwhile; the package is the packed one.
+    // Inside the workspace, for Backbone's own types, and beside the sources, which are checked too; the package is the packed one.
     const build = join(WEB, "../build");
     await mkdir(build, { recursive: true });
     folder = await mkdtemp(join(build, "typed-"));
@@ -53,7 +53,7 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
 
   after(() => rm(folder, { recursive: true, force: true }));
 
-  /** Compile, and return what the compiler says. */
+  /** Compile, and return the compiler's output. */
   async function compile(compiler) {
     const program = join(require.resolve(`${compiler}/package.json`), "../bin/tsc");
     try {
@@ -73,14 +73,14 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
 });
 
 describe("the declarations", async () => {
-  /** The statements of a declaration file that are exported. */
+  /** The exported statements of a declaration file. */
   async function exported(file) {
     const text = await readFile(join(WEB, "types", file), "utf8");
     const source = ts.createSourceFile(file, text, ts.ScriptTarget.ES2022);
     return source.statements.filter((each) => ts.canHaveModifiers(each) && ts.getModifiers(each)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword));
   }
 
-  /** Each declaration file that the package exports, with the module that it declares: of a script there is none to import. */
+  /** Each declaration file that the package exports, with the module that it declares, while a script has none to import. */
   const { exports } = require("../package.json");
   const parts = Object.keys(exports).filter((name) => exports[name].import && !name.startsWith("./global"));
   const modules = Object.fromEntries(parts.map((name) => [`${name === "." ? "index" : name.slice(2)}.d.ts`, `#headgate${name.slice(1)}`]));

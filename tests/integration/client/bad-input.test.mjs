@@ -1,4 +1,4 @@
-/** Bad input, against a real gateway: one error with a code of its own for each, and whoever waits for it is told. */
+/** Bad input, against a real gateway: one error with a separate code for each, and every waiting caller gets it. */
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { after, afterEach, before, it } from "node:test";

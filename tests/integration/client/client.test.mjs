@@ -20,7 +20,7 @@ function open(options) {
   return gate;
 }
 
-/** A gate whose connection a test can cut from below. */
+/** A gate with a connection that a test can cut from below. */
 function openCuttable() {
   /** @type {any} */
   let socket;

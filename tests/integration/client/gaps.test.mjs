@@ -23,7 +23,7 @@ afterEach(() => {
 
 after(() => gateway?.remove());
 
-/** A gate whose socket a test can stop reading from, on the machine's own level. */
+/** A gate with a socket that a test can stop reading from, on the machine's own level. */
 function open(options = {}) {
   /** @type {any} */
   let socket;
@@ -36,7 +36,7 @@ function open(options = {}) {
   return { gate, tcp: () => socket.io.engine.transport.ws._socket };
 }
 
-/** Have the client miss something: a publisher fills more than the gateway's queue while it does not read. @param {string} topic */
+/** Have the client miss something. A publisher fills more than the gateway's queue while it does not read. @param {string} topic */
 async function miss(topic, /** @type {() => any} */ tcp) {
   const { gate: publisher } = open();
   let dealtWith = false;
@@ -46,7 +46,7 @@ async function miss(topic, /** @type {() => any} */ tcp) {
   await until(() => publisher.state.connection === "up", "the publisher to be up");
   tcp().pause();
   for (let n = 1; n <= EVENTS; n++) await publisher.publish(`${topic}.${n}`, [n, "x".repeat(SIZE_BYTES)]);
-  // Receipts come ahead of events: to read on while the gateway is still at it would be to overflow again, or not at all.
+  // Receipts come ahead of events, so to read on while the gateway is still at it would be to overflow again, or not at all.
   await publisher.publish("miss.end", null);
   await until(() => dealtWith, "the gateway to have dealt with them all");
   tcp().resume();

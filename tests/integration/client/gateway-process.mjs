@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { WebSocket } from "ws";
 
-// Node 20 has none of its own; without one the client would go to socket.io-client at once.
+// Node 20 has none; without one the client would go to socket.io-client at once.
 Object.assign(globalThis, { WebSocket: globalThis.WebSocket ?? WebSocket });
 
 export const COMMAND = process.env.HEADGATE_COMMAND ?? fileURLToPath(new URL("../../../.venv/bin/headgate", import.meta.url));
@@ -19,11 +19,11 @@ const READY = /ready at (http:\/\/\S+?)\/?\s/;
 const START_DEADLINE_MS = 120_000;
 const STOP_DEADLINE_MS = 30_000;
 
-// A disk that is slow makes Redis wait, and calls fail at once for a second after one that had no answer.
+// A slow disk makes Redis wait, and calls fail at once for a second after one that had no answer.
 const PATIENCE_MS = 60_000;
 
 /**
- * Have a page publish as an application does that wants its event in the log: once more, with the same id, where Redis had no answer.
+ * Have a page publish as an application does that wants its event in the log, once more, with the same id, where Redis had no answer.
  * @param {import("headgate").Gate} gate
  */
 export function patient(gate) {
@@ -136,7 +136,7 @@ export class GatewayProcess {
   /** Stop, and remove its data. */
   async remove() {
     await this.stop();
-    // A private Redis whose gateway was killed may be writing its last.
+    // A private Redis with a killed gateway may be writing its last.
     await rm(this.#folder, { recursive: true, force: true, maxRetries: 20 });
   }
 

@@ -1,4 +1,4 @@
-/** docs/guide.md as one program: every block runs, from top to bottom, against a real gateway. */
+/** docs/guide.md as one program. Every block runs, from top to bottom, against a real gateway. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -47,10 +47,10 @@ it("does what it says", async () => {
   const fetched = mock.method(globalThis, "fetch", async (/** @type {string} */ url) =>
     url === "/orders" ? Response.json({ orders: [{ id: 42, status: "new" }] }) : new Response(token("ann", { subscribe: ["#"], publish: ["#"] })),
   );
-  // The reader's own server: Backbone wants jQuery for it, in a browser.
+  // The reader's own server, for which Backbone wants jQuery, in a browser.
   const asked = mock.method(Backbone, "ajax", (/** @type {any} */ { success }) => void setImmediate(() => success([{ id: 42, version: 1, status: "new" }])));
   mock.method(console, "log", (/** @type {any[]} */ ...words) => logged.push(words.join(" ")));
-  // A reader takes longer from block to block than a subscription to be acknowledged; what is published before is not owed to it.
+  // A reader takes longer from block to block than a subscription to be acknowledged; earlier events are not owed to it.
   Object.assign(globalThis, {
     inForce: (/** @type {import("headgate").Gate} */ gate) =>
       until(() => Object.values(gate.state.subscriptions).every((standing) => standing === "active"), "every subscription"),

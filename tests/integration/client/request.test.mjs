@@ -26,7 +26,7 @@ async function open(options = {}, url = gateway.url) {
   return gate;
 }
 
-/** Note what the waiting function of the application says. @param {import("headgate").Gate} gate */
+/** Note the output of the application's waiting function. @param {import("headgate").Gate} gate */
 async function watch(gate) {
   /** @type {any[]} */
   const told = [];
@@ -126,7 +126,7 @@ it("reaches functions of the gateway that the page is connected to, whose events
     const told = await watch(here);
     assert.equal(await request(there, "orders.wait", 0), "answered");
     await until(() => told.length === 2, "the events of the other gateway");
-    // The page goes on at the first one; what the second was asked has no answer, and is not asked again.
+    // The page goes on at the first one; the request to the second has no answer, and is not asked again.
     const lost = assert.rejects(request(there, "orders.wait", 60), { code: "outcome_unknown", retry: false });
     await until(() => told.length === 3, "the function");
     await second.stop("SIGKILL");

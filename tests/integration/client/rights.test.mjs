@@ -67,8 +67,8 @@ it("is put out when its token expires, comes back with another, and has missed n
   await isUp(publisher);
   let wasUp = false;
   let lifeS = 1;
-  // A token that cannot be refreshed: the function fails until the gateway has put the client out. The first one lives longer
-  // where it has expired before the client is in.
+  // A token that cannot be refreshed, because the function fails until the gateway has put the client out. The first one lives
+  // longer where it has expired before the client is in.
   const gate = open({
     token: () => {
       if (gate.state.connection === "up") throw new Error("no token now");

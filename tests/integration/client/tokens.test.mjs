@@ -41,14 +41,14 @@ function openStock(auth) {
   opened.push(socket);
   /** @type {any[]} */
   const story = [];
-  // Where the feed stands is told every ten seconds, and how the bus does when that changes, to whomever.
+  // Every client gets the feed's position every ten seconds, and the state of the bus when that changes.
   socket.onAny((name, ...args) => name !== "cursor" && !args[0].bus && story.push([name, ...args]));
   socket.on("disconnect", (reason) => story.push(["disconnect", reason]));
   socket.on("connect_error", (error) => story.push(["connect_error", /** @type {any} */ (error).data]));
   return { socket, story };
 }
 
-/** Stock socket.io-client with a token that expires soon, and that has let it in: it lives longer where that takes its time. */
+/** Stock socket.io-client with a token that expires soon, and that has let it in. It lives longer where that takes its time. */
 async function openBriefly() {
   for (let lifeS = 1.5; ; lifeS *= 2) {
     const opened = openStock({ token: token({ exp: inSeconds(lifeS) }) });
@@ -59,7 +59,7 @@ async function openBriefly() {
 }
 
 /**
- * A page whose first token lives so long, until another client with such a token has been put out.
+ * A page with a first token that lives so long, until another client with such a token has been put out.
  *
  * @param {number} lifeS
  */
@@ -67,7 +67,7 @@ async function throughTheEndOf(lifeS) {
   let asked = 0;
   const exp = inSeconds(lifeS);
   const first = token({ subscribe: ["orders.#"], exp });
-  // The refresh comes after four fifths of what is left of a life: a page whose clock is fast believes that it ends much sooner.
+  // The refresh comes after four fifths of the rest of a life. A page with a fast clock believes that it ends much sooner.
   const { now } = Date;
   const clock = mock.method(Date, "now", () => now() + (lifeS - 2) * 1000);
   const gate = open({ token: () => (asked++ ? token({ subscribe: ["orders.#"], exp: inSeconds(600) }) : first) });

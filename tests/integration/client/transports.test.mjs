@@ -10,7 +10,7 @@ import { GatewayProcess, patient, until } from "./gateway-process.mjs";
 
 /** @typedef {import("../../../web/src/connect.js").ConnectOptions} Options */
 
-/** A proxy that takes no WebSockets: each ends without having been opened. */
+/** A proxy that takes no WebSockets, where each ends without having been opened. */
 class Blocked {
   constructor() {
     setImmediate(() => /** @type {any} */ (this).onclose({ code: 1006, reason: "" }));
@@ -44,8 +44,8 @@ function open(options) {
 }
 
 /**
- * Wait until pages tell this of an event: how many have handled it, and how many have passed it without a handler. A page that is busy has
- * no answer in time; a session whose line was cut may be there for a while, and has none.
+ * Wait until pages report this of an event, as how many have handled it, and how many have passed it without a handler. A busy page has no
+ * answer in time; a session with a cut line may be there for a while, and has none.
  * @param {number} offset @param {number} handled @param {number} unhandled
  */
 async function told(offset, handled, unhandled = 0) {
@@ -137,7 +137,7 @@ for (const [way, options] of Object.entries(WAYS)) {
       await until(() => gate.state.offset >= two.offset, "the second event");
       await told(one.offset, 1);
       if (options === WAYS["a WebSocket of its own"]) {
-        // What a page remembers is the page's, not the connection's. (A poll that is cut between two requests tells nobody.)
+        // A page's memory is the page's, not the connection's. (A poll cut between two requests notifies no one.)
         const down = new Promise((resolve) => gate.once("connection:down", resolve));
         line.cut();
         await down;
@@ -156,7 +156,7 @@ for (const [way, options] of Object.entries(WAYS)) {
       await gate.publish("silent.two", 2);
       await until(() => gate.state.offset > silent.offset, "the event behind it");
       await told(silent.offset, 0, 1);
-      // A page that is closed says nothing.
+      // A closed page says nothing.
       gate.close();
       await told(one.offset, 0);
     });
@@ -183,7 +183,7 @@ for (const [way, options] of Object.entries(WAYS)) {
       const asked = tokens;
       let isDown = false;
       gate.once("connection:down", () => (isDown = true));
-      // Its answer may have come before the cut, and a cut between two polls tells nobody: the next one is cut.
+      // Its answer may have come before the cut, and a cut between two polls notifies no one, so the next one is cut.
       const request = gate.publish("other", 1).then(() => "answered", ({ code }) => code);
       await until(() => {
         if (!isDown) line.cut();

@@ -678,7 +678,7 @@ describe("what is fetched before the subscription is acknowledged", () => {
   /** @type {FakeGateway} */
   let gateway;
   let gate;
-  /** The server's models: an answer shows them as they are when the request is made. */
+  /** The server's models: an answer shows them as of the request. */
   let book;
 
   const answer = (request) => request.succeed(request.book);

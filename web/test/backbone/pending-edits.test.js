@@ -1,4 +1,4 @@
-/** Edits that are being saved. */
+/** Edits on their way to the server. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PendingEdits } from "../../src/backbone/pending-edits.js";

@@ -1,4 +1,4 @@
-/** The console's pure parts: what is wrong in words, the history of the charts, the buffer of the tail, numbers in words. */
+/** The console's pure parts: the faults in words, the history of the charts, the buffer of the tail, numbers in words. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bytes, clock, count, counted, duration, milliseconds, percent, short } from "../../console/src/format.js";

@@ -1,4 +1,4 @@
-/** The demo's orders: topics and data that anybody may have published. */
+/** The demo's orders: topics and data from any publisher. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { changeOf, merged, money } from "../../demo/src/order.js";

@@ -1,4 +1,4 @@
-/** The demo's shop: tokens that are good with the server that is there now. */
+/** The demo's shop: tokens that are good with the present server. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import { Shop } from "../../demo/src/shop.js";

@@ -1,4 +1,4 @@
-/** The demo's story: what the lanes and the verdicts are made of, against histories of trouble. */
+/** The demo's story: the sources of the lanes and the verdicts, against histories of trouble. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { wordsOf } from "../../demo/src/bell.js";
@@ -76,7 +76,7 @@ test("an event that both people have was sent once, when it was published", () =
   const sent = new Sent();
   for (let person = 0; person < 2; person++) sent.take({ id: "1", time: 70_000, offset: 1, data: null }, 5000, 73_000);
   assert.deepEqual(sent.list, [{ atMs: 2000, count: 1 }]);
-  sent.take({ id: "2", time: 99_000, offset: 2, data: null }, 5000, 73_000); // a clock that is ahead
+  sent.take({ id: "2", time: 99_000, offset: 2, data: null }, 5000, 73_000); // a fast clock
   assert.equal(sent.list[1].atMs, 5000);
 });
 

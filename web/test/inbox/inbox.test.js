@@ -16,7 +16,7 @@ const MOST_MUTES = 3;
 /** The inbox in Redis and its log, in the plainest form. A state for each offset, so that the log can lose its end. */
 class Oracle {
   epoch = "e1";
-  /** What the log has of earlier epochs. @type {Record<string, number>} */
+  /** The log's record of earlier epochs. @type {Record<string, number>} */
   ends = {};
   /** @type {any[]} */
   log = [];
@@ -89,7 +89,7 @@ class Oracle {
   }
 }
 
-/** A gate between a page and the oracle: each request is served, and later answered, and each event delivered, when the test says. */
+/** A gate between a page and the oracle. Each request is served, and later answered, and each event delivered, when the test says. */
 class ModelGate extends Dispatcher {
   isUp = true;
   /** The log has lost its end while there was no connection. */
@@ -111,7 +111,7 @@ class ModelGate extends Dispatcher {
     this.state = { epoch: oracle.epoch };
   }
 
-  /** As the gate's, for what has one handler. */
+  /** As the gate's, for events with one handler. */
   subscribe(pattern, _options, handler) {
     this.on(pattern, handler);
     return { close: () => this.off(pattern, handler) };
@@ -586,7 +586,7 @@ async function history(seed) {
   const oracle = new Oracle();
   for (let count = any(6); count > 0; count--) oracle.add(`n${any(12)}`);
   const { gate, inbox, leave } = begin(oracle, { pageSize: 1 + any(4) });
-  /** Events that a gap has held back, until they come behind others. @type {any[]} */
+  /** Events that a gap has held back, until they come after others. @type {any[]} */
   let held = [];
   const ids = () => Array.from({ length: 1 + any(3) }, () => `k/n${any(12)}`);
   const quiet = (/** @type {Promise<any>} */ done) => done.catch(() => {});
@@ -621,7 +621,7 @@ async function history(seed) {
     () => gate.isUp && gate.position < oracle.offset && gate.deliver(),
     () => (gate.isUp ? any(3) || gate.cut() : gate.up(any(2) > 0)),
     () => {
-      // A gap of the client's queue, whose events come later, behind newer ones.
+      // A gap of the client's queue, with events that come later, after newer ones.
       if (!gate.isUp || gate.position >= oracle.offset) return;
       held.push(...oracle.log.slice(gate.position, gate.position + 2));
       gate.position = Math.min(oracle.offset, gate.position + 2);

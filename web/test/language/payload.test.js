@@ -1,4 +1,4 @@
-/** Payloads: what is published, and what is refused. */
+/** Payloads: the published forms, and the refusals. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import vm from "node:vm";

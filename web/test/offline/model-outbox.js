@@ -1,6 +1,7 @@
 /**
- * Pages with an outbox, their storage, a network and a log in virtual time, driven by a seed. Nothing here knows how the outbox works: the log
- * remembers ids and loses its end as docs/protocol.md says, the storage and the locks do what a browser's do, and each step of any of them is a step of its own.
+ * Pages with an outbox, their storage, a network and a log in virtual time, driven by a seed. Nothing here knows how the outbox works. The
+ * log remembers ids and loses its end as docs/protocol.md says, the storage and the locks act like a browser's, and each step of any of
+ * them is a separate step.
  */
 import { HeadgateError } from "../../src/index.js";
 import { checkOptions } from "../../src/language/options.js";
@@ -10,10 +11,10 @@ import { randomFrom } from "../chance.js";
 /** As gateway/headgate/redis/log.lua has them. */
 const IDEMPOTENCY_MS = 300_000;
 const LEAST_IDS = 65_536;
-/** A request that a broken connection has left may arrive as late as this, by time and by events of others meanwhile. */
+/** A request that a broken connection has left may arrive as late as this, by time and by later events of others. */
 const LATEST_MS = 50_000;
 const LATEST_EVENTS = 16_000;
-/** A client is told of its log's position at least as often as that. */
+/** A client gets its log's position at least as often as that. */
 const CURSOR_EVENTS = 8_000;
 
 const realImmediate = setImmediate;
@@ -29,7 +30,7 @@ export class OutboxWorld {
   #epochs = 0;
   /** The log of the Redis that wrote it before, which may come back. @type {{ log: OutboxWorld["log"], head: number, epoch: string } | null} */
   #before = null;
-  /** What waits to happen: operations of storages, requests on their way, answers, messages between tabs. */
+  /** The waiting steps: operations of storages, requests on their way, answers, messages between tabs. */
   steps = [];
   timers = [];
   /** The disk of the origin. */
@@ -39,7 +40,7 @@ export class OutboxWorld {
   /** @type {ModelTab[]} */
   tabs = [];
   lock = { holder: null, line: [] };
-  /** Sent as another user than the one who published. */
+  /** Sent as another user than the publishing one. */
   faults = [];
 
   constructor(seed, bounds) {
@@ -51,7 +52,7 @@ export class OutboxWorld {
     return Math.floor(this.random() * n);
   }
 
-  /** Take one of the steps that wait: storage and tabs keep their own order, anything else comes as it may. */
+  /** Take one of the waiting steps. Storage and tabs keep their own order, anything else comes as it may. */
   step() {
     const lanes = new Map();
     for (const step of this.steps) if (!lanes.has(step.lane)) lanes.set(step.lane, step);
@@ -67,7 +68,7 @@ export class OutboxWorld {
     this.steps.push({ lane, act });
   }
 
-  /** Let time go by, and run the timers that are due. A client is told of another epoch within a moment. */
+  /** Let time go by, and run the due timers. A client learns of another epoch within a moment. */
   async pass(ms) {
     for (const step of this.steps.filter(({ lane }) => this.tabs.some(({ notices }) => notices === lane))) {
       this.steps.splice(this.steps.indexOf(step), 1);
@@ -112,7 +113,7 @@ export class OutboxWorld {
     for (const tab of this.tabs) tab.turned();
   }
 
-  /** The gateway takes a request: what it answers. */
+  /** The gateway takes a request; returns its answer. */
   append(request) {
     const { id, tab } = request;
     if (request.user !== "ana") this.faults.push(`${id} was sent as ${request.user}`);
@@ -235,10 +236,10 @@ export class ModelTab {
     if (isBehind) this.turned();
   }
 
-  /** Notices of other epochs that are on their way. */
+  /** Notices of other epochs on their way. */
   notices = {};
 
-  /** The log is in another epoch, or may be: a notice says where it goes on. */
+  /** The log is in another epoch, or may be. A notice says where it goes on. */
   turned() {
     if (this.status !== "live") return;
     const { epoch, head } = this.world;
@@ -247,13 +248,13 @@ export class ModelTab {
       if (!this.isAlive || connection !== this.#connections) return;
       const { offset, epoch: was } = this.state;
       const isLost = was !== epoch && offset > head;
-      // A client of the same epoch has the events that came meanwhile.
+      // A client of the same epoch has the events in between.
       this.state = { ...this.state, position: "live", epoch, offset: was === epoch ? Math.max(offset, head) : Math.min(offset, head) };
       if (isLost) this.#listeners.get("delivery:gap")?.({ reason: head ? "rolled_back" : "log_lost" });
     });
   }
 
-  /** The process of the page ends: nothing of it goes on but what it has sent or handed to the storage. */
+  /** The process of the page ends. Nothing of it goes on but its sent messages and its storage's operations. */
   kill() {
     const { world } = this;
     this.isAlive = false;
@@ -263,7 +264,7 @@ export class ModelTab {
     world.tabs.splice(world.tabs.indexOf(this), 1);
     world.timers = world.timers.filter(({ tab }) => tab !== this);
     world.lock.line = world.lock.line.filter(({ tab }) => tab !== this);
-    // A transaction that has not begun is gone, and one that has comes before those of other pages.
+    // A transaction before its begin is gone, and a begun one comes before those of other pages.
     const pending = world.steps.filter(({ lane }) => lane === this.store);
     world.steps = world.steps.filter(({ lane }) => lane !== this.store);
     for (const { act } of pending.slice(0, world.below(pending.length + 1))) act();
@@ -286,7 +287,7 @@ export class ModelTab {
 
   // The storage.
 
-  /** An operation happens at a time of its own, and its end is heard of at another. */
+  /** An operation happens at one time, and its end is heard of at another. */
   #operate(act) {
     const { world } = this;
     return new Promise((resolve, reject) => {

@@ -1,7 +1,7 @@
 /**
- * The outbox: the table of an entry's states, single behaviours with a controlled clock, and random histories of pages that are killed,
- * cut off and reloaded at every step. The oracle knows only what publishers were told and what the log holds. HEADGATE_HISTORIES
- * sets how many, HEADGATE_SEED tries one.
+ * The outbox: the table of an entry's states, single behaviours with a controlled clock, and random histories of pages that are killed, cut
+ * off and reloaded at every step. The oracle knows only the publishers' outcomes and the log. HEADGATE_HISTORIES sets how many,
+ * HEADGATE_SEED tries one.
  */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -20,7 +20,7 @@ const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 500);
 const STEPS = 120;
 const CALM_STEPS = 4000;
 const MAX_AGE_MS = 400_000;
-/** A page is told of another epoch a moment later. */
+/** A page learns of another epoch a moment later. */
 const SLACK_MS = 7000;
 
 describe("an entry of the outbox", () => {
@@ -87,7 +87,7 @@ describe("an entry of the outbox", () => {
   });
 });
 
-/** A page whose gate answers as a test says, with an outbox in memory. */
+/** A page with a gate that answers as a test says, and with an outbox in memory. */
 function page({ bounds = { maxEvents: 3, maxBytes: 1000 }, ...options } = {}) {
   const world = new OutboxWorld(1, bounds);
   const told = [];
@@ -449,18 +449,18 @@ describe("the entry point", () => {
   }
 });
 
-/** What publishers were told of each publish, against the log. */
+/** The outcomes of each publish, against the log. */
 class Oracle {
-  /** id → the words that it was told. @type {Map<string, Set<string>>} */
+  /** id → its outcomes. @type {Map<string, Set<string>>} */
   told = new Map();
-  /** id → the last receipt that it was told, and how many others came before that one. */
+  /** id → its last receipt, and how many others came before that one. */
   receipts = new Map();
   #receipts = 0;
   /** id → the page that had published it when the storage was cleared. */
   cleared = new Map();
   /** id → its place in the storage. */
   keys = new Map();
-  /** Lost with the end of a log: at all, and without a promise to send them again. */
+  /** Lost with the end of a log, at all, and without a promise to send them again. */
   lost = new Set();
   excused = new Set();
   discarded = new Set();
@@ -471,13 +471,13 @@ class Oracle {
     if (receipt) this.receipts.set(id, { ...receipt, nth: this.#receipts++ });
   }
 
-  /** The log has lost its end, or came back without one that was there meanwhile. */
+  /** The log has lost its end, or came back without one that was there in between. */
   losing(entries, { log, head, nowMs, bounds }) {
     for (const { id, offset } of log) if (head - offset >= REMEMBERED_EVENTS / 2) this.excused.add(id);
     for (const { id, atMs } of entries) {
       this.lost.add(id);
       const { nth = Infinity } = this.receipts.get(id) ?? {};
-      // One that is told now may have pushed it out before the page knows.
+      // A newer receipt may have pushed it out before the page knows.
       if (nowMs - atMs >= KEPT_MS - SLACK_MS || this.#receipts - nth > bounds.maxEvents / 2) this.excused.add(id);
     }
   }
@@ -489,7 +489,7 @@ class Oracle {
     for (const id of this.keys.keys()) {
       const words = this.told.get(id) ?? new Set();
       const times = places.get(id)?.length ?? 0;
-      // The user has cleared the storage: only a page that lives can tell of it, and nothing is sent again.
+      // The user has cleared the storage. Only a living page can report it, and nothing is sent again.
       const isCleared = this.cleared.has(id);
       if (!words.size && isCleared && !this.cleared.get(id)?.isAlive) continue;
       assert.ok(words.size, `${id} was kept, and nobody was told`);
@@ -577,7 +577,7 @@ async function history(seed) {
     await actions[bag[world.below(bag.length)]]();
     await settle();
   }
-  // No more faults: everything must be told.
+  // No more faults, so everything must be reported.
   open();
   for (const tab of world.tabs) tab.rules = false;
   const told = () => [...oracle.cleared].every(([id, tab]) => oracle.told.has(id) || !tab?.isAlive);

@@ -99,13 +99,13 @@ describe("presence", () => {
 
   it("puts parts and differences together by their versions, in whatever order they come", async () => {
     const { gateway, room } = await begin();
-    // Ahead of the first answer: one that it has already, and one that it has not.
+    // Ahead of the first answer, one that it has already, and one that it has not.
     await notify(gateway, 0, 1, [wire("ann", 9)]);
     await notify(gateway, 1, 2, [wire("cid")], ["ann"]);
     await answer(gateway, part([wire("ann"), wire("ben")], 1, { next: "ben" }));
     assert.deepEqual(names(room), [], "not whole yet");
     await notify(gateway, 2, 3, [wire("dan", 3)], ["eve"]);
-    // Asked after version 2: it does not know what the difference has told.
+    // Asked after version 2: it does not know the difference.
     const body = await answer(gateway, part([wire("cid"), wire("dan"), wire("eve")], 2));
     assert.deepEqual(body, { topic: "rooms.7", act: "page", after: "ben" });
     assert.deepEqual(names(room), ["ben", "cid", "dan"]);

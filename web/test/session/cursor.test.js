@@ -16,7 +16,7 @@ describe("Cursor", () => {
   const welcome = (epoch, offset, resumed = null) => cursor.welcome({ epoch, offset, resumed });
   const seen = (offset, more) => cursor.admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
 
-  /** The replays that are not over, as the next connection asks for them. */
+  /** The replays not over yet, as the next connection asks for them. */
   const expected = () => {
     const asked = [];
     replays.rewind((pattern, sinces) => asked.push(...sinces.map((since) => [pattern, since])), cursor.position());
@@ -50,7 +50,7 @@ describe("Cursor", () => {
     seen(91);
     resume(120);
     cursor.follow({ epoch: "e", offset: 120 });
-    // The queue was full: the gateway reads on from the log, on the same connection.
+    // The queue was full, so the gateway reads on from the log, on the same connection.
     seen(121, replayed);
     seen(122);
     // Nothing was missed.

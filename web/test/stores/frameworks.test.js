@@ -29,10 +29,10 @@ function begin(options = {}) {
   return { gateway, gate };
 }
 
-/** The answer to `enter`: one user is there. */
+/** The answer to `enter`, with one user there. */
 const part = (/** @type {string} */ topic) => ({ ok: true, topic, copy: "c1", version: 0, count: 1, members: [["ann", 1, 1000, null]], next: null });
 
-/** A transport that nobody may use. */
+/** A transport that no test may use. */
 const FORBIDDEN = { io: () => assert.fail("a server connects to nothing"), token: () => assert.fail("nor asks for a token") };
 
 describe("headgate/react", () => {
@@ -56,7 +56,7 @@ describe("headgate/react", () => {
   }
 
   describe("in a page", () => {
-    /** Render components in jsdom. Return how to render anew, and how to let React finish. */
+    /** Render components in jsdom. Return how to render again, and how to let React finish. */
     async function mount(gate, component) {
       const { JSDOM } = createRequire(require.resolve("jest-environment-jsdom"))("jsdom");
       const { window } = new JSDOM("<div id=root></div>");
@@ -203,7 +203,7 @@ describe("headgate/vue", () => {
     assert.equal(timers.mock.callCount(), 0);
   });
 
-  /** Run what a composable does in a scope of an application that has a gate. */
+  /** Run a composable in a scope of an application with a gate. */
   function scoped(gate, act) {
     const app = createSSRApp({}).use(vue.gatePlugin, gate);
     const scope = effectScope();

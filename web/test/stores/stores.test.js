@@ -19,7 +19,7 @@ function begin(options = {}) {
   return { gateway, gate };
 }
 
-/** Listen to a store, and count how often it tells. */
+/** Listen to a store, and count its notices. */
 function listen(store) {
   const told = { count: 0, leave: () => {} };
   told.leave = store.subscribe(() => told.count++);
@@ -232,7 +232,7 @@ describe("a store of events", () => {
 describe("a store of a live collection", () => {
   const items = (store) => store.getSnapshot().items;
 
-  /** A server whose answers wait until the test gives them. */
+  /** A server with answers that wait until the test gives them. */
   function server() {
     const requests = [];
     const load = ({ signal }) => new Promise((resolve, reject) => requests.push({ resolve, reject, signal }));
@@ -505,7 +505,7 @@ describe("a store of a live collection that publishes", () => {
         return state % most;
       };
       const { gateway, store } = await begun();
-      /** The oracle: the log, and in order what the page has under way. @type {any[]} */
+      /** The oracle: the log, and in order the page's pending steps. @type {any[]} */
       const log = [];
       /** @type {any[]} */
       let open = [];
@@ -524,7 +524,7 @@ describe("a store of a live collection that publishes", () => {
         const event = log[told];
         if (!event) return;
         event.told = true;
-        // What is before it in the log, and acknowledged, has come too.
+        // All acknowledged events before it in the log have come too.
         gateway.event(`orders.${event.key}.${event.verb}`, event.verb === "deleted" ? null : { n: event.n }, 300 + told++, { id: event.id });
       };
       for (let step = 0; step < 60; step++) {

@@ -1,6 +1,6 @@
 /**
- * The hub alone: what a tab is sent, and what the gateway is asked, message by message. The lane and the session forgive much (they leave out what they
- * have had, and what nobody listens to), so these tests stand where random histories of whole tabs do not look.
+ * The hub alone: its messages to tabs, and its requests to the gateway, one by one. The lane and the session forgive much (they leave out
+ * repeated events, and those without a listener), so these tests stand where random histories of whole tabs do not look.
  */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -10,7 +10,7 @@ import { heldOf } from "../forgotten.js";
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 const refusal = { code: "forbidden", message: "forbidden: no grant covers it", retry: false };
 
-/** A hub, and what it says to tabs and to the gateway. */
+/** A hub, and its messages to tabs and to the gateway. */
 class Office {
   /** Messages to each tab. @type {Record<string, any[]>} */
   posts = {};
@@ -40,7 +40,7 @@ class Office {
 
   /** The gateway welcomes; `refused` names patterns that it does not grant. */
   async welcome(offset = 0, { epoch = "e1", refused = [], limits = {}, ...more } = {}) {
-    // The hub has nothing left to do of its own.
+    // The hub has nothing left to do.
     await turn();
     const { resume, subscriptions } = this.hub.greeting();
     const results = subscriptions.map(({ pattern }) => (refused.includes(pattern) ? { pattern, ok: false, error: refusal } : { pattern, ok: true }));
@@ -71,7 +71,7 @@ class Office {
   }
 }
 
-/** An office with a connection, and tabs that are welcomed: name → patterns. */
+/** An office with a connection, and welcomed tabs: name → patterns. */
 async function open(tabs, window) {
   const office = new Office(window);
   for (const [tab, patterns] of Object.entries(tabs)) office.join(tab, patterns);
@@ -563,7 +563,7 @@ describe("a hub and the log", () => {
     assert.equal(office.said("three")[0][0], "welcomed");
     office.event("a.x", 1, "new");
     assert.deepEqual(office.said("one"), [["cursor", { epoch: "e2", offset: 0 }], 'a.x "new"']);
-    // Nobody goes on from a position in the old one.
+    // No tab goes on from a position in the old one.
     office.join("two", ["a.#", "b.#"], { epoch: "e1", offset: 1 });
     await turn();
     assert.deepEqual(office.said("two").at(-1), ["behind", {}]);

@@ -1,7 +1,7 @@
 /**
- * Received or told, in every tab: tabs that share one connection, through random histories of crashes, frozen and slow tabs, stolen
- * locks, cuts, logs that are trimmed, rolled back or lost, and pasts. A tab that publishes is told so when the event was appended once, and else that
- * it may not have been. HEADGATE_TABS_HISTORIES sets how many (`make fuzz`: 3,000), HEADGATE_SEED tries one.
+ * Received or reported, in every tab: tabs that share one connection, through random histories of crashes, frozen and slow tabs, stolen
+ * locks, cuts, trimmed, rolled-back and lost logs, and pasts. A publishing tab learns when the event was appended once, and else that it
+ * may not have been. HEADGATE_TABS_HISTORIES sets how many (`make fuzz`: 3,000), HEADGATE_SEED tries one.
  */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -44,7 +44,7 @@ async function history(seed) {
     const tab = browser.open();
     const oracles = new Map();
     const each = { tab, oracles, costMs: 0 };
-    /** The promise begins where the log stands when the application is told that a subscription is active. */
+    /** The promise begins where the log stands when the application learns that a subscription is active. */
     const known = { lines: gateway.lines, acknowledged: {} };
     for (const name of ["history", "epoch", "head"]) Object.defineProperty(known, name, { get: () => gateway[name] });
     const all = (act) => {
@@ -56,7 +56,7 @@ async function history(seed) {
     each.listen = (pattern, options = {}) => {
       if (oracles.has(pattern)) return;
       const oracle = new Oracle(known, pattern, !options.since);
-      // A past that begins behind the end of a log, as after a log was lost, begins there.
+      // A past that begins after the end of a log, as after a log was lost, begins there.
       oracle.since = options.since?.offset ?? 0;
       oracles.set(pattern, oracle);
       each.gate.subscribe(pattern, options, (data) => {
@@ -87,7 +87,7 @@ async function history(seed) {
     browser.kill(each.tab);
     for (const client of [...gateway.clients]) if (client.tab === each.tab) client.cut();
   };
-  /** What tabs have published, and been told of it. @type {Map<number, { tab: object, told: string }>} */
+  /** The publishes of tabs, and their outcomes. @type {Map<number, { tab: object, told: string }>} */
   const said = new Map();
   const publish = () => gateway.publish("abc"[world.below(3)]);
   openTab();
@@ -166,17 +166,17 @@ async function history(seed) {
     actions[name]();
     await world.settle();
   }
-  // No more faults: everything must come to every tab, over one connection, in bounded time.
+  // No more faults, so everything must come to every tab, over one connection, in bounded time.
   if (!alive().length) openTab();
   for (const each of alive()) {
-    // It would keep a connection of its own.
+    // It would keep a separate connection.
     if (each.hasPolicy && each.oracles.has(OF_POLICY)) each.leave(OF_POLICY);
     each.tab.frozen = false;
     browser.tell(each.tab, "pageshow");
     browser.tell(each.tab, "resume");
   }
   const even = ({ gate: { state } }) => state.connection === "up" && !state.waiting && state.offset === gateway.head && state.epoch === gateway.epoch;
-  /** Each tab has as many of its patterns as a client may have, if need be on a connection of its own. */
+  /** Each tab has as many of its patterns as a client may have, if need be on a separate connection. */
   const served = ({ oracles, gate: { state } }) => Object.values(state.subscriptions).filter((each) => each === "active").length === Math.min(oracles.size, gateway.limit ?? Infinity);
   const done = () => alive().every((each) => even(each) && served(each)) && (gateway.limit || gateway.clients.size === 1);
   let calm = 0;

@@ -1,4 +1,4 @@
-/** Tabs that share a connection: which ones do, what their messages hold, and claims. The browser and the gateway are those of world.js. */
+/** Tabs that share a connection: which ones do, the content of their messages, and claims. world.js has the browser and gateway. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { presence } from "../../src/presence/index.js";
@@ -288,7 +288,7 @@ describe("a tab that takes nothing", () => {
     hub.acknowledge("slow", WINDOW);
     assert.equal(posts.slow.at(-1).type, "behind");
     assert.equal(seen("quick").length, 5000);
-    // It comes back from a connection of its own.
+    // It comes back from a separate connection.
     hub.join("slow", { resume: { epoch: "e1", offset: 4999 }, subscriptions: [{ pattern: "a.#" }] });
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(seen("slow"), [...to(WINDOW), 5000]);

@@ -1,9 +1,9 @@
 /**
  * A browser with several tabs, and a gateway for several clients, in the virtual time of model-gateway.js. Nothing here knows how tabs share.
  *
- * The browser has locks and channels as the standards say: a message of a channel reaches every other object of its name, in the order of one
- * sender; locks are granted in order of the requests, end with their tab, and can be stolen. A tab may be killed, frozen (what comes for it
- * waits) or put into the back/forward cache. The gateway keeps a log with its lineage and answers as docs/protocol.md says.
+ * The browser has locks and channels as the standards say. A message of a channel reaches every other object of its name, in the order of
+ * one sender; locks are granted in order of the requests, end with their tab, and can be stolen. A tab may be killed, frozen (its messages
+ * wait) or put into the back/forward cache. The gateway keeps a log with its lineage and answers as docs/protocol.md says.
  */
 import { Listened, wired } from "../listened.js";
 import { Lines } from "../model-gateway.js";
@@ -13,7 +13,7 @@ const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.o
 export const matches = (pattern, topic) => pattern === "*" || pattern === `${topic}.#`;
 
 export class Browser {
-  /** Channels that are open. */
+  /** Open channels. */
   #channels = new Set();
   /** Messages under way: channel, then the messages of each sender. */
   #mail = new Map();
@@ -139,7 +139,7 @@ export class Browser {
 const world = (browser) => browser.world;
 const abortError = () => Object.assign(new Error("aborted"), { name: "AbortError" });
 
-/** The log, and the clients that are connected to it. */
+/** The log, and its connected clients. */
 export class Gateway {
   lines = new Lines();
   epoch = this.lines.begin(null);
@@ -155,7 +155,7 @@ export class Gateway {
   appended = new Map();
   /** Ids that Redis remembers. @type {Map<string, object>} */
   ids = new Map();
-  /** Clients that are present in the one topic that there is. All have one user. @type {Set<Client>} */
+  /** Clients present in the one topic. All have one user. @type {Set<Client>} */
   present = new Set();
   versions = 0;
   /** How many CONNECTs there were. */
@@ -190,7 +190,7 @@ export class Gateway {
     return { ok: true, ...place, duplicate: false };
   }
 
-  /** A client enters or leaves, and the others are told. */
+  /** A client enters or leaves, and the others are notified. */
   presence(client, { topic, act }) {
     if (act === "leave") this.absent(client);
     else if (act === "enter" && !this.present.has(client)) {
@@ -292,7 +292,7 @@ class Client extends Listened {
   /** The policy of each pattern; `catch_up` is undefined. @type {Map<string, string | undefined>} */
   policies = new Map();
 
-  /** What the client has subscribed. */
+  /** The client's subscriptions. */
   get patterns() {
     return this.#subscribed;
   }

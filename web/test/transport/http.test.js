@@ -110,7 +110,7 @@ function request(name, body, timeoutMs = 10_000) {
 const named = (name) => calls.filter(([each]) => each === name);
 const offsets = () => named("arrived").filter(([, name]) => name === "event").map(([, , args]) => args[2].offset);
 
-/** A connection ends at most once, and nothing comes behind that. */
+/** A connection ends at most once, and nothing comes after that. */
 function assertPromises() {
   const ends = calls.map(([name]) => name === "lost" || name === "refused");
   const first = ends.indexOf(true);

@@ -1,4 +1,4 @@
-/** The client over a WebSocket of its own: a scripted socket in the place of the browser's, and a clock that the tests move. */
+/** The client over its own WebSocket: a scripted socket in the place of the browser's, and a clock that the tests move. */
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
@@ -20,7 +20,7 @@ let sockets;
 /** @type {import("../../src/gate.js").Gate} */
 let gate;
 let nowMs;
-/** What HTTP answers: a function of the address. */
+/** The answers over HTTP, as a function of the address. */
 let http;
 
 class ScriptedSocket {
@@ -51,7 +51,7 @@ class ScriptedSocket {
   }
 }
 
-/** The clock goes on, and what is due is done. */
+/** The clock goes on, and all due callbacks run. */
 async function pass(ms) {
   nowMs += ms;
   mock.timers.tick(ms);
@@ -315,7 +315,7 @@ describe("when a WebSocket cannot be opened", () => {
     assert.deepEqual(told, []);
     nowMs += 1;
     mock.timers.tick(1);
-    // The browser says that the socket it was told to close has closed.
+    // The browser reports the end of the socket that it was asked to close.
     sockets[0].ends();
     await settle();
     assert.deepEqual([told[0][1], sockets[0].closed], ["HTTP 502", true]);
@@ -577,7 +577,7 @@ describe("when the network or the page was away", () => {
         await live(1000);
       }
       assert.deepEqual([sockets.length, gate.status], [1, "waiting"]);
-      // A page that is left and comes back waits on.
+      // A page after its return waits on.
       page.pagehide();
       await live(10_000);
       page.pageshow();

@@ -186,7 +186,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture
 def link(world: World) -> Link:
-    """A connected subscriber connection."""
+    """An open subscriber connection."""
     link = world.link()
     link.connect()
     link.settimeout(DEADLINE_S)

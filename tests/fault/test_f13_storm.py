@@ -71,7 +71,7 @@ def test_everybody_comes_back_at_once_and_those_who_stayed_notice_nothing(
 
 
 def with_tokens(swarm: Swarm) -> Swarm:
-    """Give each client the token of a different user."""
+    """Give each client a token for a separate user."""
     tokens = Tokens.configured(Settings.read({"HEADGATE_TOKEN_SECRET": SECRET}))
     assert tokens is not None
     for number, client in enumerate(swarm.clients):

@@ -113,7 +113,7 @@ class Fleet:
         return self.done()
 
     def close(self) -> None:
-        """End the running ones."""
+        """End the running processes."""
         self._instances.close()
         self._publisher.close()
         self.client.close()

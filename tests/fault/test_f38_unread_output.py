@@ -24,7 +24,7 @@ LOST = {"unread": {"full"}, "full": {"failed"}, "closed": set()}
 
 
 def get(url: str) -> str:
-    """Return the body of a page; none without an answer."""
+    """Return the body of a page, or none if the page does not answer."""
     try:
         with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
             return str(answer.read().decode())

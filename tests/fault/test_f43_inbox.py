@@ -283,7 +283,7 @@ class World:
 
 
 def _catching_up(url: str) -> bool:
-    """Whether a gateway has clients that lag after the live feed."""
+    """Whether a gateway has clients behind the live feed."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return any(float(line.split()[-1]) > 0 for line in lines if line.startswith("headgate_clients_catching_up"))

@@ -41,14 +41,14 @@ class Chat(socketio.Namespace):  # type: ignore[misc]
         self.emit("joined", auth["name"], room=LOBBY, skip_sid=sid)
 
     def on_say(self, sid: str, text: str) -> dict[str, int]:
-        """Report to the lobby, and to the speaker how often that was."""
+        """Send it to the lobby; return the number of the speaker's messages."""
         with self.session(sid) as session:
             session["said"] += 1
         self.emit("said", (session["name"], text), room=LOBBY)
         return {"said": session["said"]}
 
     def on_whisper(self, sid: str, name: str, text: str) -> bool:
-        """Notify one other."""
+        """Send it to one other guest."""
         for other, _ in self.server.manager.get_participants("/chat", LOBBY):
             if self.get_session(other)["name"] == name:
                 self.emit("whispered", {"from": self.get_session(sid)["name"], "text": text}, to=other)

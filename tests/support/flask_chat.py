@@ -37,13 +37,13 @@ class Chat(flask_socketio.Namespace):  # type: ignore[misc]
         emit("joined", auth["name"], to=LOBBY, include_self=False)
 
     def on_say(self, text: str) -> dict[str, int]:
-        """Report to the lobby, and to the speaker how often that was."""
+        """Send it to the lobby; return the number of the speaker's messages."""
         session["said"] += 1
         emit("said", (session["name"], text), to=LOBBY)
         return {"said": session["said"]}
 
     def on_whisper(self, name: str, text: str) -> bool:
-        """Notify one other."""
+        """Send it to one other guest."""
         for sid, other in _names.items():
             if other == name:
                 emit("whispered", {"from": session["name"], "text": text}, to=sid)

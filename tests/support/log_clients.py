@@ -99,7 +99,7 @@ def offsets(client: BrowserClient) -> list[int]:
 
 
 def resumed(client: BrowserClient) -> list[bool | None]:
-    """Return the resume of each welcome."""
+    """Return `resumed` of each welcome."""
     return [entry.resumed for entry in client.record.entries if isinstance(entry, Welcomed)]
 
 

@@ -154,7 +154,7 @@ class Bus:
         return self.reached
 
     def note_head(self, offset: int) -> None:
-        """It asks no client."""
+        """Do nothing, as the model has no Redis to report to."""
 
 
 class Search:

@@ -182,7 +182,7 @@ def shown_secrets() -> list[tuple[str, str]]:
 
 
 def test_every_secret_of_an_example_is_refused_by_a_gateway() -> None:
-    """A forgotten replacement does not run with a secret that everyone knows. Secrets are shipped empty."""
+    """A gateway does not run with the public secret of an example. Secrets are shipped empty."""
     for place, value in shown_secrets():
         assert is_weak_secret(value.encode()), f"{place} shows the secret {value!r}, which a gateway takes"
     # Those of webhooks, in base64, are read by their own grammar.
@@ -272,7 +272,7 @@ def test_what_comes_through_a_proxy_of_the_examples_sees_no_figures(proxy: str, 
 
 
 def test_the_composed_nginx_keeps_figures_and_console_inside() -> None:
-    """Also if the gateways after it were of another mind."""
+    """Even if the gateways behind it would show them."""
     text = (COMPOSE / "nginx.conf").read_text()
     for place in ("= /metrics", "^~ /console"):
         assert re.search(rf"location {re.escape(place)} {{ return 404; }}", text), place

@@ -32,7 +32,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_to_a_file_or_heading_of_ours_leads_there(page: Path) -> None:
-    """A reader of one must not find nothing."""
+    """A reader who follows a link must find its target."""
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if "://" in link:
             continue

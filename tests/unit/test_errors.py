@@ -216,7 +216,7 @@ def test_wrong_settings_are_told_one_per_line_and_counted() -> None:
 
 
 def test_a_violation_says_where_in_the_data_as_a_json_path() -> None:
-    """RFC 9535, with quotes around names outside identifiers."""
+    """RFC 9535 puts quotes around names that no identifier has."""
     error = SchemaViolation("a", "#", ("lines", 0, "a b", "sku"), "too short")
     assert str(error) == "data for topic 'a' breaks the schema of '#' at $.lines[0]['a b'].sku: too short"
     assert SchemaViolation("a", "#", (), "no object").path == "$"

@@ -198,7 +198,7 @@ def test_tail_says_when_the_connection_breaks(tail: Tail) -> None:
 def test_tail_writes_at_once_and_leaves_no_subscription_however_it_ends(
     environment: dict[str, str], publisher: Publisher, redis_client: Client, number: signal.Signals, code: int
 ) -> None:
-    """Ctrl-C ends it quietly, with the usual code. Redis is not left sending to no reader."""
+    """Ctrl-C ends it quietly, with the usual code. It leaves no subscription in Redis."""
     command = [*COMMAND, "tail", "#"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

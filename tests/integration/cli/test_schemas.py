@@ -68,7 +68,7 @@ def test_what_would_break_the_registry_is_refused_and_changes_nothing(run: Run, 
 
 
 def test_a_push_repairs_what_somebody_else_has_written(run: Run, tmp_path: Path, redis_client: Client) -> None:
-    """All others report the fault."""
+    """All other commands report the fault."""
     folder = str(write(tmp_path / "schemas", {"a.json": NUMBER}))
     for fields in (("documents", "{"), ("documents", "{}", "version", "x"), ("version", "x")):
         call(redis_client, "DEL", schemas_key("notifications"))

@@ -43,7 +43,7 @@ def test_every_body_over_http_is_answered(browser: FlaskClient, body: Any) -> No
 
 @pytest.mark.parametrize("query", ["pattern=%ED%A0%80", "from=%ED%A0%80", "namespace=%ff", "%ED%A0%80=1", "pattern=%00"])
 def test_every_query_over_http_is_answered(browser: FlaskClient, query: str) -> None:
-    """Bytes other than UTF-8 are no pattern, and no traceback."""
+    """Invalid UTF-8 is no pattern, and causes no traceback."""
     with capture_logs() as lines:
         refused = browser.get(f"/api/v1/events?{query}")
     assert refused.status_code in (400, 404)

@@ -122,5 +122,5 @@ def test_a_server_that_takes_longer_is_said_to_be_starting(tmp_path: Path) -> No
 
 
 def test_nobody_waits_where_no_server_has_ever_run(tmp_path: Path) -> None:
-    """The wait would have no end."""
+    """A wait would find no server."""
     assert wait_for_private_redis(tmp_path / "none", DEADLINE_S) is None

@@ -46,7 +46,7 @@ def test_explicit_grants_are_read_with_the_seconds_that_are_left(redis: SmallRed
 
 
 def test_so_many_users_may_have_them_and_no_more(redis: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ended ones make room; a present one may change."""
+    """Ended grants make room; existing ones may change."""
     monkeypatch.setattr(module, "MAX_REGRANTS", 2)
     client = redis.client()
     store(client, "ana", (), (), 60)

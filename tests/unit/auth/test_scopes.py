@@ -1,4 +1,4 @@
-"""Scopes: the words, and which covers which."""
+"""Scopes: their words, and which covers which."""
 
 from __future__ import annotations
 

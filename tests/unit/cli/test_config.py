@@ -50,7 +50,7 @@ def test_each_setting_has_the_origin_that_wins() -> None:
 
 
 def test_a_person_reads_one_line_each(folder: Path) -> None:
-    """Only the set ones, if that is asked for."""
+    """Only the changed settings, on request."""
     lines = show("--changed").stdout.splitlines()
     assert lines[0] == "file: headgate.toml"
     assert [line.split(maxsplit=2) for line in lines[1:]] == [

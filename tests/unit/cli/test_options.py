@@ -38,6 +38,6 @@ def test_an_address_is_a_host_and_a_port(given: str | None, expected: tuple[str,
 
 @pytest.mark.parametrize("given", ["", "9100", "::1:80", ":9100", "[]:9100", "host:", "host:65536", "host:-1", "host:http"])
 def test_an_address_without_host_or_port_is_wrong_usage(given: str) -> None:
-    """The message shows a right one."""
+    """The message shows a correct address."""
     with pytest.raises(click.BadParameter, match="expected HOST:PORT"):
         read_address(CONTEXT, OPTION, given)

@@ -37,7 +37,7 @@ def test_an_overflow_of_plain_events_alone_cannot_be_recovered() -> None:
 
 
 def test_a_lost_log_has_no_range_and_no_count() -> None:
-    """They are unknown."""
+    """Both are unknown."""
     gaps = Gaps()
     gaps.add(GapReason.LOG_LOST, None, None, 0, 0, ["a", "b"])
     (body,) = told(gaps)
@@ -63,7 +63,7 @@ def test_every_event_is_counted_in_exactly_one_notice(missing: list[tuple[GapRea
 
 
 def test_a_client_that_resumes_in_a_lost_log_is_told_what_a_live_one_is() -> None:
-    """The notice for an arriving one is the same."""
+    """The notice for a client that still arrives is the same."""
     gaps = Gaps()
     gaps.add(GapReason.LOG_LOST, None, None, 0, 0, ["a", "b"])
     assert body_of(log_lost_notice("notifications", ["a", "b"])) == told(gaps)[0]

@@ -23,7 +23,7 @@ class Link:
         self.timeouts.append(timeout_s)
 
     def send(self, *commands: tuple[str, ...]) -> None:
-        """They are not inspected."""
+        """Their content is not inspected."""
 
     def read(self) -> list[list[bytes]]:
         if not self._replies:

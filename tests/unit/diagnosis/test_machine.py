@@ -35,7 +35,7 @@ def test_the_queue_of_new_connections_is_looked_at_where_there_is_one(tmp_path: 
     [(65536, 10_000, Verdict.OK), (1024, 10, Verdict.WARNING), (1024, 900, Verdict.FAULT), (65536, 60_000, Verdict.FAULT)],
 )
 def test_few_descriptors_are_told_with_the_setting(tmp_path: Path, limit: int, sessions: int, verdict: Verdict) -> None:
-    """Few for its present use, or for its future one."""
+    """Too few for the present use, or for the possible one."""
     found = look(tmp_path, Load(sessions, 0, "n", name=HERE, max_files=limit))[f"open files of gateway {HERE}"]
     assert found.verdict is verdict
     assert (found.fix is None) == (verdict is Verdict.OK)

@@ -56,7 +56,7 @@ def test_nothing_is_advised_about_what_may_have_any_cause() -> None:
     ],
 )
 def test_a_refusal_of_the_gateway_is_known_by_its_code(code: str, status: int, says: str | None) -> None:
-    """A full gateway is one, so nothing has to be started after the proxy."""
+    """A full gateway is one, so no gateway has to be started behind the proxy."""
     content = json.dumps({"code": 3, "message": "Bad request", "error": {"code": code, "message": "the reason"}}).encode()
     refused = refusal_of(status, content)
     fix = _fix("WebSocket", refused)

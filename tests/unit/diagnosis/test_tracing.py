@@ -164,7 +164,7 @@ def test_a_trace_says_how_much_it_has_looked_at(answers: Answers) -> None:
 
 
 def test_an_event_is_found_by_its_id_and_by_its_offset(answers: Answers) -> None:
-    """An id of digits beyond the offsets is an id."""
+    """Digits without such an offset count as an id."""
     assert (of("id-12").offset, of("12").id, of("id-3").epoch) == (12, "id-12", "e1")
     for missing in ("id-99", "99"):
         with pytest.raises(NoSuchEvent, match="which holds 20"):
@@ -254,7 +254,7 @@ def test_a_group_that_is_gone_holds_nothing(answers: Answers, monkeypatch: pytes
 
 
 def test_dead_letters_are_looked_through_to_a_bound(answers: Answers) -> None:
-    """The answer reports more than that."""
+    """The notes report that there are more."""
     other = Task("e1", 1, "x", None, 0, b"")
     answers.letters = [DeadLetter(f"{number}-0", 0, "gave_up", "", other) for number in range(module.MAX_LETTERS + 1)]
     found = of()
@@ -360,7 +360,7 @@ def test_a_part_that_redis_refuses_is_not_known(answers: Answers, monkeypatch: p
 
 @pytest.mark.parametrize("wanted", ["\ud800", "id\udfff", "\udc80" * 1000])
 def test_an_id_that_is_not_unicode_is_refused(answers: Answers, wanted: str) -> None:
-    """A command line passes on bytes outside UTF-8 as halves of surrogate pairs."""
+    """A command line passes on bytes of invalid UTF-8 as halves of surrogate pairs."""
     with pytest.raises(InvalidRequest, match="is not Unicode"):
         of(wanted)
 

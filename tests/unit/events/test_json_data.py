@@ -188,7 +188,7 @@ def test_a_value_is_refused_with_the_place_and_the_cure_that_the_page_says(expre
 
 
 def test_the_path_leads_into_objects_and_odd_names() -> None:
-    """Fields of dataclasses and Structs, keys outside identifiers, and heirs of containers."""
+    """Fields of dataclasses and Structs, keys that no identifier has, and heirs of containers."""
     for data, path in (
         ({"order": Order(1, [0, math.nan])}, "$.order.price[1]"),
         ([Line(object())], "$[0].name"),  # type: ignore[arg-type]

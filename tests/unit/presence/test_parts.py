@@ -237,7 +237,7 @@ def load(room: Room, found: Found, now_s: float = 0.0) -> bool:
 
 
 def names(room: Room) -> list[str]:
-    """Return the present users."""
+    """Return the users in the room."""
     return [member.user for member in room.after(None)]
 
 
@@ -278,7 +278,7 @@ def test_what_does_not_follow_puts_the_room_in_doubt(raw: bytes) -> None:
 
 
 def test_a_reading_that_was_begun_before_a_doubt_does_not_count() -> None:
-    """It may lack the missed ones."""
+    """It may lack the missed changes."""
     room = Room("p1")
     nth = room.begin()
     room.doubt()

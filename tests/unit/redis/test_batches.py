@@ -64,6 +64,6 @@ def test_an_error_of_the_call_is_that_of_each_event() -> None:
 
 @pytest.mark.parametrize("answer", [b"e 1 2", b"e 1 4", b"e 1 2\ne 3 0\ne 4 1", b"", b"e 1", b"e one 3", b"-"])
 def test_an_answer_that_is_not_for_these_events_is_no_answer(answer: bytes) -> None:
-    """A library of another kind, as a receipt is never made up."""
+    """The library is of another kind; a receipt is never invented."""
     with pytest.raises(BusRefused):
         Batch((), 3).replies(answer)

@@ -292,7 +292,7 @@ def info(version: str, **more: Any) -> dict[str, Any]:
 
 
 def test_the_oldest_node_counts(world: World) -> None:
-    """Too old a node is refused, by its address."""
+    """A node below the oldest version is refused, with its address."""
     world.nodes[A].answers = [info("9.1.2")]
     world.nodes[B].answers = [info("8.0.10")]
     assert check_server(world.client) == ("Valkey", "8.0.10")

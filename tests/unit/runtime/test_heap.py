@@ -35,7 +35,7 @@ def heap() -> Iterator[Heap]:
 
 
 class Still:
-    """A timer without an end."""
+    """A timer that never fires."""
 
     def stop(self) -> None:
         """It stands still."""

@@ -145,7 +145,7 @@ def test_a_batch_names_the_events_that_are_none() -> None:
 
 
 def test_an_application_that_is_one_is_taken() -> None:
-    """Without a Redis."""
+    """It needs no Redis."""
     app = Flask("a")
     app.config["HEADGATE_REDIS_URL"] = NOWHERE
     assert Headgate(app).settings.redis_url == NOWHERE

@@ -23,7 +23,7 @@ DATA = st.recursive(
 
 
 class Publishing(socketio.PubSubManager):  # type: ignore[misc]
-    """Keeps its publishes."""
+    """Records the events that it would publish."""
 
     def __init__(self) -> None:
         super().__init__(write_only=True)

@@ -194,7 +194,7 @@ class World:
     # -- the steps of a history ---------------------------------------------------------------------------------------
 
     def here(self) -> Client | None:
-        """Return some present client."""
+        """Return a client that has joined."""
         here = [client for client in self.connected if not client.gone]
         return self.random.choice(here) if here else None
 

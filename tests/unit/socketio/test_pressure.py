@@ -339,7 +339,7 @@ class TestBroadcast:
         assert not any(application.leftovers().values())
 
     def test_a_policy_that_is_none_is_refused(self, make: Make) -> None:
-        """With the allowed names."""
+        """The error names the allowed policies."""
         with pytest.raises(ValueError, match="overflow: expected one of 'wait', 'drop', 'disconnect', got 'block'"):
             make(overflow="block")
 

@@ -44,7 +44,7 @@ def here_and_there(make: Callable[..., Application]) -> Iterator[tuple[Applicati
 
 
 def test_a_manager_of_any_class_is_given_our_rooms(here_and_there: tuple[Application, Application]) -> None:
-    """It stays of its class, too."""
+    """It keeps its class, too."""
     for application in here_and_there:
         manager = application.sio.manager
         assert isinstance(manager, QueueManager)

@@ -61,7 +61,7 @@ class TestOptions:
     """python-socketio's options and ours."""
 
     def test_python_socketios_options_win_over_the_limits(self, make: Make) -> None:
-        """Only the given ones."""
+        """Only the given options win."""
         limits = TransportLimits(ping_interval_s=7, ping_timeout_s=8, max_message_bytes=9)
         server = make(transport_limits=limits, ping_interval=1, max_http_buffer_size=2)
 
@@ -234,7 +234,7 @@ class TestConnectData:
 
 
 class TestReservedNames:
-    """Names of handlers outside a client's events."""
+    """Handler names that no client's event may use."""
 
     @pytest.mark.parametrize("name", ["connect", "disconnect", "*"])
     def test_a_client_that_sends_one_stays_and_no_handler_runs(self, application: Application, name: str) -> None:

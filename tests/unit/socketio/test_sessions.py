@@ -518,6 +518,6 @@ class TestSerializers:
     def test_a_serializer_that_cannot_work_is_refused_when_the_server_is_made(
         self, make: Make, serializer: object, told: str
     ) -> None:
-        """One error, with the allowed ones."""
+        """One error, which names the allowed serializers."""
         with pytest.raises(ValueError, match=told):
             make(serializer=serializer)

@@ -39,7 +39,7 @@ def test_a_diagram_whose_block_has_changed_is_not_drawn() -> None:
 
 
 def test_a_diagram_without_words_is_refused() -> None:
-    """It names the missing words."""
+    """The error names the missing words."""
     with pytest.raises(ValueError, match="expected lines accTitle and accDescr"):
         assert Diagram("x-1", "flowchart TB\n    accTitle: A\n").title
 

@@ -116,7 +116,7 @@ def test_without_an_address_they_are_words() -> None:
 
 
 def test_the_metadata_has_the_projects_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a publisher of the release knows it."""
+    """Only the publisher of a release knows the address."""
     monkeypatch.setenv(setup.PROJECT_URL, "https://example.org/headgate/")
     assert setup.described()["project_urls"]["Changelog"] == "https://example.org/headgate/blob/main/CHANGELOG.md"
     monkeypatch.delenv(setup.PROJECT_URL)

@@ -169,7 +169,7 @@ def test_a_request_that_is_left_is_the_applications(door: Door) -> None:
     ids=["ours", "of the connection"],
 )
 def test_a_route_that_fails_ends_its_connection_only(door: Door, fault: Exception, answer: bytes) -> None:
-    """500, or nothing to a departed client; nothing is left."""
+    """500, or nothing if the client has left; no object stays."""
     door.fault, door.takes = fault, False
     peer = door.connect(ASK + b"\r\n")
     assert peer.recv(1000)[: len(b"HTTP/1.1 500 ")] == answer

@@ -91,7 +91,7 @@ def exchange(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) 
 
 @contextmanager
 def others(look: Callable[[], object]) -> Iterator[list[object]]:
-    """Have a look in each turn that all others have."""
+    """Take a look in each turn of the others."""
     seen: list[object] = []
 
     def run() -> None:

@@ -61,7 +61,7 @@ def test_a_connection_is_accepted_with_the_address_that_python_has(
 
 
 class Connection:
-    """Stands for a connection: the admission's needs of one."""
+    """Stands for a connection, as far as the admission uses one."""
 
     is_reserved = False
 
@@ -164,7 +164,7 @@ def test_an_address_whose_connections_all_work_is_refused_one_more(open_door: Op
 
 
 def test_an_address_has_room_again_when_a_connection_of_it_is_over(open_door: OpenDoor) -> None:
-    """Limits are on the present ones; 0 is none."""
+    """A limit counts open connections; 0 is no limit."""
     door, unlimited = open_door(max_connections_per_address=1), open_door(max_connections_per_address=0)
     for _ in range(3):
         connection = door.take()

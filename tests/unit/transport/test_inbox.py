@@ -21,7 +21,7 @@ BURST = 100
 
 @pytest.fixture
 def browser(clock: Clock) -> Iterator[Browser]:
-    """A session on WebSocket without received packets."""
+    """A session on WebSocket that has received nothing yet."""
     limits = TransportLimits(inbound_per_s=10, inbound_burst=BURST, ping_interval_s=3600, handshake_deadline_s=3600)
     made = Browser(clock, limits).connect()
     yield made
@@ -104,7 +104,7 @@ def test_a_full_inbox_pauses_the_reading_until_most_of_it_is_delivered(browser: 
 
 
 def test_messages_that_the_server_does_not_want_any_more_are_discarded(browser: Browser) -> None:
-    """It has ended the session; the present one is finished."""
+    """It has ended the session; the current message is finished."""
     browser.server.delivering = lambda: browser.session.end("server disconnect")
     inbox = receive(browser, "4first", "4second")
     turn()

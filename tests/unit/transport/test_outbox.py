@@ -61,7 +61,7 @@ def events(count: int, size: int = 0) -> list[Frame]:
 
 
 def test_an_idle_session_takes_direct_writes(line: Line) -> None:
-    """And one with a queue that is sent does again."""
+    """After sending its queue, a session takes them again."""
     assert line.ready()
     line.session.offer(events(1)[0])
     assert (line.ready(), len(line.read())) == (True, 1)

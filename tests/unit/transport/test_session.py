@@ -36,7 +36,7 @@ def browser(clock: Clock) -> Iterator[Browser]:
 
 
 class TestBeginning:
-    """HANDSHAKE, and its successors."""
+    """HANDSHAKE, and the states after it."""
 
     def test_frames_of_the_connect_handler_wait_for_the_beginning(self, browser: Browser) -> None:
         """The application may emit before the session is let in."""

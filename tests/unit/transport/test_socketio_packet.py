@@ -88,5 +88,5 @@ def test_any_text_is_read_as_python_socketio_reads_it_or_refused(text: str) -> N
 
 
 def test_values_that_only_the_standard_library_can_write_are_written_by_it() -> None:
-    """A key other than text."""
+    """A key of another type than text."""
     assert write_packet(ACK, b"/", [{None: 1}], 1).decode() == StockPacket(ACK, data=[{None: 1}], id=1).encode()

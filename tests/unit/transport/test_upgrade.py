@@ -64,7 +64,7 @@ def test_a_probe_that_breaks_off_leaves_the_session_polling(browser: Browser, pr
 
 @pytest.mark.parametrize("state", [SessionState.PROBING, SessionState.UPGRADING, SessionState.OPEN])
 def test_a_second_websocket_is_closed_and_the_first_goes_on(browser: Browser, state: SessionState) -> None:
-    """A session has one WebSocket, or one on trial."""
+    """A session has one WebSocket, or one in a probe."""
     browser.probe()
     browser.send(*{SessionState.UPGRADING: ["2probe"], SessionState.OPEN: ["2probe", "5"]}.get(state, []))
     browser.received()

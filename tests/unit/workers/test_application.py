@@ -40,7 +40,7 @@ def test_the_key_may_be_in_the_applications_own_configuration() -> None:
 
 
 def test_a_console_of_the_application_stays() -> None:
-    """One with a page there already."""
+    """The application has a page there already."""
     app = Flask(__name__)
     app.add_url_rule("/console", view_func=lambda: ("mine", 418))
     assert status(app, admin_key=KEY) == 418
@@ -69,7 +69,7 @@ def test_an_application_that_is_no_flask_application_is_refused() -> None:
 
 
 def test_flask_socketio_at_the_gateways_path_is_refused() -> None:
-    """Its clients would reach the gateway, without notice."""
+    """Its clients would reach the gateway without an error."""
     app = Flask("shop")
     app.extensions["socketio"] = SimpleNamespace(sockio_mw=SimpleNamespace(engineio_path="/socket.io/"))
 

@@ -36,7 +36,7 @@ def test_a_setting_that_cannot_be_honoured_stops_the_start_and_says_what_to_use(
 
 
 def test_settings_without_a_meaning_are_named_once_each() -> None:
-    """With their replacement."""
+    """The message names their replacement."""
     config, log = gunicorn.config.Config(), RecordingLog()
     config.set("threads", 8)
     config.set("limit_request_line", 100)

@@ -141,7 +141,7 @@ def faults_of(content: str | bytes, environment: dict[str, str] | None = None, o
 
 
 def pager(more: str = "", name: str = "on-call") -> str:
-    """A right table, and additions to it."""
+    """A correct table, with additions."""
     given = {"type": '"pagers:Pager"', "patterns": '["orders.*.failed"]', "number": '"112"'}
     for line in more.splitlines():
         key, _, value = line.partition(" = ")

@@ -21,7 +21,7 @@ NO_TIMES: list[Any] = ["x", datetime(2026, 1, 1, tzinfo=UTC), float("nan"), True
 
 @pytest.mark.parametrize("answer", [True, 5, "later", coroutine, *map(Defer, NO_TIMES), Defer(0, "false")])  # type: ignore[arg-type]
 def test_an_answer_that_is_none_is_named(answer: Any) -> None:
-    """With the expected ones."""
+    """The error names the allowed answers."""
     with pytest.raises(TypeError, match=r"expected None or Defer\(seconds since 1970\), got "):
         _delay_ms(answer)
 

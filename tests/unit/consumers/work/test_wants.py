@@ -16,7 +16,7 @@ DELIVERY = Delivery("users.ann.orders", b"1", "e1", 0)
 
 @pytest.fixture
 def faults() -> list[str]:
-    """The counts."""
+    """The counted faults."""
     return []
 
 

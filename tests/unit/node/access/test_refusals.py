@@ -47,7 +47,7 @@ def test_a_refusal_that_may_be_tried_again_does_not_count() -> None:
 
 
 def test_a_connection_that_is_over_leaves_nothing_behind() -> None:
-    """Another one of the same id starts from zero."""
+    """Another connection of the same id starts from zero."""
     done: list[tuple[Any, ...]] = []
     client = joined(RecordedNamespace(), "s", done).real()
     refusals = Refusals(1, HeldClock())

@@ -226,7 +226,7 @@ def test_a_client_not_accepted_is_told_so_alone(gateway_on_model: StartGatewayOn
     ids=["token", "name", "pattern", "overflow", "second pattern", "subscriptions", "epoch", "deep down", "no epoch", "deep"],
 )
 def test_a_connect_that_cannot_be_read_is_refused(gateway_on_model: StartGatewayOnModel, auth: Any) -> None:
-    """Text outside Unicode, or an invalid point of resume; not taken for "nothing to resume", which would hide a loss.
+    """Invalid Unicode, or an invalid point of resume; not taken for "nothing to resume", which would hide a loss.
 
     However often it comes, the log has no line of it.
     """

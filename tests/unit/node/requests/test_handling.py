@@ -114,7 +114,7 @@ def test_another_epoch_or_namespace_is_asked_nothing(no_signal: list[float]) -> 
 
 
 def test_questions_and_the_clients_of_one_are_bounded(no_signal: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those beyond are counted as not asked."""
+    """Clients above the bound count as not asked."""
     monkeypatch.setattr(module, "MAX_ASKED", 2)
     pages = [Page({"handled": True}) for _ in range(5)]
     handling, _ = asked(*pages)

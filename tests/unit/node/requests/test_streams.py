@@ -386,7 +386,7 @@ def test_a_stream_needs_the_grants_of_a_subscription(gateway_on_model: StartGate
 
 
 def test_whose_rights_end_is_told_and_gets_nothing_more(gateway_on_model: StartGatewayOnModel) -> None:
-    """Not even the waiting ones."""
+    """Not even the waiting events."""
     gateway = gateway_on_model(guard)
     stream = Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", room=2)
     sent = gateway.publish(1)

@@ -35,7 +35,7 @@ def clock() -> Clock:
 
 @pytest.fixture(autouse=True)
 def fresh_audit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An audit log without omissions yet."""
+    """An audit log that has not left out a line yet."""
     monkeypatch.setattr(module, "audit", Audit())
 
 

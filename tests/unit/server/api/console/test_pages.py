@@ -81,7 +81,7 @@ def test_a_slash_at_the_end_of_the_address_leads_to_the_same_page() -> None:
 
 
 def test_with_a_key_a_stranger_sees_the_page_to_sign_in_and_nothing_else() -> None:
-    """Each route after it refuses."""
+    """Every other route refuses."""
     client = application(ConsoleGate(), admin_key=KEY)
     page = client.get("/console/tail")
     assert page.status_code == 200

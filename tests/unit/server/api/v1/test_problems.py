@@ -89,7 +89,7 @@ def test_several_faults_are_all_named_to_a_bound() -> None:
     ],
 )
 def test_the_place_of_a_fault_is_a_json_pointer(said: str, pointer: str) -> None:
-    """From msgspec's message."""
+    """It is derived from msgspec's message."""
     assert pointer_of(said)[0] == pointer
 
 

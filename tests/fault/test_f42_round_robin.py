@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import time
@@ -22,8 +23,9 @@ from tests.fault.site import FULL, SHORT, TOPICS, Load, Publishing, Site, topics
 
 SECRET = "a secret of thirty-two bytes or more, for tests"
 # Each page reads a tenth of the events. A long-poll is a join: 100 pages at rest take 0.18 of a processor, a third of it in the
-# pages' own processes. A thousand would leave nothing of two processors for the herd after a kill.
-LOADS = {"short": replace(SHORT, gateways=3), "full": replace(FULL, gateways=3, clients=300, per_s=20)}
+# pages' own processes. A thousand would leave nothing of two processors for the herd after a kill, and need four.
+PAGES = 1000 if (os.cpu_count() or 1) >= 4 else 300
+LOADS = {"short": replace(SHORT, gateways=3), "full": replace(FULL, gateways=3, clients=PAGES, per_s=20)}
 KILLS = {"short": 3, "full": 12}
 # Of ten pages one is at a proxy that holds streams back, and one tries a WebSocket first.
 EVERY = 10

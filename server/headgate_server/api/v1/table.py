@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import AbstractContextManager
 from functools import cache
-from threading import Lock
 from typing import Any
 
 import msgspec
@@ -25,15 +26,13 @@ _ROWS = (row for room in _ROOMS for row in vars(room).values() if isinstance(row
 OPERATIONS: tuple[Operation, ...] = (*publishing.OPERATIONS, *_ROWS, get_document)
 
 
-# A caller that comes while the document is built waits for it.
-_building = Lock()
 # Long enough for the loop of a gateway to serve all others; without such a loop, a moment.
 _TURN_S = 0.0001
 
 
 def openapi() -> dict[str, Any]:
     """Return the document. The first caller builds it, which makes the start of a gateway faster; others have turns meanwhile."""
-    with _building:
+    with _building():  # a caller that comes in between waits
         return _openapi()
 
 
@@ -41,6 +40,12 @@ def openapi() -> dict[str, Any]:
 def openapi_text() -> msgspec.Raw:
     """Return the document as JSON. It is encoded only once, because anyone may ask for it."""
     return msgspec.Raw(msgspec.json.encode(openapi()))
+
+
+@cache
+def _building() -> AbstractContextManager[Any]:
+    """Return the one lock. It is made at the first request, as gevent may patch locks after this module was imported."""
+    return threading.Lock()
 
 
 @cache

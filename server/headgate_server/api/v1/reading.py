@@ -84,7 +84,8 @@ class PageOf(InNamespace, forbid_unknown_fields=True):
 def list_events(call: Call) -> LogPage:
     """Read a page of the log.
 
-    A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until that is null.
+    A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until that is null. Offsets that the
+    log no longer holds are left out. If the `epoch` is not that of the page before, the log may have lost its end, or be another.
     """
     asked = call.query
     pattern, first, last = check_pattern(asked.pattern), given(asked.from_) or 1, given(asked.to)

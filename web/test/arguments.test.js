@@ -140,6 +140,7 @@ const CALLS = [
   ["LiveCollection.follow", (...given) => new LiveCollection().follow(.../** @type {[any]} */ (given)), [() => gate, { topic: "a" }], { 0: [], 1: [] }],
   ["LiveCollection.applyLive", (...given) => new LiveCollection().applyLive(.../** @type {[any, any]} */ (given)), [{ op: "ignore" }, {}], { 0: OBJECTS }],
   ["new NotificationList", (...given) => new NotificationList(.../** @type {[any, any]} */ (given)), [[], { inbox: () => inbox }], { "1.inbox": [] }],
+  ["react.GateProvider", (props) => renderToString(createElement(react.GateProvider, props)), [{ url: "http://a.test" }], { "0.gate": OPTIONAL, "0.options": [...OPTIONAL, ...OBJECTS], "0.url": OPTIONAL }],
   ["react.useEvents", (...given) => inReact(() => void react.useEvents(...given)), ["a", {}], { 0: [...TEXTS, "null"], 1: [...OPTIONAL, ...OBJECTS], "1.select": [...OPTIONAL, "function"], "1.limit": COUNTS }],
   ["react.useSubscription", (...given) => inReact(() => void react.useSubscription(...given)), ["a", f, {}], { 0: ANY, 1: ["function"], 2: [...OPTIONAL, ...OBJECTS] }],
   ["react.useLiveCollection", (...given) => inReact(() => void react.useLiveCollection(...given)), ["a", {}], { 0: TEXTS, 1: [...OPTIONAL, ...OBJECTS], "1.load": [...OPTIONAL, "function"], "1.mapping": [...OPTIONAL, "function"], "1.limit": COUNTS, "1.outbox": OPTIONAL }],

@@ -15,7 +15,7 @@
 import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { checkPayload, Gate as BaseGate } from "../index.js";
 import { createComponentGate } from "./component-gate.js";
-import { STORE } from "../language/options.js";
+import { GATE, STORE } from "../language/options.js";
 import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
 
 const GateContext = createContext(/** @type {Gate | null} */ (null));
@@ -26,6 +26,9 @@ const GateContext = createContext(/** @type {Gate | null} */ (null));
  *   `token` function is always the latest
  */
 export function GateProvider({ gate: given, url, options, children }) {
+  // One that is not known yet (null) must not become a connection to the page's own origin.
+  if (given !== undefined) BaseGate._check("GateProvider: gate", GATE, given);
+  if (options !== undefined) check("GateProvider", options);
   const latest = useLatest(options);
   const [closed, setClosed] = useState(0);
   // biome-ignore lint/correctness/useExhaustiveDependencies: options are read when the address comes, or when the gate before was closed

@@ -192,6 +192,7 @@ def ask_all(world: World, requests: list[Request], cuts: list[int], moves_after:
         process.asked.clear()
     while done < len(requests):
         client = socket.create_connection(("127.0.0.1", port))
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each small piece may wait for 40 ms
         whole = b"".join(request.to_bytes(number) for number, request in enumerate(requests) if number >= done)
         sending = gevent.spawn(send, client, whole, cuts, half_closes)
         answers, before = Answers(client), done

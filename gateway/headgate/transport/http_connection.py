@@ -269,7 +269,7 @@ class HttpConnection:
                 return False
             if answer is not None:
                 is_whole = self._parser.state is ParserState.WHOLE
-                ends = self._ends_after(request) or answer.closes or (not is_whole and incoming.must_end)
+                ends = _ends_after(self._server, request) or answer.closes or (not is_whole and incoming.must_end)
                 incoming.channel.send(answer.to_bytes(time.time(), close=ends))
                 return (is_whole or incoming.finish()) and not ends
         except OSError:
@@ -282,12 +282,6 @@ class HttpConnection:
             return False
         return self._answer_by_application(request, dict(routed.environ), incoming)
 
-    def _ends_after(self, request: Request) -> bool:
-        """Return whether the connection ends with an answer to a request that begins now."""
-        server = self._server
-        leaves = server.is_leaving or server.listener.is_closed or not server.admission.limits.keep_alive_s
-        return request.ends or self.is_reserved or leaves
-
     def _environ(self, request: Request) -> WSGIEnvironment:
         environ = request.environ(self._server.base_environ.copy(), self._address)
         environ["headgate.handler"] = self
@@ -297,7 +291,7 @@ class HttpConnection:
         """Have the application answer a request; return whether the connection can be used again."""
         server, channel = self._server, incoming.channel
         environ["wsgi.input"] = wsgi_input(incoming.next_piece)
-        exchange = WsgiExchange(self.write, incoming, request, environ, lambda: self._ends_after(request))
+        exchange = WsgiExchange(self.write, incoming, request, environ, lambda: self.is_reserved or _ends_after(server, request))
         began_s, sent_bytes = time.monotonic(), channel.sent_bytes
         try:
             refusal = server.admission.refusal(self, environ)
@@ -314,3 +308,8 @@ class HttpConnection:
             if server.access_log is not None:
                 server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)
         return not self.is_taken and incoming.finish() and not exchange.ends
+
+
+def _ends_after(server: HTTPServer, request: Request) -> bool:
+    """Return whether a connection ends with an answer that begins now."""
+    return request.ends or server.is_leaving or server.listener.is_closed or not server.admission.limits.keep_alive_s

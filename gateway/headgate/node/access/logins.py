@@ -44,6 +44,8 @@ _NO_GUESS = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR, Reason.WRONG_
 CONSOLE = "console"
 # Time for an authenticator to answer, and for a login to wait for others of its address. A slower authenticator has failed.
 LOGIN_S = 10.0
+# Users whose last change of rights is remembered. Beyond that all are forgotten, and each login under way is asked again.
+MAX_CHANGED = 10_000
 # For an authenticator that failed.
 _LOGGED_FRAMES = 5
 
@@ -100,9 +102,9 @@ class Logins:
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
         self.failed_rates = self._failed.rates
         self._under_way: dict[str | None, _UnderWay] = {}
-        # How often the rights of any user have changed, and for each user of the last LOGIN_S the last such number, and when.
-        self.changes = 0
-        self._changed: dict[str, tuple[int, float]] = {}
+        # How often the rights of any user have changed, the last such number of each user, and that for all who are forgotten.
+        self.changes = self._forgotten = 0
+        self._changed: dict[str, int] = {}
 
     def start(self) -> None:
         """Start fetching the issuer's keys, if tokens need them. Idempotent."""
@@ -183,16 +185,15 @@ class Logins:
 
     def rights_changed(self, user: str) -> None:
         """Note that the source of a user's rights has others now, so that answers from before do not count."""
-        now_s = self._now_s()
-        while self._changed and self._changed[oldest := next(iter(self._changed))][1] < now_s - LOGIN_S:
-            del self._changed[oldest]
         self.changes += 1
-        self._changed.pop(user, None)  # so that the order is that of time
-        self._changed[user] = (self.changes, now_s)
+        if len(self._changed) >= MAX_CHANGED:
+            self._changed.clear()
+            self._forgotten = self.changes
+        self._changed[user] = self.changes
 
     def has_changed(self, user: str, since: int) -> bool:
-        """Return whether the rights of a user have changed since `changes` had this value, at most LOGIN_S ago."""
-        return self.changes != since and self._changed.get(user, (0, 0.0))[0] > since
+        """Return whether the rights of a user may have changed since `changes` had this value."""
+        return self.changes != since and self._changed.get(user, self._forgotten) > since
 
     def as_of_now(self, identity: Identity) -> Identity:
         """Return the current state of an earlier identity: not revoked, with the explicit grants in force. Never waits.

@@ -618,3 +618,17 @@ def test_a_key_in_another_namespace_is_refused_and_is_no_failed_login() -> None:
             tried.identify(shown(key.text), again=True)
         assert caught.value.reason is UnauthorizedReason.WRONG_NAMESPACE
     assert tried.identify(shown(key.text, "other"), again=True).scopes == ("clients",)
+
+
+def test_however_many_users_rights_change_the_memory_is_bounded_and_no_change_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the change of a user is forgotten, any login from before it counts as changed."""
+    monkeypatch.setattr(module, "MAX_CHANGED", 3)
+    tried = Logins(Settings(), lambda _: Identity("ana"), lambda identity: None)
+    for number in range(20):
+        before = tried.changes
+        tried.rights_changed(f"user{number}")
+        assert len(tried._changed) <= 3
+        assert all(tried.has_changed(f"user{each}", each) for each in range(number + 1))
+        assert not tried.has_changed("user0", tried.changes)
+        assert tried.has_changed(f"user{number}", before)
+    assert not tried.has_changed("somebody else", 19)

@@ -42,6 +42,7 @@ def copy_checkout(folder: Path, *, built: bool) -> Path:
     for name in FILES:
         shutil.copy2(ROOT / name, copy)
     (copy / "node_modules").symlink_to(ROOT / "node_modules")
+    os.utime(copy / "package-lock.json", (0, 0))  # older than these packages: `npm ci` would empty the folder behind the link
     if built:
         (copy / STAMP.parent).mkdir()
         (copy / STAMP).touch()

@@ -118,7 +118,8 @@ def test_threads_share_a_publisher(publisher: Publisher, redis_client: Client) -
     data = {offset: int(payload) for offset, _, _, payload in read_log(redis_client)}
     assert sorted(data) == list(range(1, 601))
     assert [data[receipt.offset] for receipt in receipts] == list(range(600))
-    assert 1 <= connections_since(redis_client, own) <= 16
+    # All are kept open. Of one that was replaced after a slow reply, Redis has perhaps not yet read the end.
+    wait_until(lambda: 1 <= connections_since(redis_client, own) <= 16, "the connections are at most those of the pool")
 
 
 def test_close_gives_the_connections_back(redis_url: str, redis_client: Client) -> None:

@@ -25,7 +25,7 @@ SECRET = "a secret of thirty-two bytes or more, for tests"
 # Each page reads a tenth of the events. A long-poll is a join: 100 pages at rest take 0.18 of a processor, a third of it in the
 # pages' own processes. A thousand would leave nothing of two processors for the herd after a kill, and need four.
 PAGES = 1000 if (os.cpu_count() or 1) >= 4 else 300
-LOADS = {"short": replace(SHORT, gateways=3), "full": replace(FULL, gateways=3, clients=PAGES, per_s=20)}
+LOADS = {"short": replace(SHORT, gateways=3, clients=40), "full": replace(FULL, gateways=3, clients=PAGES, per_s=20)}
 KILLS = {"short": 3, "full": 12}
 # Of ten pages one is at a proxy that holds streams back, and one tries a WebSocket first.
 EVERY = 10

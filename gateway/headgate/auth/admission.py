@@ -74,8 +74,7 @@ class Admission(Generic[C]):
     def check(self, user: str, address: str | None) -> None:
         """Refuse another client of `user` from `address` if that exceeds a limit. An `address` of None is not counted.
 
-        Raises:
-            LimitReached: `clients_per_user` or `clients_per_address`.
+        Raises LimitReached: `clients_per_user` or `clients_per_address`.
         """
         if user != ANONYMOUS:
             self.places.check(user, self._count_of(user))
@@ -166,8 +165,7 @@ class PendingSessions:
     def open(self, session: str, address: str | None) -> None:
         """Count a new session unless its address has reached the limit. An `address` of None is not counted.
 
-        Raises:
-            LimitReached: `unjoined_per_address`.
+        Raises LimitReached: `unjoined_per_address`.
         """
         if address is not None and self._at.get(address, 0) >= self._per_address > 0:
             raise LimitReached("unjoined_per_address", self._per_address, SESSION_RETRY_S)
@@ -213,9 +211,7 @@ class FailedLogins:
         """Refuse a login from an address with too many failures. An `address` of None is not counted.
 
         Return whether it may be tried now: not if failures of the logins `under_way` there could pass the limit without it.
-
-        Raises:
-            LoginsThrottled: with the seconds until the next login is accepted.
+        Raises LoginsThrottled: with the seconds until the next login is accepted.
         """
         if not self._burst or address is None:
             return True

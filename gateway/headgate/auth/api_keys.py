@@ -87,7 +87,7 @@ def new_key(
     random: Callable[[int], bytes] = secrets.token_bytes,
     time_s: Callable[[], float] = time,
 ) -> NewKey:
-    """Create a key.
+    """Create a key. Raises InvalidRequest, InvalidPattern, UnknownNamespace: an argument is invalid.
 
     Args:
         name: a display name that matches NAME.
@@ -95,9 +95,6 @@ def new_key(
         namespaces: where the key is valid; `*` means all, none means the first of each gateway.
         ttl_s: lifetime in seconds; None for no expiry.
         by: creator of the key.
-
-    Raises:
-        InvalidRequest, InvalidPattern, UnknownNamespace: an argument is invalid.
     """
     if not re.fullmatch(NAME, name):
         raise InvalidRequest(
@@ -126,11 +123,7 @@ def new_key(
 
 
 def check_key_id(text: str) -> str:
-    """Return the id of a key, given its id or the whole key.
-
-    Raises:
-        InvalidRequest: the text is neither.
-    """
+    """Return the id of a key, given its id or the whole key. Raises InvalidRequest: the text is neither."""
     whole = _KEY.fullmatch(text)
     if whole is not None:
         return whole["id"]

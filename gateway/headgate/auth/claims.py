@@ -62,11 +62,7 @@ class ClaimRules:
     issuer: str | None = None
 
     def identity(self, payload: bytes) -> Identity:
-        """Return the identity that a payload describes.
-
-        Raises:
-            Unauthorized: with its reason.
-        """
+        """Return the identity that a payload describes. Raises Unauthorized: with its reason."""
         claims = _read(payload)
         user, expires_at = claims.sub, claims.exp
         if expires_at is None or claims.aud is None or user is None:

@@ -233,8 +233,7 @@ def _own_inbox(own_topics: str | None) -> str | None:
 def check_name_in_grant(user: str, grant: str) -> None:
     """Check that a grant does not contain a user's name as a wildcard, which would let users choose their own rights.
 
-    Raises:
-        InvalidPattern.
+    Raises InvalidPattern.
     """
     if ("*" in user or "#" in user) and not _WILDCARDS.isdisjoint(user.split(".")) and f".{user}." in f".{grant}.":
         raise InvalidPattern(grant, "it holds the user's name, which is a wildcard there; expected headgate.user_word(user)")

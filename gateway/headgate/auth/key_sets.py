@@ -25,8 +25,7 @@ SECRET_KEY_ID = "default"
 def configured_keys(settings: Settings) -> list[Key]:
     """Return the keys in HEADGATE_TOKEN_KEYS and HEADGATE_TOKEN_SECRET, read again each time.
 
-    Raises:
-        SettingsError: the file cannot be read or holds an invalid key.
+    Raises SettingsError: the file cannot be read or holds an invalid key.
     """
     keys = read_keys(settings.token_keys) if settings.token_keys else []
     if settings.token_secret is not None:
@@ -41,8 +40,7 @@ def configured_keys(settings: Settings) -> list[Key]:
 def read_keys(path: str) -> list[Key]:
     """Return the keys of a JSON or .toml file, `{<key id>: {"alg": …, "key": …}}`; `key` as in `Key.from_text`.
 
-    Raises:
-        SettingsError: lists every fault, without any part of a key.
+    Raises SettingsError: lists every fault, without any part of a key.
     """
     setting = f"{PREFIX}TOKEN_KEYS={path}"
     try:
@@ -71,10 +69,8 @@ def read_keys(path: str) -> list[Key]:
 def read_jwks(text: bytes) -> list[Key]:
     """Return the keys of an issuer's set that can verify tokens here (`Key.from_jwk`).
 
-    Others are skipped, as an issuer may have keys for other purposes.
-
-    Raises:
-        ValueError: it is not a JWKS, or has no usable key.
+    Others are skipped, as an issuer may have keys for other purposes. Raises ValueError: it is not a JWKS, or has no usable
+    key.
     """
     try:
         parsed = json.loads(text)

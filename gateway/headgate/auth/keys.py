@@ -85,8 +85,7 @@ class Key:
     def from_text(cls, key_id: str, algorithm: str, text: str) -> Key:
         """Return a configured key: a PEM public key, or for HS256 a secret (settings.STRONG_SECRET).
 
-        Raises:
-            ValueError: states the requirement that is not met, without any part of the key.
+        Raises ValueError: states the requirement that is not met, without any part of the key.
         """
         if algorithm not in ALGORITHMS:
             raise ValueError(f"alg: expected one of {', '.join(ALGORITHMS)}")

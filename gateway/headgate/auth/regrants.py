@@ -77,19 +77,14 @@ def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[
 
 
 def lift(client: Client, user: str) -> None:
-    """Restore a user's own grants.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
-    """
+    """Restore a user's own grants. Raises BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe."""
     call(client, "HDEL", REGRANTED, user)
 
 
 def read_regrants(client: Client) -> dict[str, tuple[Explicit, int]]:
     """Return the active explicit grants with their remaining seconds. Two round trips.
 
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
+    Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
     fields: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
     now_s = int(call_at(client, REGRANTED, "TIME")[0]) if fields else 0
@@ -100,8 +95,7 @@ def read_regrants(client: Client) -> dict[str, tuple[Explicit, int]]:
 def read_regrant(client: Client, user: str) -> tuple[Explicit, int] | None:
     """Return a user's explicit grants with their remaining seconds, if any. Two round trips.
 
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
+    Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
     value: bytes | None = call(client, "HGET", REGRANTED, user)
     regrant = None if value is None else _readable(value)
@@ -157,11 +151,7 @@ def _readable(value: bytes) -> Explicit | None:
 
 
 def _sweep(client: Client, now_s: int, user: str) -> None:
-    """Remove ended grants to make room.
-
-    Raises:
-        LimitReached: none has ended, and `user` has none to replace.
-    """
+    """Remove ended grants to make room. Raises LimitReached: none has ended, and `user` has none to replace."""
     fields: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
     ended = [name for name, value in fields.items() if (each := _readable(value)) is None or each.until_s <= now_s]
     if ended:

@@ -59,8 +59,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
 def read_revoked(client: Client) -> list[tuple[str, int]]:
     """Return (member, remaining seconds) of every active revocation, at most twice MAX_REVOCATIONS.
 
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
+    Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
     now_s = int(call_at(client, REVOKED, "TIME")[0])
     # Concurrent calls at the limit may exceed it by a few.
@@ -105,11 +104,7 @@ class Revocations:
         return list(self._until_s)
 
     def check(self, identity: Identity) -> None:
-        """Refuse a revoked identity.
-
-        Raises:
-            Unauthorized: `revoked`.
-        """
+        """Refuse a revoked identity. Raises Unauthorized: `revoked`."""
         if self._until_s and (
             self._holds(f"{USER}:{identity.user}")
             or (identity.token_id is not None and self._holds(f"{TOKEN}:{identity.token_id}"))

@@ -63,8 +63,7 @@ def check_scope(text: object) -> str:
 def check_scopes(texts: Iterable[object]) -> tuple[str, ...]:
     """Return scopes in order, without duplicates.
 
-    Raises:
-        InvalidRequest, InvalidPattern: one is invalid, or there are none or more than MAX_SCOPES.
+    Raises InvalidRequest, InvalidPattern: one is invalid, or there are none or more than MAX_SCOPES.
     """
     scopes = tuple(dict.fromkeys(map(check_scope, texts)))
     if not 1 <= len(scopes) <= MAX_SCOPES:

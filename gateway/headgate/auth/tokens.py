@@ -69,8 +69,7 @@ class Tokens:
     def configured(cls, settings: Settings) -> Tokens | None:
         """Return the tokens of the settings, or None if they name no key.
 
-        Raises:
-            SettingsError: the file of keys cannot be read or holds an invalid key.
+        Raises SettingsError: the file of keys cannot be read or holds an invalid key.
         """
         keys = configured_keys(settings)
         if not keys and settings.token_jwks_url is None:
@@ -89,8 +88,7 @@ class Tokens:
     def verify(self, token: object) -> Identity:
         """Return the identity that a token proves. Pure computation, about 15 µs for HS256.
 
-        Raises:
-            Unauthorized: with its reason.
+        Raises Unauthorized: with its reason.
         """
         if token is None or token == "":
             raise Unauthorized(Reason.NO_TOKEN)

@@ -69,8 +69,7 @@ class DemoOperator:
     def lose_end(self, seconds: float) -> tuple[int, int]:
         """Set Redis back by so many seconds, or to the start of this process; return the newest offset before and after.
 
-        Raises:
-            BusRefused, BusUnavailable: as `EmbeddedRedis.crash`.
+        Raises BusRefused, BusUnavailable: as `EmbeddedRedis.crash`.
         """
         before, since = self._newest(), monotonic() - seconds
         past = [moment for at, moment in self._moments if at <= since]

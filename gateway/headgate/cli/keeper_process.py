@@ -37,14 +37,12 @@ class Keeper:
     def __init__(self, arguments: Sequence[str], *, redis_is_private: bool) -> None:
         """Start a keeper, or take over the keeper of the process that this one replaces.
 
-        It checks whether Redis answers, and ends at once if it has nothing to run.
+        It checks whether Redis answers, and ends at once if it has nothing to run. Raises NotKept: the start failed; it has
+        reported why.
 
         Args:
             arguments: the configuration file of the consumers, if they run.
             redis_is_private: whether it starts a Redis.
-
-        Raises:
-            NotKept: the start failed; it has reported why.
         """
         self._arguments = list(arguments)
         self._process: subprocess.Popen[bytes] | None = None

@@ -41,8 +41,7 @@ class Since:
 def read_since(text: str, now_s: float) -> Since:
     """Return the position in a text; a time without a zone is local time.
 
-    Raises:
-        click.BadParameter: the text is no position.
+    Raises click.BadParameter: the text is no position.
     """
     if re.fullmatch(r"[0-9]{1,15}", text):
         return Since(offset=int(text))

@@ -51,10 +51,7 @@ def effective_settings(
     """Return the settings of a gateway started here, as `headgate serve` reads them.
 
     Later ones win: the defaults, an application's configuration (`app.config`), the configuration file, the environment, the
-    options of the command line.
-
-    Raises:
-        SettingsError: with every fault.
+    options of the command line. Raises SettingsError: with every fault.
     """
     from headgate.consumers.process.config import find_file, read_settings
     from headgate.settings.settings import Settings, environment
@@ -139,8 +136,7 @@ def read_gateway_url(_context: click.Context, _option: click.Parameter, given: s
 def worker_count(given: str | None) -> int:
     """Return the number of workers: as given, else from HEADGATE_WORKERS.
 
-    Raises:
-        SettingsError: the value is no number of workers.
+    Raises SettingsError: the value is no number of workers.
     """
     from headgate.settings.settings import Settings, environment
 

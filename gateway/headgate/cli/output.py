@@ -75,8 +75,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
 def echo(*pieces: str | bytes, err: bool = False) -> None:
     """Print one line of pieces, each made safe unless Trusted.
 
-    Raises:
-        OutputRefused: standard output does not accept it, now or later. Text that standard error does not accept is lost.
+    Raises OutputRefused: standard output does not accept it, now or later. Text that standard error does not accept is lost.
     """
     line = b"".join(piece if isinstance(piece, Trusted) else for_terminal(piece) for piece in pieces)
     _write(line + b"\n", err=err)

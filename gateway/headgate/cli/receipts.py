@@ -86,12 +86,11 @@ class Digest:
 class Receipts:
     """See the module. Locked while it is open.
 
+    Raises ReceiptsFault: the file cannot be opened or locked, or is of another kind.
+
     Args:
         path: of the file, which is created if missing.
         new_ids: begin a run with new ids, or continue one that has not reached the end.
-
-    Raises:
-        ReceiptsFault: the file cannot be opened or locked, or is of another kind.
     """
 
     def __init__(self, path: str, *, new_ids: bool = False) -> None:

@@ -21,8 +21,7 @@ from headgate.workers.settings_file import SettingsFile
 def read_file(environ: MutableMapping[str, str], config: str | None, *, is_needed: bool) -> SettingsFile:
     """Add the settings of the configuration file to `environ`, which wins; return the file, whose path may be None.
 
-    Raises:
-        HeadgateError: the file is needed and missing, or cannot be read.
+    Raises HeadgateError: the file is needed and missing, or cannot be read.
     """
     if is_needed:
         need_file(config)
@@ -63,8 +62,7 @@ def host_in_url(settings: Settings) -> str:
 def check_target(target: str | None) -> None:
     """Check whether the application can exist, before starting anything for it; its module is not imported yet.
 
-    Raises:
-        InvalidRequest: it certainly does not.
+    Raises InvalidRequest: it certainly does not.
     """
     if target is not None:
         check_string(target, APPLICATION, default="app")

@@ -20,8 +20,7 @@ _EXPECTED = "expected a listening stream socket (ListenStream=, Accept=no)"
 def passed_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
     """Return the sockets passed by systemd to this process; none without socket activation.
 
-    Raises:
-        InvalidRequest: one of them is no listening stream socket.
+    Raises InvalidRequest: one of them is no listening stream socket.
     """
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
@@ -34,8 +33,7 @@ def passed_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
 def passed_socket(environ: Mapping[str, str]) -> socket.socket | None:
     """Return the single socket passed by systemd to this process, or None.
 
-    Raises:
-        InvalidRequest: as `passed_sockets`, or there are several.
+    Raises InvalidRequest: as `passed_sockets`, or there are several.
     """
     passed = passed_sockets(environ)
     if len(passed) > 1:

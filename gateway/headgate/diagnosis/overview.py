@@ -85,8 +85,7 @@ class Overview:
 def read_overview(client: Client, url: str) -> Overview:
     """Return the overview. About ten round trips; finding the consumers scans the names of all keys.
 
-    Raises:
-        BusUnavailable, BusRefused: Redis does not answer, or refuses this user.
+    Raises BusUnavailable, BusRefused: Redis does not answer, or refuses this user.
     """
     name, version = check_server(client)
     infos = [call(server, "INFO") for server in primaries(client)]

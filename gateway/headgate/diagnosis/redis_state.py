@@ -40,10 +40,8 @@ def check_writes(client: Client, namespaces: Collection[str]) -> CheckResult:
     """Return whether Redis accepts events of these namespaces (none: of the default one) from this user, and why not.
 
     One round trip each, with two writes that change nothing: an entry for a stream that does not exist and is not created, and
-    an event without a topic, which the function refuses after Redis has allowed the write.
-
-    Raises:
-        BusUnavailable: the connection broke.
+    an event without a topic, which the function refuses after Redis has allowed the write. Raises BusUnavailable: the
+    connection broke.
     """
     refused: dict[str, list[str]] = {}
     cures: set[str] = set()
@@ -64,13 +62,12 @@ def check_writes(client: Client, namespaces: Collection[str]) -> CheckResult:
 def check_redis(client: Client, url: str, *, load: bool = False) -> Iterator[CheckResult]:
     """Yield findings about Redis itself, its persistence, its function libraries, and the served namespaces.
 
+    Raises BusUnavailable, BusRefused: it does not answer, or is unusable for us.
+
     Args:
         client: of that Redis.
         url: its address.
         load: also load or update our function libraries.
-
-    Raises:
-        BusUnavailable, BusRefused: it does not answer, or is unusable for us.
     """
     name, version = check_server(client)
     yield ok("found", f"{name} {version} at {redacted_address(url)}")
@@ -129,10 +126,7 @@ def judge_ids(namespace: str, extent: Extent) -> CheckResult:
 def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
     """Return how long a log keeps an event at its recent rate; None if it has no bounds yet or may not be read.
 
-    About twenty round trips. `now_s` is Redis' time.
-
-    Raises:
-        BusUnavailable: the connection broke.
+    About twenty round trips. `now_s` is Redis' time. Raises BusUnavailable: the connection broke.
     """
     try:
         log = EventLog(namespace, client)

@@ -104,11 +104,7 @@ _is_surely_json: Final = _walker()
 
 
 def check_event_id(event_id: object) -> str:
-    """Return `event_id` if it is 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`.
-
-    Raises:
-        InvalidEvent: otherwise.
-    """
+    """Return `event_id` if it is 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. Raises InvalidEvent: otherwise."""
     if not isinstance(event_id, str) or not _ID.fullmatch(event_id):
         raise InvalidEvent("id", f"expected 1 to {MAX_ID_LENGTH} characters of A-Z a-z 0-9 _ . : ~ -")
     return event_id
@@ -217,8 +213,7 @@ def read_offset(message: bytes) -> tuple[str, int] | None:
 def check_json(data: bytes) -> None:
     """Check that `data` is one strict JSON text in UTF-8, nested at most MAX_DEPTH deep.
 
-    Raises:
-        NotSerializable: with the reason.
+    Raises NotSerializable: with the reason.
     """
     if _is_surely_json is None or not _is_surely_json(data):
         check_json_in_python(data)
@@ -227,8 +222,7 @@ def check_json(data: bytes) -> None:
 def check_json_in_python(data: bytes) -> None:
     """Check with the same verdict as `check_json`: for what the walker in C leaves, and for everything where it was not built.
 
-    Raises:
-        NotSerializable: with the reason.
+    Raises NotSerializable: with the reason.
     """
     # JSON without a second opening bracket is not deep. Searching for one takes a third of the time of counting.
     is_flat = not data.rpartition(b"{")[0] and not data.rpartition(b"[")[0]
@@ -264,8 +258,7 @@ def _check_syntax(data: bytes) -> None:
 def compact_json(text: bytes | bytearray | memoryview | msgspec.Raw) -> JsonText:
     """Return JSON text in its published form: checked like `check_json`, without white space.
 
-    Raises:
-        NotSerializable: with the reason.
+    Raises NotSerializable: with the reason.
     """
     try:
         data = JsonText(_encode_json(_decode_json(text)))

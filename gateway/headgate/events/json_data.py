@@ -38,9 +38,8 @@ _SEQUENCES = (list, tuple, set, frozenset)
 def encode_data(data: object) -> bytes:
     """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned unchanged, `JsonText` returned.
 
-    Raises:
-        NotSerializable: an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, a lone
-            surrogate. `path` leads to it.
+    Raises NotSerializable: an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, a lone
+    surrogate. `path` leads to it.
     """
     if type(data) is JsonText:
         return data

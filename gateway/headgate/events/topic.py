@@ -55,11 +55,7 @@ _PATTERN = re.compile(rf"(?:{_WORD}|\*|#)(?:\.(?:{_WORD}|\*|#))*", re.ASCII)
 
 
 def check_topic(topic: object) -> str:
-    """Return `topic` unchanged if it is a valid topic.
-
-    Raises:
-        InvalidTopic: with the first broken rule.
-    """
+    """Return `topic` unchanged if it is a valid topic. Raises InvalidTopic: with the first broken rule."""
     return _known_topic(topic) if type(topic) is str else _checked_topic(topic)
 
 
@@ -77,8 +73,7 @@ _known_topic = lru_cache(maxsize=MAX_KNOWN_TOPICS)(_checked_topic)
 def check_pattern(pattern: object) -> str:
     """Return `pattern` unchanged if it is a valid pattern. Every topic is one.
 
-    Raises:
-        InvalidPattern: with the first broken rule.
+    Raises InvalidPattern: with the first broken rule.
     """
     fault = _fault(pattern, _PATTERN, "words are letters, digits, _ and -, or a lone * or #, joined by single dots")
     if fault:
@@ -89,8 +84,7 @@ def check_pattern(pattern: object) -> str:
 def check_namespace(namespace: object) -> str:
     """Return a namespace's name without Socket.IO's leading slash.
 
-    Raises:
-        UnknownNamespace: the name is not 1 to 64 characters of `[A-Za-z0-9_-]`.
+    Raises UnknownNamespace: the name is not 1 to 64 characters of `[A-Za-z0-9_-]`.
     """
     name = namespace.removeprefix("/") if isinstance(namespace, str) else ""
     if not _NAMESPACE.fullmatch(name):
@@ -137,11 +131,7 @@ def user_name(word: str) -> str | None:
 
 
 def check_user(name: object) -> str:
-    """Return `name` unchanged if it is a valid user name.
-
-    Raises:
-        InvalidRequest: as `user_word`.
-    """
+    """Return `name` unchanged if it is a valid user name. Raises InvalidRequest: as `user_word`."""
     user_word(name)
     return name  # type: ignore[return-value]
 
@@ -175,8 +165,7 @@ def is_probe(topic: str) -> bool:
 def inbox_topic(user: object) -> str:
     """Return the topic for changes of a user's inbox, `users.<word of the user>.inbox`. The user may always publish there.
 
-    Raises:
-        InvalidRequest: `user` is no name.
+    Raises InvalidRequest: `user` is no name.
     """
     return user_topic(user, INBOX)
 

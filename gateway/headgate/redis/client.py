@@ -40,16 +40,13 @@ MAX_REPLICAS = 16
 def open_client(
     url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS, newest: NewestReceipts | None = None
 ) -> Client:
-    """Return a client for commands; it connects at its first command.
+    """Return a client for commands; it connects at its first command. Raises BusRefused: `url` is wrong.
 
     Args:
         url: see settings/addresses/redis_url.py.
         timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool.
         max_connections: bound of the pool (in a Cluster: of each node's); one more command waits.
         newest: what each new connection reports to Redis.
-
-    Raises:
-        BusRefused: `url` is wrong.
     """
     address = read_url(url if isinstance(url, str) else "")
     if address.kind is Kind.CLUSTER:

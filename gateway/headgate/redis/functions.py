@@ -48,12 +48,11 @@ class Library:
     def loaded_version(self, client: Client, key: str | None = None) -> int | None:
         """Return the version of the library in Redis, or None without one.
 
+        Raises BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
+
         Args:
             client: of Redis.
             key: in a Cluster, ask the node that owns it. None: the oldest version of all primaries.
-
-        Raises:
-            BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
         """
         versions = [self._version_at(run) for run in _servers(client, key)]
         return None if None in versions else min(version for version in versions if version is not None)

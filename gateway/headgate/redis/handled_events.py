@@ -64,12 +64,11 @@ def ask_browsers(
 ) -> tuple[AtBrowsers, tuple[str, ...]]:
     """Ask all gateway processes. Return the sums, and the names of the silent processes. Waits about `within_s` at most.
 
+    Raises BusUnavailable, BusRefused: as `redis.client.call`.
+
     Args:
         client: must not time out within `within_s`.
         namespace, epoch, offset, topic: of the event. `epoch` is the log's current one.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
     """
     wait_s = max(within_s - _MARGIN_S, _LEAST_S)
     question = HandledQuestion(namespace, epoch, offset, topic, round(wait_s * 1000))

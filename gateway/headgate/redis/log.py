@@ -177,13 +177,12 @@ class EventLog:
     def raw_page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = None) -> list[RawEntry]:
         """Return the entries with `after` < offset ≤ `upto` (None: all) that the log still holds, at most `limit`, in order.
 
+        Raises BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also if the log has another epoch by now, or
+        lacks known events of `epoch`.
+
         Args:
             after, upto, limit: as above.
             epoch: the epoch that the log must have, if the caller would mistake the offsets of another one.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also if the log has another epoch by now, or
-                lacks known events of `epoch`.
         """
         last = "+" if upto is None else f"{upto}-0"
         known_epoch, known = (None, 0) if self._reached is None else self._reached()

@@ -175,11 +175,7 @@ class HttpConnection:
 
 
 def left_s(deadline_s: float, now: Callable[[], float]) -> float:
-    """Return the seconds until a deadline.
-
-    Raises:
-        TimeoutError: it has passed.
-    """
+    """Return the seconds until a deadline. Raises TimeoutError: it has passed."""
     left = deadline_s - now()
     if left <= 0:
         raise TimeoutError

@@ -21,8 +21,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 def open_folder(path: Path) -> int | None:
     """Return a descriptor of the folder, for the caller to close; None if it is missing or not readable.
 
-    Raises:
-        BusRefused: it is a link, belongs to another user, or others can write to it.
+    Raises BusRefused: it is a link, belongs to another user, or others can write to it.
     """
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -24,8 +24,7 @@ _NONE: AbstractContextManager[str | None] = nullcontext()
 def start() -> None:
     """Send the spans of this process to the destination in the OTEL_ variables (OTLP over HTTP), unless the application does so.
 
-    Raises:
-        MissingExtra: the extra `otel` is not installed.
+    Raises MissingExtra: the extra `otel` is not installed.
     """
     with needing("otel", "HEADGATE_OTEL"):
         from opentelemetry import trace

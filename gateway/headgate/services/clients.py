@@ -425,11 +425,7 @@ def _reached(answers: Answers) -> Reached:
 
 
 def _check_silence(answers: Answers) -> None:
-    """Refuse to report an absence while some gateways have not answered.
-
-    Raises:
-        BusUnavailable: names those gateways.
-    """
+    """Refuse to report an absence while some gateways have not answered. Raises BusUnavailable: names those gateways."""
     if answers.unanswered:
         raise BusUnavailable(f"no answer from {', '.join(answers.silent[:5])} in time, and no other gateway has this session")
 
@@ -459,11 +455,7 @@ def _after(sort: Sort, place: list[Any]) -> str:
 
 
 def _place(after: str, sort: Sort) -> list[Any]:
-    """Read the place that `_after` wrote.
-
-    Raises:
-        InvalidRequest: the text is no place, or belongs to another order.
-    """
+    """Read the place that `_after` wrote. Raises InvalidRequest: the text is no place, or belongs to another order."""
     order = None
     place: list[Any] = []
     with suppress(NoBase64, msgspec.DecodeError, UnicodeError, AttributeError):

@@ -126,8 +126,7 @@ class LogWriter:
     def append_many(self, commands: Sequence[Command]) -> list[Any]:
         """Append events in one round trip, perhaps with a last command that waits for them. Return a reply for each.
 
-        Raises:
-            BusUnavailable: as `append`. The caller cannot know which events were appended.
+        Raises BusUnavailable: as `append`. The caller cannot know which events were appended.
         """
         return self._retried(self._fcall_many, commands)
 
@@ -244,8 +243,7 @@ class LogWriter:
     def counted(self, wish: Durability, namespace: str) -> Durability:
         """Replace a wish for all replicas by their current number; return any other wish unchanged.
 
-        Raises:
-            BusRefused: this user may not ask; nothing was sent.
+        Raises BusRefused: this user may not ask; nothing was sent.
         """
         if not wish.all_replicas:
             return wish
@@ -376,8 +374,7 @@ class Batch(NamedTuple):
     def replies(self, reply: Any) -> list[Any]:
         """Return (epoch, offset, whether it is a duplicate) or an error for each event.
 
-        Raises:
-            BusRefused: the reply does not belong to this call.
+        Raises BusRefused: the reply does not belong to this call.
         """
         if isinstance(reply, HeadgateError):
             return [reply] * self.events

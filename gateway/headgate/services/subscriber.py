@@ -328,11 +328,7 @@ class _DaemonThread:
 
 
 def _read_since(since: object) -> Position | int | str | datetime | None:
-    """Return the start position.
-
-    Raises:
-        InvalidRequest: `since` has none of the forms.
-    """
+    """Return the start position. Raises InvalidRequest: `since` has none of the forms."""
     if since is None or since == OLDEST or is_whole(since, 0, _MAX_OFFSET):
         return since
     if isinstance(since, datetime) and since.tzinfo is not None:

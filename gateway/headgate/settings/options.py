@@ -283,11 +283,7 @@ def show(raw: object) -> str:
 
 
 def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:
-    """Return the value of a text.
-
-    Raises:
-        WrongValue: names the text, which may be one of a list, and the reason.
-    """
+    """Return the value of a text. Raises WrongValue: names the text, which may be one of a list, and the reason."""
     try:
         return parse(text)
     except ValueError as error:
@@ -296,11 +292,7 @@ def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:
 
 
 def all_parsed(parse: Callable[[str], Parsed], texts: Iterable[str]) -> tuple[Parsed, ...]:
-    """Return the values of texts, without duplicates.
-
-    Raises:
-        WrongValue: names every wrong text, with its reason.
-    """
+    """Return the values of texts, without duplicates. Raises WrongValue: names every wrong text, with its reason."""
     values: dict[Parsed, None] = {}
     wrong: list[str] = []
     for text in texts:

@@ -502,10 +502,7 @@ class Settings:
         """Return the settings in `sources`; a later source wins over an earlier one.
 
         Service links and keys without the prefix `HEADGATE_` are ignored, but a setting in small letters is a fault. An empty
-        string counts as not set.
-
-        Raises:
-            SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name.
+        string counts as not set. Raises SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name.
         """
         merged = {name: raw for source in sources for name, raw in variables_set(source).items()}
         small = [name for name in sorted(merged) if name != name.upper() in _VARIABLES]
@@ -533,8 +530,7 @@ class Settings:
     def from_environment(cls, *only: str) -> Settings:
         """Return the settings in the environment. With `only`, read just the names with that prefix and ignore faults in others.
 
-        Raises:
-            SettingsError: as `read`.
+        Raises SettingsError: as `read`.
         """
         return cls.read({name: raw for name, raw in os.environ.items() if name.upper().startswith(only or PREFIX)})
 
@@ -548,8 +544,7 @@ class Settings:
     def served(self, namespace: str | None) -> str:
         """Return the namespace to publish to: the given one, or the first that is served.
 
-        Raises:
-            UnknownNamespace: this gateway does not serve it.
+        Raises UnknownNamespace: this gateway does not serve it.
         """
         if namespace is None:
             return self.namespaces[0]

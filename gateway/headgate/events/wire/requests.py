@@ -216,8 +216,7 @@ def read_handled(request: object) -> Handled:
 def read_asked(request: object) -> tuple[str, object, str | None, float]:
     """Read `{name, data, id?, timeout_ms?}`; return the name, the data, the id, and the seconds, which may be infinite.
 
-    Raises:
-        InvalidRequest, InvalidTopic, InvalidEvent: the name has the grammar of a topic, and the id that of an event's.
+    Raises InvalidRequest, InvalidTopic, InvalidEvent: the name has the grammar of a topic, and the id that of an event's.
     """
     body = _object(request, {"name", "data", "id", "timeout_ms"}, "{name: 'orders.price', data: …}")
     if "data" not in body:
@@ -228,11 +227,7 @@ def read_asked(request: object) -> tuple[str, object, str | None, float]:
 
 
 def read_cancel(request: object) -> str:
-    """Read `{id}`.
-
-    Raises:
-        InvalidRequest, InvalidEvent.
-    """
+    """Read `{id}`. Raises InvalidRequest, InvalidEvent."""
     return check_event_id(_object(request, {"id"}, "{id}").get("id"))
 
 

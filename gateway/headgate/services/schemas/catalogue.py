@@ -75,11 +75,7 @@ class Catalogue:
 
 
 def read_catalogue(documents: Documents) -> Catalogue:
-    """Return the catalogue of documents.
-
-    Raises:
-        InvalidSchema: the first fault.
-    """
+    """Return the catalogue of documents. Raises InvalidSchema: the first fault."""
     schemas = {name: _schema(name, text) for name, text in documents.texts.items()}
     places: dict[Place, Any] = {}
     anchors: dict[tuple[str, str], Place] = {}

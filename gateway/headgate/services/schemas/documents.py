@@ -47,11 +47,7 @@ class Documents:
 
 
 def documents(texts: Mapping[str, bytes]) -> Documents:
-    """Return texts by file name as documents.
-
-    Raises:
-        InvalidSchema: a name is invalid, or there is too much.
-    """
+    """Return texts by file name as documents. Raises InvalidSchema: a name is invalid, or there is too much."""
     by_name = {name: texts[name].strip() for name in sorted(texts)}
     for name, text in by_name.items():
         if not _NAME.fullmatch(name):
@@ -68,8 +64,7 @@ def documents(texts: Mapping[str, bytes]) -> Documents:
 def read_folder(folder: str) -> Documents:
     """Return the `*.json` files of a folder. Other and hidden files are ignored.
 
-    Raises:
-        InvalidSchema: the folder cannot be read, holds folders or schemas of another format, or as `documents`.
+    Raises InvalidSchema: the folder cannot be read, holds folders or schemas of another format, or as `documents`.
     """
     texts: dict[str, bytes] = {}
     try:

@@ -37,8 +37,7 @@ return 1
 def read_version(client: Client, namespace: str) -> str | None:
     """Return the version of a namespace's schemas, or None if none were pushed. One round trip.
 
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
+    Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
     (version,) = call(client, "HMGET", schemas_key(namespace), "version")
     return None if version is None else version.decode("ascii", "replace")

@@ -30,11 +30,7 @@ _decode = msgspec.json.Decoder().decode
 
 @lru_cache(maxsize=MAX_COMPILED)
 def schema_set(documents: Documents) -> SchemaSet:
-    """Return documents as a set of schemas; equal documents give the same set.
-
-    Raises:
-        InvalidSchema: as `read_catalogue`.
-    """
+    """Return documents as a set of schemas; equal documents give the same set. Raises InvalidSchema: as `read_catalogue`."""
     return SchemaSet(read_catalogue(documents))
 
 

@@ -53,8 +53,7 @@ _NOTHING: _Type = ()
 def typescript(catalogue: Catalogue) -> str:
     """Return the module of a catalogue's types.
 
-    Raises:
-        InvalidSchema: two definitions share a name, or a schema's keywords apply to none of its types.
+    Raises InvalidSchema: two definitions share a name, or a schema's keywords apply to none of its types.
     """
     writer = _Writer(catalogue)
     lines = [HEAD, "", "/** Patterns of topics, and the data of their events. */", f"export interface {MAP} {{"]

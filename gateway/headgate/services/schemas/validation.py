@@ -55,8 +55,7 @@ class Validator:
 def check_schema(name: str, schema: object) -> None:
     """Check that a document is a schema of JSON Schema 2020-12, by the dialect's own schema.
 
-    Raises:
-        InvalidSchema: with the place in the file, and the reason.
+    Raises InvalidSchema: with the place in the file, and the reason.
     """
     error = next(iter(_META.iter_errors(schema)), None)
     if error is not None:
@@ -67,8 +66,7 @@ def check_schema(name: str, schema: object) -> None:
 def validators(schemas: Mapping[str, tuple[str, Any]]) -> Mapping[str, Validator]:
     """Return a validator for each document: name → (its address, schema).
 
-    Raises:
-        InvalidSchema: a pattern cannot be matched in linear time, or the library refuses something else.
+    Raises InvalidSchema: a pattern cannot be matched in linear time, or the library refuses something else.
     """
     registry = jsonschema_rs.Registry(list(schemas.values()), retriever=_refuse)
     by_name: dict[str, Validator] = {}

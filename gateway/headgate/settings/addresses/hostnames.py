@@ -23,10 +23,8 @@ def ascii_host(text: str) -> str:
     """Return a host in its single spelling: lower case, ASCII, without brackets and without a final dot.
 
     An IPv4 address has four decimal numbers. An IPv6 address, with or without brackets, is compressed (RFC 5952). The labels of
-    a name have 1 to 63 letters, digits, `-` and `_` (not allowed by RFC 952, and usual on private networks).
-
-    Raises:
-        ValueError: it is no host; one sentence gives the reason, in printable ASCII.
+    a name have 1 to 63 letters, digits, `-` and `_` (not allowed by RFC 952, and usual on private networks). Raises ValueError:
+    it is no host; one sentence gives the reason, in printable ASCII.
     """
     if len(text) > MAX_NAME_CHARACTERS + 1:
         raise ValueError(f"the host name is longer than {MAX_NAME_CHARACTERS} characters")

@@ -56,8 +56,7 @@ class Target:
 def read_target(raw: str) -> Target:
     """Parse a URL.
 
-    Raises:
-        ValueError: it differs from EXPECTED_URL, or `ascii_host` refuses its host; one sentence, without the URL.
+    Raises ValueError: it differs from EXPECTED_URL, or `ascii_host` refuses its host; one sentence, without the URL.
     """
     text = raw.strip()
     if len(text) > MAX_URL_LENGTH or not text.isprintable() or any(letter in text for letter in ' \\"<>^`{|}'):

@@ -65,11 +65,7 @@ class Origin(NamedTuple):
 
 
 def parse_origin(text: str) -> Origin:
-    """Return an origin: `scheme://host` or `scheme://host:port`, with any scheme.
-
-    Raises:
-        ValueError: with the reason.
-    """
+    """Return an origin: `scheme://host` or `scheme://host:port`, with any scheme. Raises ValueError: with the reason."""
     if text == "null":
         raise ValueError("null is the origin of every sandboxed frame and of local files, whichever site made them")
     given, separator, rest = text.partition("://")
@@ -92,8 +88,7 @@ def parse_origin(text: str) -> Origin:
 def parse_origin_pattern(text: str) -> Origin:
     """Return an origin whose host may begin with `*.`.
 
-    Raises:
-        ValueError: with the reason, also for a wildcard over a domain where anyone can register names.
+    Raises ValueError: with the reason, also for a wildcard over a domain where anyone can register names.
     """
     scheme, separator, rest = text.partition("://")
     is_wildcard = rest.startswith("*.")
@@ -105,20 +100,12 @@ def parse_origin_pattern(text: str) -> Origin:
 
 
 def parse_host_pattern(text: str) -> str:
-    """Return a host that may begin with `*.`, in its single spelling.
-
-    Raises:
-        ValueError: as `parse_origin_pattern`.
-    """
+    """Return a host that may begin with `*.`, in its single spelling. Raises ValueError: as `parse_origin_pattern`."""
     return _wildcard(parse_host(text[2:])) if text.startswith("*.") else parse_host(text)
 
 
 def parse_authority(text: str) -> tuple[str, int | None]:
-    """Return the host and port of `host` or `host:port`, the form of a Host header.
-
-    Raises:
-        ValueError: with the reason.
-    """
+    """Return the host and port of `host` or `host:port`, the form of a Host header. Raises ValueError: with the reason."""
     match = _AUTHORITY.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
     if match is None:
         raise ValueError(f"{text[:80]!r} is not host or host:port, with an IPv6 address in brackets")
@@ -131,8 +118,7 @@ def parse_authority(text: str) -> tuple[str, int | None]:
 def parse_host(text: str) -> str:
     """Return a host name or address in its single spelling. An IPv6 address may have brackets.
 
-    Raises:
-        ValueError: with the reason.
+    Raises ValueError: with the reason.
     """
     host = ascii_host(text)
     if "%" in host:
@@ -193,8 +179,7 @@ def is_loopback(host: str | None) -> bool:
 def _wildcard(base: str) -> str:
     """Return the pattern for every name one label below `base`.
 
-    Raises:
-        ValueError: anyone can register such a name, or `base` is an address.
+    Raises ValueError: anyone can register such a name, or `base` is an address.
     """
     labels = base.split(".")
     below_country = len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL

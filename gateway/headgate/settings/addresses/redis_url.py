@@ -168,11 +168,7 @@ def shown_node(node: Node) -> str:
 
 @lru_cache(maxsize=64)
 def read_url(url: str) -> RedisUrl:
-    """Parse a URL.
-
-    Raises:
-        BusRefused: it is invalid; the message has no part of its credentials.
-    """
+    """Parse a URL. Raises BusRefused: it is invalid; the message has no part of its credentials."""
     text = url.strip() if isinstance(url, str) else ""
     scheme, separator, _ = text.partition("://")
     if not separator or scheme.lower() not in _SCHEMES or re.search(r"[\x00-\x1f\x7f]", text):

@@ -6,8 +6,9 @@ The rest of the gateway gets its greenlets, watchers and timers here, which keep
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic, thread_time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -18,59 +19,18 @@ from gevent import monkey
 from gevent.lock import BoundedSemaphore
 
 if TYPE_CHECKING:
-
-    class Signal:
-        """Something that greenlets wait for: set, or not. gevent's Event."""
-
-        def set(self) -> None:
-            """Wake everyone who waits. Callable from the hub."""
-
-        def clear(self) -> None:
-            """Have those who come from now on wait."""
-
-        def is_set(self) -> bool:
-            """Return whether it is set."""
-
-        def wait(self, timeout: float | None = None) -> bool:
-            """Wait until it is set, for at most `timeout` seconds; return whether it is."""
+    from threading import Event  # has the same methods
 else:
-    from gevent.event import Event as Signal
+    from gevent.event import Event
 
 READ, WRITE = 1, 2
+# Something that greenlets wait for: set, or not. `set` is callable from the hub.
+Signal = Event
+# The type of a lock, as the type checker sees it.
+LockLike = threading.Lock
 
 # A watcher's priority. Among the ready ones, higher priorities run first, and sockets have none.
 _BEHIND_SOCKETS = -1
-
-__all__ = [
-    "READ",
-    "WRITE",
-    "Arrivals",
-    "Greenlet",
-    "Idle",
-    "Lock",
-    "Share",
-    "Signal",
-    "Together",
-    "Turns",
-    "Watcher",
-    "current",
-    "deadline",
-    "in_hub",
-    "in_hub_after",
-    "in_native_thread",
-    "io_watcher",
-    "later",
-    "native_close",
-    "native_ident",
-    "native_sleep",
-    "on_signal",
-    "one_round",
-    "repeat",
-    "sleep",
-    "spawn",
-    "unwatch",
-    "wait_until_writable",
-]
 
 
 class Watcher(Protocol):
@@ -94,29 +54,12 @@ class Greenlet(Protocol):
         """Call `callback` in the hub when it has ended, however it does."""
 
 
-class Scope(Protocol):
-    """A context manager that suppresses no exception."""
-
-    def __enter__(self) -> object: ...
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None: ...
-
-
-class LockLike(Scope, Protocol):
-    """A lock that greenlets get in the order of their requests."""
-
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Acquire the lock, waiting at most `timeout` seconds; return whether it was acquired."""
-
-    def release(self) -> None:
-        """Release the lock to the next greenlet."""
-
-
 def Lock() -> LockLike:
-    """Return an unlocked lock."""
+    """Return an unlocked lock, which greenlets get in the order of their requests."""
     return BoundedSemaphore(1)  # type: ignore[no-any-return]
 
 
-def deadline(seconds: float) -> Scope:
+def deadline(seconds: float) -> AbstractContextManager[object, None]:
     """Return a context manager. A wait inside it raises TimeoutError once the block has taken `seconds` in all."""
     return gevent.Timeout(seconds, TimeoutError(f"not within {seconds:g} s"))  # type: ignore[no-any-return]
 

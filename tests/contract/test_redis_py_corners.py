@@ -15,7 +15,7 @@ from redis.retry import Retry
 from headgate.errors import BusRefused
 from headgate.redis import client as commands
 from headgate.redis.connections import PASSED_ON, connection_pool
-from headgate.redis.faults import NO_FUNCTION, NO_FUNCTIONS_AT_ALL, _is_end_of_stream, reply_of
+from headgate.redis.faults import _END_OF_STREAM, NO_FUNCTION, NO_FUNCTIONS_AT_ALL, reply_of
 from headgate.settings.addresses.redis_url import read_url
 
 
@@ -180,7 +180,7 @@ def test_an_end_of_stream_is_a_connection_error_of_one_text() -> None:
         thread.join(30)
         client.close()
 
-    assert _is_end_of_stream(caught.value)
+    assert str(caught.value) == _END_OF_STREAM
 
 
 def test_the_reader_takes_a_bytearray_and_says_false_without_a_reply() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import redis
@@ -117,7 +117,7 @@ class ClusterClient:
     def drop_idle(self) -> None:
         """Close the idle connections, and ask for the topology again before its next use. Never waits."""
         self._topology.doubt()
-        for client in self._all():
+        for client in list(self._nodes.values()):
             connections.drop_idle(client)
 
     def close(self) -> None:
@@ -159,9 +159,6 @@ class ClusterClient:
                     for other in gone:
                         connections.drop_idle(self._nodes.pop(other))
         return client
-
-    def _all(self) -> Iterator[redis.Redis]:
-        yield from list(self._nodes.values())
 
     def _has_moved(self, asked: Node, error: Exception) -> bool:
         """Return whether a node replied MOVED, and store the slot's new place.

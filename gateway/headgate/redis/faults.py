@@ -179,15 +179,11 @@ def _advice(error: Exception, *, tls: bool) -> str | None:
         return "check the host name in the URL"
     if isinstance(cause, PermissionError):
         return "run this as a user who may open that socket, or set HEADGATE_REDIS_URL to another Redis"
-    if isinstance(cause, ConnectionResetError | redis.InvalidResponse) or _is_end_of_stream(cause):
+    if isinstance(cause, ConnectionResetError | redis.InvalidResponse) or str(cause) == _END_OF_STREAM:
         return CHECK_PORT
     if isinstance(cause, redis.TimeoutError | OSError):
         return _START_IT
     return None
-
-
-def _is_end_of_stream(error: BaseException) -> bool:
-    return isinstance(error, redis.ConnectionError) and str(error) == _END_OF_STREAM
 
 
 def reply_of(error: BaseException) -> tuple[str, str]:

@@ -92,8 +92,9 @@ def read_parts(client: Client, namespace: str, topic: str, process: str) -> Iter
     cursor: Any = 0
     while True:
         cursor, reply = call(client, "HSCAN", presence_members_key(namespace, topic, process), cursor, "COUNT", PART)
-        _, members = _members(reply)
-        yield members
+        pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+        members = {field.decode("utf-8", "replace"): value for field, value in pairs}
+        yield {_user(field): value for field, value in members.items() if field != _NUMBER}
         if int(cursor) == 0:
             return
 
@@ -159,16 +160,6 @@ def _live(client: Client, namespace: str) -> set[str]:
     pairs = scores if scores and isinstance(scores[0], list | tuple) else zip(scores[::2], scores[1::2], strict=True)
     now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
     return {name.decode() for name, at in pairs if now_ms - float(at) <= LEASE_S * 1000}
-
-
-def _members(reply: Any) -> tuple[bytes | None, dict[str, bytes]]:
-    """Split a reply of HGETALL or HSCAN into the field of the last write, if present, and the members."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    members = {field.decode("utf-8", "replace"): value for field, value in pairs}
-    number = members.pop(_NUMBER, None)
-    if _NUMBER_AS_USER in members:
-        members[_NUMBER] = members.pop(_NUMBER_AS_USER)
-    return number, members
 
 
 def _field(user: str) -> str:

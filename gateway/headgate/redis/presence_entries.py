@@ -82,13 +82,9 @@ class Member(NamedTuple):
     meta: str | None
 
 
-_encode = msgspec.json.Encoder().encode
+# Encodes an entry for Redis.
+encode_entry = msgspec.json.Encoder().encode
 _decode_entry = msgspec.json.Decoder(Entry).decode
-
-
-def encode_entry(entry: Entry) -> bytes:
-    """Encode an entry for Redis."""
-    return _encode(entry)
 
 
 def read_entry(value: bytes) -> Entry:

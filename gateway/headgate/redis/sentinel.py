@@ -120,16 +120,13 @@ class Discovery:
         Waits `within_s` at most, and skips Sentinels that were silent a moment ago.
         """
         memory = self._memory
-        awake = self._awake() or self.address.hosts
+        awake = self.awake() or self.address.hosts
         memory.turn += 1
         answers = list(self._answers([awake[memory.turn % len(awake)]], within_s))
         return self._counted(answers).node if answers else None
 
-    def has_awake(self) -> bool:
-        """Return whether any Sentinel has not been silent."""
-        return bool(self._awake())
-
-    def _awake(self) -> list[Node]:
+    def awake(self) -> list[Node]:
+        """Return the Sentinels that have not been silent."""
         return [each for each in self.address.hosts if not self._is_silent(each)]
 
     def _is_silent(self, sentinel: Node) -> bool:
@@ -231,7 +228,7 @@ class _AsksSentinels(Bounded):
     def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
         count, node = switch.count, self._discovery.newer_primary(within_s)
         if node is None:
-            return None if self._discovery.has_awake() else False
+            return None if self._discovery.awake() else False
         switch.note(shown_node(node), monotonic(), count=count)
         return True
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from headgate.errors import BusUnavailable
-from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url, shown_node
+from headgate.settings.addresses.redis_url import Kind, read_url, shown_node
 
 from .cluster import slot_of
 from .connections import Command, cluster_topology, connection_pool
@@ -82,8 +82,13 @@ class SubscriberLink:
         """
         if self._closed:
             self._open_socket()
+        url = self._url
+        if url.kind is Kind.CLUSTER:
+            topology = cluster_topology(url)
+            node = topology.primaries()[0] if self._key is None else topology.owner(slot_of(self._key))
+            self._address, url = shown_node(node), url.at(node)
         # Untyped: redis-py does not type `connect`, and `_sock` is its own.
-        connection: Any = connection_pool(self._url_of_server(), self._connect_timeout_s).make_connection()
+        connection: Any = connection_pool(url, self._connect_timeout_s).make_connection()
         try:
             connection.connect()
             connection.ask_server()  # now, since a subscribed link cannot ask
@@ -240,14 +245,6 @@ class SubscriberLink:
         arrivals, self._arrivals = self._arrivals, None
         if arrivals is not None:
             arrivals.close()
-
-    def _url_of_server(self) -> RedisUrl:
-        if self._url.kind is not Kind.CLUSTER:
-            return self._url
-        topology = cluster_topology(self._url)
-        node = topology.primaries()[0] if self._key is None else topology.owner(slot_of(self._key))
-        self._address = shown_node(node)
-        return self._url.at(node)
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:

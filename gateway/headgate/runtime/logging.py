@@ -51,7 +51,8 @@ def configure(level: str, worker: int | None = None, form: str = "auto") -> None
     """
     set_level(level)
 
-    def with_worker(_logger: Any, _method: str, fields: Any) -> Any:
+    def with_origin(logger: Any, _method: str, fields: Any) -> Any:
+        fields.setdefault("logger", getattr(logger, "name", "headgate"))
         return fields if worker is None else {**fields, "worker": worker}
 
     if form == "auto":
@@ -61,8 +62,7 @@ def configure(level: str, worker: int | None = None, form: str = "auto") -> None
         processors=[
             _least_severe,
             structlog.processors.add_log_level,
-            _with_logger,
-            with_worker,
+            with_origin,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             Tracebacks(),
             structlog.processors.format_exc_info,
@@ -108,11 +108,6 @@ class _Passed(logging.Handler):
 def _least_severe(_logger: Any, method: str, fields: Any) -> Any:
     if structlog.processors.NAME_TO_LEVEL[method] < _level:
         raise structlog.DropEvent
-    return fields
-
-
-def _with_logger(logger: Any, _method: str, fields: Any) -> Any:
-    fields.setdefault("logger", getattr(logger, "name", "headgate"))
     return fields
 
 

@@ -7,7 +7,8 @@ fan-out is counted once per pass. Counts that clients keep are added up on reque
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
@@ -397,20 +398,10 @@ def families() -> list[Family]:
     ]
 
 
-class _Given:
-    """Metrics that were counted elsewhere, in the form of a registry of prometheus_client."""
-
-    def __init__(self, metrics: list[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the metrics."""
-        return iter(self._metrics)
-
-
 def exposition_of(given: Iterable[Family]) -> tuple[str, bytes]:
     """Return metrics in the form of `families` as Prometheus text: content type and body."""
-    return CONTENT_TYPE_LATEST, generate_latest(_Given([_metric(family) for family in classic(given)]))
+    registry: Any = SimpleNamespace(collect=lambda: map(_metric, classic(given)))
+    return CONTENT_TYPE_LATEST, generate_latest(registry)
 
 
 def exposition() -> tuple[str, bytes]:

@@ -28,23 +28,19 @@ def complain(line: str) -> None:
 
 
 def text(level: str, line: str) -> str:
-    """Return a line for the operator in its written form, with its newline."""
-    return f"{_json(level, line) if as_json else _text(line)}\n"
+    """Return a line for the operator in its written form, safe for a terminal, with its newline.
+
+    It may have several lines, such as one for each invalid setting.
+    """
+    if not as_json:
+        return "".join(f"{for_terminal(part).decode()}\n" for part in f"headgate: {line}".split("\n"))
+    import msgspec  # imported here because a process manager may run without it
+
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    fields = {"timestamp": now, "level": level, "logger": "headgate.operator", "event": "said", "message": line}
+    return f"{msgspec.json.encode(fields).decode()}\n"
 
 
 def _write(stream: TextIO, level: str, line: str) -> None:
     stream.write(text(level, line))
     stream.flush()
-
-
-def _text(line: str) -> str:
-    """Return `line` safe for a terminal; it may have several lines, such as one for each invalid setting."""
-    return "\n".join(for_terminal(part).decode() for part in f"headgate: {line}".split("\n"))
-
-
-def _json(level: str, line: str) -> str:
-    import msgspec  # imported here because a process manager may run without it
-
-    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    fields = {"timestamp": now, "level": level, "logger": "headgate.operator", "event": "said", "message": line}
-    return msgspec.json.encode(fields).decode()

@@ -9,6 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from headgate.errors import BusRefused
@@ -24,22 +27,11 @@ def open_folder(path: Path) -> int | None:
     Raises BusRefused: it is a link, belongs to another user, or others can write to it.
     """
     try:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return _opened(path, partial(os.open, path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC), is_file=False)
     except (FileNotFoundError, PermissionError):
-        _refuse_foreign(path)
+        with suppress(OSError):  # a missing one has no owner
+            _check(os.lstat(path), path)
         return None
-    except OSError as error:
-        if error.errno in _NOT_A_PLACE:
-            raise BusRefused(
-                f"{path} {'is a symbolic link' if path.is_symlink() else _NOT_A_PLACE[error.errno]}: {_INSTEAD}"
-            ) from error
-        raise
-    try:
-        _check(os.fstat(folder), path)
-    except BaseException:
-        os.close(folder)
-        raise
-    return folder
 
 
 def open_file(folder: int, path: Path, flags: int, mode: int = 0o600) -> int:
@@ -49,22 +41,9 @@ def open_file(folder: int, path: Path, flags: int, mode: int = 0o600) -> int:
         BusRefused: as `open_folder`.
         OSError: the file cannot be opened.
     """
-    try:
-        # Without O_NONBLOCK, a pipe in its place would block forever.
-        file = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=folder)
-    except OSError as error:
-        if error.errno in _NOT_A_PLACE:
-            raise BusRefused(f"{path} {_NOT_A_PLACE[error.errno]}: {_INSTEAD}") from error
-        raise
-    try:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise BusRefused(f"{path} is not a regular file: {_INSTEAD}")
-        _check(status, path)
-    except BaseException:
-        os.close(file)
-        raise
-    return file
+    # Without O_NONBLOCK, a pipe in its place would block forever.
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return _opened(path, partial(os.open, path.name, flags, mode, dir_fd=folder), is_file=True)
 
 
 def is_private(path: Path) -> bool:
@@ -79,13 +58,24 @@ def is_private(path: Path) -> bool:
     return True
 
 
-def _refuse_foreign(path: Path) -> None:
-    """Raise if an unreadable folder has another owner; a missing one has none."""
+def _opened(path: Path, opened: Callable[[], int], *, is_file: bool) -> int:
+    """Return the descriptor that `opened` returns, once it is checked."""
     try:
-        status = os.lstat(path)
-    except OSError:
-        return
-    _check(status, path)
+        descriptor = opened()
+    except OSError as error:
+        if error.errno in _NOT_A_PLACE:
+            reason = "is a symbolic link" if path.is_symlink() else _NOT_A_PLACE[error.errno]
+            raise BusRefused(f"{path} {reason}: {_INSTEAD}") from error
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if is_file and not stat.S_ISREG(status.st_mode):
+            raise BusRefused(f"{path} is not a regular file: {_INSTEAD}")
+        _check(status, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _check(status: os.stat_result, path: Path) -> None:

@@ -30,8 +30,7 @@ class TokenBucket:
 
         Take none and return None if that exceeds `max_wait_s`. A later caller waits longer.
         """
-        self._tokens = min(self._burst, self._tokens + (now_s - self._stamp_s) * self._per_s)
-        self._stamp_s = now_s
+        self._settle(now_s)
         wait_s = max(0.0, (count - self._tokens) / self._per_s)
         if wait_s > max_wait_s:
             return None

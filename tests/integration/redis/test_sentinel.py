@@ -111,13 +111,13 @@ def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
                 check_primary(client)
                 assert switch.is_due(time.monotonic() + ASK_EVERY_SENTINEL_S), "a silent Sentinel holds the others up"
             discovery = Discovery(read_url(site.url))
-            assert discovery.has_awake()
+            assert discovery.awake()
             assert [discovery.newer_primary(5) for _ in others] == [("127.0.0.1", site.servers[0].port)] * 2
             for each in others:
                 each.freeze()
             for _ in others:
                 assert discovery.newer_primary(0.3) is None
-            assert not discovery.has_awake()
+            assert not discovery.awake()
             switch.doubt()
             check_primary(client)
             assert not switch.is_due(time.monotonic() + ASK_EVERY_SENTINEL_S), "none answers, so calls wait seldom"
@@ -131,7 +131,7 @@ def test_who_waits_for_a_moment_only_has_learned_nothing_of_a_sentinel(tmp_path:
             each.freeze()
         for _ in site.sentinels:
             assert discovery.newer_primary(LEAST_SILENCE_S / 2) is None
-        assert discovery.has_awake()
+        assert discovery.awake()
 
 
 def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:

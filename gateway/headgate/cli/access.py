@@ -25,13 +25,7 @@ from .output import counted, exit_for, print_done, print_one
 @click.option("--kid", metavar="ID", help="Which configured secret signs it, where there are several.")
 @with_options(json_option)
 def token(
-    user: str,
-    subscribe: tuple[str, ...],
-    publish_: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    ttl: str,
-    kid: str | None,
-    as_json: bool,
+    user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], namespaces: tuple[str, ...], ttl: str, kid: str | None
 ) -> None:
     """Print a token for development, signed with HEADGATE_TOKEN_SECRET (or a secret of HEADGATE_TOKEN_KEYS).
 
@@ -47,7 +41,7 @@ def token(
         raise SettingsError(["no secret to sign with: set HEADGATE_TOKEN_SECRET, for the gateway too"])
     names, ttl_s = list(namespaces), seconds(ttl)
     minted = tokens.mint(user, list(subscribe), list(publish_), ttl_s, key_id=kid, namespaces=names)
-    print_one(minted, {"token": minted, "user": user, "expires_in_s": ttl_s}, as_json=as_json)
+    print_one(minted, {"token": minted, "user": user, "expires_in_s": ttl_s})
 
 
 @click.command()
@@ -57,7 +51,7 @@ def token(
     "--for", "for_", default="1h", show_default=True, metavar="TIME", help="For how long: 90, 90s, 15m, 1h or 7d; 0 lifts it."
 )
 @with_options(redis_option, json_option)
-def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None, as_json: bool) -> None:
+def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None) -> None:
     """Block a user or a token on every gateway, and disconnect its clients, within a second."""
     from headgate.auth.audit import audit
     from headgate.runtime import logging as logs
@@ -71,7 +65,7 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
     audit.revoked(kind=kind, name=user or token_id or "", for_s=for_s, by=operator_name())
     named = f"user {user!r}" if user is not None else f"token {token_id!r}"
     line = f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}"
-    print_done(line, {"user": user, "token_id": token_id, "revoked_for_s": for_s}, as_json=as_json)
+    print_done(line, {"user": user, "token_id": token_id, "revoked_for_s": for_s})
 
 
 @click.command()
@@ -84,13 +78,7 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
 )
 @with_options(redis_option, json_option)
 def regrant(
-    user: str,
-    subscribe: tuple[str, ...],
-    publish_: tuple[str, ...],
-    nothing: bool,
-    for_: str,
-    redis_url: str | None,
-    as_json: bool,
+    user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], nothing: bool, for_: str, redis_url: str | None
 ) -> None:
     """Replace the grants of USER's connected clients on every gateway.
 
@@ -103,5 +91,5 @@ def regrant(
         raise click.UsageError("--nothing goes with no pattern")
     patterns = (subscribe, publish_) if nothing or subscribe or publish_ else (None, None)
     done = Clients(redis_url).regrant(user, subscribe=patterns[0], publish=patterns[1], for_s=seconds(for_), by=operator_name())
-    print_done(f"checked the grants of {counted(done.count, 'client')} again", done, as_json=as_json)
+    print_done(f"checked the grants of {counted(done.count, 'client')} again", done)
     exit_for(done.silent)

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from .output import counted, echo, fail, print_done, print_json
+from .output import counted, echo, fail, print_done, print_json, wants_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -54,7 +54,6 @@ def publish_file(
     skip_bad: bool,
     new_ids: bool,
     from_line: int | None,
-    as_json: bool,
 ) -> None:
     """Publish the lines of a file; end with exit code 1 if one of them is not in the log.
 
@@ -78,8 +77,8 @@ def publish_file(
             if not skip_bad:
                 outcome = bulk.check(lines())
                 if outcome.refused:
-                    _print_outcome(outcome, as_json)
-                    if as_json:
+                    _print_outcome(outcome)
+                    if wants_json():
                         print_json(outcome)
                     fail("nothing was published: a line is bad (--skip-bad publishes the others)")
             bulk.settle(lines)
@@ -103,12 +102,12 @@ def publish_file(
             if kept is not None:
                 echo(f"headgate: interrupted; {again}", err=True)
             raise
-    _print_outcome(outcome, as_json)
+    _print_outcome(outcome)
     if bulk.elsewhere:
         echo(f"{bulk.elsewhere} lines had receipts of events that this log does not have, and were published to it", err=True)
     known = f", {outcome.duplicates} of them were there already" if outcome.duplicates else ""
     at = "" if outcome.first_offset is None else f"; offsets {outcome.first_offset} to {outcome.last_offset}"
-    print_done(f"published {counted(outcome.published, 'event')}{known}{at}", outcome, as_json=as_json)
+    print_done(f"published {counted(outcome.published, 'event')}{known}{at}", outcome)
     sys.exit(1 if outcome.refused else 0)
 
 
@@ -127,9 +126,9 @@ def _receipts(path: str, receipts: str | None, new_ids: bool) -> Iterator[Receip
         yield kept
 
 
-def _print_outcome(outcome: Outcome, as_json: bool) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     """Report the faults on standard error; a program finds them in its JSON."""
-    if as_json:
+    if wants_json():
         return
     for fault in outcome.faults:
         echo(f"line {fault.line}: {fault.reason}", err=True)

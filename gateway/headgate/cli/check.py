@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import effective_settings, json_object_option, open_redis, redis_option, with_options
-from .output import echo, print_json
+from .output import echo, print_json, wants_json
 
 if TYPE_CHECKING:
     from headgate.runtime.check_result import CheckResult
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @redis_option
 @click.option("--load", is_flag=True, help="Also load Headgate's function libraries, or replace older ones.")
 @with_options(json_object_option)
-def check(redis_url: str | None, load: bool, as_json: bool) -> None:
+def check(redis_url: str | None, load: bool) -> None:
     """Check this build and its Redis: versions, persistence, writability, functions and what is served.
 
     Publishes nothing; `headgate doctor` also checks everything else. Exit code 1 if something is wrong.
@@ -31,22 +31,22 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
     from headgate.services.publisher import find_redis_url
 
     build = build_in_use().value
-    if not as_json:
+    if not wants_json():
         echo(f"headgate: {__version__}, {build}")
     url = redis_url or find_redis_url()
     client = open_redis(url)
     results = []
     for result in check_redis(client, url, load=load):
         results.append(result)
-        if not as_json:
+        if not wants_json():
             echo(result.line)
     clients = _clients()
     if clients is not None:
         results.append(clients)
-        if not as_json:
+        if not wants_json():
             echo(clients.line)
     is_good = not count(results, Verdict.FAULT)
-    if as_json:
+    if wants_json():
         print_json({"ok": is_good, "headgate": __version__, "build": build, "findings": [asdict(each) for each in results]})
     sys.exit(0 if is_good else 1)
 

@@ -6,7 +6,7 @@ import click
 
 from .commands import Commands
 from .options import config_option, effective_settings, json_object_option, redis_option, with_options
-from .output import echo, paint, print_json
+from .output import echo, paint, print_json, wants_json
 
 
 @click.group(cls=Commands)
@@ -31,7 +31,6 @@ def show(
     workers: str | None,
     redis_url: str | None,
     changed: bool,
-    as_json: bool,
 ) -> None:
     """Print every setting with its value and origin.
 
@@ -62,7 +61,7 @@ def show(
             value = redacted_address(value) if each.name == "redis_url" else "(hidden)"
         if not changed or origin != "default":
             rows.append((name, value, origin))
-    if as_json:
+    if wants_json():
         print_json({"file": path, "settings": {name: {"value": value, "origin": origin} for name, value, origin in rows}})
         return
     echo(f"file: {path or 'none'}")

@@ -18,7 +18,7 @@ from .options import (
     redis_option,
     with_options,
 )
-from .output import echo, one_line_errors, print_done, print_one
+from .output import echo, one_line_errors, print_done, print_one, wants_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,7 +128,7 @@ def consumers() -> None:
 
 @consumers.command("list")
 @with_options(namespace_option, config_option, redis_option, json_option)
-def list_consumers(namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
+def list_consumers(namespace: str, config: str | None, redis_url: str | None) -> None:
     """List the consumers of a namespace: backlog, work in progress, dead letters, and whether the file names them."""
     import dataclasses
 
@@ -145,13 +145,13 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
     for status in statuses:
         is_configured = None if configured is None else (namespace, status.name) in configured
         value = {**dataclasses.asdict(status), "configured": is_configured}
-        print_one(_status_line(status, is_configured), value, as_json=as_json)
+        print_one(_status_line(status, is_configured), value)
 
 
 @consumers.command("remove")
 @click.argument("consumer")
 @with_options(namespace_option, config_option, redis_option, json_option)
-def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
+def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url: str | None) -> None:
     """Remove CONSUMER from Redis for good: its position, work in progress, dead letters and state.
 
     Refused if one of its instances has worked within the last minute.
@@ -167,9 +167,8 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     print_done(
         f"removed {consumer}, and with it {waiting} waiting and {dead} dead",
         {"removed": consumer, "waiting": waiting, "dead": dead, "configured": is_configured},
-        as_json=as_json,
     )
-    if is_configured and not as_json:
+    if is_configured and not wants_json():
         echo("the configuration file still has it: when it runs, it begins anew", err=True)
 
 

@@ -11,7 +11,7 @@ import click
 from .commands import Commands
 from .consumers import need_consumer, redis_of_consumers
 from .options import config_option, json_option, namespace_option, redis_option, with_options
-from .output import counted, echo, fail, print_done, print_one, utc_time
+from .output import counted, echo, fail, print_done, print_one, utc_time, wants_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
@@ -52,11 +52,11 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--after", metavar="ID", help="Begin after this one. Without it: with the oldest.")
 @click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="How many at most.")
 @json_option
-def list_letters(letters: DeadLetters, after: str | None, limit: int, as_json: bool) -> None:
+def list_letters(letters: DeadLetters, after: str | None, limit: int) -> None:
     """List dead letters, oldest first: id, when, why, offset and topic, and the reason."""
     page = letters.page(after, limit)
     for letter in page:
-        _print_letter(letter, as_json)
+        _print_letter(letter)
     count = letters.count()
     more = f"; go on with --after {page[-1].id}" if len(page) == limit and letters.page(page[-1].id, 1) else ""
     echo(f"{counted(count, 'dead letter')} in all{more}", err=True)
@@ -66,14 +66,14 @@ def list_letters(letters: DeadLetters, after: str | None, limit: int, as_json: b
 @_letters_command
 @click.argument("letter_id", metavar="ID")
 @json_option
-def show_letter(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
+def show_letter(letters: DeadLetters, letter_id: str) -> None:
     """Print one dead letter with its data."""
     letter = letters.show(letter_id)
     if letter is None:
         fail(f"there is no dead letter {letter_id} (any more)")
     else:
-        _print_letter(letter, as_json)
-        if not as_json:
+        _print_letter(letter)
+        if not wants_json():
             echo(letter.task.data.decode(errors="replace"))
 
 
@@ -81,10 +81,10 @@ def show_letter(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
 @_letters_command
 @json_option
 @_which_letters
-def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool, as_json: bool) -> None:
+def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
     """Have the consumer try dead letters again, as if for the first time."""
     count = letters.retry_all() if all_ else letters.retry(letter_ids)
-    print_done(f"{count} to be tried again", {"retried": count}, as_json=as_json)
+    print_done(f"{count} to be tried again", {"retried": count})
     _exit_for_others(letter_ids, count)
 
 
@@ -92,10 +92,10 @@ def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool,
 @_letters_command
 @json_option
 @_which_letters
-def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool, as_json: bool) -> None:
+def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
     """Drop dead letters for good."""
     count = letters.drop_all() if all_ else letters.drop(letter_ids)
-    print_done(f"{count} dropped", {"dropped": count}, as_json=as_json)
+    print_done(f"{count} dropped", {"dropped": count})
     _exit_for_others(letter_ids, count)
 
 
@@ -106,8 +106,8 @@ def _exit_for_others(letter_ids: tuple[str, ...], count: int) -> None:
         fail(f"of the IDs {others} are no dead letters (any more), or cannot be read, which only `drop` takes")
 
 
-def _print_letter(letter: DeadLetter, as_json: bool) -> None:
+def _print_letter(letter: DeadLetter) -> None:
     task = letter.task
     part = f" ({task.key})" if task.key else ""
     line = f"{letter.id} {utc_time(letter.at_ms / 1000)} {letter.why} {task.offset} {task.topic}{part}: {letter.reason}"
-    print_one(line, letter.shown(), as_json=as_json)
+    print_one(line, letter.shown())

@@ -20,7 +20,7 @@ from .options import (
     redis_option,
     with_options,
 )
-from .output import print_json, print_result, print_title
+from .output import print_json, print_result, print_title, wants_json
 
 if TYPE_CHECKING:
     from headgate.settings.settings import Settings
@@ -60,7 +60,6 @@ def doctor(
     idle_s: float,
     timeout_s: float,
     strict: bool,
-    as_json: bool,
 ) -> None:
     """Check everything between a publisher and a page, report what to fix, and send one event through every hop.
 
@@ -87,7 +86,7 @@ def doctor(
     results, section = [], ""
     for name, result in examination.examine():
         results.append((name, result))
-        if as_json:
+        if wants_json():
             continue
         if name != section:
             section = name
@@ -96,7 +95,7 @@ def doctor(
     all_results: list[CheckResult] = [result for _, result in results]
     faults, warnings = count(all_results, Verdict.FAULT), count(all_results, Verdict.WARNING)
     is_good = not faults and not (strict and warnings)
-    if as_json:
+    if wants_json():
         print_json(
             {
                 "ok": is_good,

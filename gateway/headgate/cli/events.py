@@ -54,7 +54,6 @@ def publish(
     from_line: int | None,
     receipts: str | None,
     redis_url: str | None,
-    as_json: bool,
 ) -> None:
     """Publish one event and print its receipt, or publish the events of a file. JSON is the data; - reads it from standard input.
 
@@ -86,7 +85,7 @@ def publish(
     open_publisher = partial(Publisher, redis_url, namespace=namespace, strict_namespace=strict_namespace, timeout_s=TIMEOUT_S)
     if topic is not None and data is not None:
         with open_publisher(max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
-            _publish_one(publisher, topic, data, event_id, id_for_s, user, as_json)
+            _publish_one(publisher, topic, data, event_id, id_for_s, user)
     elif file is not None:
         from headgate.events.topic import check_namespace
         from headgate.redis.event_ids import SentEvents
@@ -104,12 +103,11 @@ def publish(
                 skip_bad=skip_bad,
                 new_ids=new_ids,
                 from_line=from_line,
-                as_json=as_json,
             )
 
 
 def _publish_one(
-    publisher: Publisher, topic: str, data: str, event_id: str | None, id_for_s: int | None, user: str | None, as_json: bool
+    publisher: Publisher, topic: str, data: str, event_id: str | None, id_for_s: int | None, user: str | None
 ) -> None:
     import msgspec
 
@@ -128,7 +126,6 @@ def _publish_one(
     print_done(
         text + (" (duplicate, not added)" if receipt.duplicate else ""),
         {"epoch": receipt.epoch, "offset": receipt.offset, "id": receipt.id, "duplicate": receipt.duplicate},
-        as_json=as_json,
     )
 
 

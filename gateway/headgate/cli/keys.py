@@ -8,7 +8,7 @@ import click
 
 from .commands import Commands
 from .options import json_option, open_redis, operator_name, redis_option, seconds, with_options
-from .output import DONE_UNTOLD, OutputRefused, echo, fail, print_done, print_json, print_one, utc_time
+from .output import DONE_UNTOLD, OutputRefused, echo, fail, print_done, print_json, print_one, utc_time, wants_json
 
 if TYPE_CHECKING:
     from headgate.redis.api_keys import StoredKey
@@ -38,9 +38,7 @@ def keys() -> None:
 )
 @click.option("--ttl", metavar="TIME", help="When it ends: 90, 90s, 15m, 1h or 7d from now. Default: when it is revoked.")
 @with_options(json_option, redis_option)
-def create(
-    name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...], ttl: str | None, as_json: bool, redis_url: str | None
-) -> None:
+def create(name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...], ttl: str | None, redis_url: str | None) -> None:
     """Create a key with this NAME and print it. It is shown only once."""
     import sys
 
@@ -57,7 +55,7 @@ def create(
     logs.configure("info")
     audit.acted("key made", by=who, key=made.stored.id, name=name, scopes=" ".join(made.stored.scopes))
     try:
-        if as_json:
+        if wants_json():
             print_json({"key": made.text, **asdict(Key.of(made.stored))})
             return
         echo(made.text)
@@ -71,22 +69,22 @@ def create(
 
 @keys.command("list")
 @with_options(json_option, redis_option)
-def list_keys(as_json: bool, redis_url: str | None) -> None:
+def list_keys(redis_url: str | None) -> None:
     """List the keys, oldest first: id, name, scopes, namespaces, expiry. The keys themselves are never shown."""
     from headgate.auth.api_keys import Key
     from headgate.redis import api_keys
 
     keys = api_keys.find_all(open_redis(redis_url))
     for each in keys:
-        print_one(f"{each.id} {_line(each)}", Key.of(each), as_json=as_json)
-    if not keys and not as_json:
+        print_one(f"{each.id} {_line(each)}", Key.of(each))
+    if not keys and not wants_json():
         echo("there are no keys", err=True)
 
 
 @keys.command("revoke")
 @click.argument("key_id", metavar="ID")
 @with_options(redis_option, json_option)
-def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
+def revoke_key(key_id: str, redis_url: str | None) -> None:
     """Revoke the key with this ID on every gateway, within two seconds."""
     from headgate.auth.api_keys import check_key_id
     from headgate.auth.audit import audit
@@ -99,7 +97,7 @@ def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
         fail(f"there is no key {key_id} (any more)")
     logs.configure("info")
     audit.acted("key revoked", by=operator_name(), key=key_id, name=was.name)
-    print_done(f"revoked key {key_id} ({was.name})", {"revoked": key_id, "name": was.name}, as_json=as_json)
+    print_done(f"revoked key {key_id} ({was.name})", {"revoked": key_id, "name": was.name})
 
 
 def _line(key: StoredKey) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, namespace_option, need_namespace, open_redis, redis_option, seconds, with_options
-from .output import Trusted, echo, paint
+from .output import Trusted, echo, paint, wants_json
 
 if TYPE_CHECKING:
     from headgate.events.event import Event
@@ -59,9 +59,7 @@ def read_since(text: str, now_s: float) -> Since:
 @click.option("--times/--no-times", default=None, help="Print the time of each event. Default: on a terminal.")
 @click.option("--count", metavar="N", type=click.IntRange(1), help="Exit after N events. Default: run until Ctrl-C.")
 @with_options(namespace_option, redis_option, json_option)
-def tail(
-    pattern: str, since: str | None, times: bool | None, count: int | None, namespace: str, redis_url: str | None, as_json: bool
-) -> None:
+def tail(pattern: str, since: str | None, times: bool | None, count: int | None, namespace: str, redis_url: str | None) -> None:
     """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C or the Nth event of --count."""
     import time
 
@@ -81,7 +79,7 @@ def tail(
 
     def show(event: Event) -> None:
         nonlocal left
-        _print_event(event, as_json, shows_times)
+        _print_event(event, shows_times)
         if left is not None and (left := left - 1) == 0:
             sys.exit(0)
 
@@ -110,7 +108,7 @@ def tail(
 @click.option("--since", metavar="WHEN", help=f"Begin there: {EXPECTED}. Default: the oldest event kept.")
 @click.option("--until", metavar="WHEN", help="End there, that offset included, that time not. Default: what is the end now.")
 @with_options(namespace_option, redis_option, json_option)
-def replay(pattern: str, since: str | None, until: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
+def replay(pattern: str, since: str | None, until: str | None, namespace: str, redis_url: str | None) -> None:
     """Write the logged events that match PATTERN (* is one word, # is zero or more), one JSON object per line.
 
     Publishes nothing. `headgate publish --file` publishes these lines into another namespace or Redis. With --json, errors are
@@ -195,9 +193,9 @@ def _event_line(event: Event) -> bytes:
     return msgspec.json.encode(parts)
 
 
-def _print_event(event: Event, as_json: bool, shows_time: bool = False) -> None:
+def _print_event(event: Event, shows_time: bool = False) -> None:
     """Print one event on one line. No control character of a hostile payload reaches the terminal."""
-    if as_json:
+    if wants_json():
         echo(_event_line(event))
         return
     offset = paint("-" if event.offset is None else str(event.offset), "yellow")

@@ -53,10 +53,7 @@ _SECTIONS = {
         "clients": ("people", "clients"),
         "disconnect": ("people", "disconnect"),
     },
-    "Schemas of topics": {
-        "schemas": ("schemas", "schemas"),
-        "types": ("schemas", "types"),
-    },
+    "Schemas of topics": {"schemas": ("schemas", "schemas"), "types": ("schemas", "types")},
 }
 _COMMANDS = {name: place for commands in _SECTIONS.values() for name, place in commands.items()}
 

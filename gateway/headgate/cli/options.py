@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headgate.redis.client import Client
     from headgate.settings.settings import Settings
 
-P = ParamSpec("P")
+Command: TypeAlias = "Callable[..., None]"
 
 WORKERS = "HEADGATE_WORKERS"
 
@@ -33,10 +33,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print each a
 json_object_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-def with_options(*options: Callable[[Callable[P, None]], Callable[P, None]]) -> Callable[[Callable[P, None]], Callable[P, None]]:
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Give a command options, shown in this order, and one line for each fault."""
 
-    def give(command: Callable[P, None]) -> Callable[P, None]:
+    def give(command: Command) -> Command:
         given = one_line_errors(command)
         for option in reversed(options):
             given = option(given)

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -21,7 +21,6 @@ from headgate.runtime.terminal_text import for_terminal, wants_no_colour
 if TYPE_CHECKING:
     from headgate.runtime.check_result import CheckResult
 
-P = ParamSpec("P")
 
 DONE_UNTOLD = 3
 # Commands that need only the extra `consumers`.
@@ -43,20 +42,21 @@ class OutputRefused(Exception):
         self.is_closed_pipe = error.errno == errno.EPIPE
 
 
-def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
+def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn the errors that Headgate raises on purpose into one line, a second line with a usual remedy if there is one, and
     exit code 1.
 
     Other errors are bugs and keep their traceback. A missing package is one line too, if one of our extras has it. With
-    `--json` an error is one JSON object (`fail`).
+    `--json` an error is one JSON object (`fail`); the command asks `wants_json`, and does not get the option.
     """
 
     @functools.wraps(command)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+    def wrapper(*args: Any, **kwargs: Any) -> None:
         from headgate.errors import HeadgateError
         from headgate.installation import MissingExtra, needing
 
         path = click.get_current_context().command_path
+        kwargs.pop("as_json", None)
         try:
             with needing("server" if _OF_CONSUMERS.isdisjoint(path.split()) else "consumers", path):
                 command(*args, **kwargs)
@@ -118,9 +118,15 @@ def print_json(value: Any) -> None:
     echo(msgspec.json.encode(value))
 
 
-def print_one(line: str | bytes, value: Any, *, as_json: bool) -> None:
+def wants_json() -> bool:
+    """Return whether the command that runs has the option `--json`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.params.get("as_json"))
+
+
+def print_one(line: str | bytes, value: Any) -> None:
     """Print what a command has read: a line for a person, or the value for a program."""
-    if as_json:
+    if wants_json():
         print_json(value)
     else:
         echo(line)
@@ -145,17 +151,19 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def print_done(text: str, *values: Any, as_json: bool) -> None:
+def print_done(text: str, *values: Any) -> None:
     """Print the result of a command: lines for a person, or each value for a program.
 
     The work is done even if standard output does not accept the line. It then goes to standard error, with the exit code
     DONE_UNTOLD, so that the caller does not repeat the work for lack of an answer.
     """
     try:
-        for value in values if as_json else ():
-            print_json(value)
-        for line in () if as_json else text.split("\n"):
-            echo(line)
+        if wants_json():
+            for value in values:
+                print_json(value)
+        else:
+            for line in text.split("\n"):
+                echo(line)
     except OutputRefused as error:
         echo(f"headgate: done, but standard output does not take what is written ({error}): {text}", err=True)
         sys.exit(DONE_UNTOLD)
@@ -166,8 +174,7 @@ def fail(*lines: str, code: str = "failed", **parts: Any) -> NoReturn:
 
     With `--json` they are one line, `{"error": {"code": …, "message": …, …}}` with the parts of the error.
     """
-    context = click.get_current_context(silent=True)
-    if context is not None and context.params.get("as_json"):
+    if wants_json():
         import msgspec
 
         error = {**parts, "code": code, "message": "; ".join(lines)}

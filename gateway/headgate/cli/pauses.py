@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, open_redis, redis_option, seconds, with_options
-from .output import echo, print_done, print_one
+from .output import echo, print_done, print_one, wants_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -21,7 +21,7 @@ _WHAT = click.Choice(["connects", "publishes", "namespace"])
 @click.argument("name", required=False)
 @click.option("--for", "for_", metavar="TIME", help="For how long: 90, 90s, 15m, 1h or 7d. Default: until `headgate resume`.")
 @with_options(redis_option, json_option)
-def pause(what: str | None, name: str | None, for_: str | None, redis_url: str | None, as_json: bool) -> None:
+def pause(what: str | None, name: str | None, for_: str | None, redis_url: str | None) -> None:
     """Refuse connects, publishes, or both in namespace NAME on every gateway, within two seconds. Without WHAT, list the pauses.
 
     Browsers and HTTP publishers learn when to retry. Connected clients stay connected. Publishers that write to Redis directly
@@ -36,8 +36,8 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
         paused = pauses.read_paused(open_redis(redis_url))
         for each, left_s in sorted(paused.items()):
             line = f"{_words(each)}: {'until resumed' if math.isinf(left_s) else f'for {round(left_s)} s'}"
-            print_one(line, {"paused": each, "left_s": None if math.isinf(left_s) else left_s}, as_json=as_json)
-        if not paused and not as_json:
+            print_one(line, {"paused": each, "left_s": None if math.isinf(left_s) else left_s})
+        if not paused and not wants_json():
             echo("nothing is paused")
         return
     member = _member(what, name)
@@ -46,14 +46,14 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
     if name is not None:
         _warn_if_unserved(client, name)
     line = f"paused {_words(member)}" + ("" if for_s is None else f" for {for_s} s")
-    print_done(line, {"paused": member, "left_s": for_s}, as_json=as_json)
+    print_done(line, {"paused": member, "left_s": for_s})
 
 
 @click.command()
 @click.argument("what", type=_WHAT)
 @click.argument("name", required=False)
 @with_options(redis_option, json_option)
-def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) -> None:
+def resume(what: str, name: str | None, redis_url: str | None) -> None:
     """Allow connects, publishes or namespace NAME again on every gateway, within two seconds."""
     from headgate.redis import pauses
 
@@ -63,7 +63,7 @@ def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) ->
     if name is not None and not was_paused:
         _warn_if_unserved(client, name)
     line = f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused"
-    print_done(line, {"resumed": member, "was_paused": was_paused}, as_json=as_json)
+    print_done(line, {"resumed": member, "was_paused": was_paused})
 
 
 def _warn_if_unserved(client: Client, name: str) -> None:

@@ -20,7 +20,7 @@ DEFAULT_PER_S = 100.0
 @click.option("--per-s", metavar="N", type=float, default=DEFAULT_PER_S, help="Clients that a process takes per second (100).")
 @click.option("--show", is_flag=True, help="Say how many each process has, and move nobody.")
 @with_options(redis_option, json_option)
-def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) -> None:
+def rebalance(per_s: float, show: bool, redis_url: str | None) -> None:
     """Move clients from gateway processes with more than their share to those with fewer.
 
     Each gateway begins within half a minute and asks one client after another to reconnect; a client reconnects at once and
@@ -41,7 +41,6 @@ def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) ->
     print_done(
         "\n".join(lines or ["no gateway process is at work"]),
         *({"serves": serves.split(","), "sessions": sessions, "asked_per_s": asked_per_s} for serves, sessions in ordered),
-        as_json=as_json,
     )
 
 

@@ -9,7 +9,7 @@ import click
 
 from .commands import Commands
 from .options import json_option, namespace_option, open_redis, redis_option, with_options
-from .output import Trusted, echo, fail, print_document, print_done, print_json
+from .output import Trusted, echo, fail, print_document, print_done, print_json, wants_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -25,7 +25,7 @@ def schemas() -> None:
 @schemas.command()
 @click.argument("folder", required=False)
 @with_options(namespace_option, redis_option, json_option)
-def push(folder: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
+def push(folder: str | None, namespace: str, redis_url: str | None) -> None:
     """Replace the schemas in the registry with those of FOLDER. Default: HEADGATE_SCHEMAS, else schemas."""
     from headgate.services.schemas.catalogue import read_catalogue
     from headgate.services.schemas.documents import read_folder
@@ -43,24 +43,23 @@ def push(folder: str | None, namespace: str, redis_url: str | None, as_json: boo
     print_done(
         "\n".join([*signed, counts]),
         {"version": after.version, "namespace": namespace, "files": len(after.texts), "patterns": len(topics), **names_of},
-        as_json=as_json,
     )
 
 
 @schemas.command("list")
 @with_options(namespace_option, redis_option, json_option)
-def list_(namespace: str, redis_url: str | None, as_json: bool) -> None:
+def list_(namespace: str, redis_url: str | None) -> None:
     """Print the version of the registry and each schema: its pattern, file and size."""
     from headgate.services.schemas.catalogue import read_catalogue
 
     client, namespace = _open(namespace, redis_url)
     held = _held(client, namespace)
     catalogue = read_catalogue(held)
-    if not as_json:
+    if not wants_json():
         echo(f"version {held.version}")
     for name, text in held.texts.items():
         patterns = [pattern for pattern, file in catalogue.topics.items() if file == name]
-        if as_json:
+        if wants_json():
             print_json({"version": held.version, "file": name, "patterns": patterns, "bytes": len(text)})
             continue
         tab = Trusted(b"\t")
@@ -70,12 +69,12 @@ def list_(namespace: str, redis_url: str | None, as_json: bool) -> None:
 @schemas.command()
 @click.argument("name")
 @with_options(namespace_option, redis_option, json_option)
-def show(name: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
+def show(name: str, namespace: str, redis_url: str | None) -> None:
     """Print one schema of the registry, by the NAME of its file or by its pattern."""
     client, namespace = _open(namespace, redis_url)
     held = _held(client, namespace)
     file = _file_of(held, name)
-    if as_json:
+    if wants_json():
         import json
 
         print_json({"version": held.version, "file": file, "schema": json.loads(held.texts[file])})
@@ -87,7 +86,7 @@ def show(name: str, namespace: str, redis_url: str | None, as_json: bool) -> Non
 @schemas.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @with_options(namespace_option, redis_option, json_option)
-def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_json: bool) -> None:
+def remove(names: tuple[str, ...], namespace: str, redis_url: str | None) -> None:
     """Remove schemas from the registry, by the NAMEs of their files or by their patterns."""
     from headgate.services.schemas.catalogue import read_catalogue
     from headgate.services.schemas.documents import Documents
@@ -104,7 +103,6 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_jso
     print_done(
         f"version {after.version}: {len(after.texts)} files, in namespace {namespace}",
         {"version": after.version, "namespace": namespace, "files": len(after.texts)},
-        as_json=as_json,
     )
 
 
@@ -116,9 +114,7 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_jso
 @click.option("-o", "--out", metavar="FILE", help="File to write. Default: standard output.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if FILE is not up to date.")
 @with_options(json_option)
-def types(
-    folder: str | None, registry: bool, namespace: str, redis_url: str | None, out: str | None, check: bool, as_json: bool
-) -> None:
+def types(folder: str | None, registry: bool, namespace: str, redis_url: str | None, out: str | None, check: bool) -> None:
     """Write the TypeScript types of topics from their JSON Schemas: the map for connect<Topics>()."""
     from headgate.services.schemas.typescript import typescript
 
@@ -126,7 +122,7 @@ def types(
         raise click.UsageError("--check goes with --out FILE")
     text = typescript(_from_registry(namespace, redis_url) if registry else _from_folder(folder))
     if out is None:
-        if as_json:
+        if wants_json():
             print_json({"source": text})
         else:
             print_document(text)
@@ -139,8 +135,8 @@ def types(
             fail(f"{out} is not up to date with the schemas", "Run the same command without --check, and commit the file.")
     except OSError as error:
         fail(f"{out}: {error.strerror}")
-    if as_json:
-        print_done(f"{out} is written", {"file": out, "written": not check}, as_json=True)
+    if wants_json():
+        print_done(f"{out} is written", {"file": out, "written": not check})
 
 
 def _open(namespace: str, redis_url: str | None) -> tuple[Client, str]:

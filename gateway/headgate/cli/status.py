@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import open_redis, redis_option
-from .output import echo, local_time, one_line_errors, paint, print_json, print_result, print_title
+from .output import echo, local_time, one_line_errors, paint, print_json, print_result, print_title, wants_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.groups import GroupStatus
@@ -30,7 +30,7 @@ _ROWS = 20
 @click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each update.")
 @one_line_errors
-def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_json: bool) -> None:
+def status(redis_url: str | None, watch: bool, every_s: float, strict: bool) -> None:
     """Show gateways, Redis, namespaces and consumers at a glance. Exit code 1 if something is wrong."""
     import time
     from dataclasses import asdict
@@ -45,18 +45,18 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_
     now: Overview | None
     before: Overview | None = None
     while True:
-        if watch and not as_json:
+        if watch and not wants_json():
             _begin_screen()
         try:
             now = read_overview(client, url)
         except HeadgateError as error:
-            if not (watch or as_json):
+            if not (watch or wants_json()):
                 raise
             is_good, now = False, None
-            _show_error(error, as_json)
+            _show_error(error)
         else:
             is_good = not count(now.wrong, Verdict.FAULT) and not (strict and now.wrong)
-            if as_json:
+            if wants_json():
                 print_json({"ok": is_good, **asdict(now)})
             else:
                 _show(now, before)
@@ -67,10 +67,10 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_
     sys.exit(0 if is_good else 1)
 
 
-def _show_error(error: HeadgateError, as_json: bool) -> None:
-    if as_json:
+def _show_error(error: HeadgateError) -> None:
+    if wants_json():
         print_json({"ok": False, "error": {**error.to_wire(), **error.parts, "message": "; ".join(error.lines())}})
-    for line in () if as_json else error.lines():
+    for line in () if wants_json() else error.lines():
         echo(f"headgate: {line}", err=True)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, namespace_option, need_namespace, redis_option, with_options
-from .output import echo, print_json
+from .output import echo, print_json, wants_json
 
 if TYPE_CHECKING:
     from headgate.diagnosis.tracing import AtConsumer, AtGateway, Trace
@@ -36,12 +36,12 @@ _PHRASES = {
 @click.command()
 @click.argument("event", metavar="ID")
 @with_options(namespace_option, redis_option, json_option)
-def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
+def trace(event: str, namespace: str, redis_url: str | None) -> None:
     """Print what happened to the event with this ID, or at this offset of the log."""
     from headgate.diagnosis.tracing import trace as find
 
     result = find(need_namespace(redis_url, namespace), namespace, event)
-    if as_json:
+    if wants_json():
         print_json(result)
         return
     for line in lines(result):

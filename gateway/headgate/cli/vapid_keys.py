@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .options import json_option, with_options
-from .output import echo, fail, print_json
+from .output import echo, fail, print_json, wants_json
 
 
 @click.command("vapid-keys")
@@ -13,7 +13,7 @@ from .output import echo, fail, print_json
     "--file", "path", metavar="FILE", help="Write them into this new file, which only its owner can read. Default: print them."
 )
 @with_options(json_option)
-def vapid_keys(path: str | None, as_json: bool) -> None:
+def vapid_keys(path: str | None) -> None:
     """Create the two keys of Web Push, as lines of an environment file (docs/howto/web-push.md).
 
     Pages subscribe with the public key; the consumer signs with the private one. Create them once, because
@@ -29,7 +29,7 @@ def vapid_keys(path: str | None, as_json: bool) -> None:
     private, public = new_keys()
     lines = (f"VAPID_PUBLIC_KEY={public}", f"VAPID_PRIVATE_KEY={private}")
     if path is None:
-        if as_json:
+        if wants_json():
             print_json({"public_key": public, "private_key": private})
         else:
             for line in lines:
@@ -42,7 +42,7 @@ def vapid_keys(path: str | None, as_json: bool) -> None:
         fail(f"{path}: the file is there already, and is not changed; expected a new file")
     except OSError as error:
         fail(f"{path}: {(error.strerror or 'cannot be written').lower()}")
-    if as_json:
+    if wants_json():
         print_json({"public_key": public, "file": path})
     else:
         echo(lines[0])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from .options import config_option, effective_settings, json_option, open_redis, redis_option, with_options
-from .output import echo, print_one
+from .output import echo, print_one, wants_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.spec import ConsumerSpec
@@ -44,7 +44,7 @@ class Seer(NamedTuple):
 @click.argument("pattern")
 @click.option("--namespace", metavar="NAME", help="Namespace of the events. Default: the gateway's first.")
 @with_options(config_option, redis_option, json_option)
-def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: str | None, as_json: bool) -> None:
+def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: str | None) -> None:
     """List every grant, key and consumer with access to all or some events of PATTERN.
 
     Run it with the gateway's settings. An application's `authorize` may still refuse some of them.
@@ -64,8 +64,8 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
     for seer in rows:
         how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[seer.sees]
         through = f" through {', '.join(seer.patterns)}" if seer.patterns else ""
-        print_one(f"{seer.kind}: {seer.name}: {how}{through}", seer._asdict(), as_json=as_json)
-    if not as_json:
+        print_one(f"{seer.kind}: {seer.name}: {how}{through}", seer._asdict())
+    if not wants_json():
         echo("an application's own authenticator decides at each login: nobody has a list of that", err=True)
 
 

@@ -11,6 +11,7 @@ from headgate.cli.dead_letters import _print_letter
 from headgate.cli.main import main
 from headgate.consumers.work.dead_letters import DeadLetter
 from headgate.consumers.work.task import Task
+from tests.support.command_line import running
 
 PIECE = Task("e" * 16, 7, "orders.7.paid", "id7", 1000, b'{"a": "\x1b"}', "ana@example.com")
 
@@ -26,7 +27,7 @@ def test_a_command_on_letters_takes_ids_or_all(command: str, arguments: tuple[st
 
 def test_a_letter_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """When, why, where in the log, and the reason, of which no control character gets through."""
-    _print_letter(DeadLetter("5-0", 1_700_000_000_000, "rejected", "it is \x1b[2Jbad", PIECE), as_json=False)
+    _print_letter(DeadLetter("5-0", 1_700_000_000_000, "rejected", "it is \x1b[2Jbad", PIECE))
     assert capsys.readouterr().out == (
         "5-0 2023-11-14T22:13:20+00:00 rejected 7 orders.7.paid (ana@example.com): it is \\u001b[2Jbad\n"
     )
@@ -36,6 +37,7 @@ def test_a_letter_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_letter_as_json_has_its_data(capsys: pytest.CaptureFixture[str], why: str, data: object) -> None:
     """As JSON; as text where it could not be read, as it may be no JSON then."""
     task = Task("e" * 16, 7, "orders.7.paid", "id7", 1000, b'{"a": 1}', "")
-    _print_letter(DeadLetter("5-0", 1_700_000_000_000, why, "bad", task), as_json=True)
+    with running(as_json=True):
+        _print_letter(DeadLetter("5-0", 1_700_000_000_000, why, "bad", task))
     told = json.loads(capsys.readouterr().out)
     assert (told["id"], told["why"], told["offset"], told["topic"], told["data"]) == ("5-0", why, 7, "orders.7.paid", data)

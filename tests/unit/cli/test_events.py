@@ -18,6 +18,7 @@ from headgate.errors import BusUnavailable
 from headgate.events.event import Event
 from headgate.redis import subscriber_link
 from headgate.redis.connections import Command
+from tests.support.command_line import running
 
 NOWHERE = ("--redis", "redis://127.0.0.1:1")
 
@@ -102,13 +103,14 @@ def test_nothing_is_shown_where_quotes_would_not_help(text: str) -> None:
 )
 def test_an_event_is_one_line(capsys: pytest.CaptureFixture[str], offset: int | None, as_json: bool, line: str) -> None:
     """A plain PUBLISH has no position; data that was laid out over several lines is put on one."""
-    _print_event(Event("a.b", b'{"x":\n 1}', "i", 5, "e" if offset else None, offset), as_json)
+    with running(as_json=as_json):
+        _print_event(Event("a.b", b'{"x":\n 1}', "i", 5, "e" if offset else None, offset))
     assert capsys.readouterr().out == line
 
 
 def test_a_time_goes_before_an_event_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     """To the millisecond, by this machine's clock and zone."""
-    _print_event(Event("a.b", b"1", "i", 1_700_000_000_123, "e", 7), False, True)
+    _print_event(Event("a.b", b"1", "i", 1_700_000_000_123, "e", 7), True)
     line = capsys.readouterr().out
     assert line[:19] == datetime.fromtimestamp(1_700_000_000).strftime("%Y-%m-%d %H:%M:%S")
     assert line[19:] == ".123 7 a.b 1\n"
@@ -121,5 +123,5 @@ def test_colour_is_for_a_terminal_without_no_color(
     """See https://no-color.org; a payload cannot have any."""
     monkeypatch.setenv("NO_COLOR", no_colour)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    _print_event(Event("a.b", b'"\\u001b[31m"', "i", 5, "e", 7), False)
+    _print_event(Event("a.b", b'"\\u001b[31m"', "i", 5, "e", 7))
     assert capsys.readouterr().out.count("\x1b") == (0 if no_colour else 4)

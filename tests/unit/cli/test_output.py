@@ -33,6 +33,7 @@ from headgate.errors import BusUnavailable
 from headgate.runtime.check_result import fault
 from headgate.runtime.operator_lines import say
 from headgate.runtime.terminal_text import for_terminal
+from tests.support.command_line import running
 
 
 def command(error: BaseException) -> click.Command:
@@ -91,8 +92,8 @@ def test_what_is_done_and_cannot_be_told_has_an_exit_code_of_its_own(
     as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Standard error has the result, because a caller without an answer would try again, and do it twice."""
-    with full_output(monkeypatch), pytest.raises(SystemExit) as ended:
-        print_done("offset 7 id abc", {"offset": 7}, as_json=as_json)
+    with full_output(monkeypatch), running(as_json=as_json), pytest.raises(SystemExit) as ended:
+        print_done("offset 7 id abc", {"offset": 7})
     assert ended.value.code == DONE_UNTOLD == 3
     told = capsys.readouterr().err
     assert (
@@ -151,7 +152,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(capsys: pytest.CaptureFixture[
         @click.command("x")
         @one_line_errors
         def run(told: bool = told) -> None:
-            print_done("done", None, as_json=False) if told else echo("read")
+            print_done("done", None) if told else echo("read")
 
         with os.fdopen(writing, "w") as output:
             monkeypatch.setattr(sys, "stdout", output)
@@ -204,7 +205,8 @@ def test_a_hostile_text_is_safe_in_every_form_of_output(as_json: bool, capsys: p
     print_title(hostile)
     print_result(fault(hostile, hostile, hostile))
     print_json({hostile: hostile})
-    print_done("done", {"name": hostile}, as_json=as_json)
+    with running(as_json=as_json):
+        print_done("done", {"name": hostile})
     with pytest.raises(SystemExit):
         fail(hostile)
     say(hostile)

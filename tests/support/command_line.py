@@ -1,0 +1,16 @@
+"""A command of the command line that runs, for tests of what commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+
+@contextmanager
+def running(*, as_json: bool) -> Iterator[None]:
+    """Run the block as a command, with the option `--json` or without it."""
+    with click.Context(click.Command("x")) as context:
+        context.params["as_json"] = as_json
+        yield

@@ -132,14 +132,9 @@ def check_key_id(text: str) -> str:
     return text
 
 
-def is_account_of_key(user: str) -> bool:
-    """Return whether this user name belongs to a key."""
-    return user.startswith(_ACCOUNT)
-
-
 def shown_name(user: str) -> str:
     """Return the display name of an identity: the user's name, or `key <id>`."""
-    return f"key {user.removeprefix(_ACCOUNT)}" if is_account_of_key(user) else user
+    return f"key {user.removeprefix(_ACCOUNT)}" if user.startswith(_ACCOUNT) else user
 
 
 class ApiKeys:

@@ -71,8 +71,10 @@ class ClaimRules:
         self._check_times(claims, expires_at)
         if self.audience != claims.aud and (isinstance(claims.aud, str) or self.audience not in claims.aud):
             raise Unauthorized(Reason.WRONG_AUDIENCE)
-        if self.issuer is not None:
-            self._check_issuer(claims.iss)
+        if self.issuer is not None and claims.iss is None:
+            raise Unauthorized(Reason.MISSING_CLAIM, claim="iss")
+        if self.issuer is not None and claims.iss != self.issuer:
+            raise Unauthorized(Reason.WRONG_ISSUER)
         if (token_id := claims.jti) is not None and not (token_id.isprintable() and 0 < len(token_id) <= MAX_ID_CHARACTERS):
             raise Unauthorized(Reason.INVALID_CLAIM, claim="jti")
         word = _word(user)
@@ -84,12 +86,6 @@ class ClaimRules:
             token_id=token_id,
             namespaces=None if claims.namespaces is None else _namespaces(claims.namespaces),
         )
-
-    def _check_issuer(self, issuer: object) -> None:
-        if issuer is None:
-            raise Unauthorized(Reason.MISSING_CLAIM, claim="iss")
-        if issuer != self.issuer:
-            raise Unauthorized(Reason.WRONG_ISSUER)
 
     def _check_times(self, claims: _Claims, expires_at: float) -> None:
         """Check the NumericDates (RFC 7519, section 2): seconds since 1970."""

@@ -177,7 +177,9 @@ class Identity:
 
     def may_publish(self, topic: str) -> bool:
         """Return whether some grant contains the topic, or it is that of the changes of the user's own inbox."""
-        return compiled(self.publish).contain(topic) or (topic.endswith(_INBOX) and topic == _own_inbox(self.own_topics))
+        if compiled(self.publish).contain(topic):
+            return True
+        return topic.endswith(_INBOX) and (own := self.own_topics) is not None and topic == own.removesuffix(".#") + _INBOX
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +226,6 @@ def _own_topics(user: str) -> str | None:
         return None if user == ANONYMOUS else own_topics(user)
     except InvalidRequest:  # the account of a key
         return None
-
-
-def _own_inbox(own_topics: str | None) -> str | None:
-    return None if own_topics is None else own_topics.removesuffix(".#") + _INBOX
 
 
 def check_name_in_grant(user: str, grant: str) -> None:

@@ -23,19 +23,8 @@ from .grants import Grants
 ADMIN = "admin"
 WITH_PATTERN = ("publish", "read", "presence", "send")
 PLAIN = (
-    "trace",
-    "inbox",
-    "inbox:write",
-    "clients",
-    "clients:write",
-    "users:write",
-    "consumers",
-    "consumers:write",
-    "pauses",
-    "pauses:write",
-    "keys",
-    "keys:write",
-    ADMIN,
+    *("trace", "inbox", "inbox:write", "clients", "clients:write", "users:write", "consumers", "consumers:write", "pauses"),
+    *("pauses:write", "keys", "keys:write", ADMIN),
 )
 # For more than this, use a token.
 MAX_SCOPES = 64

@@ -178,7 +178,11 @@ def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[
     A client without a token is anonymous where that is configured, and refused elsewhere. A refused token never makes a client
     anonymous.
     """
-    anyone = _anonymous(settings)
+    anyone: Identity | None = None
+    if settings.dev:
+        anyone = Identity(ANONYMOUS, subscribe=("#",), publish=("#",), namespaces=settings.namespaces)
+    elif settings.anonymous_subscribe:
+        anyone = Identity(ANONYMOUS, subscribe=settings.anonymous_subscribe, namespaces=settings.anonymous_namespaces or None)
 
     def authenticate(handshake: Handshake) -> Identity:
         if handshake.auth.get("token") is None and anyone is not None:
@@ -188,14 +192,6 @@ def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[
         return tokens.verify(handshake.auth.get("token"))
 
     return authenticate
-
-
-def _anonymous(settings: Settings) -> Identity | None:
-    if settings.dev:
-        return Identity(ANONYMOUS, subscribe=("#",), publish=("#",), namespaces=settings.namespaces)
-    if settings.anonymous_subscribe:
-        return Identity(ANONYMOUS, subscribe=settings.anonymous_subscribe, namespaces=settings.anonymous_namespaces or None)
-    return None
 
 
 def _decode_part(part: str) -> bytes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, namespace_option, need_namespace, open_redis, redis_option, seconds, with_options
-from .output import Trusted, echo, paint, wants_json
+from .output import echo, paint, wants_json
 
 if TYPE_CHECKING:
     from headgate.events.event import Event
@@ -199,9 +199,6 @@ def _print_event(event: Event, shows_time: bool = False) -> None:
         echo(_event_line(event))
         return
     offset = paint("-" if event.offset is None else str(event.offset), "yellow")
-    time = (_time_of(event), " ") if shows_time else ()
+    at = datetime.fromtimestamp(event.time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    time = (paint(at, "bright_black"), " ") if shows_time else ()
     echo(*time, offset, " ", paint(event.topic, "cyan"), " ", event.data)
-
-
-def _time_of(event: Event) -> Trusted:
-    return paint(datetime.fromtimestamp(event.time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3], "bright_black")

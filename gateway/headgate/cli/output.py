@@ -92,9 +92,7 @@ def print_document(text: str) -> None:
 def paint(text: str, colour: str | None = None, *, bold: bool = False) -> Trusted:
     """Return safe text in a colour if standard output is a terminal and NO_COLOR is not set (https://no-color.org)."""
     safe = for_terminal(text)
-    if sys.stdout is None or not sys.stdout.isatty():
-        return Trusted(safe)
-    if wants_no_colour():
+    if sys.stdout is None or not sys.stdout.isatty() or wants_no_colour():
         return Trusted(safe)
     return Trusted(click.style(safe.decode(), fg=colour, bold=bold or None).encode())
 

@@ -116,11 +116,12 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None) -> Non
 @with_options(json_option)
 def types(folder: str | None, registry: bool, namespace: str, redis_url: str | None, out: str | None, check: bool) -> None:
     """Write the TypeScript types of topics from their JSON Schemas: the map for connect<Topics>()."""
+    from headgate.services.schemas.catalogue import read_catalogue
     from headgate.services.schemas.typescript import typescript
 
     if check and out is None:
         raise click.UsageError("--check goes with --out FILE")
-    text = typescript(_from_registry(namespace, redis_url) if registry else _from_folder(folder))
+    text = typescript(read_catalogue(_held(*_open(namespace, redis_url))) if registry else _from_folder(folder))
     if out is None:
         if wants_json():
             print_json({"source": text})
@@ -164,12 +165,6 @@ def _from_folder(given: str | None) -> Catalogue:
     if not catalogue.topics:
         raise InvalidSchema(f"{folder}/", "has no schema of a topic; expected files such as orders.*.shipped.json")
     return catalogue
-
-
-def _from_registry(namespace: str, redis_url: str | None) -> Catalogue:
-    from headgate.services.schemas.catalogue import read_catalogue
-
-    return read_catalogue(_held(*_open(namespace, redis_url)))
 
 
 def _held(client: Client, namespace: str) -> Documents:

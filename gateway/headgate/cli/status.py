@@ -45,8 +45,8 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool) -> 
     now: Overview | None
     before: Overview | None = None
     while True:
-        if watch and not wants_json():
-            _begin_screen()
+        if watch and not wants_json() and sys.stdout.isatty():
+            click.clear()
         try:
             now = read_overview(client, url)
         except HeadgateError as error:
@@ -72,11 +72,6 @@ def _show_error(error: HeadgateError) -> None:
         print_json({"ok": False, "error": {**error.to_wire(), **error.parts, "message": "; ".join(error.lines())}})
     for line in () if wants_json() else error.lines():
         echo(f"headgate: {line}", err=True)
-
-
-def _begin_screen() -> None:
-    if sys.stdout.isatty():
-        click.clear()
 
 
 def _show(now: Overview, before: Overview | None) -> None:

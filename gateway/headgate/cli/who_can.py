@@ -49,17 +49,19 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
 
     Run it with the gateway's settings. An application's `authorize` may still refuse some of them.
     """
+    from headgate.auth.regrants import read_regrants
     from headgate.events.topic import check_pattern
 
     check_pattern(pattern)
     settings, consumers = _configured(config)
     served = settings.served(namespace)
     client = open_redis(redis_url, settings)
+    regrants = sorted(read_regrants(client).items())
     rows = [
         *_by_settings(settings, served, pattern),
-        *_by_regrant(client, pattern),
+        *(seer for user, (own, _) in regrants for seer in _seer("regrant", user, own.subscribe, pattern)),
         *_by_key(client, settings, served, pattern),
-        *_by_consumer(consumers, served, pattern),
+        *(seer for of in consumers if of.namespace == served for seer in _seer("consumer", of.name, of.patterns, pattern)),
     ]
     for seer in rows:
         how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[seer.sees]
@@ -97,13 +99,6 @@ def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[S
         yield Seer("token", "whoever has one whose `subscribe` covers it", (), "claims")
 
 
-def _by_regrant(client: Client, pattern: str) -> Iterator[Seer]:
-    from headgate.auth.regrants import read_regrants
-
-    for user, (explicit, _) in sorted(read_regrants(client).items()):
-        yield from _seer("regrant", user, explicit.subscribe, pattern)
-
-
 def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:
     import time
 
@@ -121,12 +116,6 @@ def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) ->
         elif _EVERY in of or namespace in of:
             granted = tuple(scope.removeprefix("read:") for scope in key.scopes if scope.startswith("read:"))
             yield from _seer("key", f"{key.id} ({key.name})", granted, pattern)
-
-
-def _by_consumer(consumers: tuple[ConsumerSpec, ...], namespace: str, pattern: str) -> Iterator[Seer]:
-    for spec in consumers:
-        if spec.namespace == namespace:
-            yield from _seer("consumer", spec.name, spec.patterns, pattern)
 
 
 def _seer(kind: str, name: str, granted: tuple[str, ...], pattern: str) -> Iterator[Seer]:

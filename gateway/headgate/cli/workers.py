@@ -37,7 +37,10 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
         path = file.path
         settings = Settings.read(environ)
         check_target(target)
-        if not _has_temporary_folder():
+        try:
+            gettempdir()  # which the workers share
+        except OSError:  # as with a read-only root file system
+            complain("no folder for temporary files can be written: mount one at /tmp, or name one in TMPDIR")
             return 1
         bind = _bind(settings, environ)
         if bind is None:
@@ -75,16 +78,6 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
     finally:
         if keeper is not None:
             keeper.close()
-
-
-def _has_temporary_folder() -> bool:
-    """Report if workers have no folder to share, as with a read-only root file system."""
-    try:
-        gettempdir()
-    except OSError:
-        complain("no folder for temporary files can be written: mount one at /tmp, or name one in TMPDIR")
-        return False
-    return True
 
 
 def _load(target: str | None) -> Any:

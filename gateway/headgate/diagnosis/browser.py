@@ -176,16 +176,14 @@ class Browser(ABC):
                 code, reason = str(parts.get("code", "refused")), str(parts.get("reason", ""))
                 self._welcome.put(Refused(code, str(answer.get("message", answer)), reason))
             elif kind == _EVENT:
-                self._receive_event(*json.loads(body))
+                name, *arguments = json.loads(body)
+                if name == "welcome":
+                    self._welcome.put(arguments[0])
+                elif name == "event":
+                    topic, _, meta = arguments
+                    self._events.put(Arrived(time.monotonic(), topic, meta.get("id")))
             elif kind == _ANSWER:
                 self._answers.put(json.loads(body[len(_SUBSCRIBE_ID) :])[0])
-
-    def _receive_event(self, name: str, *arguments: Any) -> None:
-        if name == "welcome":
-            self._welcome.put(arguments[0])
-        elif name == "event":
-            topic, _, meta = arguments
-            self._events.put(Arrived(time.monotonic(), topic, meta.get("id")))
 
     @abstractmethod
     def _open(self) -> None: ...

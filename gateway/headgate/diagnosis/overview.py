@@ -105,7 +105,8 @@ def read_overview(client: Client, url: str) -> Overview:
         consumers,
         paused,
         [
-            *_wrong_in_redis(infos, writes),
+            *(result for info in infos for result in advise(info) if result.verdict is Verdict.FAULT),
+            *([] if writes.verdict is Verdict.OK else [writes]),
             *check_gateways(client),
             *check_consumers(consumers),
             *wrong(rows, namespaces, consumers, paused, takes_writes=writes.verdict is Verdict.OK),
@@ -151,13 +152,6 @@ def wrong(
             yield warning(f"consumer {consumer.name}", f"{consumer.dead} dead letters", fix)
     for name in paused:
         yield warning("paused", name.replace(":", " ", 1), f"headgate resume {name.replace(':', ' ', 1)}")
-
-
-def _wrong_in_redis(infos: list[Mapping[str, Any]], writes: CheckResult) -> Iterator[CheckResult]:
-    for info in infos:
-        yield from (result for result in advise(info) if result.verdict is Verdict.FAULT)
-    if writes.verdict is not Verdict.OK:
-        yield writes
 
 
 def _redis(server: str, infos: list[Mapping[str, Any]]) -> RedisState:

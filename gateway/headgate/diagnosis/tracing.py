@@ -198,9 +198,9 @@ class _Search:
         time_ms = time_or_zero(fields.get(b"time", b""))
         event_id = fields.get(b"id", b"").decode("utf-8", "replace")
         epoch, size = epoch_of(lineage, offset), len(fields.get(b"data", b""))
-        trace = Trace(
-            self._namespace, epoch, offset, topic, event_id, time_ms, size, head.offset, _by(fields), _traceparent(fields)
-        )
+        text = fields.get(b"traceparent")
+        parent = None if text is None else read_traceparent(text.decode("ascii", "replace"), "log")
+        trace = Trace(self._namespace, epoch, offset, topic, event_id, time_ms, size, head.offset, _by(fields), parent)
         steps: dict[str, Callable[[Trace], None]] = {
             GATEWAYS: lambda trace: self._ask_gateways(trace, lineage),
             BROWSERS: self._ask_browsers,
@@ -317,11 +317,6 @@ def _by(fields: Mapping[bytes, bytes]) -> str | None:
     """Return the user, or `key <id>`, that an entry names as its publisher; a long name is cut."""
     name = fields.get(b"publisher")
     return None if name is None else shown_name(operators_name(name.decode("ascii", "replace")))
-
-
-def _traceparent(fields: Mapping[bytes, bytes]) -> str | None:
-    text = fields.get(b"traceparent")
-    return None if text is None else read_traceparent(text.decode("ascii", "replace"), "log")
 
 
 def epoch_of(lineage: Lineage, offset: int) -> str:

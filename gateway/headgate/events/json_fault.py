@@ -33,7 +33,7 @@ def find_fault(data: object) -> Fault | None:
 
 def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[Fault]:
     if isinstance(value, str):
-        if not _is_text(value):
+        if not is_unicode(value):
             yield Fault(path, 'a string with a lone surrogate; publish value.encode("utf-8", "replace").decode()')
     elif isinstance(value, float | Decimal):
         if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
@@ -47,7 +47,7 @@ def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[Fau
             yield Fault((), f"nested deeper than {MAX_DEPTH} levels")
             return
         for step, part in parts:
-            if isinstance(step, str) and not _is_text(step):
+            if isinstance(step, str) and not is_unicode(step):
                 yield Fault(path, "a key with a lone surrogate")
             elif not isinstance(step, str) and isinstance(value, dict):
                 cure = "key.decode()" if isinstance(step, bytes) else "key.value" if isinstance(step, Enum) else "str(key)"
@@ -104,7 +104,8 @@ def _cure(value: Any) -> str:
     return "a dict of what the receiver needs"
 
 
-def _is_text(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be written as UTF-8, without half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

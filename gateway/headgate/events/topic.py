@@ -108,17 +108,13 @@ def user_word(name: object) -> str:
         raise InvalidRequest("user: expected one or more characters of Unicode, none of them a control character")
     if name == ME:
         return "__6de"
-    word = _TO_ESCAPE.sub(_escape, name.encode()).decode("ascii")
+    word = _TO_ESCAPE.sub(lambda match: b"__%02x" % match[0][0], name.encode()).decode("ascii")
     if len(word) > MAX_USER_BYTES:
         raise InvalidRequest(
             f"user: {len(word)} bytes as a word of a topic, at most {MAX_USER_BYTES} are allowed: a letter, a digit, _ and - take"
             " one, every other byte of UTF-8 takes four"
         )
     return word
-
-
-def _escape(match: re.Match[bytes]) -> bytes:
-    return b"__%02x" % match[0][0]
 
 
 def user_name(word: str) -> str | None:

@@ -63,7 +63,9 @@ def wait_for_private_redis(data_dir: str | Path, within_s: float) -> str | None:
     while True:
         url = find_private_redis(data_dir)
         is_late = time.monotonic() > deadline
-        if (url is not None and (is_late or not _is_loading(url))) or not lock.exists():
+        fault = None if url is None or is_late else fault_of_ping(url)  # perhaps another owner's server, which wants a password
+        is_loading = isinstance(fault, BusUnavailable) and fault.redis_code == LOADING
+        if (url is not None and not is_loading) or not lock.exists():
             return url
         if is_late:
             if _is_held(lock):
@@ -172,11 +174,6 @@ def fault_of_ping(url: str) -> HeadgateError | None:
     finally:
         client.close()
     return None
-
-
-def _is_loading(url: str) -> bool:
-    fault = fault_of_ping(url)  # perhaps of another owner's server, which wants a password
-    return isinstance(fault, BusUnavailable) and fault.redis_code == LOADING
 
 
 def _is_held(path: Path) -> bool:

@@ -269,7 +269,8 @@ class EmbeddedRedis:
     def _launch(self, meanwhile: Callable[[], object] = lambda: None) -> subprocess.Popen[bytes]:
         """Start the server, call `meanwhile`, and wait for an answer. The server exits when our end of the pipe closes."""
         Path(self._socket_path).unlink(missing_ok=True)  # stale: no server answers there
-        command = [self._binary.path, "--dir", str(self._folder), "--unixsocket", self._socket_path, *_arguments()]
+        arguments = ["" if word == "''" else word for word in _CONFIGURATION.split()]
+        command = [self._binary.path, "--dir", str(self._folder), "--unixsocket", self._socket_path, *arguments]
         command = ["/bin/sh", "-c", _WATCH, "headgate-redis", *command]
         if sys.platform == "linux" and threading.get_native_id() == os.getpid():
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -339,10 +340,6 @@ def start_private_redis(
     except BaseException:
         os.close(lock)
         raise
-
-
-def _arguments() -> list[str]:
-    return ["" if word == "''" else word for word in _CONFIGURATION.split()]
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], socket_path: str, folder: Path) -> None:

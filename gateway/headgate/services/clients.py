@@ -249,7 +249,9 @@ class Clients:
             InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused.
         """
         check_whole(limit, "limit", 1, MAX_PAGE_CLIENTS)
-        order = _sort(sort)
+        if sort not in tuple(Sort):
+            raise InvalidRequest(f"sort: expected one of {', '.join(Sort)}")
+        order = Sort(sort)
         question = ListQuestion(
             order,
             limit,
@@ -428,13 +430,6 @@ def _check_silence(answers: Answers) -> None:
     """Refuse to report an absence while some gateways have not answered. Raises BusUnavailable: names those gateways."""
     if answers.unanswered:
         raise BusUnavailable(f"no answer from {', '.join(answers.silent[:5])} in time, and no other gateway has this session")
-
-
-def _sort(name: str) -> Sort:
-    try:
-        return Sort(name)
-    except ValueError:
-        raise InvalidRequest(f"sort: expected one of {', '.join(Sort)}") from None
 
 
 def _check_text(value: object, name: str, limit: int) -> str:

@@ -146,7 +146,7 @@ def words(expected: str) -> Kind:
 
 def patterns(expected: str = "patterns such as news.#, comma-separated") -> Kind:
     """A list of topic patterns, or one text with commas."""
-    return Kind(_patterns, expected)
+    return Kind(lambda raw: tuple(map(_refused(check_pattern), read_words(raw))), expected)
 
 
 def pattern(expected: str = "a pattern such as orders.*.failed") -> Kind:
@@ -205,7 +205,14 @@ STATSD_PREFIX = matching(re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){0,7}", 
 
 def host_and_port(expected: str = "HOST:PORT, such as 127.0.0.1:8125 or [::1]:8125") -> Kind:
     """A host name or address and a port, read into (host, port)."""
-    return Kind(_host_and_port, expected)
+
+    def read(raw: Any) -> tuple[str, int]:
+        host, port = parsed(parse_authority, raw.strip())
+        if not port:
+            raise ValueError
+        return host, port
+
+    return Kind(read, expected)
 
 
 def option(default: Any, kind: Kind, doc: str, *, secret: bool = False) -> Any:
@@ -333,10 +340,6 @@ def _text(raw: Any) -> str:
     return raw.strip()
 
 
-def _patterns(raw: Any) -> tuple[str, ...]:
-    return tuple(map(_refused(check_pattern), read_words(raw)))
-
-
 def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
     """Return a check of events/topic.py as a reader that raises ValueError."""
 
@@ -347,10 +350,3 @@ def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
             raise ValueError from error
 
     return read
-
-
-def _host_and_port(raw: Any) -> tuple[str, int]:
-    host, port = parsed(parse_authority, raw.strip())
-    if not port:
-        raise ValueError
-    return host, port

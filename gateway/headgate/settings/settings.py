@@ -615,32 +615,11 @@ class Settings:
 # Each limit is defined once, above. These are sent to clients in `welcome`; docs/protocol.md lists them. The total number of
 # clients is not among them. A stranger learns it only from a refusal.
 _CLIENT_LIMITS = (
-    "max_payload_bytes",
-    "queue_frames",
-    "queue_bytes",
-    "max_subscriptions",
-    "max_wildcards",
-    "max_presence_topics",
-    "max_presence_members",
-    "max_presence_meta_bytes",
-    "max_refusals",
-    "inbound_per_s",
-    "inbound_burst",
-    "publish_per_s",
-    "publish_burst",
-    "ephemeral_per_s",
-    "requests_per_s",
-    "max_requests",
-    "request_timeout_s",
-    "read_per_s",
-    "read_burst",
-    "write_deadline_s",
-    "handshake_deadline_s",
-    "max_clients_per_user",
-    "max_clients_per_address",
-    "log_max_events",
-    "log_max_age_s",
-    "log_max_bytes",
+    *("max_payload_bytes", "queue_frames", "queue_bytes", "max_subscriptions", "max_wildcards", "max_presence_topics"),
+    *("max_presence_members", "max_presence_meta_bytes", "max_refusals", "inbound_per_s", "inbound_burst", "publish_per_s"),
+    *("publish_burst", "ephemeral_per_s", "requests_per_s", "max_requests", "request_timeout_s", "read_per_s", "read_burst"),
+    *("write_deadline_s", "handshake_deadline_s", "max_clients_per_user", "max_clients_per_address", "log_max_events"),
+    *("log_max_age_s", "log_max_bytes"),
 )
 # Settings of earlier releases, each with what to do instead.
 REMOVED = dict.fromkeys(

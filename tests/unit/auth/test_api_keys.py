@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.auth.api_keys import MAX_REMEMBERED, ApiKeys, NewKey, check_key_id, is_account_of_key, new_key, shown_name
+from headgate.auth.api_keys import MAX_REMEMBERED, ApiKeys, NewKey, check_key_id, new_key, shown_name
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import BusUnavailable, HeadgateError, Unauthorized, UnauthorizedReason
 from headgate.redis.api_keys import StoredKey
@@ -125,7 +125,7 @@ def test_a_key_is_an_identity_with_its_scopes_as_grants() -> None:
     assert (identity.publish, identity.subscribe) == (("orders.#",), ("mail.*",))
     assert identity.scopes == ("publish:orders.#", "read:mail.*", "clients")
     assert identity.namespaces is None
-    assert is_account_of_key(identity.user)
+    assert shown_name(identity.user) != identity.user
     assert shown_name(identity.user) == f"key {key.stored.id}"
     assert shown_name("ana") == "ana"
 

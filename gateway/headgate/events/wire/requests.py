@@ -17,6 +17,7 @@ import msgspec
 
 from headgate.errors import InvalidRequest
 from headgate.events.event import check_event_id
+from headgate.events.json_fault import is_unicode
 from headgate.events.numbers import check_whole
 from headgate.events.topic import check_pattern, check_topic
 
@@ -128,7 +129,7 @@ def check_text(request: object) -> None:
                 left += (*value, *value.values())
             elif isinstance(value, list):
                 left += value
-            elif isinstance(value, str) and not _is_unicode(value):
+            elif isinstance(value, str) and not is_unicode(value):
                 raise InvalidRequest("text with half of a surrogate pair (U+D800 to U+DFFF); expected Unicode") from None
 
 
@@ -244,14 +245,6 @@ def read_presence(request: object) -> PresenceRequest:
     if ("after" in body) != (act is PresenceAct.PAGE) or not isinstance(after, str):
         raise InvalidRequest("after: expected a user's name, with `page` and with nothing else")
     return PresenceRequest(act, check_topic(body.get("topic")), body.get("meta", msgspec.UNSET), after)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _since(request: object) -> Since:

@@ -298,16 +298,12 @@ def _words_of(schema: Any, name: str = "") -> list[str]:
 
 
 def _comment(words: Sequence[str], indent: str) -> Iterator[str]:
-    lines = [_safe(line) for text in words for line in text.splitlines() if line.strip()]
+    written = (line for text in words for line in text.splitlines() if line.strip())
+    lines = [_BREAKS.sub(" ", line).replace("*/", "*\u2215").strip() for line in written]  # none ends a comment or begins code
     if len(lines) == 1:
         yield f"{indent}/** {lines[0]} */"
     elif lines:
         yield from (f"{indent}/**", *(f"{indent} * {line}" for line in lines), f"{indent} */")
-
-
-def _safe(line: str) -> str:
-    """Return a line that neither ends a comment nor begins a line of code."""
-    return _BREAKS.sub(" ", line).replace("*/", "*\u2215").strip()
 
 
 def _is_of(value: object, types: frozenset[str]) -> bool:

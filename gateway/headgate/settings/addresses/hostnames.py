@@ -56,15 +56,10 @@ def _encode(text: str) -> str:
     try:
         # A separate first step, so that a name that becomes ASCII (full-width letters) keeps an underscore.
         mapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
-        return mapped if mapped.isascii() else ".".join(map(_encode_label, mapped.split(".")))
+        labels = (label if label.isascii() else idna.alabel(label).decode("ascii") for label in mapped.split("."))
+        return mapped if mapped.isascii() else ".".join(labels)
     except idna.IDNAError:  # its text repeats the name, which in an unencoded URL may be part of a password
         raise ValueError("the host name is not valid under IDNA 2008") from None
-
-
-def _encode_label(label: str) -> str:
-    import idna
-
-    return label if label.isascii() else idna.alabel(label).decode("ascii")
 
 
 def _ipv6(text: str) -> str:

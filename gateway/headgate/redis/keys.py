@@ -36,8 +36,11 @@ DEMO_BOOK, DEMO_LOCK, DEMO_SECRET = "hg:demo:book", "hg:demo:lock", "hg:demo:sec
 TRUSTED, STRICT = "headgate_append", "headgate_publish"
 
 
-def _in_namespace(rest: str) -> Callable[[str], str]:
-    return lambda namespace: f"hg:{{{namespace}}}:{rest}"
+def _in_namespace(rest: str) -> Callable[..., str]:
+    """Return a function that makes a key from a namespace, and from the parts for the gaps in `rest`."""
+    if "{}" not in rest:
+        return lambda namespace: f"hg:{{{namespace}}}:{rest}"
+    return lambda namespace, *parts: f"hg:{{{namespace}}}:{rest.format(*parts)}"
 
 
 # Keys by namespace. The stream of the log, whose entry ids are `<offset>-0`.
@@ -54,8 +57,20 @@ gateways_key = _in_namespace("gateways")
 schemas_key = _in_namespace("schemas")
 # The sorted set of processes with members (score: last beat); presence.lua builds the others.
 presence_key = _in_namespace("presence")
+# By topic: the set of processes that have members in it. By topic and process: the hash of these members, by user.
+presence_topic_key, presence_members_key = _in_namespace("presence:topic:{}"), _in_namespace("presence:members:{}:{}")
 # The list of `occupied` and `vacated` events to publish.
 presence_news_key = _in_namespace("presence:news")
+# By number: a hash with the ids of recent events, and where each event is (log.lua has its fields).
+ids_key = _in_namespace("id:{}")
+# By consumer: the hash of its group; its other keys begin with it and a colon (groups.lua builds the same names).
+group_key = _in_namespace("group:{}")
+# By user: the sorted set of event ids that this user's browsers have shown (score: time of the report).
+seen_key = _in_namespace("seen:{}")
+# By the user's word in topics: the hash with the inbox (inbox.lua has its fields), and that with what the user has muted.
+inbox_key, mutes_key = _in_namespace("inbox:{}"), _in_namespace("inbox:{}:mutes")
+# By part: a hash with the traces of single events (traces.py).
+trace_key = _in_namespace("trace:{}")
 
 
 def _of(database: int) -> str:
@@ -88,11 +103,6 @@ def namespace_of(log_key: str) -> str:
     return log_key[len("hg:{") : -len("}:log")]
 
 
-def ids_key(namespace: str, number: int) -> str:
-    """Return the key of a hash with the ids of recent events, and where each event is (log.lua has its fields)."""
-    return f"hg:{{{namespace}}}:id:{number}"
-
-
 def channel(namespace: str, topic: str, database: int = 0) -> str:
     """Return the channel on which events of a topic are published."""
     return f"hg:{{{namespace}}}{_of(database)}:{topic}"
@@ -119,34 +129,9 @@ def live_channel(namespace: str, topic: str, database: int = 0) -> tuple[str, bo
     return (channel(namespace, topic, database), False) if user is None else (user_channel(namespace, user, database), True)
 
 
-def group_key(namespace: str, group: str) -> str:
-    """Return the key of a consumer group's hash; its other keys begin with it and a colon (groups.lua builds the same names)."""
-    return f"hg:{{{namespace}}}:group:{group}"
-
-
 def group_in_log(group: str, epoch: str) -> str:
     """Return the name of the Redis group with which a consumer reads the log (groups.lua builds the same name)."""
     return f"{group}@{epoch}"
-
-
-def seen_key(namespace: str, user: str) -> str:
-    """Return the key of the sorted set of event ids that this user's browsers have shown (score: time of the report)."""
-    return f"hg:{{{namespace}}}:seen:{user}"
-
-
-def inbox_key(namespace: str, word: str) -> str:
-    """Return the key of the hash with the inbox of the user whose word in topics this is (inbox.lua has its fields)."""
-    return f"hg:{{{namespace}}}:inbox:{word}"
-
-
-def mutes_key(namespace: str, word: str) -> str:
-    """Return the key of the hash with what the user whose word this is has muted: channels by pattern."""
-    return f"{inbox_key(namespace, word)}:mutes"
-
-
-def trace_key(namespace: str, part: int) -> str:
-    """Return the key of a hash with the traces of single events (traces.py)."""
-    return f"hg:{{{namespace}}}:trace:{part}"
 
 
 def user_channel(namespace: str, user: str, database: int = 0) -> str:
@@ -160,16 +145,6 @@ def user_channel(namespace: str, user: str, database: int = 0) -> str:
 def presence_database_key(namespace: str, database: int) -> str:
     """Return a name that gives presence.lua the database of its channels. No such key exists."""
     return f"hg:{{{namespace}}}:presence{_of(database)}"
-
-
-def presence_topic_key(namespace: str, topic: str) -> str:
-    """Return the key of the set of processes that have members in a topic."""
-    return f"hg:{{{namespace}}}:presence:topic:{topic}"
-
-
-def presence_members_key(namespace: str, topic: str, process: str) -> str:
-    """Return the key of the hash with a process's members in a topic, by user."""
-    return f"hg:{{{namespace}}}:presence:members:{topic}:{process}"
 
 
 def presence_channel(namespace: str, topic: str, database: int = 0) -> str:

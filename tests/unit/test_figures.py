@@ -14,7 +14,7 @@ import pytest
 from bench import page as benchmarks
 from bench.page import Figure
 from headgate import __version__
-from headgate.auth import claims, client_counts, grants, proven, regrants, revocation, tokens
+from headgate.auth import claims, client_counts, grants, regrants, revocation, tokens
 from headgate.auth.api_keys import MAX_NAMESPACES
 from headgate.consumers.work.dead_letters import PAGE_LETTERS
 from headgate.consumers.work.spec import RunnerOptions
@@ -237,7 +237,7 @@ PROMISED = [
     ),
     (r"of more than (\d+) KiB each \| (\d+) of the", (*kib(waiting_bodies.AT_ONCE_BYTES), *thousands(waiting_bodies.PER_CALLER))),
     (r"and gateway; (\d+) in all", thousands(waiting_bodies.IN_ALL)),
-    (r"signature is remembered \| ([\d,]+),", thousands(proven.MAX_PROVEN)),
+    (r"signature is remembered \| ([\d,]+),", thousands(tokens.MAX_PROVEN)),
     (r"for every (\d+) events that are looked at, .*?, (\d+) in a process", thousands(PAGE_EVENTS, searches.MAX_SEARCHES)),
     (r"four times as many at once; a process remembers ([\d,]+)\[", thousands(rates.MAX_CALLERS)),
     (r"request's headers \| (\d+) KiB, (\d+) lines", (*kib(http_parser.MAX_HEADER_BYTES), str(http_parser.MAX_HEADER_LINES))),

@@ -11,8 +11,10 @@ operator's address. 3. Signature (keys.py) before claims (claims.py).
 from __future__ import annotations
 
 import binascii
+import hashlib
 import json
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
@@ -221,3 +223,38 @@ def _read_header(part: str) -> Mapping[str, Any]:
     if not isinstance(header, dict) or not isinstance(header.get("kid", ""), str):
         raise Unauthorized(Reason.MALFORMED)
     return header
+
+
+# Each holds at most MAX_TOKEN_BYTES of grants. The oldest is evicted first.
+MAX_PROVEN = 1024
+
+
+class ProvenTokens:
+    """Verified tokens and their identities, cached for callers that send a token with every request. No I/O.
+
+    The cache holds only what cannot change, signature and claims. The caller checks expiry and revocation each time. Its key is
+    the token's SHA-256, so tokens cannot be read from it and lookup times reveal nothing about them.
+    """
+
+    def __init__(self) -> None:
+        self._keys: object = None
+        self._identities: OrderedDict[bytes, Identity] = OrderedDict()
+
+    def get(self, token: str, keys: object) -> Identity | None:
+        """Return the identity of a token that was added with these keys."""
+        if keys is not self._keys or len(token) > MAX_TOKEN_BYTES:
+            return None
+        return self._identities.get(_digest(token))
+
+    def add(self, token: str, keys: object, identity: Identity) -> None:
+        """Cache what a token proved with these keys. Other keys empty the cache."""
+        if keys is not self._keys:
+            self._identities.clear()
+            self._keys = keys
+        self._identities[_digest(token)] = identity
+        if len(self._identities) > MAX_PROVEN:
+            self._identities.popitem(last=False)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

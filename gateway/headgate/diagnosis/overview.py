@@ -21,8 +21,7 @@ from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import advise
 from headgate.runtime.check_result import CheckResult, Verdict, fault, unknown, warning
 
-from .elsewhere import check_consumers, check_gateways
-from .redis_state import check_writes, retention_s, short_log
+from .redis_state import check_consumers, check_gateways, check_writes, retention_s, short_log
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ libraries, but Redis is sent writes that change nothing, which it refuses as it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import ceil
 
-from headgate.consumers.work.groups import Groups
+from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.events.event import ID_COUNTS_S
@@ -20,7 +20,7 @@ from headgate.redis.cluster_client import ClusterClient
 from headgate.redis.connections import address_of, is_open, redacted_address
 from headgate.redis.entries import Extent
 from headgate.redis.faults import CURES, NEEDED, NO_FUNCTION
-from headgate.redis.functions import LOG_LIBRARY, Library
+from headgate.redis.functions import LOG_LIBRARY, Library, server_token
 from headgate.redis.instances import read_groups
 from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, REVOKED, STRICT, log_key, trial_key
 from headgate.redis.log import RECONNECT_S, EventLog
@@ -28,12 +28,33 @@ from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
 from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 
-from .elsewhere import check_consumers, check_gateways
-
 # What a gateway reads in addition to logs and channels. Without the right to one of them, it runs without that feature.
 _READS = (
     ("ZRANGE", NAMESPACES, 0, 0), ("ZRANGE", REVOKED, 0, 0), ("ZRANGE", PAUSED, 0, 0), ("HLEN", LOADS),
 )  # fmt: skip
+
+
+_FIX = "if it runs, look at its log and its Redis URL, allow its user +fcall_ro|headgate_version, and restart it"
+
+
+def check_gateways(client: Client) -> Iterator[CheckResult]:
+    """Yield a finding for each gateway whose events come from another server. Raises as `redis.client.call`."""
+    server = server_token(client, LOADS)
+    rows = loads.read(client, server)
+    for load in rows.loads.values():
+        if not load.is_at(server):
+            yield fault(f"gateway {load.name}", "its events come from another Redis server than this one", _FIX)
+    for load in rows.left.values():
+        text = f"on another Redis server than this one {rows.now_s - load.at_s} s ago, and still there unless it has ended"
+        yield warning(f"gateway {load.name}", text, _FIX)
+
+
+def check_consumers(statuses: Iterable[GroupStatus]) -> Iterator[CheckResult]:
+    """Yield a finding for each consumer with instances on another server."""
+    for status in statuses:
+        if status.elsewhere:
+            text = f"on another Redis server, unless they have ended: {', '.join(status.elsewhere)}"
+            yield warning(f"consumer {status.name}", f"{text}; the lag here says nothing of them", _FIX)
 
 
 def check_writes(client: Client, namespaces: Collection[str]) -> CheckResult:

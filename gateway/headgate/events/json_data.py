@@ -6,15 +6,17 @@ other data than the application published. Such data is refused here.
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headgate.errors import NotSerializable
 from headgate.events.event import MAX_DEPTH, JsonText, check_json
-from headgate.events.json_fault import find_fault
 
 
 def _plain(value: object) -> object:
@@ -98,3 +100,113 @@ def _check_items(items: Iterable[object], depth: int) -> None:
 def _check_depth(depth: int) -> None:
     if depth <= 0:
         raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels")
+
+
+# Without the hook: the types that need no substitute.
+_encode_known = msgspec.json.Encoder().encode
+
+
+class Fault(NamedTuple):
+    """The path to a value, and what is wrong with it."""
+
+    path: tuple[str | int, ...]
+    reason: str
+
+
+def find_fault(data: object) -> Fault | None:
+    """Return the first known fault in the order of the data, and what to publish instead. Nothing here runs for a valid value."""
+    return next(_faults(data, (), MAX_DEPTH), None)
+
+
+def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[Fault]:
+    if isinstance(value, str):
+        if not is_unicode(value):
+            yield Fault(path, 'a string with a lone surrogate; publish value.encode("utf-8", "replace").decode()')
+    elif isinstance(value, float | Decimal):
+        if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
+            yield Fault(path, f"{value} is not a JSON number; publish None or a string")
+    elif isinstance(value, Enum):
+        yield from _faults(value.value, path, depth)
+    elif isinstance(value, msgspec.Raw):
+        yield Fault(path, "msgspec.Raw inside other data; publish msgspec.json.decode(value)")
+    elif (parts := _parts(value)) is not None:
+        if depth == 0:
+            yield Fault((), f"nested deeper than {MAX_DEPTH} levels")
+            return
+        for step, part in parts:
+            if isinstance(step, str) and not is_unicode(step):
+                yield Fault(path, "a key with a lone surrogate")
+            elif not isinstance(step, str) and isinstance(value, dict):
+                cure = "key.decode()" if isinstance(step, bytes) else "key.value" if isinstance(step, Enum) else "str(key)"
+                yield Fault(path, f"a key is of type {_name(type(step))}, and only strings are keys; publish {cure}")
+            else:
+                yield from _faults(part, (*path, step), depth - 1)
+    elif not _is_encoded(value):
+        yield Fault(path, f"a value of type {_name(type(value))}; publish {_cure(value)}")
+
+
+def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """Return the parts of a container as the encoder sees it, each with its step; None for other values."""
+    if isinstance(value, dict):
+        return value.items()
+    if isinstance(value, list | tuple | set | frozenset):
+        return enumerate(value)
+    kind = type(value)
+    names: Iterable[str]
+    if isinstance(value, msgspec.Struct):
+        names = kind.__struct_fields__
+    elif hasattr(kind, "__dataclass_fields__"):
+        names = kind.__dataclass_fields__
+    elif hasattr(kind, "__attrs_attrs__"):
+        names = [each.name for each in kind.__attrs_attrs__]
+    else:
+        return None
+    fields = [(name, getattr(value, name, msgspec.UNSET)) for name in names]
+    return [each for each in fields if each[1] is not msgspec.UNSET]
+
+
+def _cure(value: Any) -> str:
+    """Return an expression that converts the value to JSON, by the methods of its type: its library may not be imported here."""
+    kind = type(value)
+    if hasattr(kind, "model_dump"):  # pydantic
+        return 'value.model_dump(mode="json")'
+    if hasattr(kind, "tolist"):  # numpy, pandas, array
+        return "value.tolist()"
+    if isinstance(value, datetime.date | datetime.time):  # a subclass, such as pandas.Timestamp
+        return "value.isoformat()"
+    if isinstance(value, datetime.timedelta):
+        return "value.total_seconds()"
+    if hasattr(kind, "_asdict"):  # a row of SQLAlchemy
+        return "value._asdict()"
+    if hasattr(kind, "_meta"):  # Django
+        return "django.forms.models.model_to_dict(value)"
+    if isinstance(value, Mapping):
+        return "dict(value)"
+    if hasattr(kind, "iterrows"):  # pandas.DataFrame
+        return 'value.to_dict("records")'
+    if isinstance(value, Iterable) and not hasattr(kind, "encode"):  # not UserString or a Django translation
+        return "list(value.values())" if hasattr(kind, "values") else "list(value)"
+    if any("__str__" in vars(each) for each in kind.__mro__[:-1]):
+        return "str(value)"
+    return "a dict of what the receiver needs"
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be written as UTF-8, without half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_encoded(value: Any) -> bool:
+    try:
+        _encode_known(value)
+    except (TypeError, ValueError, OverflowError):
+        return isinstance(value, int)  # too many digits, which the encoder reports better
+    return True
+
+
+def _name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -16,7 +16,7 @@ import pytest
 
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import Store
-from headgate.diagnosis.elsewhere import check_gateways
+from headgate.diagnosis.redis_state import check_gateways
 from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import start_private_redis

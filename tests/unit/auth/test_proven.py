@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headgate.auth.identity import Identity
-from headgate.auth.proven import MAX_PROVEN, ProvenTokens
-from headgate.auth.tokens import MAX_TOKEN_BYTES
+from headgate.auth.tokens import MAX_PROVEN, MAX_TOKEN_BYTES, ProvenTokens
 
 KEYS, OTHER_KEYS = object(), object()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.diagnosis.machine import check_clocks, check_machine
+from headgate.diagnosis.doctor import check_clocks, check_machine
 from headgate.redis.loads import Load
 from headgate.runtime.check_result import CheckResult, Verdict
 

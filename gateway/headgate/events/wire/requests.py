@@ -17,7 +17,7 @@ import msgspec
 
 from headgate.errors import InvalidRequest
 from headgate.events.event import check_event_id
-from headgate.events.json_fault import is_unicode
+from headgate.events.json_data import is_unicode
 from headgate.events.numbers import check_whole
 from headgate.events.topic import check_pattern, check_topic
 

@@ -24,9 +24,8 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
 from headgate.auth.key_sets import configured_keys
-from headgate.auth.proven import ProvenTokens
 from headgate.auth.regrants import Regrants
-from headgate.auth.tokens import Tokens, token_authenticator
+from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.runtime.loop import Idle, Share, call_application, deadline

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
 
-from headgate.errors import InvalidPattern, InvalidSchema, NotSerializable
+from headgate.errors import InvalidPattern, InvalidSchema, NotSerializable, SchemaViolation
 from headgate.events.event import check_json
-from headgate.events.topic import check_pattern, normal_form
+from headgate.events.topic import check_pattern, is_wildcard, matches, normal_form
 
 from .documents import SUFFIX, Documents
 from .keywords import TOPIC, dialect_fault, keyword_fault, parts
-from .validation import Validator, check_schema, pointer, validators
+from .validation import Validator, check_schema, fault_of, pointer, validators
 
 # The address of a document without `$id`; a name that never leads anywhere (RFC 6761, section 6.4).
 _BASE = "https://schemas.invalid/"
@@ -216,3 +216,58 @@ def _refuse_circles(places: Mapping[Place, Any], references: Mapping[Place, Plac
 
     for place in places:
         count(place, frozenset())
+
+
+# Topics with cached schemas; then the cache is cleared.
+MAX_TOPICS = 4096
+# Compiled versions per process.
+MAX_COMPILED = 16
+
+_decode = msgspec.json.Decoder().decode
+
+
+@lru_cache(maxsize=MAX_COMPILED)
+def schema_set(documents: Documents) -> SchemaSet:
+    """Return documents as a set of schemas; equal documents give the same set. Raises InvalidSchema: as `read_catalogue`."""
+    return SchemaSet(read_catalogue(documents))
+
+
+class SchemaSet:
+    """One compiled version of the schemas, which finds the first schema that the data of an event violates.
+
+    If several patterns match a topic, all their schemas apply: `orders.#` states what all orders share, and `orders.*.shipped`
+    adds to it. A process compiles the same documents once, and caches the schemas of MAX_TOPICS topics.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        compiled = catalogue.validators
+        self._exact = {pattern: compiled[name] for pattern, name in catalogue.topics.items() if not is_wildcard(pattern)}
+        self._wildcards: dict[str, list[tuple[str, Validator]]] = {}  # by the first word
+        for pattern, name in catalogue.topics.items():
+            if is_wildcard(pattern):
+                self._wildcards.setdefault(pattern.partition(".")[0], []).append((pattern, compiled[name]))
+        self._by_topic: dict[str, tuple[tuple[str, Validator], ...]] = {}
+        self.version = catalogue.documents.version
+
+    def violation(self, topic: str, payload: bytes) -> SchemaViolation | None:
+        """Return the violation by the data of a topic, by the first pattern in order, or None."""
+        matching = self._by_topic.get(topic)
+        if matching is None:
+            if len(self._by_topic) >= MAX_TOPICS:
+                self._by_topic.clear()
+            matching = self._by_topic[topic] = tuple(sorted(self._matching(topic), key=lambda each: each[0]))
+        if not matching:
+            return None
+        value = _decode(payload)
+        for pattern, validator in matching:
+            if (fault := fault_of(validator, value)) is not None:
+                return SchemaViolation(topic, pattern, fault.path, fault.reason)
+        return None
+
+    def _matching(self, topic: str) -> Iterator[tuple[str, Validator]]:
+        if topic in self._exact:
+            yield topic, self._exact[topic]
+        for first in (topic.partition(".")[0], "*", "#"):
+            for pattern, validator in self._wildcards.get(first, ()):
+                if matches(pattern, topic):
+                    yield pattern, validator

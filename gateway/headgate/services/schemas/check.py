@@ -27,7 +27,7 @@ from .documents import Documents, documents, read_folder
 from .registry import read_registry, read_version
 
 if TYPE_CHECKING:
-    from .schema_set import SchemaSet
+    from .catalogue import SchemaSet
 
 OFF, WARN, REFUSE = MODES = ("off", "warn", "refuse")
 REFRESH_S = 10.0
@@ -219,6 +219,6 @@ class RegistrySource:
 
 def _compiled(documents: Documents) -> SchemaSet:
     with needing("schemas", "publishing with schemas"):
-        from .schema_set import schema_set  # only here, because a publisher without schemas lacks the library
+        from .catalogue import schema_set  # only here, because a publisher without schemas lacks the library
 
         return schema_set(documents)

@@ -26,6 +26,8 @@ _MAX_LEVELS = 6
 _TOO_DEEP = f"{MASK} does not hold; no place is named in one of more than {_MAX_LEVELS} levels"
 _TYPES = "expected array, boolean, integer, null, number, object or string, or a list of these"
 _PATTERNS = jsonschema_rs.RegexOptions()
+# Checks values against one document.
+Validator = jsonschema_rs.Draft202012Validator
 _META = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, offline=True)
 
 
@@ -36,20 +38,14 @@ class Fault(NamedTuple):
     reason: str
 
 
-class Validator:
-    """Checks values against one document."""
-
-    def __init__(self, validator: jsonschema_rs.Draft202012Validator) -> None:
-        self._validator = validator
-
-    def fault(self, value: object) -> Fault | None:
-        """Return the first thing wrong with a value, None if it holds. A microsecond for a small value."""
-        if self._validator.is_valid(value):
-            return None
-        if _is_deeper(value, _MAX_LEVELS):
-            return Fault((), _TOO_DEEP)
-        error = next(iter(self._validator.iter_errors(value)))
-        return Fault(error.instance_path, error.message)
+def fault_of(validator: Validator, value: object) -> Fault | None:
+    """Return the first thing wrong with a value, None if it holds. A microsecond for a small value."""
+    if validator.is_valid(value):
+        return None
+    if _is_deeper(value, _MAX_LEVELS):
+        return Fault((), _TOO_DEEP)
+    error = next(iter(validator.iter_errors(value)))
+    return Fault(error.instance_path, error.message)
 
 
 def check_schema(name: str, schema: object) -> None:
@@ -72,19 +68,13 @@ def validators(schemas: Mapping[str, tuple[str, Any]]) -> Mapping[str, Validator
     by_name: dict[str, Validator] = {}
     for name, (address, schema) in schemas.items():
         try:
-            validator = jsonschema_rs.Draft202012Validator(
-                schema,
-                registry=registry,
-                base_uri=address,
-                mask=MASK,
-                validate_formats=True,
-                pattern_options=_PATTERNS,
+            by_name[name] = Validator(
+                schema, registry=registry, base_uri=address, mask=MASK, validate_formats=True, pattern_options=_PATTERNS,
                 offline=True,
-            )
+            )  # fmt: skip
         except jsonschema_rs.ValidationError as error:
             hint = "; a pattern may have neither look-around nor back-references" if "regex" in error.message else ""
             raise InvalidSchema(name, error.message.replace(MASK, "this", 1) + hint, pointer(error.instance_path)) from error
-        by_name[name] = Validator(validator)
     return by_name
 
 

@@ -17,7 +17,7 @@ from flask import Blueprint, Response, g, request
 
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.consumers.work.groups import check_consumer
-from headgate.diagnosis.elsewhere import check_gateways
+from headgate.diagnosis.redis_state import check_gateways
 from headgate.diagnosis.tracing import trace
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.events.topic import check_topic

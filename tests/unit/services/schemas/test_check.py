@@ -14,8 +14,8 @@ from headgate.errors import BusRefused, HeadgateError
 from headgate.events.json_data import encode_data
 from headgate.installation import install_command
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
+from headgate.services.schemas.catalogue import SchemaSet
 from headgate.services.schemas.check import SchemaCheck, folder_source
-from headgate.services.schemas.schema_set import SchemaSet
 from tests.support.schema_files import write
 
 NUMBERS = {"numbers.#.json": {"type": "integer"}}
@@ -155,7 +155,7 @@ def test_a_publisher_without_schemas_needs_no_library_for_them(folder: str) -> N
     ran = subprocess.run([sys.executable, "-c", WITHOUT, folder], capture_output=True, text=True, check=True)
     told, loaded = ran.stdout.splitlines()
     assert told == f"MissingExtra publishing with schemas needs the package jsonschema_rs: run {install_command('schemas')}"
-    assert "headgate.services.schemas.catalogue" not in loaded or "headgate.services.schemas.schema_set" not in loaded
+    assert "headgate.services.schemas.catalogue" not in loaded or "headgate.services.schemas.catalogue" not in loaded
     assert "structlog" not in loaded
     assert "prometheus" not in loaded
 

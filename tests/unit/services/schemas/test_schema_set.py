@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.events.topic import matches
-from headgate.services.schemas import schema_set as module
-from headgate.services.schemas.schema_set import schema_set
+from headgate.services.schemas import catalogue as module
+from headgate.services.schemas.catalogue import schema_set
 from tests.support.schema_files import texts
 
 

@@ -25,9 +25,9 @@ from headgate.services.publisher import Publisher, Receipt
 
 from .errors import SettingsError
 from .redis import data_folder
+from .redis.bounded import NewestReceipts
 from .redis.keys import namespace_of
 from .redis.lineage import Fate, LogPosition
-from .redis.newest import NewestReceipts
 from .settings.settings import REGISTRY, Settings
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.runtime.exposition import BUCKET, HDR, Family, classic
-from headgate.runtime.histogram import GREATEST_S, LEAST_S, Histogram
+from headgate.runtime.histogram import BUCKET, GREATEST_S, HDR, LEAST_S, Family, Histogram, classic
 from headgate.runtime.metrics import exposition_of
 
 NAME = "headgate_x_seconds"

@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from headgate.runtime.metrics import AUDIT_LEFT_OUT
-from headgate.runtime.token_bucket import TokenBucket
+from headgate.runtime.rates import TokenBucket
 
 # Per address: five lines at once, then one every ten seconds. In total: 200 at once, then 20 a second.
 LINES_BURST, LINES_PER_S = 5, 0.1

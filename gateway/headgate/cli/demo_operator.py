@@ -24,7 +24,7 @@ from headgate.runtime.loop import Greenlet, sleep, spawn
 from headgate.settings.addresses.origins import is_loopback
 from headgate.settings.settings import Settings
 
-from .systemd import FIRST_DESCRIPTOR
+from .starting import FIRST_DESCRIPTOR
 
 # How often the size of the file is recorded, and how long records are kept.
 POLL_S = 0.05

@@ -26,8 +26,7 @@ from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
 from headgate.settings.settings import Settings, environment
 
-from .consumers_process import ConsumersProcess
-from .redis_keeper import private_redis
+from .children import ConsumersProcess, private_redis
 
 
 def main(ready_fd: int, config: str | None = None) -> int:

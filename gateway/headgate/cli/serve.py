@@ -34,11 +34,9 @@ from headgate.transport.http_server import HTTPServer, finish_requests
 from headgate.workers.application import clients_of, load_application, start_gateway
 from headgate.workers.settings_file import SettingsFile
 
-from .consumers_process import ConsumersProcess
+from .children import ConsumersProcess, private_redis
 from .demo_operator import DemoOperator, Start
-from .redis_keeper import private_redis
-from .starting import check_target, complain_of_address, may_listen, read_file, say_mode, say_ready
-from .systemd import notify_ready, passed_socket
+from .starting import check_target, complain_of_address, may_listen, notify_ready, passed_socket, read_file, say_mode, say_ready
 
 if TYPE_CHECKING:
     from headgate.node.gateway import Gateway

@@ -20,8 +20,7 @@ from headgate.settings.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import BACKLOG
 
 from .keeper_process import Keeper, NotKept
-from .starting import check_target, complain_of_address, host_in_url, read_file, say_mode, say_ready
-from .systemd import passed_sockets
+from .starting import check_target, complain_of_address, host_in_url, passed_sockets, read_file, say_mode, say_ready
 
 
 def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:

@@ -22,13 +22,13 @@ from headgate.errors import BusRefused, HeadgateError
 from headgate.settings.addresses.redis_url import Kind, read_url
 
 from . import connections
+from .bounded import NewestReceipts
 from .budget import answered
 from .cluster import slot_of
 from .cluster_client import ClusterClient
 from .connections import ROUND_TRIPS as ROUND_TRIPS
 from .connections import Command, address_of, exchange, open_server, redacted_address, run
 from .faults import CURES, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
-from .newest import NewestReceipts
 
 Client = redis.Redis | ClusterClient
 

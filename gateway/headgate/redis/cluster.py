@@ -21,7 +21,7 @@ from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
 from headgate.settings.addresses.redis_url import shown_node as shown
 
 from .faults import refused, unavailable
-from .forked import reset_in_child
+from .pool import reset_in_child
 
 SLOTS = 16384
 # A node that does not answer must not use up the time of the others.

@@ -21,11 +21,11 @@ from headgate.errors import BusUnavailable, HeadgateError
 from headgate.settings.addresses.redis_url import Node, RedisUrl
 
 from . import connections
+from .bounded import NewestReceipts
 from .cluster import Topology, key_of, slot_of
 from .connections import Command, cluster_topology, exchange, execute, failed, open_server
 from .faults import reply_of, shown_cause, translate, unavailable
-from .forked import reset_in_child
-from .newest import NewestReceipts
+from .pool import reset_in_child
 
 # Attempts for a command that meets MOVED. A slot may move again while the reply travels.
 MAX_MOVES = 3

@@ -27,11 +27,10 @@ from headgate.settings.addresses.origins import is_loopback
 from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url, shown_node
 
 from . import cluster
-from .bounded import Connection, SocketConnection, TlsConnection
+from .bounded import Connection, NewestReceipts, SocketConnection, TlsConnection
 from .budget import left_s, renew
 from .cluster import ASK_TIMEOUT_S, Topology
 from .faults import advised, shown_cause, translate
-from .newest import NewestReceipts
 from .pool import Pool
 from .primary_switch import switch_of
 from .sentinel import Discovery, SentinelConnection, SentinelTlsConnection

@@ -4,19 +4,19 @@ In: redis-py's arguments for a connection. Out: an open connection, for one comm
 `max_connections` waits until one is returned.
 
 redis-py's blocking pool counts each step for metrics of its own and locks twice. Threads and greenlets may share a pool. A forked
-child begins without connections.
+child begins without connections, and `reset_in_child` lets other parts begin again there too.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from threading import Condition
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
 import redis
-
-from .forked import reset_in_child
 
 # A wait that ends so much later than it should shows that the process did not run in between.
 STOOD_STILL_S = 0.05
@@ -123,3 +123,24 @@ def _is_broken(connection: Any) -> bool:
         return bool(connection.can_read(0))
     except (redis.RedisError, OSError):
         return True
+
+
+class _Forked(Protocol):
+    def reset(self) -> None: ...
+
+
+# Objects that begin again in a forked child, where the threads that hold their locks and connections do not exist.
+_parts = WeakSet[_Forked]()
+
+
+def reset_in_child(part: _Forked) -> None:
+    """Call `reset` in each child that is forked while `part` exists."""
+    _parts.add(part)
+
+
+def _in_child() -> None:
+    for part in list(_parts):
+        part.reset()
+
+
+os.register_at_fork(after_in_child=_in_child)

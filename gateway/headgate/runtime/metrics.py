@@ -16,7 +16,7 @@ from prometheus_client.samples import Sample
 
 from headgate.events.traceparent import DROPPED
 
-from .exposition import BUCKET, HDR, Family, classic
+from .histogram import BUCKET, HDR, Family, classic
 from .histogram import Histogram as TimeHistogram
 
 
@@ -42,7 +42,7 @@ class Histograms:
         self._by_value[value] = histogram
 
     def family(self) -> Family:
-        """Return the buckets unchanged, for `exposition.py`."""
+        """Return the buckets unchanged, for `classic`."""
         samples: list[tuple[str, dict[str, str], float]] = []
         for labels, histogram in self._labelled():
             samples += [(f"{self.name}_in", {**labels, BUCKET: str(each)}, count) for each, count in histogram.counts.items()]
@@ -382,7 +382,7 @@ def totals(metric: Totalled) -> dict[str, float]:
 def families() -> list[Family]:
     """Return all metrics of this process: name, kind, help, and samples (name, labels, value) of each.
 
-    Our histograms have the kind `exposition.HDR`, so those of several processes can be added.
+    Our histograms have the kind HDR, so those of several processes can be added.
     """
     ours = {each.name: each for each in (PUBLISH_TO_SOCKET, FENCE, LOOP_LAG, REDIS_ROUND_TRIPS, FAN_OUT, GC_PAUSE)}
     return [

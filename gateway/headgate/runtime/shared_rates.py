@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import NamedTuple
 
-from .rates import Rates
-from .token_bucket import TokenBucket
+from .rates import Rates, TokenBucket
 
 # After this long without an exchange, the spending at the other processes is unknown.
 OUT_OF_TOUCH_S = 30.0

@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from headgate.auth.revocation import revoke
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest, NamespaceNotServed
+from headgate.redis.bounded import NewestReceipts
 from headgate.redis.budget import Budget, left_s
 from headgate.redis.client import (
     at,
@@ -37,7 +38,6 @@ from headgate.redis.inbox import InboxPage, inbox_command, read_current, read_pa
 from headgate.redis.keys import STRICT, TRUSTED, head_key, live_channel, log_key, namespace_of
 from headgate.redis.lineage import Fate, LogPosition, alone
 from headgate.redis.log import EventLog
-from headgate.redis.newest import NewestReceipts
 from headgate.redis.presence import read_page
 from headgate.redis.presence_entries import Member
 from headgate.redis.registry import has_been_served, remembered

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import sleep
-from headgate.runtime.token_bucket import TokenBucket
+from headgate.runtime.rates import TokenBucket
 
 from .frame_parser import POLICY, PROTOCOL_ERROR
 from .session_state import CLIENT_DISCONNECT, TRANSPORT_ERROR

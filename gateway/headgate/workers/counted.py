@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.runtime.exposition import HDR
+from headgate.runtime.histogram import HDR
 from headgate.runtime.loop import sleep
 
 WORKER_LABEL = "worker"

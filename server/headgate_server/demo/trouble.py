@@ -17,7 +17,7 @@ from typing import Protocol
 import structlog
 
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached
-from headgate.runtime.token_bucket import TokenBucket
+from headgate.runtime.rates import TokenBucket
 
 from .orders import OrderBook
 

@@ -19,9 +19,10 @@ from click.testing import CliRunner
 
 from headgate import BusRefused, BusUnavailable, NotDurable, Publisher
 from headgate.auth.revocation import read_revoked
-from headgate.cli.check import check
+from headgate.cli.doctor import check
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import Store
+from headgate.redis.bounded import NewestReceipts
 from headgate.redis.client import (
     Client,
     at,
@@ -38,7 +39,6 @@ from headgate.redis.client import (
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import REVOKED, feed_channel, log_key, questions_channel
-from headgate.redis.newest import NewestReceipts
 from headgate.redis.questions import answer, ask, read_question
 from headgate.redis.registry import living
 from headgate.redis.subscriber_link import SubscriberLink

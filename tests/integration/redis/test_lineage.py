@@ -11,12 +11,12 @@ import pytest
 
 from headgate.errors import BusUnavailable
 from headgate.redis import keys
+from headgate.redis.bounded import NewestReceipts
 from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog
-from headgate.redis.newest import NewestReceipts
 from tests.support.redis_server import write_at_once
 
 NAMESPACE = "orders"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headgate import BusRefused, BusUnavailable, Publisher
+from headgate.redis.bounded import NewestReceipts
 from headgate.redis.client import call, check_primary, describe_server, open_client
-from headgate.redis.newest import NewestReceipts
 from headgate.redis.primary_switch import ASK_EVERY_SENTINEL_S, switch_of
 from headgate.redis.sentinel import LEAST_SILENCE_S, Discovery
 from headgate.redis.subscriber_link import SubscriberLink

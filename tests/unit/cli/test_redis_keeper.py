@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from headgate.cli.redis_keeper import FIRST_PAUSE_S, LAST_PAUSE_S, POLL_S, STEADY_S, RedisKeeper
+from headgate.cli.children import FIRST_PAUSE_S, LAST_PAUSE_S, POLL_S, STEADY_S, RedisKeeper
 from headgate.errors import BusUnavailable
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.runtime.loop import Signal, sleep, spawn

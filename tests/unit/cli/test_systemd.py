@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli import systemd
+from headgate.cli import starting as systemd
 from headgate.errors import InvalidRequest
 
 OURS = {"LISTEN_PID": str(os.getpid())}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.redis.newest import MAX_EPOCHS, NewestReceipts
+from headgate.redis.bounded import MAX_EPOCHS, NewestReceipts
 
 
 def test_the_newest_receipt_of_each_epoch_is_reported() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.runtime.token_bucket import TokenBucket
+from headgate.runtime.rates import TokenBucket
 
 
 def test_a_full_bucket_allows_one_burst() -> None:

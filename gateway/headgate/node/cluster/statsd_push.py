@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from headgate.runtime.exposition import BUCKET, HDR, Family
-from headgate.runtime.histogram import limit_of
+from headgate.runtime.histogram import BUCKET, HDR, Family, limit_of
 from headgate.runtime.metrics import STATSD_FAULTS, families
 from headgate.runtime.periodic import Rounds
 from headgate.runtime.statsd import Statsd, Timing

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headgate.errors import BusRefused, HeadgateError, InvalidSchema, SchemaViolation, SettingsError
 from headgate.installation import needing
 from headgate.redis.client import Client
-from headgate.redis.forked import reset_in_child
+from headgate.redis.pool import reset_in_child
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.settings.settings import REGISTRY, Settings, environment
 

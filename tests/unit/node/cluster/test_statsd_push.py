@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.node.cluster.statsd_push import MAX_NAMES, Pushed, StatsdPush
-from headgate.runtime.exposition import Family
-from headgate.runtime.histogram import Histogram, bucket_of, limit_of
+from headgate.runtime.histogram import Family, Histogram, bucket_of, limit_of
 from headgate.runtime.metrics import families
 from headgate.runtime.statsd import MAX_DATAGRAM_BYTES, lines
 

@@ -1,0 +1,150 @@
+"""The processes that `headgate serve` watches beside itself: `headgate consume`, and a private Redis.
+
+In: the arguments of that command, for which settings pass through the environment, and the server that the gateway has started
+(redis/embedded.py). Out: nothing, as both write to the same standard output and error. The consumers are started again when they
+end, with growing delays, and end when their parent ends for any reason (see `--parent` of the command). Redis is started again
+when it dies by itself, such as when killed for its memory or by a crash, with the data that it left, in a new epoch. Nothing else
+restarts it: without this the gateway would wait for Redis forever. Waits let the loop run (the caller has patched the standard
+library).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+
+import structlog
+
+from headgate.errors import HeadgateError
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
+from headgate.runtime.metrics import CONSUMERS_PROCESS_ENDED, PRIVATE_REDIS_STARTED_AGAIN
+from headgate.runtime.operator_lines import complain, say
+from headgate.settings.settings import PREFIX, Settings, environment
+
+RESTART_FIRST_S, RESTART_LAST_S = 1.0, 30.0
+# After this running time, the end has another cause than the previous end.
+STEADY_S = 60.0
+# Longer than the consumers' own drain (see runner).
+STOP_DEADLINE_S = 15.0
+
+
+class ConsumersProcess:
+    """One child process at a time, while the context is open.
+
+    Leaving lets it finish its work and waits at most STOP_DEADLINE_S; then it is killed. `arguments` are of `headgate consume`.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._command = [sys.executable, "-m", "headgate.cli.main", "consume", *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closing = Signal()
+        self._watcher: Greenlet | None = None
+
+    def check(self) -> bool:
+        """Let the command check the configuration without consuming; if this returns False, it has reported the faults."""
+        return subprocess.run([*self._command, "--check", "--file-only"], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+    def __enter__(self) -> ConsumersProcess:
+        self._watcher = spawn(self._watch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        if self._process is not None:
+            self._process.terminate()
+        if self._watcher is not None:
+            self._watcher.join(STOP_DEADLINE_S)
+            if self._process is not None:
+                self._process.kill()
+            self._watcher.join()
+
+    def _watch(self) -> None:
+        pause_s = RESTART_FIRST_S
+        while True:
+            started = time.monotonic()
+            outcome = self._run()
+            if time.monotonic() - started > STEADY_S:
+                pause_s = RESTART_FIRST_S
+            if self._closing.is_set():
+                return
+            CONSUMERS_PROCESS_ENDED.inc()
+            complain(f"the consumers {outcome}; starting them again in {pause_s:g} s")
+            if self._closing.wait(pause_s):
+                return
+            pause_s = min(pause_s * 2, RESTART_LAST_S)
+
+    def _run(self) -> str:
+        """Run the process once; return how it ended."""
+        # A separate session, so that Ctrl-C in a terminal reaches only the gateway, which then ends this process.
+        command = [*self._command, "--parent", str(os.getpid())]
+        try:
+            process = self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        except OSError as error:
+            return f"cannot be started: {error.strerror}"
+        if self._closing.is_set():  # since it was started
+            process.terminate()
+        return f"ended with status {process.wait()}"
+
+
+# How long to wait after its end, because `EmbeddedRedis.crash` restarts the server itself.
+POLL_S = 0.2
+# The pauses grow while a server dies at its start, such as with a full disk, until one has run for a while.
+FIRST_PAUSE_S, LAST_PAUSE_S, STEADY_S = 0.1, 10.0, 60.0
+
+log = structlog.get_logger("headgate.private_redis")
+
+
+@contextmanager
+def private_redis(settings: Settings, meanwhile: Callable[[], object] = lambda: None) -> Iterator[EmbeddedRedis]:
+    """Run a private Redis, kept alive, to which the environment leads; arguments and errors as of `start_private_redis`."""
+    with start_private_redis(settings.data_dir, meanwhile=meanwhile) as private:
+        environment()[f"{PREFIX}REDIS_URL"] = private.url
+        keeping = spawn(RedisKeeper(private).keep)
+        say(f"started a private {private.description} in {settings.data_dir}")
+        try:
+            yield private
+        finally:
+            keeping.kill()
+
+
+class RedisKeeper:
+    """Restarts the private Redis of a gateway. `wait` and `now_s` are the clock."""
+
+    def __init__(
+        self, server: EmbeddedRedis, wait: Callable[[float], None] = sleep, now_s: Callable[[], float] = monotonic
+    ) -> None:
+        self._server = server
+        self._wait, self._now_s = wait, now_s
+        self._pause_s = FIRST_PAUSE_S
+        self._started_s = now_s()
+
+    def keep(self) -> None:
+        """Watch the server until the greenlet is killed."""
+        while True:
+            self._server.wait()  # no polling, which would wake an idle process
+            self._wait(POLL_S)
+            self.check()
+
+    def check(self) -> None:
+        """Start the server again if it has died. Waits until it answers or has died again."""
+        if self._server.is_running:
+            return
+        if self._now_s() - self._started_s >= STEADY_S:
+            self._pause_s = FIRST_PAUSE_S
+        log.error("the private Redis died", last_words=self._server.last_words(), starts_again_in_s=self._pause_s)
+        self._wait(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S)
+        try:
+            self._server.start_again()
+        except HeadgateError as error:
+            log.error("the private Redis could not be started again", reason=error.message)
+        else:
+            PRIVATE_REDIS_STARTED_AGAIN.inc()
+            log.warning("the private Redis runs again")
+        self._started_s = self._now_s()

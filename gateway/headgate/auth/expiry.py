@@ -79,7 +79,6 @@ class Expiry(Generic[C]):
         for kept in (self._slots, self._slot_of, self._due):
             kept.clear()
         if self._timer is not None:
-            self._timer.stop()
             self._timer.close()
             self._timer = None
 

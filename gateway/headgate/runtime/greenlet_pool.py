@@ -78,6 +78,5 @@ class GreenletPool:
             self._idle.pop(0).wake()  # to nothing
         self._spare = len(self._idle)
         if not self._idle and self._timer is not None:
-            self._timer.stop()
             self._timer.close()
             self._timer = None

@@ -57,7 +57,6 @@ class Heap:
     def close(self) -> None:
         """Restore the earlier settings of the garbage collector. Idempotent."""
         if self._timer is not None:
-            self._timer.stop()
             self._timer.close()
             self._timer = None
             gc.callbacks.remove(self._collecting)

@@ -34,7 +34,7 @@ _BEHIND_SOCKETS = -1
 
 
 class Watcher(Protocol):
-    """An I/O or timer watcher. Its callback runs in the hub and must not switch greenlets."""
+    """An I/O or timer watcher. Its callback runs in the hub and must not switch greenlets. `close` stops it too."""
 
     def start(self, callback: Callable[..., Any], *args: Any) -> None: ...
     def stop(self) -> None: ...
@@ -253,7 +253,6 @@ class Arrivals:
 
     def close(self) -> None:
         """Stop. Idempotent."""
-        self._watcher.stop()
         self._watcher.close()
         self._stop_timer()
         self._timer, self._timer_s, self._is_active = None, None, False
@@ -262,7 +261,6 @@ class Arrivals:
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
-            self._timer.stop()
             self._timer.close()
 
     def _arrived(self) -> None:
@@ -322,7 +320,6 @@ def one_round() -> None:
     try:
         hub.switch()
     finally:
-        timer.stop()
         timer.close()
 
 

@@ -80,24 +80,18 @@ def _publishing(api: Any, namespace: str, topic: str, events: int) -> Iterator[s
         yield _traceparent_of(span)
 
 
-def consuming(traceparent: str | None, namespace: str, topic: str, attributes: Attributes) -> AbstractContextManager[None]:
+def consuming(traceparent: str | None, namespace: str, topic: str, attributes: Attributes) -> AbstractContextManager[object]:
     """Create a span of the work on an event with a recorded trace. It is current during the work."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None or traceparent is None or not is_sampled(traceparent):
         return nullcontext()
-    return _consuming(api, traceparent, namespace, topic, attributes)
-
-
-@contextmanager
-def _consuming(api: Any, traceparent: str, namespace: str, topic: str, attributes: Attributes) -> Iterator[None]:
-    tracer = api.get_tracer(INSTRUMENTATION)
-    with tracer.start_as_current_span(
+    span: AbstractContextManager[object] = api.get_tracer(INSTRUMENTATION).start_as_current_span(
         f"consume {namespace}",
         context=_context_of(api, traceparent),
         kind=api.SpanKind.CONSUMER,
         attributes={**_attributes(namespace, topic), **attributes},
-    ):
-        yield
+    )
+    return span
 
 
 def record(

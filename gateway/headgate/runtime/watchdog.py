@@ -57,7 +57,6 @@ class Watchdog:
     def close(self) -> None:
         """End; the thread ends within a beat. Idempotent."""
         if self._timer is not None:
-            self._timer.stop()
             self._timer.close()
             self._timer = None
 

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from os import fspath
 from typing import Any, NamedTuple, TypeVar
 
@@ -67,32 +68,12 @@ class Fault(NamedTuple):
 
 def integer(low: int, high: int, unit: str = "") -> Kind:
     """Whole numbers, also as text."""
-
-    def read(raw: Any) -> int:
-        if (
-            isinstance(raw, bool)
-            or not _WHOLE.fullmatch(written := str(raw).strip())
-            or not low <= (value := int(written)) <= high
-        ):
-            raise ValueError
-        return value
-
-    return Kind(read, f"a whole number from {low} to {high} {unit}".rstrip())
+    return Kind(partial(_number, _WHOLE, int, low, high), f"a whole number from {low} to {high} {unit}".rstrip())
 
 
 def number(low: float, high: float, unit: str = "") -> Kind:
     """Numbers, also as text."""
-
-    def read(raw: Any) -> float:
-        if (
-            isinstance(raw, bool)
-            or not _DECIMAL.fullmatch(written := str(raw).strip())
-            or not low <= (value := float(written)) <= high
-        ):
-            raise ValueError
-        return value
-
-    return Kind(read, f"a number from {low:.10g} to {high:.10g} {unit}".rstrip())
+    return Kind(partial(_number, _DECIMAL, float, low, high), f"a number from {low:.10g} to {high:.10g} {unit}".rstrip())
 
 
 def switch() -> Kind:
@@ -332,6 +313,13 @@ def _switch(raw: Any) -> bool:
     return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}[
         str(raw).strip().lower()
     ]
+
+
+def _number(form: re.Pattern[str], of: Callable[[str], Any], low: float, high: float, raw: Any) -> Any:
+    written = str(raw).strip()
+    if isinstance(raw, bool) or not form.fullmatch(written) or not low <= (value := of(written)) <= high:
+        raise ValueError
+    return value
 
 
 def _text(raw: Any) -> str:

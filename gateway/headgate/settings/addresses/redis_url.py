@@ -12,7 +12,7 @@ database, or an unknown option beside a password.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from headgate.errors import BusRefused
+from headgate.settings import options
 from headgate.settings.addresses.hostnames import ascii_host
 
 Node = tuple[str, int]
@@ -54,74 +55,40 @@ _SCHEMES = {
 }
 
 
-def _switch(text: str) -> bool:
-    return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}[text.lower()]
-
-
-def _whole(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        raise ValueError
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII):
-        raise ValueError
-    return float(text)
-
-
-def _any(text: str) -> str:
-    if not text:
-        raise ValueError
-    return text
-
-
-def _word(*words: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        word = text.lower().removeprefix("cert_")
-        if word not in words:
-            raise ValueError
-        return word
-
-    return read
-
-
-_SWITCH, _WHOLE, _SECONDS, _TEXT = (
-    (_switch, "yes or no"),
-    (_whole, "a whole number"),
-    (_seconds, "a number of seconds"),
-    (_any, "a text"),
-)
+_SWITCH, _TEXT = options.switch()._replace(expected="yes or no"), options.verbatim("a text")
+_WHOLE = options.integer(0, 10**9 - 1)._replace(expected="a whole number")
+_SECONDS = options.number(0, 10**9 - 1)._replace(expected="a number of seconds")
+_CERTIFICATES = options.one_of("none", "optional", "required")
 # Options, each with its reader and what is expected.
-_COMMON: dict[str, tuple[Callable[[str], Any], str]] = {
+_COMMON: dict[str, options.Kind] = {
     "client_name": _TEXT,
     "db": _WHOLE,
     "password": _TEXT,
     "socket_keepalive": _SWITCH,
     "username": _TEXT,
 }
-_TLS: dict[str, tuple[Callable[[str], Any], str]] = {
+_TLS: dict[str, options.Kind] = {
     "ssl_ca_certs": _TEXT,
     "ssl_ca_data": _TEXT,
     "ssl_ca_path": _TEXT,
-    "ssl_cert_reqs": (_word("none", "optional", "required"), "none, optional or required"),
+    "ssl_cert_reqs": _CERTIFICATES._replace(read=lambda text: _CERTIFICATES.read(text.lower().removeprefix("cert_"))),
     "ssl_certfile": _TEXT,
     "ssl_check_hostname": _SWITCH,
     "ssl_ciphers": _TEXT,
     "ssl_keyfile": _TEXT,
     "ssl_password": _TEXT,
 }
-_SENTINEL: dict[str, tuple[Callable[[str], Any], str]] = {
+_SENTINEL: dict[str, options.Kind] = {
     "sentinel_password": _TEXT,
     "sentinel_tls": _SWITCH,
     "sentinel_username": _TEXT,
 }
 # Options of redis-py that a URL may share with other programs. They are read but not used: Headgate sets them itself.
-_OVERRULED: dict[str, tuple[Callable[[str], Any], str]] = {
+_OVERRULED: dict[str, options.Kind] = {
     "decode_responses": _SWITCH,
     "health_check_interval": _SECONDS,
     "max_connections": _WHOLE,
-    "protocol": (_word("2", "3"), "2 or 3"),
+    "protocol": options.one_of("2", "3"),
     "retry_on_timeout": _SWITCH,
     "socket_connect_timeout": _SECONDS,
     "socket_timeout": _SECONDS,
@@ -207,7 +174,7 @@ def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
         allowed |= _SENTINEL
     if tls or "sentinel_tls" in parts.query:
         allowed |= _TLS
-    options: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in parts.query.split("&") if parts.query else []:
         name, _, raw = part.partition("=")
         if name not in allowed:
@@ -219,14 +186,14 @@ def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
             if "password=" in parts.query and name not in _SENTINEL:  # an & in it begins another option
                 raise _wrong(f"has an option that is unknown; allowed: {known}; and in a password & is %26")
             raise _wrong(f"has the option {_printable(name)}, which is unknown; allowed: {known}")
-        if name in options:
+        if name in values:
             raise _wrong(f"has the option {name} twice")
         read, expected = allowed[name]
         try:
-            options[name] = read(_decoded(raw))
+            values[name] = read(_decoded(raw))
         except (ValueError, KeyError):
             raise _wrong(f"has a wrong value of the option {name}; expected {expected}") from None
-    return options
+    return values
 
 
 def _hosts(places: str, parts: SplitResult, kind: Kind, *, has_credentials: bool) -> tuple[Node, ...]:

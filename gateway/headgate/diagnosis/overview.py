@@ -170,12 +170,7 @@ def _gateway(load: Load, at_s: float) -> GatewayState:
 def _namespace(client: Client, name: str, served: Served, at_s: float) -> NamespaceState:
     key, head = log_key(name), head_key(name)
     fields, events, oldest = call_all(
-        client,
-        [
-            ("HMGET", head, "epoch", "offset", "sum", "first_sum"),
-            ("XLEN", key),
-            ("XRANGE", key, "-", "+", "COUNT", 1),
-        ],
+        client, [("HMGET", head, "epoch", "offset", "sum", "first_sum"), ("XLEN", key), ("XRANGE", key, "-", "+", "COUNT", 1)]
     )
     epoch, offset, total, below = fields
     oldest_s = None

@@ -209,9 +209,7 @@ FENCE_AGE_SECONDS = Gauge("headgate_fence_age_seconds", "Time since the live fee
 LOG_EVENTS = Gauge("headgate_log_events", "Events that the log holds, as of the last fence.", ["namespace"])
 LOG_BYTES = Gauge("headgate_log_bytes", "Bytes of the events that the log holds, some seconds ago.", ["namespace"])
 LOG_RETENTION_SECONDS = Gauge(
-    "headgate_log_retention_seconds",
-    "How long an event stays in the log at the rate of the last seconds.",
-    ["namespace"],
+    "headgate_log_retention_seconds", "How long an event stays in the log at the rate of the last seconds.", ["namespace"]
 )
 LOG_OLDEST_SECONDS = Gauge("headgate_log_oldest_seconds", "Age of the oldest event of the log, some seconds ago.", ["namespace"])
 ID_HOLD_SECONDS = Gauge(

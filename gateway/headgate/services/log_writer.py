@@ -19,17 +19,7 @@ from headgate.auth.revocation import revoke
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest, NamespaceNotServed
 from headgate.redis.bounded import NewestReceipts
 from headgate.redis.budget import Budget, left_s
-from headgate.redis.client import (
-    at,
-    call,
-    call_at,
-    call_many,
-    database_number,
-    drop_idle,
-    is_forbidden,
-    open_client,
-    place_of,
-)
+from headgate.redis.client import at, call, call_at, call_many, database_number, drop_idle, is_forbidden, open_client, place_of
 from headgate.redis.connections import Command
 from headgate.redis.durability import Durability, OnlineReplicas
 from headgate.redis.faults import refused, reply_error

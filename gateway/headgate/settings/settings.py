@@ -239,18 +239,13 @@ class Settings:
     )
     redis_url: str | None = option(
         None,
-        Kind(
-            _redis_url,
-            f"a URL such as {FORMS}",
-        ),
+        Kind(_redis_url, f"a URL such as {FORMS}"),
         "Redis or Valkey to use. Not set: the gateway starts a private server and stops it when it stops.",
         secret=True,
     )
     data_dir: str = option(".headgate", file_path("a folder"), "Folder of the private Redis server (socket, data, log).")
     dev: bool = option(
-        False,
-        switch(),
-        "Development: anonymous clients may subscribe to everything and publish. Never with a public address.",
+        False, switch(), "Development: anonymous clients may subscribe to everything and publish. Never with a public address."
     )
     demo: bool = option(
         False,
@@ -300,12 +295,7 @@ class Settings:
         "Host names of the gateway, besides loopback. Requests to other names get 421. Not set: the host that it listens on, "
         "addresses, hosts of HEADGATE_ALLOWED_ORIGINS, and with HEADGATE_PROXIES the names that they forward.",
     )
-    token_secret: str | None = option(
-        None,
-        Kind(_secret, STRONG_SECRET),
-        "Secret of tokens signed with HS256.",
-        secret=True,
-    )
+    token_secret: str | None = option(None, Kind(_secret, STRONG_SECRET), "Secret of tokens signed with HS256.", secret=True)
     token_keys: str | None = option(
         None,
         file_path("path of a JSON or TOML file"),
@@ -329,9 +319,7 @@ class Settings:
         secret=True,
     )
     anonymous_subscribe: tuple[str, ...] = option(
-        (),
-        patterns(),
-        "Patterns that clients without a token may subscribe to. Not set: every client needs a token.",
+        (), patterns(), "Patterns that clients without a token may subscribe to. Not set: every client needs a token."
     )
     anonymous_namespaces: tuple[str, ...] = option(
         (),

@@ -78,11 +78,7 @@ _TLS: dict[str, options.Kind] = {
     "ssl_keyfile": _TEXT,
     "ssl_password": _TEXT,
 }
-_SENTINEL: dict[str, options.Kind] = {
-    "sentinel_password": _TEXT,
-    "sentinel_tls": _SWITCH,
-    "sentinel_username": _TEXT,
-}
+_SENTINEL: dict[str, options.Kind] = {"sentinel_password": _TEXT, "sentinel_tls": _SWITCH, "sentinel_username": _TEXT}
 # Options of redis-py that a URL may share with other programs. They are read but not used: Headgate sets them itself.
 _OVERRULED: dict[str, options.Kind] = {
     "decode_responses": _SWITCH,

@@ -193,9 +193,7 @@ class FailedLogins:
     have decayed.
 
     Args:
-        per_s: failures forgotten per second.
         burst: maximum failures; 0 means no limit.
-        now_s: monotonic clock.
     """
 
     def __init__(self, per_s: float, burst: int, now_s: Callable[[], float] = monotonic) -> None:

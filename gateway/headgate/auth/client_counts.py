@@ -63,8 +63,6 @@ class ClientCounts:
 
     Args:
         max_clients: maximum per user; 0 means no limit and no exchange.
-        now_s: monotonic clock.
-        name: name of the limit.
         quiet: counts below this are not exchanged.
     """
 
@@ -86,9 +84,7 @@ class ClientCounts:
     def check(self, user: str, own: int) -> None:
         """Refuse another client of a user with `own` clients here if that may exceed the limit.
 
-        Raises:
-            StillAsking: only the next exchange can decide.
-            LimitReached: with the name of the limit.
+        Raises StillAsking: only the next exchange can decide; LimitReached: with the name of the limit.
         """
         if not self.max_clients:
             return

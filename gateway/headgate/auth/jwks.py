@@ -35,7 +35,6 @@ class Jwks:
     Args:
         again_s: AGAIN_S, except in tests.
         get: fetches once, within TIMEOUT_S.
-        now_s: monotonic clock.
         wait: suspends the greenlet for a number of seconds.
     """
 
@@ -118,9 +117,7 @@ class Jwks:
 def fetch(url: str) -> bytes:
     """Return the body of one GET, up to MAX_BYTES. Waits; the caller sets the deadline.
 
-    Raises:
-        OSError: the answer is incomplete or too large.
-        ValueError: the status is not 200, or the URL is invalid.
+    Raises OSError: the answer is incomplete or too large; ValueError: the status is not 200, or the URL is invalid.
     """
     accept = {"Accept": "application/json, application/jwk-set+json"}
     with exchange("GET", read_target(url), accept, b"", TIMEOUT_S) as (head, read_body):

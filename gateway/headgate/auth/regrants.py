@@ -64,9 +64,7 @@ def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) 
 def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[str, ...], for_s: int) -> Explicit:
     """Replace a user's grants for `for_s` seconds from now; a later call wins. Waits for Redis, two round trips.
 
-    Raises:
-        LimitReached: MAX_REGRANTS are active.
-        BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
+    Raises LimitReached: MAX_REGRANTS are active; BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
     """
     now_s = int(call_at(client, REGRANTED, "TIME")[0])
     if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:

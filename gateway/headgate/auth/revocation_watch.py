@@ -56,7 +56,6 @@ class RevocationWatch:
 
     Args:
         on_revoked: receives members that are refused from now on.
-        client: reads the set.
         read: returns the whole set from Redis.
         open_link: returns an unconnected link.
         wait: suspends the greenlet for a number of seconds.
@@ -96,9 +95,7 @@ class RevocationWatch:
     def check(self, identity: Identity) -> None:
         """Refuse a revoked identity, and every identity before the first read.
 
-        Raises:
-            Unauthorized: `revoked`.
-            BusUnavailable: Redis has not been reached yet.
+        Raises Unauthorized: `revoked`; BusUnavailable: Redis has not been reached yet.
         """
         if not self.known:
             raise BusUnavailable("the gateway has not read the revocations yet")

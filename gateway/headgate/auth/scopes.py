@@ -33,12 +33,7 @@ _WRITE = ":write"
 
 
 def check_scope(text: object) -> str:
-    """Return a valid scope.
-
-    Raises:
-        InvalidRequest: it is not a scope.
-        InvalidPattern: its pattern is invalid.
-    """
+    """Return a valid scope. Raises InvalidRequest: it is not a scope; InvalidPattern: its pattern is invalid."""
     if isinstance(text, str):
         if text in PLAIN:
             return text

@@ -128,11 +128,8 @@ class Bulk:
     def settle(self, lines: Callable[[], Iterable[bytes]]) -> None:
         """Find out which lines of unanswered batches of an earlier run are in the log. Waits for Redis.
 
-        A batch counts as absent if the caller wants to publish from its first line on.
-
-        Raises:
-            OutcomeUnknown: the log no longer shows it.
-            ReceiptsFault: the result cannot be stored.
+        A batch counts as absent if the caller wants to publish from its first line on. Raises OutcomeUnknown: the log no longer
+        shows it; ReceiptsFault: the result cannot be stored.
         """
         if self._receipts is None:
             return

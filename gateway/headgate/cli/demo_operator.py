@@ -110,7 +110,6 @@ class Start:
     """How this process was started, for a restart.
 
     Attributes:
-        environ: the original environment.
         is_again: it is a restart, so earlier checks still hold.
         of_the_demo: the ready-made application is served on our own socket.
     """

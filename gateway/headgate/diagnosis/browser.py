@@ -90,9 +90,7 @@ class Browser(ABC):
     def join(self, auth: Mapping[str, Any]) -> dict[str, Any]:
         """Connect, join the namespace, and return the welcome.
 
-        Raises:
-            NotConnected: there is no answer, or not that of a gateway.
-            Refused: the gateway refuses this client.
+        Raises NotConnected: there is no answer, or not that of a gateway; Refused: the gateway refuses this client.
         """
         began_s = time.monotonic()
         self._open()

@@ -44,11 +44,9 @@ class PublicUrl:
 
     Args:
         url: where pages connect, such as https://app.example.com.
-        namespace: the one to join.
         auth: of the CONNECT, with a token if there is one.
         origin: of the pages; None means that of the URL.
         idle_s: how long both connections stay quiet.
-        timeout_s: limit for each step.
 
     Raises:
         ValueError: `url` or `origin` is invalid, with the reason.

@@ -86,8 +86,6 @@ def check_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Che
     Raises BusUnavailable, BusRefused: it does not answer, or is unusable for us.
 
     Args:
-        client: of that Redis.
-        url: its address.
         load: also load or update our function libraries.
     """
     name, version = check_server(client)

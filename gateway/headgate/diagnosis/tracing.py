@@ -131,7 +131,6 @@ def trace(
     Args:
         client: for this trace alone. Close it afterwards, which ends a command that Redis has not answered.
         namespace, wanted: of which log; an id, or an offset.
-        now_s: a clock.
         wait: waits for a flag, at most so many seconds.
         charge: called from time to time with the work since, in events read; asking a page counts as one.
 

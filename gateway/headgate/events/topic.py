@@ -135,9 +135,7 @@ def check_user(name: object) -> str:
 def user_topic(user: object, topic: object) -> str:
     """Return a topic granted only to one user's clients: `users.<word of the user>.<topic>`.
 
-    Raises:
-        InvalidRequest: `user` is no name.
-        InvalidTopic: the result is no topic.
+    Raises InvalidRequest: `user` is no name; InvalidTopic: the result is no topic.
     """
     return check_topic(f"{USERS}.{user_word(user)}.{check_topic(topic)}")
 

@@ -104,7 +104,6 @@ class Topology:
     """Which node of a Cluster owns which slot. Threads and greenlets may share one; one of them asks, the others wait for it.
 
     Args:
-        address: of the Cluster.
         ask: returns a node's reply to CLUSTER SLOTS, within ASK_TIMEOUT_S; raises BusUnavailable or BusRefused.
     """
 

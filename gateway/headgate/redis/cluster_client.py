@@ -39,7 +39,6 @@ class ClusterClient:
     """A client of a Cluster. Threads and greenlets may share it, like a client of one server.
 
     Args:
-        address: of the Cluster.
         timeout_s: as `open_client`. A question about the topology takes extra time.
         max_connections, newest: the bound of each node's pool, and the receipts that its connections report.
     """

@@ -59,9 +59,7 @@ def open_folder(path: Path) -> int | None:
 def open_file(folder: int, path: Path, flags: int, mode: int = 0o600) -> int:
     """Return a descriptor of the regular file `path.name` in a folder, under the same conditions.
 
-    Raises:
-        BusRefused: as `open_folder`.
-        OSError: the file cannot be opened.
+    Raises BusRefused: as `open_folder`; OSError: the file cannot be opened.
     """
     # Without O_NONBLOCK, a pipe in its place would block forever.
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -126,10 +124,7 @@ def wait_for_private_redis(data_dir: str | Path, within_s: float) -> str | None:
     server has run there before.
 
     A command right after `headgate serve` runs before the server does. The folder then has the lock file of the last server.
-
-    Raises:
-        BusRefused: as `find_private_redis`.
-        BusUnavailable: its owner holds the lock, and the server does not start in time.
+    Raises BusRefused: as `find_private_redis`; BusUnavailable: its owner holds the lock, and the server does not start in time.
     """
     lock = Path(data_dir).absolute() / LOCK_NAME
     deadline = time.monotonic() + within_s
@@ -150,9 +145,7 @@ def wait_for_private_redis(data_dir: str | Path, within_s: float) -> str | None:
 def open_lock(path: Path) -> int:
     """Return the descriptor of the lock in a folder. A missing folder is created. Its mode becomes 700.
 
-    Raises:
-        BusRefused: the folder, or the file, is not ours alone.
-        OSError: the folder cannot be used.
+    Raises BusRefused: the folder, or the file, is not ours alone; OSError: the folder cannot be used.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = open_folder(path)
@@ -168,9 +161,7 @@ def open_lock(path: Path) -> int:
 def take_lock(lock: int, folder: Path) -> None:
     """Take the lock. Waits as long as a server may need to end after its owner was killed.
 
-    Raises:
-        BusRefused: a server runs in this folder.
-        BusUnavailable: the file system does not support locks.
+    Raises BusRefused: a server runs in this folder; BusUnavailable: the file system does not support locks.
     """
     deadline = time.monotonic() + LOCK_DEADLINE_S
     while True:

@@ -51,7 +51,6 @@ class Library:
         Raises BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
 
         Args:
-            client: of Redis.
             key: in a Cluster, ask the node that owns it. None: the oldest version of all primaries.
         """
         versions = [self._version_at(run) for run in _servers(client, key)]
@@ -60,11 +59,8 @@ class Library:
     def ensure_loaded(self, client: Client, key: str | None = None) -> int:
         """Load the library unless Redis has this version or a newer one. Return the version in Redis.
 
-        `client`, `key`: as `loaded_version`.
-
-        Raises:
-            BusUnavailable: Redis does not answer.
-            BusRefused: Redis is too old, or this user may not load functions.
+        `client`, `key`: as `loaded_version`. Raises BusUnavailable: Redis does not answer; BusRefused: Redis is too old, or
+        this user may not load functions.
         """
         return min(self._ensure_at(run) for run in _servers(client, key))
 

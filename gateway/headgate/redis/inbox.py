@@ -67,11 +67,8 @@ def read_inbox(
 ) -> InboxPage:
     """Return a page of a user's inbox: at most `limit` items (1 to MAX_PAGE) below the offset `before`. One round trip.
 
-    A page holds at most 64 KiB, or one item.
-
-    Raises:
-        InvalidRequest: the user's name, `before` or `limit` is invalid.
-        BusUnavailable, BusRefused: as `redis.client.call`.
+    A page holds at most 64 KiB, or one item. Raises InvalidRequest: the user's name, `before` or `limit` is invalid;
+    BusUnavailable, BusRefused: as `redis.client.call`.
     """
     return read_part(client, inbox_command(namespace, user, before, limit, archived=archived))
 
@@ -98,15 +95,12 @@ def read_part(client: Client, command: Command) -> InboxPage:
 def read_current(read: Callable[[], InboxPage], least: int, line: Lineage, wait: Callable[[float], object]) -> InboxPage:
     """Return a page that has everything up to an offset, as read by `read`, which is called again while it has not.
 
-    During a failover the old primary still answers: as a replica that lags, or as a primary that nobody follows.
+    During a failover the old primary still answers: as a replica that lags, or as a primary that nobody follows. Raises
+    BusUnavailable: the pages stay too old; HeadgateError: as `read`.
 
     Args:
         least: the newest offset that a client may have had before this call.
         line: that of the feed, before this call. A page of an epoch that is over there is of another server.
-
-    Raises:
-        BusUnavailable: the pages stay too old.
-        HeadgateError: as `read`.
     """
     for pause_s in (*READ_AGAIN_S, None):
         page = read()
@@ -150,9 +144,7 @@ def mark_seen(client: Client, namespace: str, user: str, ids: Sequence[str]) -> 
 def read_user_facts(client: Client, namespace: str, user: str, topic: str, event_id: str) -> UserFacts:
     """Return what a user has done about an event. Waits for Redis, one round trip.
 
-    Raises:
-        InvalidRequest: `user` is not a valid name.
-        BusUnavailable, BusRefused: as `redis.client.call`.
+    Raises InvalidRequest: `user` is not a valid name; BusUnavailable, BusRefused: as `redis.client.call`.
     """
     commands: list[Command] = [
         ("ZSCORE", seen_key(namespace, user), event_id),

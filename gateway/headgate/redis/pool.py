@@ -50,9 +50,7 @@ class Pool(redis.ConnectionPool):
     def get_connection(self, *_: object, **__: object) -> Any:
         """Return an open connection. `release` must follow. May wait.
 
-        Raises:
-            AllInUse: none was returned in time.
-            redis.RedisError, OSError: it does not connect.
+        Raises AllInUse: none was returned in time; redis.RedisError, OSError: it does not connect.
         """
         try:
             connection = self._idle.pop()

@@ -72,7 +72,6 @@ class SharedTable:
     Set `own` (the content of the row) and `on_rows` (called with the rows after each full turn) before `start`.
 
     Args:
-        namespaces: the namespaces that this process serves.
         name: returns the name of this process for people. Called in the process that calls `start`.
         now_s, wall_s: the monotonic clock, and this machine's wall clock.
     """

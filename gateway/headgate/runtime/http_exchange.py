@@ -50,7 +50,6 @@ class HttpConnection:
 
     Args:
         sock: after the TLS handshake, if any.
-        now: the monotonic clock.
 
     Attributes:
         sent: whether the operating system took the whole last request, so that the server may have acted on it.
@@ -100,9 +99,7 @@ class HttpConnection:
     def read_body(self, limit_bytes: int, deadline_s: float) -> bytes:
         """Return the body of the answer.
 
-        Raises:
-            OSError: the body was incomplete at the deadline.
-            BadAnswer: it exceeds `limit_bytes`, or is not HTTP.
+        Raises OSError: the body was incomplete at the deadline; BadAnswer: it exceeds `limit_bytes`, or is not HTTP.
         """
         if self._broke_off:
             raise ConnectionResetError("the head of the answer broke off")
@@ -204,11 +201,8 @@ def exchange(
     """Send one request over its own connection; yield the head of the answer, and a reader of its body (most bytes).
 
     TLS checks the certificate. `timeout_s` covers everything from the connection to the last byte. Name resolution has the
-    system's limits.
-
-    Raises:
-        OSError: there is no answer; BadAnswer: it is incomplete, or its body is too long.
-        ValueError: a header is invalid.
+    system's limits. Raises OSError: there is no answer; BadAnswer: it is incomplete, or its body is too long; ValueError: a
+    header is invalid.
     """
     deadline_s = time.monotonic() + timeout_s
     sock = socket.create_connection((target.host, target.port), timeout_s)

@@ -13,7 +13,6 @@ class LogThrottle:
     """Decides whether a line of a name is due.
 
     Args:
-        now_s: a clock in seconds.
         every_s: the least time between two lines of a name.
         max_names: names to remember. While all of them are recent, other names share one line, because clients can invent names.
     """

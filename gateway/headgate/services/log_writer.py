@@ -107,9 +107,7 @@ class LogWriter:
     def append(self, command: Command) -> Any:
         """Append one event and return the reply, within a budget of the caller. Waits for Redis.
 
-        Raises:
-            BusRefused: Redis refuses it.
-            BusUnavailable: two attempts got no answer, or no server accepted it in time.
+        Raises BusRefused: Redis refuses it; BusUnavailable: two attempts got no answer, or no server accepted it in time.
         """
         return self._retried(self._fcall, command)
 

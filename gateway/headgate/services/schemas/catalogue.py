@@ -55,7 +55,6 @@ class Catalogue:
     """See the module. Made by `read_catalogue`.
 
     Attributes:
-        documents: the texts.
         schemas: file name → its contents.
         topics: pattern → file name, in the order of the patterns.
         places: every schema in every file.

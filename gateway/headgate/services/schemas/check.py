@@ -50,7 +50,6 @@ class SchemaCheck:
         schemas_of: returns the schemas of a namespace's topics. May wait for Redis, and raise as `RegistrySource.of`.
         refuse: raise; otherwise warn.
         on_violation: called with the namespace and the violation in both cases; must not wait.
-        log_throttle: decides which warnings are logged.
     """
 
     def __init__(
@@ -103,7 +102,6 @@ def open_check(
     """Return the check of a publisher, or None if nothing is checked.
 
     Args:
-        client: the publisher's, for the registry.
         schemas: a folder, or REGISTRY; None means HEADGATE_SCHEMAS.
         mode: one of MODES; None means HEADGATE_SCHEMA_CHECK.
         on_violation: as `SchemaCheck`.

@@ -46,9 +46,7 @@ def read_version(client: Client, namespace: str) -> str | None:
 def read_registry(client: Client, namespace: str) -> Documents | None:
     """Return a namespace's schemas, or None if none were pushed. One round trip.
 
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-        InvalidSchema: the key holds something else.
+    Raises BusUnavailable, BusRefused: as `redis.client.call`; InvalidSchema: the key holds something else.
     """
     version, packed = _fields(client, namespace)
     return None if version is None and packed is None else _unpacked(schemas_key(namespace), version, packed)
@@ -61,7 +59,6 @@ def change_registry(
 
     Args:
         client: to write with; its user needs `+eval` in addition to `+hmget`, `+hget` and `+hset`.
-        namespace: whose schemas.
         change: from the current to the new schemas; may be called again.
         replaces_invalid: treat contents that are not a registry as empty.
 

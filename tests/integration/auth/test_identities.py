@@ -140,41 +140,6 @@ def running(client: RawClient) -> bool:
     return bool(client.request("unsubscribe", {"pattern": "nothing"})["ok"]) and not client.disconnected
 
 
-# tokens --------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_token_lets_its_user_in_with_its_grants(gateway: GatewayProcess, join: Join, publisher: Publisher) -> None:
-    """Granted events arrive, and others are forbidden, by containment, and also by way of a replay."""
-    wanted = [{"pattern": pattern} for pattern in ("orders.*.shipped", "stock.#", "orders.#", "#")]
-    client = join(gateway, token(subscribe=["orders.*.shipped"]), subscriptions=wanted)
-    assert client.welcome["user"] == "ana"
-    outcomes = [(entry["ok"], entry.get("error", {}).get("code")) for entry in client.welcome["subscriptions"]]
-    assert outcomes == [(True, None), (False, "forbidden"), (False, "forbidden"), (False, "forbidden")]
-    assert client.request("replay", {"pattern": "#", "from": 1, "to": 9})["error"]["code"] == "forbidden"
-    for topic in ("stock.1", "orders.1.opened", "orders.1.shipped.twice", "orders.1.shipped"):
-        publisher.publish(topic, topic)
-    assert client.wait_for_events(1)[0][0] == "orders.1.shipped"
-    assert len(client.events) == 1
-
-
-# a user's own topics ---------------------------------------------------------------------------------------------------------
-
-
-def test_an_event_for_a_user_reaches_every_client_of_that_user_and_no_other(
-    gateways: tuple[GatewayProcess, GatewayProcess], join: Join, publisher: Publisher
-) -> None:
-    """`publish(topic, data, user=…)`, on two gateways, with no grant in the token."""
-    mine = {"subscriptions": [{"pattern": "users.ana.#"}]}
-    first, second = join(gateways[0], token("ana"), **mine), join(gateways[1], token("ana"), **mine)
-    other = join(gateways[0], token("ben"), subscriptions=[{"pattern": "users.ana.#"}, {"pattern": "users.ben.#"}])
-    assert [entry["ok"] for entry in other.welcome["subscriptions"]] == [False, True]
-    publisher.publish("mail.new", 1, user="ana")
-    publisher.publish("mail.new", 2, user="ben")
-    assert first.wait_for_events(1)[0][:2] == second.wait_for_events(1)[0][:2] == ["users.ana.mail.new", 1]
-    assert other.wait_for_events(1)[0][:2] == ["users.ben.mail.new", 2]
-    assert [len(client.events) for client in (first, second, other)] == [1, 1, 1]
-
-
 # revocation ----------------------------------------------------------------------------------------------------------------
 
 
@@ -206,21 +171,6 @@ def test_a_revoked_token_is_disconnected_and_the_users_other_tokens_are_not(
     assert other.request("refresh", {"token": token(jti="t-1")})["error"]["reason"] == "revoked"
     assert running(other)
     assert running(moved)
-
-
-# limits --------------------------------------------------------------------------------------------------------------------
-
-
-def opened(gateway: GatewayProcess, address: str) -> tuple[int, Any]:
-    """Open a long-polling session from an address, without a join; return status and body (of a refusal with its Retry-After)."""
-    request = urllib.request.Request(
-        f"{gateway.url}/socket.io/?EIO=4&transport=polling", headers={"X-Forwarded-For": f"198.51.100.1, {address}"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=SLACK_S) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, {**json.loads(error.read()), "Retry-After": error.headers["Retry-After"]}
 
 
 # secrets -------------------------------------------------------------------------------------------------------------------

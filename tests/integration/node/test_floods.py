@@ -1,16 +1,12 @@
-"""A client that asks for too much, and the others that do not notice: subscription floods, wildcard bombs (F15), and the
-costliest CONNECTs (F30).
+"""A client that asks for too much, and the others that do not notice: wildcard bombs (F15), and the costliest CONNECTs (F30).
 
-The flood goes to a process; the rest runs in the test's own (tests/support/gateway_here.py). tests/unit/node/test_gateway.py has
-the limits one by one.
+tests/unit/node/test_gateway.py has floods, and the limits one by one.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
-from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -18,9 +14,7 @@ import pytest
 from headgate.auth.tokens import Tokens
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from tests.integration.transport.clients import WebSocket
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere
-from tests.support.gateway_process import StartGateway
 from tests.support.raw_client import RawClient
 
 EVENTS = 200
@@ -54,29 +48,6 @@ def served(witness: RawClient | ClientHere, publisher: Publisher) -> None:
         publisher.publish("a.a.a.a.a.a.a.a", number)
     assert [event[1] for event in witness.wait_for_events(before + EVENTS)[before:]] == list(range(EVENTS))
     assert not witness.named("gap") + witness.named("backpressure")
-
-
-def flood(client: WebSocket) -> None:
-    """Subscribe as fast as the connection takes it, until it takes nothing more."""
-    with suppress(OSError):
-        for number in itertools.count():
-            client.send("42/notifications," + json.dumps(["subscribe", {"pattern": f"a.{number}"}]))
-
-
-def test_a_flood_of_subscribes_ends_its_sender_alone(start_gateway: StartGateway, redis_url: str, publisher: Publisher) -> None:
-    """With the limit's name as the reason; its subscriptions end with it."""
-    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url}, "--dev")
-    with RawClient(gateway.url, {"subscriptions": [{"pattern": "a.#"}]}) as witness:
-        assert witness.welcome
-        # By hand, because a library that cannot send any more does not read the earlier reason.
-        with closing(WebSocket(int(gateway.url.rpartition(":")[2]))) as flooder:
-            flooder.send("40/notifications,")
-            while not flooder.text().startswith('42/notifications,["welcome"'):
-                pass
-            flood(flooder)
-            end = flooder.end()
-        assert (end.code, end.reason) == (1008, "limit_reached: rate (at most 50/s, burst 100)")
-        served(witness, publisher)
 
 
 def test_a_wildcard_bomb_leaves_others_their_service(gateway: GatewayHere, witness: ClientHere, publisher: Publisher) -> None:

@@ -12,8 +12,6 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,17 +20,15 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Handshake, Identity
 from headgate.redis.client import Client, call
 from headgate.redis.data_folder import find_private_redis
-from headgate.redis.embedded import EmbeddedRedis, start_private_redis
-from headgate.redis.keys import channel, log_key
+from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher
-from headgate.settings.settings import Settings
 from tests.support.gateway_here import StartGatewayHere
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.processes import has_ended
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
-ROOT = str(Path(__file__).parents[3])
 NAMESPACE = "notifications"
 
 
@@ -138,23 +134,6 @@ def test_an_ephemeral_event_reaches_those_who_are_there_and_no_log(gateway_here:
     assert (receipt["offset"], len(client.wait_for_events(4))) == (1, 4)
 
 
-@pytest.mark.parametrize("excess", [0, 1, 60_000])
-def test_a_payload_above_the_limit_is_refused_and_the_connection_lives(gateway_here: StartGatewayHere, excess: int) -> None:
-    """Size, limit and where; at the limit itself it passes. Counted in bytes of UTF-8."""
-    client = gateway_here().join()
-    data = "é" * 32767 + "x" * excess  # 65,536 bytes of JSON with its quotes
-    answer = client.request_text(json.dumps(["publish", {"topic": "big", "data": data}], ensure_ascii=False))
-
-    if excess:
-        error = answer["error"]
-        assert (error["code"], error["size"], error["limit"], error["where"]) == (
-            "payload_too_large", 65536 + excess, 65536, "gateway",
-        )  # fmt: skip
-    else:
-        assert answer["ok"] is True
-    client.subscribe("still.alive")
-
-
 @pytest.mark.parametrize(
     "data",
     ["NaN", "Infinity", "-Infinity", "1e999", '"\\ud800"', '{"text": "\\ud800"}', '{"\\ud800": 1}', "[" * 65 + "]" * 65],
@@ -181,19 +160,6 @@ def test_a_message_nested_beyond_every_parser_harms_nobody_else(gateway_here: St
 
 
 # Other ways in -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_plain_publish_of_any_client_arrives_without_offset(gateway_here: StartGatewayHere, redis_client: Client) -> None:
-    """Live only, at most once, and marked so: no offset, no id."""
-    client = gateway_here().join()
-    client.subscribe("plain.*")
-    call(redis_client, "PUBLISH", channel(NAMESPACE, "plain.5"), '{"plain": [1, 2]}')
-
-    ((topic, data, meta),) = client.wait_for_events(1)
-
-    assert (topic, data) == ("plain.5", {"plain": [1, 2]})
-    assert "offset" not in meta
-    assert meta["id"] is None
 
 
 def test_one_fcall_from_any_redis_client_is_like_any_other_event(gateway_here: StartGatewayHere, redis_client: Client) -> None:
@@ -229,69 +195,6 @@ def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
 
 
 # Processes ---------------------------------------------------------------------------------------------------------------
-
-
-def test_clients_of_two_gateways_on_one_redis_see_the_same_events(start_gateway: StartGateway, redis_url: str) -> None:
-    """One in development, one with an authenticator. Events published through one are seen through both, at the same offsets."""
-    settings = {"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": ROOT}
-    limits = {"HEADGATE_MAX_SUBSCRIPTIONS": "8"}
-    development = start_gateway(settings, "--dev")
-    guarded = start_gateway({**settings, **limits}, "tests.integration.auth.guarded_app:app")
-    handshake = {"subscriptions": [{"pattern": "orders.both.*"}]}
-    with (
-        RawClient(development.url, handshake) as here,
-        RawClient(guarded.url, {**handshake, "token": "clerk"}) as there,
-        RawClient(guarded.url, {"token": "broken"}) as stranger,
-    ):
-        assert (here.welcome["user"], there.welcome["user"]) == ("anonymous", "clerk")
-        assert here.welcome["limits"] == Settings().limits()
-        assert there.welcome["limits"]["max_subscriptions"] == 8
-        for n in range(20):
-            assert here.request("publish", {"topic": f"orders.both.{n}", "data": n})["ok"] is True
-
-        seen_here, seen_there = here.wait_for_events(20), there.wait_for_events(20)
-
-        assert seen_here == seen_there
-        assert [data for _, data, _ in seen_here] == list(range(20))
-        assert there.request("subscribe", {"pattern": "#"})["error"]["code"] == "forbidden"
-        assert here.request("subscribe", {"pattern": "a..b"})["error"]["code"] == "invalid_pattern"
-        refusal = stranger.wait_for(lambda: stranger.refusal, "the refusal")
-        assert refusal["data"]["code"] == "unauthorized"
-        assert "hunter2" not in json.dumps(refusal)
-    for gateway in (development, guarded):
-        assert "Traceback" not in gateway.output
-
-
-def test_a_stopped_redis_is_told_to_clients_and_to_readiness(
-    start_gateway: StartGateway, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Down and up again, no socket lost, and the events of the meantime arrive."""
-    with ExitStack() as started:
-        redis = started.enter_context(start_private_redis(tmp_path_factory.mktemp("r")))
-        started.callback(os.kill, redis.pid, signal.SIGCONT)
-        settings = {"HEADGATE_REDIS_URL": redis.url, "HEADGATE_PING_TIMEOUT_S": "60"}
-        gateway = start_gateway(settings, "--dev")
-        client = started.enter_context(RawClient(gateway.url))
-        client.subscribe("orders.*")
-        os.kill(redis.pid, signal.SIGSTOP)
-        # On a slow machine the bus may be given up, and come back, now and then by itself.
-        client.wait_for(lambda: client.named("status")[-1:] == [[{"bus": "down"}]], "word that the bus is down")
-        assert health(gateway)[0] == 503
-        newcomer = started.enter_context(RawClient(gateway.url))
-        newcomer.wait_for(lambda: newcomer.named("status") == [[{"bus": "down"}]], "the same word to a newcomer")
-        answer = client.request("publish", {"topic": "orders.1", "data": "refused or late"})
-        assert (answer["ok"], answer["error"]["code"], answer["error"]["retry"]) == (False, "bus_unavailable", True)
-
-        told = len(client.named("status"))
-        os.kill(redis.pid, signal.SIGCONT)
-        client.wait_for(lambda: [{"bus": "up"}] in client.named("status")[told:], "word that it is up again")
-        assert client.request("publish", {"topic": "orders.1", "data": "after"})["ok"] is True
-
-        client.wait_for(lambda: client.events and client.events[-1][1] == "after", "the event")
-        wait_until(lambda: health(gateway)[0] == 200, "readiness")
-        offsets = [meta["offset"] for _, _, meta in client.events]
-        assert offsets == list(range(1, len(offsets) + 1))
-        assert client.closed is None
 
 
 def test_a_private_redis_that_is_killed_is_started_again(start_gateway: StartGateway) -> None:

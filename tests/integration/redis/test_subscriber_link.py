@@ -101,18 +101,6 @@ def test_too_long_a_reply_breaks_the_link(link: SubscriberLink, redis_client: Cl
 # Breaking ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_connection_is_told_and_never_replaced(link: SubscriberLink, redis_client: Client) -> None:
-    """The end of the stream is an error each time, not an empty read, as the owner must know that messages may be missing."""
-    link.send(("SUBSCRIBE", "a"))
-    link.read()
-    call(redis_client, "CLIENT", "KILL", "TYPE", "pubsub")
-
-    for _ in range(2):
-        with pytest.raises(BusUnavailable):
-            link.read()
-    assert call(redis_client, "PUBSUB", "NUMSUB", "a") == [b"a", 0]
-
-
 def test_bytes_that_are_no_reply_break_the_link(link: SubscriberLink) -> None:
     """Garbage in the stream, after which nothing can be trusted."""
     theirs, ours = socket.socketpair()

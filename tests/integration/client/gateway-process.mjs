@@ -2,7 +2,6 @@
 import { execFile, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
-import { connect as connectSocket } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -87,16 +86,6 @@ export class GatewayProcess {
     return this;
   }
 
-  /** Publish as an outside program does, through the command line. @param {string} topic @param {unknown} data */
-  async publish(topic, data) {
-    await promisify(execFile)(COMMAND, ["publish", "--redis", this.redisUrl, topic, JSON.stringify(data)]);
-  }
-
-  /** Refuse a user from now on, as an operator does. @param {string} user */
-  async revoke(user) {
-    await promisify(execFile)(COMMAND, ["revoke", "--redis", this.redisUrl, "--user", user]);
-  }
-
   /** Run a command of `headgate` on this gateway's Redis. @param {string} name @param {string[]} words */
   async command(name, ...words) {
     await promisify(execFile)(COMMAND, [name, "--redis", this.redisUrl, ...words]);
@@ -107,19 +96,6 @@ export class GatewayProcess {
     const program = "import json, sys; from headgate import Clients; print(Clients(sys.argv[1]).send(sys.argv[2], sys.argv[3], json.loads(sys.argv[4])))";
     const words = ["-c", program, this.redisUrl, session, topic, JSON.stringify(data)];
     return (await promisify(execFile)(join(dirname(COMMAND), "python"), words)).stdout.trim() === "True";
-  }
-
-  /** A plain PUBLISH, as any Redis client can do. @param {string} topic @param {string} message */
-  async plainPublish(topic, message) {
-    const words = ["PUBLISH", `hg:{notifications}:${topic}`, message];
-    const command = `*${words.length}\r\n${words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("")}`;
-    const socket = connectSocket(this.#socket);
-    await new Promise((resolve, reject) => {
-      socket.once("error", reject);
-      socket.once("data", (reply) => (reply.toString().startsWith(":") ? resolve(undefined) : reject(new Error(reply.toString()))));
-      socket.write(command);
-    });
-    socket.destroy();
   }
 
   /** @param {NodeJS.Signals} [signal] */

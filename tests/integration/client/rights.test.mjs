@@ -1,10 +1,12 @@
-/** A client's rights while it is connected: expiry, refresh and revocation against a real gateway. */
+/** What a token lets a page do, against a real gateway. The client's side alone is in web/test, the gateway's in tests/unit/node. */
 import assert from "node:assert/strict";
 import { after, afterEach, before, it } from "node:test";
-import { connect } from "headgate";
-import { io } from "socket.io-client";
+import { connect, userWord } from "headgate";
 import { GatewayProcess, patient, until } from "./gateway-process.mjs";
 import { SECRET, token } from "./tokens.mjs";
+
+/** Names that Backbone, or a plain object as a table, would trip over. */
+const TREACHEROUS = ["constructor", "__proto__", "hasOwnProperty", "toString", "valueOf", "all", "prototype", "on", "callback", "length", "0"];
 
 /** @type {GatewayProcess} */
 let gateway;
@@ -52,86 +54,6 @@ it("says what its user was shown", async () => {
   await assert.rejects(gate.seen([]), { code: "invalid_request", retry: false });
 });
 
-it("is refused with a token that has expired, and says why", async () => {
-  const gate = open({ token: token("ann", { lifeS: -10 }) });
-  const refusal = await new Promise((resolve) => gate.on("connection:refused", resolve));
-  assert.deepEqual([refusal.code, refusal.parts.reason, gate.state.connection], ["unauthorized", "expired", "refused"]);
-});
-
-it("is put out when its token expires, comes back with another, and has missed nothing", async () => {
-  /** @type {any[]} */
-  const told = [];
-  /** @type {any[]} */
-  const got = [];
-  const publisher = open({ token: token("ben", { publish: ["#"] }) });
-  await isUp(publisher);
-  let wasUp = false;
-  let lifeS = 1;
-  // A token that cannot be refreshed, because the function fails until the gateway has put the client out. The first one lives
-  // longer where it has expired before the client is in.
-  const gate = open({
-    token: () => {
-      if (gate.state.connection === "up") throw new Error("no token now");
-      lifeS *= 2;
-      return token("ann", { subscribe: ["#"], lifeS: wasUp ? 600 : lifeS });
-    },
-  });
-  gate.on("news.#", (data) => got.push(data));
-  gate.once("connection:up", () => {
-    wasUp = true;
-  });
-  gate.on("connection:unauthorized", ({ code, parts }) => told.push([code, parts.reason]));
-  const first = isUp(gate).then(() => publisher.publish("news.first", 1));
-  gate.once("connection:down", () => void first.then(() => publisher.publish("news.away", 2)));
-  await first;
-  await until(() => told.length > 0, "to be put out");
-  await isUp(gate);
-  await until(() => got.length === 2, "what was published meanwhile");
-  assert.deepEqual([told, got, gate.state.gaps], [[["unauthorized", "expired"]], [1, 2], 0]);
-});
-
-it("loses the subscriptions that a new token no longer grants, is told once, and keeps the others", async () => {
-  const publisher = open({ token: token("ben", { publish: ["#"] }) });
-  const gate = open({ token: token("ann", { subscribe: ["a.#", "b.#"] }) });
-  /** @type {any[]} */
-  const got = [];
-  /** @type {any[]} */
-  const errors = [];
-  gate.on("a.x", () => got.push("a")).on("b.x", () => got.push("b"));
-  gate.on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code]));
-  await isUp(gate);
-  await isUp(publisher);
-  await gate.refresh(token("ann", { subscribe: ["b.#"] }));
-  await until(() => errors.length > 0, "the news");
-  await publisher.publish("a.x", 1);
-  await publisher.publish("b.x", 1);
-  await until(() => got.length > 0, "the event that it may see");
-  assert.deepEqual([got, errors, gate.state.subscriptions], [["b"], [["a.x", "forbidden"]], { "a.x": "refused", "b.x": "active" }]);
-  await gate.refresh(token("ann", { subscribe: ["a.#", "b.#"] }));
-  await gate.subscribed("a.x");
-  await publisher.publish("a.x", 2);
-  await until(() => got.length === 2, "the event that it may see again");
-});
-
-it("will not take another user's token, and keeps its own", async () => {
-  const gate = open({ token: token("ann", { subscribe: ["#"], publish: ["#"] }) });
-  await isUp(gate);
-  await assert.rejects(gate.refresh(token("ben")), (/** @type {any} */ error) => error.parts.reason === "another_user");
-  await gate.publish("mine.still", 1);
-});
-
-it("is put out when its user is revoked, and does not ask for ever", async () => {
-  const gate = open({ token: () => token("eve", { subscribe: ["#"] }), reconnectDelayMaxMs: 30 });
-  /** @type {any[]} */
-  const told = [];
-  gate.on("connection:unauthorized", ({ parts }) => told.push(parts.reason));
-  gate.on("connection:refused", ({ parts }) => told.push(parts.reason));
-  await isUp(gate);
-  await gateway.revoke("eve");
-  await until(() => gate.state.connection === "refused", "to be refused for good");
-  assert.deepEqual(told, ["revoked", "revoked"], "by the gateway, and once more by its answer to a new token");
-});
-
 it("gets other grants while it is connected: some end, some become possible, and a reconnect does not bring the token's back", async () => {
   const publisher = open({ token: token("ben", { publish: ["#"] }) });
   const gate = open({ token: token("fay", { subscribe: ["a.#"] }) });
@@ -160,35 +82,6 @@ it("gets other grants while it is connected: some end, some become possible, and
   assert.deepEqual(got, ["b", "b"]);
 });
 
-it("brings a fresh token when it is asked for one, without a reconnect", async () => {
-  let subscribe = ["a.#"];
-  const gate = open({ token: () => token("gil", { subscribe }) });
-  let downs = 0;
-  gate.on("connection:down", () => downs++).on("delivery:error", () => {});
-  gate.on("a.x", () => {}).on("b.x", () => {});
-  await isUp(gate);
-  subscribe = ["b.#"];
-  await gateway.command("regrant", "gil");
-  await gate.subscribed("b.x");
-  await until(() => gate.state.subscriptions["a.x"] === "refused", "what the fresh token does not grant to end");
-  assert.equal(downs, 0);
-});
-
-it("tells a stock socket.io client of its new grants, which may use them at once", async () => {
-  const socket = io(`${gateway.url}/notifications`, { auth: { token: token("hal", { subscribe: ["a.#"] }), subscriptions: [{ pattern: "a.x" }] } });
-  try {
-    await new Promise((resolve) => socket.once("welcome", resolve));
-    const told = new Promise((resolve) => socket.once("status", resolve));
-    await gateway.command("regrant", "hal", "--subscribe", "b.#");
-    const { granted, ended } = /** @type {any} */ (await told);
-    assert.deepEqual([granted, ended.map(({ pattern, error }) => [pattern, error.code])], [true, [["a.x", "forbidden"]]]);
-    assert.equal((await socket.emitWithAck("subscribe", { pattern: "b.x" })).ok, true);
-    assert.equal((await socket.emitWithAck("subscribe", { pattern: "a.x" })).error.code, "forbidden");
-  } finally {
-    socket.close();
-  }
-});
-
 it("gets an event that was sent to its session alone, which has no grant and no place in the log", async () => {
   const publisher = open({ token: token("ben", { publish: ["#"] }) });
   const [gate, other] = ["ida", "ida"].map((user) => open({ token: token(user, { subscribe: ["a.#"] }) }));
@@ -207,4 +100,37 @@ it("gets an event that was sent to its session alone, which has no grant and no 
   await until(() => got.length === 3, "the next event");
   assert.deepEqual(got, [["a.x", 1, offset], ["hint.x", { n: 2 }, null], ["a.x", 3, offset + 1]]);
   assert.deepEqual([gate.state.gaps, gate.state.offset], [0, offset + 1]);
+});
+
+for (const prefix of ["", "deep.__proto__."]) {
+  it(`topics with treacherous names work as subscription, grant, publish and pattern, as ${prefix}…`, async () => {
+    const topics = TREACHEROUS.map((name) => prefix + name);
+    const gate = open({ token: token("ana", { subscribe: [...topics, `${prefix}*`], publish: [`${prefix}*`] }) });
+    /** @type {string[]} */
+    const [single, wild] = [[], []];
+    for (const topic of topics) gate.subscribe(topic, (_data, event) => single.push(event.topic));
+    gate.subscribe(`${prefix}*`, (_data, event) => wild.push(event.topic));
+    for (const topic of [...topics, `${prefix}*`]) await gate.subscribed(topic);
+    for (const topic of topics) assert.ok(await gate.publish(topic, { __proto__: null, constructor: topic }));
+    await until(() => wild.length === topics.length, "every event");
+    assert.deepEqual(single, topics);
+    assert.deepEqual(wild, topics);
+  });
+}
+
+it("the user's own topics, by users.me, are those of a user of any name, for the page that publishes and the one that listens", async () => {
+  for (const sub of ["ana@example.org", "auth0|5f7c", "Ana Müller", "#", "me"]) {
+    const gate = open({ token: token(sub, { publish: ["users.{sub}.#"] }) });
+    /** @type {[string, any][]} */
+    const mine = [];
+    /** @type {[string, any][]} */
+    const byWord = [];
+    await gate.subscribe("users.me.#", (data, { topic }) => mine.push([topic, data])).ready;
+    const word = `users.${userWord(sub)}.mail`;
+    await gate.subscribe(word, (data, { topic }) => byWord.push([topic, data])).ready;
+    await gate.publish("users.me.mail", sub);
+    await until(() => mine.length && byWord.length, "the event");
+    assert.deepEqual([mine, byWord], [[["users.me.mail", sub]], [[word, sub]]]);
+    await assert.rejects(gate.subscribe("users.ben.#", () => {}).ready, { code: "forbidden" });
+  }
 });

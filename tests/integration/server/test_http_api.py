@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import socket
 import urllib.error
@@ -13,7 +12,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import gevent
 import pytest
 from flask.testing import FlaskClient
 
@@ -21,7 +19,6 @@ from headgate import Publisher
 from headgate.auth.tokens import Tokens
 from headgate.settings.settings import Settings
 from headgate_server.api.v1 import dispatch, publishing
-from headgate_server.api.v1.publishing import ENVELOPE_BYTES
 from headgate_server.app import create_app
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.unstarted_gateway import UnstartedGateway
@@ -45,45 +42,20 @@ class Api:
     def __init__(self, client: FlaskClient) -> None:
         self._client = client
 
-    def ask(self, path: str, bearer: str | None = None, body: Any = None, **more: Any) -> tuple[int, Any]:
+    def ask(self, path: str, bearer: str, body: Any = None) -> tuple[int, Any]:
         """Return (status, JSON) of a request, which is a POST if it has a body."""
-        headers = {"Authorization": f"Bearer {bearer}"} if bearer is not None else {}
-        options = {"headers": headers | more.pop("headers", {}), **more}
-        answer = self._client.get(path, **options) if body is None else self._client.post(path, json=body, **options)
+        headers = {"Authorization": f"Bearer {bearer}"}
+        answer = self._client.get(path, headers=headers) if body is None else self._client.post(path, json=body, headers=headers)
         return answer.status_code, answer.get_json()
 
-    def publish(self, bearer: str | None, topic: str, data: Any, **more: Any) -> tuple[int, Any]:
+    def publish(self, bearer: str, topic: str, data: Any, **more: Any) -> tuple[int, Any]:
         """Publish an event."""
         return self.ask("/api/v1/events", bearer, {"topic": topic, "data": data, **more})
 
-    def events(self, bearer: str | None = None, **query: object) -> tuple[int, Any]:
+    def events(self, bearer: str, **query: object) -> tuple[int, Any]:
         """Ask for a page of the log; `from_` stands for `from`."""
         named = {name.rstrip("_"): str(value) for name, value in query.items()}
         return self.ask("/api/v1/events?" + urllib.parse.urlencode(named), bearer)
-
-    def post_raw(self, stream: io.RawIOBase, bearer: str | None = None, **environ: str) -> tuple[int, Any]:
-        """Publish with a body that comes from a stream."""
-        headers = {"Authorization": f"Bearer {bearer}"} if bearer is not None else {}
-        base = {"wsgi.input": stream, "CONTENT_TYPE": "application/json", **environ}
-        answer = self._client.post("/api/v1/events", headers=headers, environ_overrides=base)
-        return answer.status_code, answer.get_json()
-
-
-class Body(io.RawIOBase):
-    """The body of a request on its way; counts its read bytes."""
-
-    def __init__(self, size: int) -> None:
-        self.taken = 0
-        self._size = size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        size = min(len(buffer), self._size - self.taken)
-        buffer[:size] = b" " * size
-        self.taken += size
-        return size
 
 
 @pytest.fixture
@@ -135,66 +107,6 @@ def test_an_id_that_a_user_took_first_swallows_nobody_elses_event(api: Api, publ
     assert (again["offset"], again["duplicate"]) == (first["offset"], True)
     assert [others["duplicate"], receipt.duplicate] == [False, False]
     assert len({first["offset"], others["offset"], receipt.offset}) == 3
-
-
-def test_a_batch_is_one_request(api: Api, publisher: Publisher) -> None:
-    """Its events are in the log in order; a known id is a duplicate, and an event without a grant an error."""
-    writer = token("shop", publish="orders.#", subscribe="orders.#")
-    status, first = api.publish(writer, "orders.1.paid", 0, id="e-1")
-    assert status == 201
-    events = [{"topic": "orders.1.paid", "data": n, "id": f"e-{n}"} for n in range(1, 4)] + [{"topic": "mail.1", "data": 4}]
-    status, answer = api.ask("/api/v1/events/batch", writer, {"events": events})
-    assert status == 207
-    *receipts, refused = answer["receipts"]
-    assert refused["error"]["code"] == "forbidden"
-    assert [(receipt["offset"], receipt["duplicate"]) for receipt in receipts] == [
-        (first["offset"], True),
-        (first["offset"] + 1, False),
-        (first["offset"] + 2, False),
-    ]
-    assert [event["data"] for event in api.events(writer, pattern="orders.#")[1]["events"]] == [0, 2, 3]
-
-
-def test_many_who_publish_at_once_each_have_their_own_receipt(api: Api) -> None:
-    """Every event is in the log where its receipt says, with the data of its caller."""
-    writer = token("shop", publish="orders.#", subscribe="orders.#")
-    answers: dict[int, tuple[int, Any]] = {}
-
-    def publish(number: int) -> None:
-        answers[number] = api.publish(writer, "orders.1.paid", {"n": number})
-
-    gevent.joinall([gevent.spawn(publish, number) for number in range(50)])
-    assert {status for status, _ in answers.values()} == {201}
-    page = api.events(writer, pattern="orders.#", from_=1)[1]["events"]
-    assert {receipt["offset"]: number for number, (_, receipt) in answers.items()} == {
-        event["offset"]: event["data"]["n"] for event in page
-    }
-
-
-# Bodies --------------------------------------------------------------------------------------------------------------------
-
-
-def test_a_stranger_is_refused_before_the_body_is_read(api: Api) -> None:
-    """401 while the body is still to come."""
-    for bearer in (None, "x.y.z"):
-        body = Body(60_000)
-        status, answer = api.post_raw(body, bearer, CONTENT_LENGTH="60000")
-        assert (status, answer["code"], body.taken) == (401, "unauthorized", 0)
-
-
-def test_a_body_that_is_too_large_is_refused_from_its_size_or_as_it_is_counted(api: Api) -> None:
-    """413 with both numbers; a declared one is not read, and of a chunked one no more is read than may come."""
-    writer = token("shop", publish="orders.#")
-    limit = Settings().max_payload_bytes + ENVELOPE_BYTES
-    declared, chunked = Body(0), Body(10_000_000)
-    for body, framing in (
-        (declared, {"CONTENT_LENGTH": "10000000"}),
-        (chunked, {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": "1", "CONTENT_LENGTH": ""}),
-    ):
-        status, answer = api.post_raw(body, writer, **framing)
-        assert (status, answer["code"], answer["limit"]) == (413, "payload_too_large", limit), framing
-    assert declared.taken == 0
-    assert chunked.taken <= limit + io.DEFAULT_BUFFER_SIZE
 
 
 # Reading -------------------------------------------------------------------------------------------------------------------

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import subprocess
-import sys
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 from headgate.redis.data_folder import find_private_redis
@@ -55,15 +51,3 @@ def publish(gateway: GatewayProcess, topic: str, data: Any) -> None:
     """Publish as any program beside the gateway does, into its private Redis."""
     with Publisher(find_private_redis(gateway.folder / "data")) as publisher:
         publisher.publish(topic, data)
-
-
-def publish_by_command(gateway: GatewayProcess, topic: str, data: Any) -> None:
-    """Run `headgate publish` in the gateway's folder, where it finds the gateway's private Redis.
-
-    Raises:
-        CalledProcessError: it was refused; the error's `stderr` has the reason.
-    """
-    command = [str(Path(sys.executable).with_name("headgate")), "publish", topic, json.dumps(data)]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
-    environment = {**inherited, "HEADGATE_DATA_DIR": str(gateway.folder / "data")}
-    subprocess.run(command, cwd=gateway.folder, env=environment, check=True, capture_output=True, text=True, timeout=30)

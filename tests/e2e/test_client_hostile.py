@@ -105,17 +105,22 @@ def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site:
 
 
 def test_no_payload_runs_in_the_demo(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """Each as every field of an order, all on one board."""
+    """Each as every field of an order, all on one board, and as an item, in a notice and in the inbox."""
     ana = open_board("ana")
     publisher = Publisher(find_private_redis(gateway.folder / "data"))
     for number, text in enumerate(TEXTS, 9000):
         order = {"id": str(number), "status": "new", "customer": text, "by": text}
         publisher.publish(f"orders.{number}.created", order)
+        publisher.publish("inbox.shop.note", text, user="ana")
+        expect(ana.notice("shop.note").first).to_be_visible()
     publisher.close()
     expect(ana.card(str(9000 + len(TEXTS) - 1))).to_be_visible()
     assert ana.card("9000").inner_text().count(TEXTS[0]) > 0
+    ana.bell().click()
+    expect(ana.item("shop.note").filter(has_text=TEXTS[-4]).first).to_be_visible()
     assert ana.page.evaluate("[window.pwned, ({}).pwned]") == [None, None]
-    assert ana.view.locator(".card :is(img, iframe, style, script, math, object, embed, form form)").count() == 0
+    made = ":is(.card, .notice, .item) :is(img, iframe, style, script, math, object, embed, svg, a, form form)"
+    assert ana.page.locator(made).count() == 0
     assert len(ana.page.frames) == 1
 
 

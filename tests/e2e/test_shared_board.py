@@ -14,7 +14,7 @@ from headgate.redis.embedded import EmbeddedRedis
 from headgate_server.demo.orders import MAX_ORDERS
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import VIEWPORT, OpenBoard
-from tests.e2e.shop import Shop, publish, publish_by_command
+from tests.e2e.shop import Shop
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 # The buttons of each status by name, and the status that each leads to.
@@ -91,52 +91,19 @@ def test_new_orders_appear_and_the_oldest_goes(open_board: OpenBoard, shop: Shop
     expect(ben.card("31")).to_have_count(0)
 
 
-def test_an_event_from_the_command_line_is_merged_into_the_order(
-    open_board: OpenBoard, shop: Shop, gateway: GatewayProcess
-) -> None:
-    """`headgate publish orders.<n>.shipped '{"total_cents": 700}'`: its members are taken, absent ones stay."""
-    number = shop.create()
-    customer = shop.order(number)["customer"]
-    boards = [open_board("ana"), open_board("ben")]
-    publish_by_command(gateway, f"orders.{number}.shipped", {"total_cents": 700})
-    for board in boards:
-        expect(board.card_in("shipped", number)).to_contain_text(customer)
-        expect(board.card(number)).to_contain_text("€7.00")
-
-
-def test_an_event_about_an_unknown_order_makes_a_card(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """With the known data; the shop does not know it, and says so at a move."""
+def test_a_page_that_is_not_let_in_can_try_again(open_board: OpenBoard, gateway: GatewayProcess) -> None:
+    """After some refusals the page stops trying, says so, and has a button to try again without a reload."""
     ana = open_board("ana")
-    publish(gateway, "orders.9001.failed", {"total_cents": 700})
-    expect(ana.card_in("failed", "9001")).to_contain_text("Unknown customer")
-    expect(ana.card("9001")).to_contain_text("€7.00")
-    ana.button("Retry order 9001").click()
-    expect(ana.notice("Order 9001 was not moved")).to_contain_text("there is no order '9001'")
-    publish(gateway, "orders.9001.deleted", None)
-    expect(ana.card("9001")).to_have_count(0)
-
-
-def test_data_that_is_no_order_harms_nothing(open_board: OpenBoard, shop: Shop, gateway: GatewayProcess) -> None:
-    """Text, null, lists, wrong types and hostile names. The verb counts, the rest stays as it was."""
-    number = shop.create()
-    customer = shop.order(number)["customer"]
-    ana = open_board("ana")
-    for data in ("text", None, [1, 2], {"customer": 7, "status": "lost", "id": "1", "__proto__": {"x": 1}, "constructor": "y"}):
-        publish(gateway, f"orders.{number}.updated", data)
-    publish(gateway, f"orders.{number}.shipped", 42)
-    expect(ana.card_in("shipped", number)).to_contain_text(customer)
-
-
-def test_a_board_that_was_offline_catches_up(open_board: OpenBoard, shop: Shop) -> None:
-    """It shows that it is not connected, and the events in between when it is back."""
-    number = shop.create()
-    ana = open_board("ana")
-    ana.page.context.set_offline(True)
-    expect(ana.pill()).to_have_text("Reconnecting…")
-    shop.move(number, "failed")
-    ana.page.context.set_offline(False)
+    ana.page.route("**/demo/session", lambda route: route.fulfill(json={"token": "forged"}))
+    ana.page.goto(f"{gateway.url}/?user=ana")
+    ana.page.evaluate("window.stayed = true")
+    notice = ana.notice("The gateway does not let this page in").first
+    expect(notice).to_contain_text("not authorized: that is not a signed JWT")
+    expect(ana.pill()).to_have_text("Refused")
+    ana.page.unroute("**/demo/session")
+    notice.get_by_role("button", name="Try again").click()
     ana.wait_until_live()
-    expect(ana.card_in("failed", number)).to_be_visible()
+    assert ana.page.evaluate("window.stayed")
 
 
 def test_without_redis_a_change_is_refused_and_everyone_is_told(

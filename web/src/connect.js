@@ -26,7 +26,7 @@ export function connect(url, options = {}) {
   const gate = new Gate(addressOf(url, Object(options).namespace), options);
   if (options.autoConnect ?? true) queueMicrotask(() => gate.open());
   try {
-    if (localStorage.headgate === "debug") void loadDebug().then(({ debug }) => debug(gate));
+    if (localStorage.headgate === "debug") loadDebug().then(({ debug }) => debug(gate)).catch(console.warn);
   } catch {
     // There is no storage, or the page may not read it.
   }

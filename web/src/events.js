@@ -109,7 +109,7 @@ class EventStream {
 
   #open() {
     try {
-      this.#subscription = this.gate.subscribe(this.pattern, this.options, (_data, event) => this.#take(event), true);
+      this.#subscription = this.gate._subscribe(this.pattern, this.options, (_data, event) => this.#take(event), true);
     } catch (error) {
       return this.#end(error);
     }

@@ -111,11 +111,20 @@ export class Gate extends Dispatcher {
    * @param {string} pattern
    * @param {SubscribeOptions | EventCallback} options `since` asks for a part of the past; `signal` ends the subscription
    * @param {EventCallback} [handler] called with (data, event)
-   * @param {boolean} [isPart] of this package: it ends by `close` alone
    * @returns {Subscription} `ready` is settled by the gateway's answer
    */
-  subscribe(pattern, options = {}, handler, isPart) {
-    if (typeof options === "function") return this.subscribe(pattern, {}, options);
+  subscribe(pattern, options, handler) {
+    return this._subscribe(pattern, options, handler);
+  }
+
+  /**
+   * Subscribe as `subscribe` does.
+   * @param {string} pattern @param {SubscribeOptions | EventCallback} [options] @param {EventCallback} [handler]
+   * @param {boolean} [isPart] of this package: it ends by `close` alone
+   * @returns {Subscription}
+   */
+  _subscribe(pattern, options = {}, handler, isPart) {
+    if (typeof options === "function") return this._subscribe(pattern, {}, options);
     checkPattern(pattern);
     checkRule("subscribe: options", "object", options);
     checkRule("subscribe: signal", SIGNAL, options.signal);

@@ -229,7 +229,7 @@ export class Load {
   /** @param {Since} [since] */
   #subscribe(since) {
     this.#since = since;
-    this.#subscription = this.#gate.subscribe(this.pattern, { since }, (_data, event) => this.#take(event), true);
+    this.#subscription = this.#gate._subscribe(this.pattern, { since }, (_data, event) => this.#take(event), true);
   }
 
   #changed() {

@@ -72,4 +72,19 @@ describe("a closed gate", () => {
     await assert.rejects(subscription.ready, { code: "disconnected" });
     assert.equal((await events(gate, "a.#").next()).done, true);
   });
+
+  it("has no subscription that is more than idle, also when it was connected", async () => {
+    const gateway = new FakeGateway();
+    const other = connect("http://gateway.test", { io: gateway.io });
+    const states = [];
+    other.on("a.b", () => {});
+    const subscription = other.subscribe("users.me.#", () => {});
+    other.on("state:change", ({ subscriptions }) => states.push(subscriptions));
+    await gateway.welcome({ own: "users.ann." });
+    other.close();
+    other.close();
+    subscription.close();
+    assert.equal(subscription.status, "idle");
+    for (const each of [states.at(-1), other.state.subscriptions]) assert.deepEqual([...new Set(Object.values(each))], ["idle"]);
+  });
 });

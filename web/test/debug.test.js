@@ -51,4 +51,13 @@ describe("the debug log", () => {
       assert.deepEqual([lines, listen.mock.callCount()], [[], 0]);
     });
   }
+
+  it("is a warning where it cannot be loaded or begin", async () => {
+    const warned = mock.method(console, "warn", () => {});
+    begin({ headgate: "debug" });
+    mock.method(console, "log", () => { throw Error("no console"); });
+    gate = connect("http://gateway.test", { autoConnect: false });
+    for (let turn = 0; turn < 5; turn++) await settle();
+    assert.ok(warned.mock.calls.some(({ arguments: [error] }) => error.message === "no console"));
+  });
 });

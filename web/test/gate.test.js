@@ -2013,7 +2013,7 @@ describe("iterating", () => {
   it("is over when it cannot be subscribed, after it has said why", async () => {
     open();
     const refusal = Error("no");
-    mock.method(gate, "subscribe", () => {
+    mock.method(gate, "_subscribe", () => {
       throw refusal;
     });
     const iterator = events(gate, "a");

@@ -90,6 +90,13 @@ describe("gate.off", () => {
     });
   }
 
+  it("removes what was subscribed with more arguments than there are", () => {
+    gate.subscribe("a", {}, () => assert.fail("called"), true);
+    gate.off();
+    gate.trigger("a");
+    assert.deepEqual(gate.state.subscriptions, {});
+  });
+
   it("removes all that the application has bound, however it has", () => {
     /** @type {string[]} */
     const called = [];

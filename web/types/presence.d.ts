@@ -55,7 +55,7 @@ export class Room<Meta = any> extends Dispatcher {
   get(user: string): Member<Meta> | undefined;
   /** Say something else about this user. */
   update(meta: Meta | null): void;
-  /** Leave, once every caller of `presence` for this topic has closed the room. */
+  /** End this room; the page leaves when every room of this topic is closed. */
   close(): void;
   /** Call a listener for each new snapshot; returns the function that ends this. */
   subscribe: (listener: () => void) => () => void;
@@ -63,5 +63,5 @@ export class Room<Meta = any> extends Dispatcher {
   getServerSnapshot: () => PresenceSnapshot<Meta>;
 }
 
-/** Be in a topic, or only watch it: one room for all who ask a gate for the topic. */
+/** Be in a topic, or only watch it, until this room is closed. All rooms of a gate share it. */
 export function presence<Meta = any>(gate: Gate<any>, topic: string, options?: PresenceOptions<Meta>): Room<Meta>;

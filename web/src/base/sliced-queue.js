@@ -81,20 +81,18 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
     close() {
       line = [];
       first = 0;
-      turn.close();
+      turn.close?.();
     },
   };
 }
 
 /**
  * Return a turn: `post` has `act` called once the page has handled input, painting and timers.
- * @param {() => void} act
+ * @param {() => void} act @returns {{ post: () => void, close?: () => void }}
  */
 function createTurn(act) {
   // In Node a message port is served before timers and sockets get their turn, so a long line would block them.
-  if (typeof setImmediate === "function") {
-    return { post: () => setImmediate(act), close() {} };
-  }
+  if (typeof setImmediate === "function") return { post: () => setImmediate(act) };
   // Not a timer: browsers delay those of hidden pages by up to a minute.
   try {
     const { port1, port2 } = new MessageChannel();
@@ -105,6 +103,6 @@ function createTurn(act) {
     };
   } catch {
     // A page that is only acted out, such as jsdom's.
-    return { post: () => setTimeout(act), close() {} };
+    return { post: () => setTimeout(act) };
   }
 }

@@ -82,7 +82,7 @@ export function createConnection(address, options) {
     greet,
     arrived,
     lost,
-    refused: (error) => life.is("connecting", "resuming") && refused(error.message === NOT_SERVED ? notServed() : fromWire(error)),
+    refused: (error) => life.is("connecting", "resuming") && refused(error.message === NOT_SERVED ? new HeadgateError("unknown_namespace", { namespace: new URL(address).pathname.slice(1) }) : fromWire(error)),
   });
 
   const status = () => statusOf(life.state);
@@ -138,8 +138,6 @@ export function createConnection(address, options) {
     if (life.is("connecting", "resuming")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
     else leave("lose", reason, retryAfterS ? namedMs(retryAfterS) : life.is("moving") && inTurn ? 0 : undefined);
   }
-
-  const notServed = () => new HeadgateError("unknown_namespace", { namespace: new URL(address).pathname.slice(1) });
 
   /** @param {HeadgateError} error @param {number} [retryAfterS] @param {boolean} [isSame] the source has brought the refused token again */
   function refused(error, retryAfterS = error.parts.retryAfterS, isSame = false) {

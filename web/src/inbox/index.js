@@ -75,8 +75,9 @@ export function createInbox(gate, options = {}) {
   async function actOn(op, given) {
     const ids = typeof given === "string" ? [given] : given;
     Gate._check("inbox: ids", TEXTS, ids);
-    const parts = Array.from({ length: Math.ceil(ids.length / MOST) }, (_, nth) => ids.slice(nth * MOST, (nth + 1) * MOST));
-    await Promise.all(parts.map((part) => act({ op, ids: part })));
+    const acts = [];
+    for (let at = 0; at < ids.length; at += MOST) acts.push(act({ op, ids: ids.slice(at, at + MOST) }));
+    await Promise.all(acts);
   }
 
   return {

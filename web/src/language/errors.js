@@ -12,6 +12,9 @@ import { textOf } from "./explain.js";
 import { camelCase } from "./field-names.js";
 
 export class HeadgateError extends Error {
+  // A field: a page may have frozen the prototype of errors, and with it the names of those that inherit.
+  name = "HeadgateError";
+
   /**
    * @param {string} code wire word
    * @param {Record<string, any>} [given] parts
@@ -24,7 +27,6 @@ export class HeadgateError extends Error {
     const parts = Object(given);
     const text = message ?? textOf(code, parts, retry) ?? Object.entries(parts).reduce((all, [name, value]) => `${all}, ${name}: ${asText(value)}`, code);
     super(text, /** @type {any} */ (cause && { cause }));
-    this.name = "HeadgateError";
     this.code = code;
     this.retry = retry;
     this.parts = parts;

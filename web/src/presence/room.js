@@ -1,50 +1,21 @@
 /**
- * A room: who is in a topic now, as a live collection.
+ * A room: who is in a topic now, as a live collection. All rooms of a gate for a topic show the same members (members.js), and the page leaves the
+ * topic with the last of them. Each has its own handlers and its own end, so that one part of a page cannot end the presence of another.
  *
- * In: the answers of the gateway to `enter`, `watch` and `page`; its notices, each the difference between two versions; the connection's
- * ups and downs. Out: members by name, `member:join`, `member:leave` and `member:change` for each, `change` once for all of one turn, snapshots
- * for frameworks (`subscribe`, `getSnapshot`).
- *
- * The set is read in parts while differences come. A part and a difference carry versions of one copy at the gateway, so whichever
- * comes last by version counts. A difference that does not begin where this page stands, another copy, or a `reset` makes it read the set
- * anew. The members that were known stay meanwhile, and what differs is told: a reconnection alone tells nothing.
- *
- * @typedef {{ user: string, connections: number, since: number, meta: any }} Member `since` in milliseconds since 1970
- * @typedef {"waiting" | "loading" | "live" | "refused" | "closed"} PresenceStatus
- * @typedef {{ readonly members: readonly Member[], readonly status: PresenceStatus, readonly error: HeadgateError | null }} PresenceSnapshot
+ * @import { Member, PresenceSnapshot } from "./members.js"
  * @typedef {{ meta?: any, enter?: boolean }} PresenceOptions `enter: false` only watches
- * @typedef {[user: string, connections: number, since: number, meta: string | null]} WireMember
- * @typedef {{ topic: string, copy: string, version: number, base?: number, members: WireMember[], left?: string[], next?: string | null, reset?: boolean, ended?: any }} Notice
  */
-import { delayAfterMs } from "../base/backoff.js";
-import { Machine } from "../base/machine.js";
-import { startTimer } from "../base/timer.js";
-import { PRESENCE } from "../language/protocol.js";
-import { checkPayload, checkTopic, Dispatcher, Gate, HeadgateError } from "../index.js";
+import { checkPayload, checkTopic, Dispatcher, Gate } from "../index.js";
+import { Members } from "./members.js";
 
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = { enter: ["boolean"], meta: [""] };
-/** Time before a set is asked for again: after a reset or a hole not all pages ask at once. */
-const RELOAD_MS = 250;
-const RETRY_S = 2;
+
+/** @type {WeakMap<Gate, Map<string, Members>>} */
+const topics = new WeakMap();
 
 /**
- * `waiting`: there is no connection, or it is not time to ask again.
- * @type {Record<PresenceStatus, Partial<Record<"load" | "loaded" | "lose" | "refuse" | "close", PresenceStatus>>>}
- */
-export const ROOM = {
-  waiting: { load: "loading", lose: "waiting", refuse: "refused", close: "closed" },
-  loading: { load: "loading", loaded: "live", lose: "waiting", refuse: "refused", close: "closed" },
-  live: { load: "loading", lose: "waiting", refuse: "refused", close: "closed" },
-  refused: { load: "loading", lose: "refused", close: "closed" },
-  closed: {},
-};
-
-/** @type {WeakMap<Gate, Map<string, Room>>} */
-const rooms = new WeakMap();
-
-/**
- * Be in a topic, or only watch it: the same room for all who ask this gate for the topic, until the last one has closed it.
+ * Be in a topic, or only watch it, until this room is closed.
  * @param {Gate} gate
  * @param {string} topic
  * @param {PresenceOptions} [options]
@@ -55,85 +26,39 @@ export function presence(gate, topic, options = {}) {
   checkTopic(topic);
   const { enter, meta } = Gate._optionsOf(gate, "presence", OPTIONS, options);
   const said = checkMeta(gate, meta);
-  const ofGate = rooms.get(gate) ?? new Map();
-  rooms.set(gate, ofGate);
-  const known = ofGate.get(topic);
-  const room = known ?? new Room(gate, topic, () => ofGate.delete(topic));
-  ofGate.set(topic, room);
-  room._use(said, enter);
-  return room;
+  const ofGate = topics.get(gate) ?? new Map();
+  topics.set(gate, ofGate);
+  const all = ofGate.get(topic) ?? new Members(gate, topic, () => ofGate.delete(topic));
+  ofGate.set(topic, all);
+  all.join(said, enter);
+  return new Room(gate, topic, all);
 }
 
 export class Room extends Dispatcher {
   #gate;
-  #topic;
-  #forget;
+  #all;
+  /** What it shows since it is closed. @type {PresenceSnapshot | undefined} */
+  #last;
   /** Its handlers end by `close` alone (dispatcher.js). */
   #listener = Object.assign(new Dispatcher(), { _isPart: true });
-  #life = new Machine(ROOM, "waiting");
-  #uses = 0;
-  #entering = false;
-  /** @type {any} */
-  #meta;
-  /** @type {HeadgateError | null} */
-  #error = null;
-  /** @type {Map<string, Member>} */
-  #members = new Map();
-  /** The set that is being read, until it is whole. @type {Map<string, Member> | null} */
-  #reading = null;
-  /** Users whom a difference has named while the set is read, with its version. @type {Map<string, number>} */
-  #named = new Map();
-  /** Differences that came before the first part. @type {Notice[]} */
-  #early = [];
-  #copy = "";
-  #version = 0;
-  /** Counts readings: an answer to an earlier one is too late. */
-  #nth = 0;
-  #wasRead = false;
-  /** The set is being read, and is to be read once more: what this user says is another now. */
-  #isReading = false;
-  #again = false;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #timer;
-  #told = true;
-  /** @type {PresenceSnapshot} */
-  #snapshot = { members: [], status: "waiting", error: null };
 
-  /** @param {Gate} gate @param {string} topic @param {() => void} forget */
-  constructor(gate, topic, forget) {
+  /** @param {Gate} gate @param {string} topic @param {Members} all */
+  constructor(gate, topic, all) {
     super();
     this.#gate = gate;
-    this.#topic = topic;
-    this.#forget = forget;
-    gate._rooms.add(this);
-    if (gate.status === "closed") {
-      this.#end();
-      return;
-    }
-    this.#listener.listenTo(gate, {
-      "presence:notice": (/** @type {Notice} */ notice) => notice.topic === gate._wired(topic) && this.#notice(notice),
-      "connection:up": () => this.#load(),
-      "connection:down": () => this.#lose(),
-      "status:change": () => gate.status === "closed" && this.#end(),
-    });
-  }
-
-  /** This user may have other grants. */
-  _regranted() {
-    if (this.#life.is("refused")) void this.#load();
-  }
-
-  get topic() {
-    return this.#topic;
+    this.topic = topic;
+    this.#all = all;
+    // One that an earlier handler of the same event has closed gets no more of it.
+    this.#listener.listenTo(all, "all", (name, ...args) => this.#last ?? this.#tell(name, ...args));
   }
 
   get status() {
-    return this.#life.state;
+    return (this.#last ?? this.#all).status;
   }
 
   /** Why the gateway refuses it. */
   get error() {
-    return this.#error;
+    return (this.#last ?? this.#all).error;
   }
 
   /** The members, by name. */
@@ -141,9 +66,9 @@ export class Room extends Dispatcher {
     return this.getSnapshot().members;
   }
 
-  /** @param {string} user */
+  /** @param {string} user @returns {Member | undefined} */
   get(user) {
-    return this.#members.get(user);
+    return this.#all.get(user);
   }
 
   /**
@@ -152,16 +77,17 @@ export class Room extends Dispatcher {
    * @throws {HeadgateError} `not_serializable`, `payload_too_large` (once the gateway has sent its limits): the room and what it says stay
    */
   update(meta) {
-    this.#meta = checkMeta(this.#gate, meta);
-    this.#entering = true;
-    this.#load();
+    const said = checkMeta(this.#gate, meta);
+    if (!this.#last) this.#all.update(said);
   }
 
-  /** Leave, when everyone who has asked for the room has closed it. */
+  /** Leave, when everyone who has asked for the topic has closed the room that was returned. */
   close() {
-    if (!this.#uses || --this.#uses) return;
-    if (this.#gate.isUp) this.#gate._request(PRESENCE, { topic: this.#topic, act: "leave" }).catch(() => {});
-    this.#end();
+    if (this.#last) return;
+    this.#last = Object.freeze({ ...this.#all.snapshot, status: "closed" });
+    this.#listener.stopListening();
+    this.#all.leave();
+    this.#tell("change", this.#last);
   }
 
   /** @param {() => void} call @returns {() => void} */
@@ -174,183 +100,16 @@ export class Room extends Dispatcher {
   };
 
   /** @returns {PresenceSnapshot} */
-  getSnapshot = () => this.#snapshot;
+  getSnapshot = () => this.#last ?? this.#all.snapshot;
 
   getServerSnapshot = this.getSnapshot;
 
-  /** @param {any} meta @param {boolean} [enter] */
-  _use(meta, enter = true) {
-    this.#uses++;
-    const changes = (enter && !this.#entering) || meta !== undefined;
-    this.#entering ||= enter;
-    if (meta !== undefined) this.#meta = meta;
-    if (changes || this.#uses === 1) this.#load();
-  }
-
-  /** Read the set again from its first part. Requests during the read cause one more read after it. */
-  async #load() {
-    if (!this.#gate.isUp || !this.#life.offer("load")) return;
-    clearTimeout(this.#timer);
-    this.#again = this.#isReading;
-    if (this.#again) return;
-    this.#isReading = true;
-    const nth = ++this.#nth;
-    this.#reading = null;
-    this.#early = [];
-    this.#changed();
-    try {
-      const act = this.#entering ? { act: "enter", meta: this.#meta } : { act: "watch" };
-      let part = await this.#ask(act);
-      if (nth !== this.#nth) return;
-      this.#reading = new Map();
-      this.#named.clear();
-      [this.#copy, this.#version] = [part.copy, part.version];
-      for (;;) {
-        this.#take(part);
-        for (const notice of this.#early.splice(0)) this.#notice(notice);
-        if (nth !== this.#nth) return;
-        if (part.next === null) break;
-        part = await this.#ask({ act: "page", after: part.next });
-        if (nth !== this.#nth) return;
-        if (part.copy !== this.#copy) return this.#reload();
-      }
-      this.#isReading = false;
-      this.#life.take("loaded");
-      this.#error = null;
-      this.#replace();
-      if (this.#again) void this.#load();
-    } catch (/** @type {any} */ error) {
-      if (nth === this.#nth) this.#failed(error);
-    }
-  }
-
-  /** @param {object} act @returns {Promise<Notice>} */
-  #ask(act) {
-    return this.#gate._request(PRESENCE, { topic: this.#topic, ...act });
-  }
-
-  /** A part of the set: users whom a later difference has named are known better. @param {Notice} part */
-  #take({ members, version }) {
-    for (const each of members) {
-      if ((this.#named.get(each[0]) ?? 0) <= version) this.#reading?.set(each[0], read(each));
-    }
-  }
-
-  /** @param {Notice} notice */
-  #notice(notice) {
-    const { copy, base = 0, version, members, left = [], reset, ended } = notice;
-    if (ended) return this.#refuse(new HeadgateError(ended.code, ended, ended.retry, ended.message));
-    if (reset) return this.#reload();
-    if (!this.#life.is("loading", "live")) return;
-    if (this.#life.is("loading") && !this.#reading) return void this.#early.push(notice);
-    if (copy !== this.#copy) return this.#life.is("live") ? this.#reload() : undefined;
-    if (version <= this.#version) return;
-    if (base > this.#version) return this.#reload();
-    this.#version = version;
-    if (this.#reading) {
-      for (const each of members) this.#name(each[0]).set(each[0], read(each));
-      for (const user of left) this.#name(user).delete(user);
-    } else {
-      for (const each of members) this.#put(read(each));
-      for (const user of left) this.#drop(user);
-    }
-  }
-
-  /** @param {string} user */
-  #name(user) {
-    this.#named.set(user, this.#version);
-    return /** @type {Map<string, Member>} */ (this.#reading);
-  }
-
-  /** The set is complete: report the difference from the previous one. */
-  #replace() {
-    const next = this.#reading ?? new Map();
-    this.#reading = null;
-    const first = !this.#wasRead;
-    this.#wasRead = true;
-    for (const user of [...this.#members.keys()]) if (!next.has(user)) this.#drop(user);
-    for (const member of next.values()) this.#put(member, first);
-    this.#changed();
-  }
-
-  /** @param {Member} member @param {boolean} [quiet] */
-  #put(member, quiet = false) {
-    const was = this.#members.get(member.user);
-    if (was && was.connections === member.connections && was.since === member.since && JSON.stringify(was.meta) === JSON.stringify(member.meta)) return;
-    this.#members.set(member.user, member);
-    this.#changed();
-    if (!quiet) this.trigger(was ? "member:change" : "member:join", member, ...(was ? [was] : []));
-  }
-
-  /** @param {string} user */
-  #drop(user) {
-    const was = this.#members.get(user);
-    if (!was) return;
-    this.#members.delete(user);
-    this.#changed();
-    this.trigger("member:leave", was);
-  }
-
-  #lose() {
-    this.#nth++;
-    this.#isReading = false;
-    clearTimeout(this.#timer);
-    if (this.#life.offer("lose")) this.#changed();
-  }
-
-  /** Ask again soon. @param {number} [delayMs] */
-  #reload(delayMs = RELOAD_MS * (0.5 + Math.random())) {
-    if (this.#life.is("refused", "closed")) return;
-    this.#lose();
-    this.#timer = startTimer(() => this.#load(), delayMs);
-  }
-
-  /** @param {HeadgateError} error */
-  #failed(error) {
-    if (!error.retry) return this.#refuse(error);
-    this.#error = error;
-    this.#reload(delayAfterMs(error.parts.retryAfterS ?? RETRY_S, 0));
-  }
-
-  /** @param {HeadgateError} error */
-  #refuse(error) {
-    this.#nth++;
-    this.#isReading = false;
-    this.#error = error;
-    this.#life.offer("refuse");
-    for (const user of [...this.#members.keys()]) this.#drop(user);
-    this.#wasRead = false;
-    this.#changed();
-    this.trigger("presence:error", error);
-  }
-
-  #end() {
-    if (!this.#life.offer("close")) return;
-    this.#nth++;
-    clearTimeout(this.#timer);
-    this.#listener.stopListening();
-    this.#gate._rooms.delete(this);
-    this.#forget();
-    this.#changed();
-  }
-
-  #changed() {
-    if (!this.#told) return;
-    this.#told = false;
-    queueMicrotask(() => {
-      this.#told = true;
-      const members = Object.freeze([...this.#members.values()].sort((one, other) => (one.user < other.user ? -1 : 1)));
-      this.#snapshot = Object.freeze({ members, status: this.#life.state, error: this.#error });
-      this.trigger("change", this.#snapshot);
-      this.#listener.trigger("change");
-    });
+  /** @param {string} name @param {...any} args */
+  #tell(name, ...args) {
+    this.trigger(name, ...args);
+    if (name === "change") this.#listener.trigger(name);
   }
 }
 
 /** @param {Gate} gate @param {any} meta */
 const checkMeta = (gate, meta) => (meta === undefined ? meta : checkPayload(meta, gate.state.limits.maxPresenceMetaBytes));
-
-/** @param {WireMember} wire @returns {Member} */
-function read([user, connections, since, meta]) {
-  return Object.freeze({ user, connections, since, meta: meta === null ? null : JSON.parse(meta) });
-}

@@ -212,7 +212,7 @@ export function createSession(gate, address, options) {
       status: connection.status(),
       connection: coarseOf(connection.status()),
       waiting: inbox.depth(),
-      subscriptions: Object.fromEntries(subscriptions.wanted().flatMap(({ pattern, state: each }) => own.named([pattern]).map((name) => [name, each]))),
+      subscriptions: Object.fromEntries(subscriptions.wanted().flatMap(({ pattern }) => own.named([pattern]).map((name) => [name, standings.state(name)]))),
     };
   }
 

@@ -65,7 +65,7 @@ class EventsSource {
     this.#changed = changed;
     this.#list = new EventList(limit);
     gate.on({ "delivery:gap": this.#takeGap, "status:change": () => changed(), [`subscription:${pattern}`]: () => changed() }, this);
-    this.#subscription = gate.subscribe(pattern, options, (_data, event) => {
+    this.#subscription = gate._subscribe(pattern, options, (_data, event) => {
       this.#list.put(event);
       this.#news();
     }, true);

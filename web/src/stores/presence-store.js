@@ -1,7 +1,8 @@
 /**
  * The store of the members of a topic: a room of headgate/presence, entered while the store has listeners.
  *
- * @import { PresenceOptions, PresenceSnapshot, Room } from "../presence/room.js"
+ * @import { PresenceSnapshot } from "../presence/members.js"
+ * @import { PresenceOptions, Room } from "../presence/room.js"
  * @import { Source, Store } from "./snapshot-store.js"
  */
 import { presence } from "../presence/index.js";

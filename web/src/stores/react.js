@@ -98,7 +98,7 @@ export function useSubscription(pattern, handler, options = {}) {
   const wanted = useWanted(options);
   useEffect(() => {
     if (pattern === null || !enabled) return;
-    const { close } = gate.subscribe(pattern, wanted, (data, event) => latest.current.call(gate, data, event), true);
+    const { close } = gate._subscribe(pattern, wanted, (data, event) => latest.current.call(gate, data, event), true);
     return close;
   }, [gate, pattern, enabled, wanted, latest]);
 }

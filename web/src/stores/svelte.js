@@ -76,7 +76,7 @@ export function useSubscription(pattern, handler, given = {}) {
   BaseGate._check("useSubscription: options", "object", given);
   const { enabled = true, ...options } = given;
   const gate = useGate();
-  if (pattern !== null && enabled) onMount(() => gate.subscribe(pattern, options, handler, true).close);
+  if (pattern !== null && enabled) onMount(() => gate._subscribe(pattern, options, handler, true).close);
 }
 
 /**

@@ -100,7 +100,7 @@ export function useSubscription(pattern, handler, options) {
       (_is, _was, onCleanup) => {
         const { enabled = true, ...wanted } = toValue(options) ?? {};
         const now = toValue(pattern);
-        if (now !== null && enabled) onCleanup(gate.subscribe(now, wanted, handler, true).close);
+        if (now !== null && enabled) onCleanup(gate._subscribe(now, wanted, handler, true).close);
       },
       { immediate: true },
     );

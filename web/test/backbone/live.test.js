@@ -19,7 +19,7 @@ class Feed extends Dispatcher {
     return { epoch: "e1", offset: this.#offset };
   }
 
-  subscribe(pattern, _options, handler) {
+  _subscribe(pattern, _options, handler) {
     const context = {};
     this.on(pattern, handler, context);
     return { close: () => this.off(pattern, null, context) };

@@ -112,7 +112,7 @@ class ModelGate extends Dispatcher {
   }
 
   /** As the gate's, for events with one handler. */
-  subscribe(pattern, _options, handler) {
+  _subscribe(pattern, _options, handler) {
     this.on(pattern, handler);
     return { close: () => this.off(pattern, handler) };
   }

@@ -195,14 +195,14 @@ describe("presence", () => {
     assert.equal(room.status, "closed");
   });
 
-  it("is one room for all who ask for it, and leaves with the last of them", async () => {
+  it("is one presence for all who ask for it, and leaves with the last of them", async () => {
     const { gateway, gate, room } = await begin({ enter: false });
     await answer(gateway, part([]));
     const again = presence(gate, "rooms.7", { meta: "here" });
-    assert.equal(again, room);
     assert.deepEqual(await answer(gateway, part([wire("ann")], 1)), { topic: "rooms.7", act: "enter", meta: "here" });
     again.update("there");
     assert.equal((await answer(gateway, part([wire("ann", 1, "there")], 2))).meta, "there");
+    assert.deepEqual([names(room), names(again)], [["ann"], ["ann"]]);
     let told = 0;
     const reported = mock.method(console, "error", () => {});
     room.subscribe(() => {
@@ -210,13 +210,29 @@ describe("presence", () => {
     });
     room.subscribe(() => told++);
     again.close();
+    await notify(gateway, 2, 3, [wire("ben")]);
     assert.equal(gateway.requests.length, 0);
     room.close();
     assert.deepEqual(await answer(gateway, { ok: true }), { topic: "rooms.7", act: "leave" });
     assert.equal(room.status, "closed");
-    assert.ok(told);
+    assert.equal(told, 2);
     assert.equal(reported.mock.callCount(), told);
-    assert.notEqual(presence(gate, "rooms.7"), room);
+  });
+
+  it("ends for one who asked for it without an effect on another", async () => {
+    const { gateway, gate, room, told } = await begin();
+    const other = presence(gate, "rooms.7");
+    const seen = [];
+    other.on("change member:join", () => seen.push("called"));
+    await answer(gateway, part([wire("ann")]));
+    seen.length = 0;
+    other.close();
+    other.close();
+    assert.deepEqual([other.status, other.getSnapshot().status, names(other), seen], ["closed", "closed", ["ann"], ["called"]]);
+    other.update("late");
+    other.off();
+    await notify(gateway, 0, 1, [wire("ben")]);
+    assert.deepEqual([names(other), seen.length, gateway.requests, room.status, names(room), told], [["ann"], 1, [], "live", ["ann", "ben"], ["ben join"]]);
   });
 
   it("refuses what is no topic, and is closed with its gate", async () => {

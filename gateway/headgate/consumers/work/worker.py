@@ -420,7 +420,7 @@ class Worker:
             self._metrics.handled.inc(len(group))
             self._finish(group)
 
-    def _span(self, group: Sequence[LeasedTask]) -> AbstractContextManager[None]:
+    def _span(self, group: Sequence[LeasedTask]) -> AbstractContextManager[object]:
         """Return a span of OpenTelemetry for work, in the trace of the first recorded event, if any."""
         task = next((leased.task for leased in group if leased.task.traceparent and is_sampled(leased.task.traceparent)), None)
         if task is None:

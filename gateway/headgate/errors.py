@@ -281,7 +281,7 @@ class Unauthorized(HeadgateError):
 
     `reason` is a word for programs and `detail` a sentence for people (None: ours, with the `claim` concerned). Any other
     reason is an application's own sentence and becomes the detail of `not_accepted`. Neither may hold any part of a token. Only
-    `keys_pending` may be retried with the same token.
+    `keys_pending` and `authenticator_failed` may be retried with the same token.
     """
 
     code = "unauthorized"
@@ -292,7 +292,7 @@ class Unauthorized(HeadgateError):
         except ValueError:
             self.reason, detail = UnauthorizedReason.NOT_ACCEPTED, detail or str(reason)
         self.detail = detail or self.reason.meaning + (f": {claim}" if claim else "")
-        self.retry = self.reason is UnauthorizedReason.KEYS_PENDING
+        self.retry = self.reason in (UnauthorizedReason.KEYS_PENDING, UnauthorizedReason.AUTHENTICATOR_FAILED)
         parts = {} if claim is None else {"claim": claim}
         super().__init__(f"not authorized: {self.detail}", reason=self.reason.value, **parts)
 

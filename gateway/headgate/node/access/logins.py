@@ -29,6 +29,7 @@ from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.runtime.loop import Idle, Share, call_application, deadline
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import LOGINS_LATE, LOGINS_THROTTLED
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
@@ -38,7 +39,7 @@ log = structlog.get_logger("headgate.gateway")
 # Time slice for reading tokens, over all clients.
 TOKENS_SHARE_S = 0.001
 # Reasons that do not count as a failed login: our own faults, and a known caller in another's namespace.
-_NO_GUESS = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR, Reason.WRONG_NAMESPACE)
+_NO_GUESS = (Reason.NO_AUTHENTICATOR, Reason.WRONG_NAMESPACE)
 # The key in the CONNECT's `auth` by which a page of the console identifies itself.
 CONSOLE = "console"
 # Time for an authenticator to answer, and for a login to wait for others of its address. A slower authenticator has failed.
@@ -87,6 +88,7 @@ class Logins:
         self.takes_tokens = self._tokens is not None
         self._by_token = token_authenticator(self._tokens, settings)
         self._proven = ProvenTokens()
+        self._log_throttle = LogThrottle()
         self.authenticator: Authenticator = authenticator or self._by_token
         # Identifies handshakes that claim to be the console's. None: there is no console.
         self.console: Authenticator | None = None
@@ -317,8 +319,10 @@ class Logins:
         except Exception as error:
             if isinstance(error, TimeoutError) and monotonic() - began_s >= LOGIN_S:
                 LOGINS_LATE.inc()
-            # No traceback, because the texts of exceptions, and of their causes, may hold the token.
-            log.error("authenticator failed", namespace=handshake.namespace, **_described(error, handshake))
+            # Refused clients try again. No traceback, because the texts of exceptions, and of their causes, may hold the token.
+            if (left_out := self._log_throttle.due(f"{handshake.namespace} {type(error).__name__}")) is not None:
+                described = _described(error, handshake)
+                log.error("authenticator failed", namespace=handshake.namespace, left_out=left_out, **described)
             raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error
         if identity is None:
             raise Unauthorized(Reason.NOT_ACCEPTED)

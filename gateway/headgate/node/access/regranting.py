@@ -194,7 +194,7 @@ class Regranting:
             if identity.user != before.user:
                 raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
         except HeadgateError as error:
-            if error.retry or not isinstance(error, Unauthorized) or error.reason is UnauthorizedReason.AUTHENTICATOR_FAILED:
+            if error.retry or not isinstance(error, Unauthorized):
                 # A fault of ours neither takes rights away nor gives any.
                 log.warning("grants not looked at anew", user=before.user, error=error.message)
             else:

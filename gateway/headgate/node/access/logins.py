@@ -28,8 +28,8 @@ from headgate.auth.regrants import Regrants
 from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.runtime.loop import Idle, Share, call_application, deadline
 from headgate.runtime.log_throttle import LogThrottle
+from headgate.runtime.loop import Idle, Share, call_application, deadline
 from headgate.runtime.metrics import LOGINS_LATE, LOGINS_THROTTLED
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of

@@ -20,6 +20,7 @@ from headgate.auth.identity import Authorizer, Identity
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden
 from headgate.events.wire.packets import PRESENCE, REPLAY, SUBSCRIBE
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import call_application, deadline
 
 log = structlog.get_logger("headgate.gateway")
@@ -36,6 +37,7 @@ class Authorizing:
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self.authorizer: Authorizer | None = None
         self._now_s = now_s
+        self._log_throttle = LogThrottle()
 
     def check(self, client: Client, pattern: str, action: str) -> None:
         """Refuse a client a pattern. May wait.
@@ -86,10 +88,12 @@ class Authorizing:
             with deadline(max(within_s, 0.0)):
                 allows = within_s > 0 and call_application(self.authorizer, identity, pattern, action) is True
         except Exception as error:
-            # Without the exception's text, which may hold the application's data about the user.
-            frames = extract_tb(error.__traceback__)
-            where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-            log.error("authorize failed", user=identity.user, action=action, error=type(error).__name__, where=where)
+            if (left_out := self._log_throttle.due(f"{action} {type(error).__name__}")) is not None:
+                # Without the exception's text, which may hold the application's data about the user.
+                frames = extract_tb(error.__traceback__)
+                where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+                fields = {"user": identity.user, "action": action, "error": type(error).__name__, "where": where}
+                log.error("authorize failed", **fields, left_out=left_out)
             raise Forbidden(_WORDS[action], pattern) from error
         if not allows:
             raise Forbidden(_WORDS[action], pattern)

@@ -177,7 +177,7 @@ def test_one_that_raises_has_refused_and_its_text_stays_out_of_the_log(
     """It may hold the application's data on the user; the place in the code is there. The client goes on."""
     application.fault = fault
     with capture_logs() as lines:
-        assert outcomes(join(gateway, "a.1")) == [False]
+        assert outcomes(join(gateway, "a.1", "a.2")) == [False, False]
     (line,) = [line for line in lines if line["event"] == "authorize failed"]
     assert line["error"] == "RuntimeError"
     assert "test_authorizing.py" in line["where"]

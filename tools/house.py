@@ -43,7 +43,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "gunicorn": ("workers.gunicorn_worker",),
     "h11": ("runtime.http_exchange",),
     "hiredis": ("redis",),
-    "idna": ("settings.addresses.hostnames",),
+    "idna": ("settings.addresses.origins",),
     "jinja2": ("consumers.templates",),
     "jsonschema_rs": ("services.schemas.validation",),
     "jwt": ("auth.keys",),

@@ -20,9 +20,9 @@ from headgate import BusRefused, BusUnavailable, Gap, InvalidRequest, Publisher,
 from headgate.events.event import Event
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
-from headgate.redis.entries import Head
 from headgate.redis.functions import SOURCE
 from headgate.redis.keys import epochs_key, head_key, log_key
+from headgate.redis.lineage import Head
 from headgate.redis.log import EventLog
 from headgate.redis.log_walk import Item
 from tests.support import event_loop

@@ -20,7 +20,7 @@ from headgate.delivery.bus.listener import Bus
 from headgate.delivery.direct import Run
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
-from headgate.redis.entries import Head
+from headgate.redis.lineage import Head
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings.settings import Settings
 from tests.support.loop_clock import LoopClock

@@ -21,7 +21,7 @@ from headgate.errors import BusUnavailable
 from headgate.events.event import Event
 from headgate.events.topic import matches
 from headgate.events.wire.packets import GapReason
-from headgate.redis.entries import Entry, Head
+from headgate.redis.lineage import Entry, Head
 from tests.support.direct_events import Wire, WrittenTo, events_in
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, ModelRedis
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import log_key
+from headgate.redis.lineage import Entry, Head
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS, RawEntry
 from headgate.runtime.loop import Signal, sleep
 from tests.support.model_redis import NAMESPACE, TIME_MS, ModelRedis

@@ -11,8 +11,7 @@ from random import Random
 from headgate.errors import InvalidEvent
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
-from headgate.redis.entries import Entry, Head
-from headgate.redis.lineage import read_lineage
+from headgate.redis.lineage import Entry, Head, read_lineage
 from headgate.redis.log_walk import Item
 
 WANTED, UNWANTED, BAD = "a.b", "other", ""

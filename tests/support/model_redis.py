@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 from headgate.errors import BusUnavailable, NotSerializable
 from headgate.events.event import Event
-from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import channel, feed_channel, user_channel
-from headgate.redis.lineage import Lineage, read_lineage
+from headgate.redis.lineage import Entry, Head, Lineage, read_lineage
 
 NAMESPACE = "n"
 LIBRARY = 5

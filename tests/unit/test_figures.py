@@ -28,7 +28,7 @@ from headgate.node import gateway, log_search
 from headgate.node.cluster import answers
 from headgate.node.presence import watchers
 from headgate.node.requests import publish_queue
-from headgate.redis import api_keys, breaker, lineage, pauses, registry
+from headgate.redis import api_keys, budget, lineage, pauses, registry
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
 from headgate.runtime import log_throttle, rates, standard_streams
 from headgate.services import clients, log_writer, publisher
@@ -285,7 +285,7 @@ PROMISED = [
     (r"costs at most one read \((\d+) KiB\)", kib(websocket.READ_BYTES)),
     (r"`timeout_s`, (\d) s by default", thousands(publisher.DEFAULT_TIMEOUT_S)),
     (r"a batch of more than (\d+) events ends", thousands(log_writer.MAX_BATCH_EVENTS)),
-    (r"fail at once for (\d) s", thousands(breaker.OPEN_S)),
+    (r"fail at once for (\d) s", thousands(budget.OPEN_S)),
     (r"`hg:revoked`, at most ([\d,]{6})", thousands(revocation.MAX_REVOCATIONS)),
     (r"`hg:api-keys`, at most ([\d,]{5}), SHA", thousands(api_keys.MAX_KEYS)),
     (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .commands import Commands
 from .options import config_option, effective_settings, json_object_option, redis_option, with_options
-from .output import echo, paint, print_json, wants_json
+from .output import Commands, echo, paint, print_json, wants_json
 
 
 @click.group(cls=Commands)

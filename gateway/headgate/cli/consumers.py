@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .commands import Commands
 from .options import (
     config_option,
     effective_settings,
@@ -18,7 +17,7 @@ from .options import (
     redis_option,
     with_options,
 )
-from .output import echo, one_line_errors, print_done, print_one, wants_json
+from .output import Commands, echo, one_line_errors, print_done, print_one, wants_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .commands import Commands
 from .consumers import need_consumer, redis_of_consumers
 from .options import config_option, json_option, namespace_option, redis_option, with_options
-from .output import counted, echo, fail, print_done, print_one, utc_time, wants_json
+from .output import Commands, counted, echo, fail, print_done, print_one, utc_time, wants_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .commands import Commands
 from .options import json_option, open_redis, operator_name, redis_option, seconds, with_options
-from .output import DONE_UNTOLD, OutputRefused, echo, fail, print_done, print_json, print_one, utc_time, wants_json
+from .output import DONE_UNTOLD, Commands, OutputRefused, echo, fail, print_done, print_json, print_one, utc_time, wants_json
 
 if TYPE_CHECKING:
     from headgate.redis.api_keys import StoredKey

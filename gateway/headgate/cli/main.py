@@ -16,7 +16,7 @@ import click
 
 from headgate.installation import __version__
 
-from .commands import Commands
+from .output import Commands
 
 # Section of the help → command → module in this package, attribute.
 _SECTIONS = {
@@ -24,7 +24,7 @@ _SECTIONS = {
         "publish": ("events", "publish"),
         "tail": ("log", "tail"),
         "replay": ("log", "replay"),
-        "trace": ("trace", "trace"),
+        "trace": ("log", "trace"),
         "presence": ("people", "presence"),
     },
     "Gateways and consumers": {
@@ -49,7 +49,7 @@ _SECTIONS = {
         "regrant": ("access", "regrant"),
         "keys": ("keys", "keys"),
         "vapid-keys": ("keys", "vapid_keys"),
-        "who-can": ("who_can", "who_can"),
+        "who-can": ("access", "who_can"),
         "clients": ("people", "clients"),
         "disconnect": ("people", "disconnect"),
     },

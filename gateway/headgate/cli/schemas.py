@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .commands import Commands
 from .options import json_option, namespace_option, open_redis, redis_option, with_options
-from .output import Trusted, echo, fail, print_document, print_done, print_json, wants_json
+from .output import Commands, Trusted, echo, fail, print_document, print_done, print_json, wants_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client

@@ -18,8 +18,7 @@ import msgspec
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
 
-from .entries import Entry, Head
-from .lineage import alone
+from .lineage import Entry, Head, alone
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):

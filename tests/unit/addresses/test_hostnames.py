@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.settings.addresses.hostnames import MAX_NAME_CHARACTERS, ascii_host
+from headgate.settings.addresses.origins import MAX_NAME_CHARACTERS, ascii_host
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from headgate.delivery.bus.feed import Feed, State, Steps
 from headgate.delivery.bus.messages import Messages
 from headgate.events.event import Event
 from headgate.installation import Build, build_in_use
-from headgate.redis.entries import Entry, Head
-from headgate.redis.lineage import Lineage
+from headgate.redis.lineage import Entry, Head, Lineage
 from tests.support.feed_world import Broken, World
 
 STEPS = 300

@@ -18,8 +18,8 @@ from headgate.delivery.bus.fence import IDLE_TICKS
 from headgate.delivery.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
 from headgate.events.event import HEADER_TAG
-from headgate.redis.entries import Head
 from headgate.redis.keys import user_channel
+from headgate.redis.lineage import Head
 from headgate.runtime.machine import IllegalStep
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, TIME_MS, ModelRedis
 

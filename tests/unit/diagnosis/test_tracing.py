@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.cli.trace import lines
+from headgate.cli.log import lines
 from headgate.consumers.work.dead_letters import DeadLetter
 from headgate.consumers.work.task import Task
 from headgate.delivery.tally import NAMES
@@ -32,11 +32,10 @@ from headgate.diagnosis.tracing import (
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.redis import event_ids
 from headgate.redis.client import Client
-from headgate.redis.entries import Head
 from headgate.redis.event_ids import PART_EVENTS
 from headgate.redis.handled_events import AtBrowsers
 from headgate.redis.inbox import UserFacts
-from headgate.redis.lineage import read_lineage
+from headgate.redis.lineage import Head, read_lineage
 
 NOBODY = cast(Client, None)
 WAIT_S = 30.0

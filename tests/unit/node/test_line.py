@@ -17,8 +17,7 @@ from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable
 from headgate.events.wire.requests import Resume
 from headgate.node.namespace import Namespace, Resumption
-from headgate.redis.entries import Entry
-from headgate.redis.lineage import read_lineage
+from headgate.redis.lineage import Entry, read_lineage
 from headgate.redis.log import EventLog, Head
 from headgate.settings.settings import Settings
 from tests.support.bus_position import stand_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.redis.breaker import MACHINE, OPEN_S, Admission, Breaker, State, Step
+from headgate.redis.budget import MACHINE, OPEN_S, Admission, Breaker, State, Step
 
 
 def timed_out(breaker: Breaker, now_s: float, admission: Admission = Admission.CALL) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.errors import HeadgateError, NamespaceNotServed, PayloadTooLarge
-from headgate.redis.breaker import Admission, State
-from headgate.redis.budget import Budget
+from headgate.redis.budget import Admission, Budget, State
 from headgate.redis.faults import reply_error
 
 REFUSED = b'HEADGATE payload_too_large {"size":9,"limit":8,"where":"bus"}'

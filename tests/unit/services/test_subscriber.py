@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate import BusUnavailable, InvalidPattern, InvalidRequest, Subscriber, UnknownNamespace
-from headgate.redis.entries import Entry, Head
+from headgate.redis.lineage import Entry, Head
 from headgate.services.subscriber import EXPECTED_SINCE, _DaemonThread
 from tests.support import event_loop
 from tests.support.model_log import PAGE, WANTED, Beliefs, ModelLog, happen, random_step

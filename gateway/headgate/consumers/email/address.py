@@ -10,7 +10,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from headgate.settings.addresses.hostnames import ascii_host
+from headgate.settings.addresses.origins import ascii_host
 
 MAX_ADDRESS_CHARACTERS = 254  # RFC 5321, section 4.5.3.1.3, less the brackets
 MAX_LOCAL_CHARACTERS = 64  # section 4.5.3.1.1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headgate.consumers.templates import template_faults
 from headgate.consumers.values import ca_file_faults, function_faults, read_secret
-from headgate.settings.addresses.hostnames import ascii_host
+from headgate.settings.addresses.origins import ascii_host
 from headgate.settings.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
 from headgate.settings.options import text as some
 

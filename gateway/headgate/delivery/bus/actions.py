@@ -10,7 +10,7 @@ import msgspec
 from headgate.errors import HeadgateError
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
-from headgate.redis.entries import Head
+from headgate.redis.lineage import Head
 
 from .interest import Source
 

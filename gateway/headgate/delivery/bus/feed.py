@@ -47,8 +47,7 @@ from typing import TypeAlias
 from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
-from headgate.redis.entries import Entry, Head
-from headgate.redis.lineage import Lineage, alone
+from headgate.redis.lineage import Entry, Head, Lineage, alone
 from headgate.runtime.machine import IllegalStep, Machine
 
 from . import actions as out

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from headgate.redis.entries import Head
+from headgate.redis.lineage import Head
 from headgate.runtime.machine import Machine
 
 from .interest import Source

@@ -21,9 +21,8 @@ from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
 from headgate.redis.client import has_answered, is_forbidden, open_client
 from headgate.redis.cluster import is_cluster
-from headgate.redis.entries import Head
 from headgate.redis.keys import log_key
-from headgate.redis.lineage import Lineage
+from headgate.redis.lineage import Head, Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime import metrics

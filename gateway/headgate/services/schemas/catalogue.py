@@ -24,8 +24,7 @@ from headgate.events.event import check_json
 from headgate.events.topic import check_pattern, is_wildcard, matches, normal_form
 
 from .documents import SUFFIX, Documents
-from .keywords import TOPIC, dialect_fault, keyword_fault, parts
-from .validation import Validator, check_schema, fault_of, pointer, validators
+from .validation import TOPIC, Validator, check_schema, dialect_fault, fault_of, keyword_fault, parts, pointer, validators
 
 # The address of a document without `$id`; a name that never leads anywhere (RFC 6761, section 6.4).
 _BASE = "https://schemas.invalid/"

@@ -21,7 +21,7 @@ from headgate.errors import InvalidSchema
 
 from .catalogue import Catalogue, Place
 from .documents import SUFFIX
-from .keywords import DESCRIBED_IN_WORDS, NAMED_IN_WORDS
+from .validation import DESCRIBED_IN_WORDS, NAMED_IN_WORDS
 
 HEAD = "// Written by `headgate types` from the schemas of topics. Do not edit."
 MAP = "Topics"

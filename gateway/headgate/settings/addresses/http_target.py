@@ -10,7 +10,7 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from headgate.settings.addresses.hostnames import ascii_host
+from headgate.settings.addresses.origins import ascii_host
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

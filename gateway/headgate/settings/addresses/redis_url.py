@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from headgate.errors import BusRefused
 from headgate.settings import options
-from headgate.settings.addresses.hostnames import ascii_host
+from headgate.settings.addresses.origins import ascii_host
 
 Node = tuple[str, int]
 

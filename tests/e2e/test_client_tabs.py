@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headgate.diagnosis.tracing import trace
 from headgate.redis.client import open_client
 from headgate.redis.data_folder import find_private_redis
-from headgate.redis.handled_events import AtBrowsers
+from headgate.redis.questions import AtBrowsers
 from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS, wait_until
 from tests.e2e.hidden_page import HiddenPage

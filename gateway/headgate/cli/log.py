@@ -21,9 +21,9 @@ from .output import echo, paint, print_json, wants_json
 if TYPE_CHECKING:
     from headgate.diagnosis.tracing import AtConsumer, AtGateway, Trace
     from headgate.events.event import Event
-    from headgate.redis.handled_events import AtBrowsers
     from headgate.redis.lineage import Entry
     from headgate.redis.log import EventLog
+    from headgate.redis.questions import AtBrowsers
 
 EXPECTED = "an offset such as 1200, a time ago such as 10m, or a time such as 2026-11-23T09:00 (UTC: …Z)"
 

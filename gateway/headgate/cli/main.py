@@ -25,7 +25,7 @@ _SECTIONS = {
         "tail": ("log", "tail"),
         "replay": ("log", "replay"),
         "trace": ("log", "trace"),
-        "presence": ("people", "presence"),
+        "presence": ("operations", "presence"),
     },
     "Gateways and consumers": {
         "serve": ("gateway", "serve"),
@@ -50,8 +50,8 @@ _SECTIONS = {
         "keys": ("keys", "keys"),
         "vapid-keys": ("keys", "vapid_keys"),
         "who-can": ("access", "who_can"),
-        "clients": ("people", "clients"),
-        "disconnect": ("people", "disconnect"),
+        "clients": ("operations", "clients"),
+        "disconnect": ("operations", "disconnect"),
     },
     "Schemas of topics": {"schemas": ("schemas", "schemas"), "types": ("schemas", "types")},
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
-from headgate.runtime.terminal_text import for_terminal, wants_no_colour
+from headgate.runtime.operator_lines import for_terminal, wants_no_colour
 
 if TYPE_CHECKING:
     from headgate.runtime.check_result import CheckResult

@@ -1,7 +1,7 @@
 """The history of one event: its place in the log, each gateway, the browsers of its user, each consumer.
 
 In: an event's id or offset, and the Redis of its namespace. Out: a `Trace`. It reads existing data (the log, consumers' groups
-and dead letters, `seen`) and the gateways' reports on single events (redis/traces.py). Each step is bounded, and DEADLINE_S
+and dead letters, `seen`) and the gateways' reports on single events (redis/reports.py). Each step is bounded, and DEADLINE_S
 bounds all of them together, however slowly Redis answers: a thread does the work, and the caller waits no longer. A trace lists
 the parts that were not found by then in `unknown`.
 """
@@ -31,12 +31,12 @@ from headgate.events.topic import user_of
 from headgate.events.traceparent import read_traceparent
 from headgate.redis.client import Client, call, deliveries
 from headgate.redis.event_ids import IdSearch, is_offset
-from headgate.redis.handled_events import AtBrowsers, ask_browsers
 from headgate.redis.inbox import read_user_facts
 from headgate.redis.keys import group_in_log, group_key, log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, time_or_zero
-from headgate.redis.traces import read
+from headgate.redis.questions import AtBrowsers, ask_browsers
+from headgate.redis.reports import read
 from headgate.settings.settings import Settings
 
 DEADLINE_S = 0.8
@@ -86,7 +86,7 @@ class Trace:
     Attributes:
         by: the user for whom it was published, or `key <id>`; None: a service published it.
         traceparent: of its trace, or None.
-        browsers: the answers of the pages connected now (redis/handled_events.py); None: not known.
+        browsers: the answers of the pages connected now (redis/questions.py); None: not known.
         shown: whether a browser of the event's user has reported showing it; None: it is for several users, or not known.
         read: whether it is an item that its user has read or archived; None as for `shown`.
         state: its state for its user, from all known facts (consumers/notification.py); None as for `shown`.

@@ -22,7 +22,7 @@ PAUSED = "hg:paused"
 API_KEYS = "hg:api-keys"
 # The hash with the row of each gateway process, and an operator's request for a balance (loads.py).
 LOADS = "hg:loads"
-# The hash with the figures of each gateway process, while a console watches (process_stats.py).
+# The hash with the figures of each gateway process, while a console watches (reports.py).
 VITALS = "hg:vitals"
 # The hash of users with explicit grants in place of those of their login (auth/regrants.py).
 REGRANTED = "hg:regranted"
@@ -69,7 +69,7 @@ group_key = _in_namespace("group:{}")
 seen_key = _in_namespace("seen:{}")
 # By the user's word in topics: the hash with the inbox (inbox.lua has its fields), and that with what the user has muted.
 inbox_key, mutes_key = _in_namespace("inbox:{}"), _in_namespace("inbox:{}:mutes")
-# By part: a hash with the traces of single events (traces.py).
+# By part: a hash with the traces of single events (reports.py).
 trace_key = _in_namespace("trace:{}")
 
 

@@ -22,7 +22,7 @@ from headgate.errors import HeadgateError
 
 from . import operator_lines
 from .log_throttle import LogThrottle
-from .terminal_text import wants_no_colour
+from .operator_lines import wants_no_colour
 
 # Members of every line, in their order at the start of a JSON line.
 FIRST = ("timestamp", "level", "logger", "event")

@@ -7,14 +7,29 @@ another process continues the same line.
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
-from headgate.runtime.terminal_text import for_terminal
-
 # Whether each line is a JSON object, like a log line (logging.py).
 as_json = False
+
+
+# UTF-8 of U+0000 to U+001F, U+007F to U+009F, U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069.
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+
+
+def for_terminal(line: str | bytes) -> bytes:
+    """Return a line that is safe for a terminal. White space, which may spread JSON over several lines, becomes spaces."""
+    text = line.encode(errors="backslashreplace") if isinstance(line, str) else line
+    return _CONTROLS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), re.sub(rb"\s", b" ", text))
+
+
+def wants_no_colour() -> bool:
+    """Return whether NO_COLOR asks programs for text without colours."""
+    return bool(os.environ.get("NO_COLOR"))  # noqa: TID251 - not a setting of ours
 
 
 def say(line: str) -> None:

@@ -129,7 +129,7 @@ LIGHT = {
     "headgate.events",
     "headgate.installation",
     "headgate.runtime",
-    "headgate.runtime.terminal_text",
+    "headgate.runtime.operator_lines",
     "headgate.events.topic",
 }
 # All modules loaded in the end, with those of click and of the standard library, some of which Python has already.

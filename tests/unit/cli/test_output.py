@@ -31,8 +31,7 @@ from headgate.cli.output import (
 )
 from headgate.errors import BusUnavailable
 from headgate.runtime.check_result import fault
-from headgate.runtime.operator_lines import say
-from headgate.runtime.terminal_text import for_terminal
+from headgate.runtime.operator_lines import for_terminal, say
 from tests.support.command_line import running
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.diagnosis.hops import SLOW_S, Hop, Probe
+from headgate.diagnosis.doctor import SLOW_S, Hop, Probe
 from headgate.events.topic import PROBE
 from headgate.runtime.check_result import Verdict
 from tests.support.small_redis import SmallRedis

@@ -33,9 +33,9 @@ from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
 from headgate.redis import event_ids
 from headgate.redis.client import Client
 from headgate.redis.event_ids import PART_EVENTS
-from headgate.redis.handled_events import AtBrowsers
 from headgate.redis.inbox import UserFacts
 from headgate.redis.lineage import Head, read_lineage
+from headgate.redis.questions import AtBrowsers
 
 NOBODY = cast(Client, None)
 WAIT_S = 30.0

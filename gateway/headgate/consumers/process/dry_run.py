@@ -20,7 +20,7 @@ from headgate.events.event import Event
 from headgate.events.topic import is_probe, matches
 from headgate.redis.client import open_client
 from headgate.redis.log import EventLog
-from headgate.runtime.terminal_text import for_terminal
+from headgate.runtime.operator_lines import for_terminal
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from headgate.auth.revocation_watch import Listening
 from headgate.node.health import State
 from headgate.node.namespace import Namespace
-from headgate.redis import pauses, process_stats
+from headgate.redis import pauses, reports
 from headgate.redis.client import database_number, open_client
 from headgate.redis.keys import questions_channel
 from headgate.redis.registry import remembered
@@ -54,7 +54,7 @@ class Cluster:
         self.process_stats = ProcessStatsWatch(self.rounds, Measure(namespaces, state))
         self.answers = Answers(self.redis, self.table)
         self.answers.add({pauses.KIND: announced(self.pauses.hurry, may_be_missed=False)})
-        self.answers.add({process_stats.KIND: announced(self.process_stats.on_notice, may_be_missed=True)})
+        self.answers.add({reports.KIND: announced(self.process_stats.on_notice, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
         self.questions = Listening(channel, self.answers.begin, self.answers.receive)
         self._others: list[Running] = [self.table, self.pauses, self.process_stats]

@@ -28,8 +28,8 @@ from headgate.node.health import State
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
-from headgate.redis.process_stats import KIND, exchange, forget
 from headgate.redis.questions import announce
+from headgate.redis.reports import KIND, exchange, forget
 from headgate.runtime.loop import Signal
 from headgate.runtime.metrics import (
     EVENTS,

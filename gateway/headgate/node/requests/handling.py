@@ -20,7 +20,7 @@ from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import HANDLED, notice_packet
 from headgate.events.wire.requests import Handled, read_handled
 from headgate.node.namespace import Namespace
-from headgate.redis.handled_events import AtBrowsers, HandledQuestion
+from headgate.redis.questions import AtBrowsers, HandledQuestion
 from headgate.runtime.loop import Signal, one_round
 
 MAX_ASKED = 1000

@@ -13,7 +13,7 @@ from headgate.node.cluster.answers import Answering
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import Joining
-from headgate.redis import handled_events as handled
+from headgate.redis.questions import HANDLED, HandledQuestion
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
@@ -39,7 +39,7 @@ class Requests:
     ) -> None:
         self.publish_queues = {name: PublishQueue(publisher, each.receipts.published) for name, each in namespaces.items()}
         handling = Handling(namespaces)
-        cluster.answers.add({handled.KIND: Answering(handled.HandledQuestion, handling.find)})
+        cluster.answers.add({HANDLED: Answering(HandledQuestion, handling.find)})
         handlers = Handlers(settings, sockets, access, cluster, publisher, self.publish_queues, handling)
         self.page_requests = handlers.page_requests
         self.streams = Streams(namespaces, settings, joining, handlers, sockets)

@@ -14,7 +14,7 @@ from headgate.events.wire.requests import Handled, read_handled
 from headgate.node.namespace import Namespace
 from headgate.node.requests import handling as module
 from headgate.node.requests.handling import Handling, Verdict, verdict
-from headgate.redis.handled_events import AtBrowsers, HandledQuestion, total
+from headgate.redis.questions import AtBrowsers, HandledQuestion, total
 
 QUESTION = HandledQuestion("notifications", "e2", 10, "orders.1", 0)
 

@@ -210,9 +210,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
-        reason = (
-            getattr(cause, "reason", None) or (cause.args or ("handshake failed",))[-1]
-        )  # an error of invalid ciphers has no `reason`
+        # An error of invalid ciphers has no `reason`.
+        reason = getattr(cause, "reason", None) or (cause.args or ("handshake failed",))[-1]
         return f"no TLS ({str(reason).lower().replace('_', ' ')})"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror[0].lower() + cause.strerror[1:]

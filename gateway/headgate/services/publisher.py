@@ -164,8 +164,8 @@ class Publisher:
             Redis Cluster. None: HEADGATE_REDIS_URL, else the private server of a gateway that runs in this project's folder.
         namespace: default namespace of `publish`.
         max_payload_bytes: size limit of a payload, as JSON text, before sending; the namespace's own limit in Redis still
-        applies. timeout_s: limit on each call in total (0.01 to 3,600 s): a connection, and a second attempt over another one
-        after half
+            applies.
+        timeout_s: limit on each call in total (0.01 to 3,600 s): a connection, and a second attempt over another one after half
             of it without an answer. While Redis answers that another server is about to take over (a failover, a slot of a
             Cluster that moves), a call keeps trying within it. After a call without an answer in time, every call of this
             process with this limit fails at once for 1 s; then one at a time tries. Name resolution has the system's own limit.
@@ -735,9 +735,8 @@ def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_
         settings = Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
-    from headgate.redis.data_folder import (
-        wait_for_private_redis,  # imported here, as a publisher with a URL does not need a private server
-    )
+    # Only here, as a publisher with a URL does not need a private server.
+    from headgate.redis.data_folder import wait_for_private_redis
 
     url = wait_for_private_redis(settings.data_dir, within_s)
     if url is None:

@@ -390,7 +390,7 @@ def test_a_default_that_a_page_names_is_that_of_the_setting() -> None:
 
 def test_the_options_of_a_command_have_the_bounds_of_what_it_calls() -> None:
     """A command imports the rest when it runs, so its option has the number a second time."""
-    from headgate.cli.dead_letters import list_letters as listed
+    from headgate.cli.consumers import list_letters as listed
 
     (limit,) = [each for each in listed.params if each.name == "limit"]
     assert isinstance(limit.type, click.IntRange)

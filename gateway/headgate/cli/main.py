@@ -32,7 +32,7 @@ _SECTIONS = {
         "demo": ("gateway", "demo"),
         "consume": ("consumers", "consume"),
         "consumers": ("consumers", "consumers"),
-        "dead-letters": ("dead_letters", "dead_letters"),
+        "dead-letters": ("consumers", "dead_letters"),
         "rebalance": ("operations", "rebalance"),
         "pause": ("operations", "pause"),
         "resume": ("operations", "resume"),

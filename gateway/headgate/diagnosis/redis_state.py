@@ -20,11 +20,10 @@ from headgate.redis.cluster_client import ClusterClient
 from headgate.redis.connections import address_of, is_open, redacted_address
 from headgate.redis.faults import CURES, NEEDED, NO_FUNCTION
 from headgate.redis.functions import LOG_LIBRARY, Library, server_token
-from headgate.redis.instances import read_groups
 from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, REVOKED, STRICT, log_key, trial_key
 from headgate.redis.lineage import Extent
 from headgate.redis.log import RECONNECT_S, EventLog
-from headgate.redis.registry import Served, read_served
+from headgate.redis.registry import Served, read_groups, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
 from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 

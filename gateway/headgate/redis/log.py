@@ -22,12 +22,12 @@ from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 from .client import Client, call, call_all, call_at, call_many, check_primary, database_number, drop_idle
 from .connections import Command
 from .functions import VERSION, call_function, ensure_loaded
-from .instances import count_elsewhere
 from .keys import head_key, log_key
 from .lineage import Entry as Entry
 from .lineage import Extent as Extent
 from .lineage import Head as Head
 from .lineage import Lineage, read_lineage
+from .registry import count_elsewhere
 
 # A page is large enough for cheap round trips per event, and small enough to hold (100 × 64 KiB at the default limit).
 PAGE_EVENTS = 100

@@ -11,19 +11,28 @@ names of all namespaces. Everything ends KEPT_S after the last registration.
 
 This is a hint for people and for a faster stop, not a lock. After a flush it is empty until the gateways register again.
 
+The instances of a consumer are the processes that run it, each with the Redis server of its last heartbeat, every few seconds
+(consumers/work/runner.py): in the hash of the consumer's group, a field `at:<name>` for each: `<token of the server> <time of
+Redis, s>`. After a failover the new primary has the heartbeats that all instances sent to the old one, and those that followed
+send new ones. The field of a killed instance counts for LEFT_S, and goes when the next instance ends.
+
 Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from headgate.errors import BusRefused, HeadgateError, NamespaceNotServed
 
 from .client import Client, call, call_all, call_at, call_many, database
 from .connections import Command
-from .keys import NAMESPACES, gateways_key, head_key
+from .functions import server_token
+from .keys import NAMESPACES, gateways_key, group_key, head_key, log_key
+from .loads import LEFT_S
+from .time_watch import WATCH_EVERY_S
 
 # A gateway without a registration for this long is gone. Gateways register three times as often (shared_table.py).
 LEASE_S = 15
@@ -31,7 +40,7 @@ LEASE_S = 15
 FORGOTTEN_S = 4 * LEASE_S
 KEPT_S = 30 * 86400
 MAX_NAMESPACES = 1000
-# Most namespaces in one answer, those seen last.
+# Most names in one answer; of namespaces, those seen last.
 MAX_NAMED = 20
 # Most namespaces in a list of gateways, and most gateways of each.
 MAX_LISTED, MAX_LIVING = 100, 1000
@@ -209,6 +218,71 @@ def _texts(names: list[bytes]) -> list[str]:
     return [name.decode("utf-8", "replace") for name in names]
 
 
-def _now_s(client: Client) -> int:
+def _now_s(client: Client, key: str = NAMESPACES) -> int:
     """Return the time by the one clock of all these times. In a Cluster the clocks of nodes may differ."""
-    return int(call_at(client, NAMESPACES, "TIME")[0])
+    return int(call_at(client, key, "TIME")[0])
+
+
+# An instance on the new server sends a heartbeat within WATCH_EVERY_S.
+MISSED_S = 3 * WATCH_EVERY_S
+_FIELD = "at:"
+
+
+def give_word(client: Client, group: str, name: str) -> None:
+    """Record that an instance is at this server. `group` is the key of the group's existing hash. Three round trips.
+
+    Does nothing if this user lacks the right. Raises BusUnavailable as `redis.client.call`.
+    """
+    with suppress(BusRefused):
+        if server := server_token(client, group):
+            call(client, "HSET", group, f"{_FIELD}{name}", f"{server} {_now_s(client, group)}")
+
+
+def take_out(client: Client, group: str, name: str) -> None:
+    """Remove an instance that ends, and those killed longer than LEFT_S ago. Raises as `redis.client.call`."""
+    call(client, "HDEL", group, f"{_FIELD}{name}")
+    now_s = _now_s(client, group)
+    if old := [each for each, _, at_s in _words(client, group) if now_s - at_s > LEFT_S]:
+        call(client, "HDEL", group, *(f"{_FIELD}{each}" for each in old))
+
+
+def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
+    """Return the names, at most MAX_NAMED, of instances with a last heartbeat to another server within LEFT_S.
+
+    Empty if this user may not ask. One round trip, and three more if there are instances. Raises BusUnavailable.
+    """
+    try:
+        words = _words(client, group)
+        if not words or not (here := server_token(client, group)):
+            return ()
+        now_s = _now_s(client, group)
+    except BusRefused:
+        return ()
+    names = sorted(name for name, server, at_s in words if server != here and MISSED_S <= now_s - at_s <= LEFT_S)
+    return tuple(names[:MAX_NAMED])
+
+
+def read_groups(client: Client, namespace: str) -> set[str]:
+    """Return the names of the consumers with a group on the log (named by consumer and epoch). One round trip."""
+    try:
+        groups = call(client, "XINFO", "GROUPS", log_key(namespace))
+    except BusRefused:
+        return set()  # there is no log yet
+    pairs = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in groups)
+    return {each[b"name"].decode("utf-8", "replace").partition("@")[0] for each in pairs}
+
+
+def count_elsewhere(client: Client, namespace: str) -> int:
+    """Return how many instances of a namespace's consumers are elsewhere. Several round trips for each consumer."""
+    return sum(len(read_elsewhere(client, group_key(namespace, name))) for name in read_groups(client, namespace))
+
+
+def _words(client: Client, group: str) -> list[tuple[str, str, int]]:
+    """Return the name, the server and the time of each instance. Skips unreadable fields. One or two round trips."""
+    fields = [field for field in call(client, "HKEYS", group) if field.startswith(_FIELD.encode())]
+    instances: list[tuple[str, str, int]] = []
+    for field, value in zip(fields, call(client, "HMGET", group, *fields) if fields else (), strict=True):
+        server, _, at_s = (value or b"").decode("ascii", "replace").partition(" ")
+        if at_s.isdecimal():
+            instances.append((field.decode("utf-8", "replace").removeprefix(_FIELD), server, int(at_s)))
+    return instances

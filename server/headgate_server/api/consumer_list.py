@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.redis.client import Client
-from headgate.redis.instances import read_groups
+from headgate.redis.registry import read_groups
 
 # How often the names of all keys are scanned.
 SCAN_EVERY_S = 60.0

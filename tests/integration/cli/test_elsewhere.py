@@ -21,8 +21,8 @@ from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import start_private_redis
 from headgate.redis.functions import LOG_LIBRARY, server_token
-from headgate.redis.instances import MISSED_S, count_elsewhere, give_word, take_out
 from headgate.redis.keys import LOADS, group_key
+from headgate.redis.registry import MISSED_S, count_elsewhere, give_word, take_out
 from headgate.services.publisher import Publisher
 from tests.integration.cli.conftest import Run
 from tests.support.registered import register, write_row

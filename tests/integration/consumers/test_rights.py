@@ -18,8 +18,8 @@ from headgate.redis.client import Client, call, describe_server, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.inbox import mark_seen
-from headgate.redis.instances import give_word, read_elsewhere, take_out
 from headgate.redis.keys import head_key
+from headgate.redis.registry import give_word, read_elsewhere, take_out
 from headgate.services.publisher import Publisher
 from tests.support.redis_recipes import blocks, make_user, says_no_right, without
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli.dead_letters import _print_letter
+from headgate.cli.consumers import _print_letter
 from headgate.cli.main import main
 from headgate.consumers.work.dead_letters import DeadLetter
 from headgate.consumers.work.task import Task

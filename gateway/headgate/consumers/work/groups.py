@@ -16,8 +16,8 @@ from typing import Any
 
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
-from headgate.redis.instances import read_elsewhere
 from headgate.redis.keys import group_key, log_key
+from headgate.redis.registry import read_elsewhere
 
 from .spec import CONSUMER_NAME
 from .store import GROUP_LIBRARY
@@ -44,7 +44,7 @@ class GroupStatus:
 
     `lag` counts the events of the log that it has not taken yet; `leased`, `waiting` and `dead` count tasks; `missed` events.
     `idle_s` is the time since the last heartbeat of an instance (None: unknown). `elsewhere` names the instances whose last
-    heartbeat went to another Redis server (redis/instances.py), for which `lag` says nothing.
+    heartbeat went to another Redis server (redis/registry.py), for which `lag` says nothing.
     """
 
     name: str

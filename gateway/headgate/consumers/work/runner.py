@@ -14,9 +14,9 @@ import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.client import Client, check_primary, open_client
-from headgate.redis.instances import give_word, take_out
 from headgate.redis.keys import group_key
 from headgate.redis.loads import process_name
+from headgate.redis.registry import give_word, take_out
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.logging import ThrottledLog
 from headgate.services.publisher import Publisher

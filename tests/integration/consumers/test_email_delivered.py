@@ -18,7 +18,7 @@ from headgate.redis.client import Client, call
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.support.mailer import MemoryPostbox, email_options
-from tests.support.smtp_server import Received, SmtpServer
+from tests.support.smtp_server import Received
 from tests.support.stepped_worker import MakeWorker, SteppedWorker
 
 NAMESPACE = "notifications"
@@ -52,20 +52,6 @@ def end_windows(client: Client) -> None:
     for kind in ("window", "rate"):
         for key in call(client, "KEYS", f"{GROUP}:state:{kind}:*"):
             call(client, "DEL", key)
-
-
-def test_each_recipient_gets_each_event_once(make_worker: MakeWorker, publisher: Publisher, smtp: SmtpServer) -> None:
-    """Through the log, split into parts, over one connection to a real server."""
-    worker = make_worker(Email, email_options(port=smtp.port, to=["a@example.com", "b@example.com"]), name="on-call")
-    for number in range(5):
-        publisher.publish("orders.1.failed", {"title": f"Order {number}"}, id=f"e{number}")
-
-    worker.finish()
-
-    assert sorted((mail.recipients[0], *ids(mail)) for mail in smtp.mails) == sorted(
-        (recipient, f"e{number}") for recipient in ("a@example.com", "b@example.com") for number in range(5)
-    )
-    assert smtp.count("connection") == 1
 
 
 def test_the_trouble_of_one_recipient_does_not_touch_the_others(

@@ -8,11 +8,8 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
 from headgate.consumers.webhook.consumer import Webhook
-from headgate.consumers.work.dead_letters import DeadLetters
-from headgate.events.topic import DEFAULT_NAMESPACE
-from headgate.redis.client import Client
 from headgate.services.publisher import Publisher
-from tests.support.http_receiver import Receiver, reset, status
+from tests.support.http_receiver import Receiver
 from tests.support.stepped_worker import MakeWorker, SteppedWorker
 from tests.support.webhooks import SECRET, read_webhook
 
@@ -40,20 +37,3 @@ def test_events_arrive_in_log_order_over_one_connection(hook: SteppedWorker, pub
     assert [body["data"]["n"] for body in bodies] == list(range(20))
     assert len({request.headers["webhook-id"] for request in receiver.requests}) == 20
     assert receiver.connections == 1
-
-
-def test_an_outage_loses_nothing(hook: SteppedWorker, publisher: Publisher, receiver: Receiver, redis_client: Client) -> None:
-    """It resets, then answers 503, then is well, and every event comes, under the id that its failed attempts had."""
-    publisher.publish_many([("orders.1.failed", {"n": number}) for number in range(5)])
-    for answer in (reset, status(503)):
-        receiver.answer, before = answer, len(receiver.requests)
-        while len(receiver.requests) == before:
-            hook.make_due()
-            hook.work()
-    receiver.answer = status(204)
-    hook.finish()
-
-    ids = [request.headers["webhook-id"] for request in receiver.requests]
-    assert sorted(ids[-5:]) == sorted(set(ids))
-    assert len(ids) >= 7
-    assert (hook.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "hook").count()) == (0, 0)

@@ -13,14 +13,12 @@ from headgate.consumers.base import Delivery
 from headgate.consumers.webhook.addresses import Allowed
 from headgate.consumers.webpush.consumer import WebPush, WebPushOptions
 from headgate.consumers.webpush.encryption import new_keys
-from headgate.consumers.work.dead_letters import DeadLetters
-from headgate.events.topic import DEFAULT_NAMESPACE, user_of
-from headgate.redis.client import Client
+from headgate.events.topic import user_of
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from headgate.settings.options import read_options
 from tests.support.certificates import Authority
-from tests.support.http_receiver import Receiver, reset, status
+from tests.support.http_receiver import Receiver, status
 from tests.support.push_service import PushBrowser
 from tests.support.stepped_worker import MakeWorker
 
@@ -87,25 +85,6 @@ def test_an_item_reaches_each_browser_of_its_user_alone(
         for browser, request in zip(kept["ana@example.org"], sorted(service.requests, key=lambda each: each.path), strict=True)
     ] == [shown | {"item": "orders.failed/42"}] * 2
     assert service.connections == 1
-
-
-def test_an_outage_of_the_service_loses_no_push(
-    make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher, redis_client: Client
-) -> None:
-    """It resets, answers 503, and then takes the message, which has the same topic each time; nothing waits after that."""
-    worker = make_worker(WebPush, read(authority), name="push", patterns=("users.*.inbox.*.#",))
-    kept["ana"] = [PushBrowser(service.url("/a"))]
-    Inbox(publisher).send("ana", "orders.failed", {"order": 42})
-    for answer in (reset, status(503)):
-        service.answer, before = answer, len(service.requests)
-        while len(service.requests) == before:
-            worker.make_due()
-            worker.work()
-    service.answer = status(201)
-    worker.finish()
-
-    assert len({request.headers["topic"] for request in service.requests}) == 1
-    assert (worker.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "push").count()) == (0, 0)
 
 
 def test_an_endpoint_at_a_private_address_gets_no_request(

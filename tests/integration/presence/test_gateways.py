@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.node.presence import own_members, presence, rooms
-from headgate.redis.client import Client, call
+from headgate.node.presence import presence
 from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere
@@ -85,28 +84,6 @@ def test_users_on_two_gateways_see_each_other_counted_by_user(start: Start, redi
     seen.wait_for({"ana": 1})
 
 
-def test_a_broken_connection_keeps_its_place_for_a_while(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user is gone when the grace is over, and not before; a disconnect in good order needs none."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
-    seen = Seen(ana, enter(ana))
-    monkeypatch.setattr(own_members, "GRACE_S", 3600.0)
-    held, brief, orderly = (gateway.join({"token": name}) for name in ("held", "brief", "orderly"))
-    for each in (held, brief, orderly):
-        enter(each)
-    seen.wait_for({"ana": 1, "held": 1, "brief": 1, "orderly": 1})
-    held.leave()
-    orderly.send_packet("41/notifications,")
-    seen.wait_for({"ana": 1, "held": 1, "brief": 1})
-    monkeypatch.setattr(own_members, "GRACE_S", 0.0)
-    monkeypatch.setattr(rooms, "SETTLE_S", 0.0)
-    enter(held_again := gateway.join({"token": "held"}))
-    brief.leave()
-    seen.wait_for({"ana": 1, "held": 1})
-    assert held_again.request("presence", {"topic": TOPIC, "act": "leave"})["ok"]
-    seen.wait_for({"ana": 1})
-
-
 def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> None:
     """Both are reported with their name, and in the welcome."""
     gateway = start(max_presence_topics=1, max_presence_members=1)
@@ -121,33 +98,6 @@ def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> 
     assert enter(gateway.join({"token": "ana"}))["ok"]  # another tab of a member
     off = start(max_presence_topics=0).join({"token": "ana"})
     assert enter(off)["error"]["limit"] == 0
-
-
-def test_a_flush_of_redis_is_seen_by_nobody(start: Start, redis_client: Client, redis_url: str) -> None:
-    """Each gateway finds that its lease is gone, and reports all of its members again; the others keep them until it has."""
-    gateways = [start() for _ in range(3)]
-    ana, ben, eve = (gateway.join({"token": user}) for gateway, user in zip(gateways, ("ana", "ben", "eve"), strict=True))
-    seen = Seen(ana, enter(ana))
-    enter(ben)
-    enter(eve)
-    everyone = {"ana": 1, "ben": 1, "eve": 1}
-    seen.wait_for(everyone)
-    with Publisher(redis_url) as publisher:
-        for _ in range(2):
-            call(redis_client, "FLUSHALL")
-            ana.wait_for(lambda: [one.user for one in publisher.presence(TOPIC)] == list(everyone), "all in Redis again")
-    assert seen.look() == everyone
-    assert all(not body["left"] for (body,) in ana.named("presence"))
-
-
-def test_a_broken_link_is_made_good(start: Start) -> None:
-    """A change that came while the link of a gateway was down is there when it is up."""
-    here, there = start(), start()
-    ana, ben = here.join({"token": "ana"}), there.join({"token": "ben"})
-    seen = Seen(ana, enter(ana))
-    here.gateway.namespaces["notifications"].presence._link.close()  # type: ignore[union-attr]
-    enter(ben)
-    seen.wait_for({"ana": 1, "ben": 1})
 
 
 def test_the_first_member_and_the_end_of_the_last_one_are_events_where_that_is_wanted(start: Start, redis_url: str) -> None:
@@ -170,18 +120,3 @@ def test_the_first_member_and_the_end_of_the_last_one_are_events_where_that_is_w
         ("rooms.7.occupied", {"topic": TOPIC}),
         ("rooms.7.vacated", {"topic": TOPIC}),
     ]
-
-
-def test_a_token_that_no_longer_grants_a_topic_ends_its_presence(start: Start, gateway_here: StartGatewayHere) -> None:
-    """The page learns which topic, and why; the others see it leave."""
-    grants = {"ana": ("rooms.7",)}
-    gateway = gateway_here(lambda handshake: Identity("ana", subscribe=grants["ana"]))
-    other = gateway_here(lambda handshake: Identity("ben", subscribe=("rooms.7",)))
-    ana, ben = gateway.join({"token": "x"}), other.join({"token": "x"})
-    seen = Seen(ben, enter(ben))
-    assert enter(ana)["ok"]
-    seen.wait_for({"ana": 1, "ben": 1})
-    grants["ana"] = ("rooms.8",)
-    assert ana.request("refresh", {"token": "y"})["ok"]
-    assert ana.named("presence")[-1][0]["ended"]["code"] == "forbidden"
-    seen.wait_for({"ben": 1})

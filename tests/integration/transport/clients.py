@@ -88,12 +88,6 @@ class Polling:
         assert self.post("40" if namespace == "/" else f"40{namespace},").status == 200
         return connected(next(self.messages()), namespace)
 
-    def begin_poll(self) -> socket.socket:
-        """Start a poll and return the socket on which its answer will come."""
-        sock = dial(self.port)
-        sock.sendall(f"GET {self.target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        return sock
-
 
 class Closed(Exception):
     """The server closed the WebSocket; `code` is None when the socket ended without a close frame."""

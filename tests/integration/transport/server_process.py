@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -87,13 +86,8 @@ class ServerProcess:
         """Start measuring the peak again (proc(5), clear_refs)."""
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
-    def resume(self) -> None:
-        """Let it run on when it has been stopped."""
-        self._process.send_signal(signal.SIGCONT)
-
     def stop(self) -> None:
         """End it. Idempotent."""
-        self.resume()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import tomllib
-from typing import Any
 
 import pytest
 
-from headgate.consumers.base import Consumer, Context, Delivery
+from headgate.consumers.base import Context, Delivery
 from headgate.consumers.monitoring import consumer as monitoring
 from headgate.consumers.monitoring.consumer import Monitoring, MonitoringOptions
 from headgate.consumers.work.state import RedisState
@@ -18,13 +16,9 @@ from headgate.redis.keys import head_key
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from headgate.settings.options import read_options
-from tests.support.redis_server import DEADLINE_S
-from tests.support.stepped_worker import MakeWorker
 
 NAMESPACE = "notifications"
 LIMIT = 65536
-# A wait for an event lasts half a second at most, and ticks are a second apart.
-A_TICK = 3
 RATE = '[[alerts]]\nname = "failing"\npattern = "orders.*.failed"\nabove = 5\nwindow_s = 60\nuser = "ann"\n'
 SILENCE = '[[alerts]]\nname = "silent"\npattern = "beats.#"\nkind = "absence"\nwindow_s = 60\n'
 
@@ -135,37 +129,3 @@ def move_on(client: Client, seconds: int) -> None:
     """Let the log's time be so much later, and never before the newest event."""
     newest_ms = int(call(client, "HGET", head_key(NAMESPACE), "time"))
     call(client, "HSET", head_key(NAMESPACE), "time", newest_ms + seconds * 1000)
-
-
-class Pager(Consumer):
-    """Another consumer, that keeps its deliveries."""
-
-    seen: list[tuple[str, Any]]
-
-    def handle(self, delivery: Delivery) -> None:
-        self.seen.append((delivery.topic, delivery.value()["state"]))
-
-
-def test_another_consumer_is_handed_the_alert(redis_client: Client, publisher: Publisher, make_worker: MakeWorker) -> None:
-    """Its worker counts it to StatsD, judges, publishes, and hands it to the consumer of the alert's topic; and its end."""
-    Pager.seen = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.settimeout(DEADLINE_S)
-        port = listener.getsockname()[1]
-        toml = f'statsd = "127.0.0.1:{port}"\n[[counters]]\nname = "failed"\npattern = "orders.*.failed"\n'
-        options = read(toml + RATE.replace('user = "ann"', ""))
-        watch = make_worker(Monitoring, options, patterns=("orders.#",), name="watch")
-        pager = make_worker(Pager, patterns=("alerts.#",), name="pager")
-        publisher.publish_many([(f"orders.{number}.failed", {}) for number in range(6)])
-        publisher.publish("orders.1.paid", {})
-
-        watch.work(waits=A_TICK)
-        pager.work()
-
-        assert listener.recv(65536) == b"headgate.failed:6|c"
-    assert Pager.seen == [("alerts.failing", "firing")]
-    move_on(redis_client, 150)
-    watch.work(waits=A_TICK)
-    pager.work()
-    assert Pager.seen == [("alerts.failing", "firing"), ("alerts.failing", "resolved")]

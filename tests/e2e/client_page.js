@@ -9,10 +9,8 @@
     seen: kept?.seen ?? [],
     told: [],
     downs: [],
-    refusals: [],
     reasons: [],
     tokens: 0,
-    resyncs: 0,
     async token() {
       page.tokens++;
       const answer = await fetch(`/token?life=${query.get("life") ?? 600}`, { method: "POST" });
@@ -23,10 +21,9 @@
     token: page.token,
     transport: query.get("transport") ?? undefined,
     resume: kept?.resume,
-    resync: () => page.resyncs++,
     inboxLimit: Number(query.get("inbox") ?? 10_000),
-    reconnectDelayMinMs: Number(query.get("delay") ?? 50),
-    reconnectDelayMaxMs: Number(query.get("delay") ?? 200),
+    reconnectDelayMinMs: 50,
+    reconnectDelayMaxMs: 200,
   });
   const handlerMs = Number(query.get("slow") ?? 0);
   page.gate.on("numbers.*", (n) => {
@@ -37,7 +34,7 @@
   page.gate.on("all", (name, what) => {
     if (name.includes(":") && !["state:change", "status:change"].includes(name)) page.told.push(name);
     if (name === "connection:down") page.downs.push(what.reason);
-    if (name === "connection:refused") page.refusals.push(what.code) && page.reasons.push(what.message);
+    if (name === "connection:refused") page.reasons.push(what.message);
   });
 
   page.orders = new headgate.LiveCollection([], { gate: page.gate, topic: "orders" });

@@ -1,4 +1,4 @@
-"""The browser client through a page's life in Chromium: reload, tabs, back and forth, offline, busy, hidden, wrong clock."""
+"""The browser client through a page's life in Chromium: reload, tabs, back and forth, offline, busy, hidden."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
-from headgate.redis.data_folder import find_private_redis
 from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS, wait_until
 from tests.e2e.hidden_page import HiddenPage
@@ -46,11 +45,9 @@ def open_page(context: BrowserContext, site: GatewayProcess) -> Iterator[OpenPag
     """Open the client's page in a tab and return when it is connected. A page that raised an error fails its test."""
     faults: list[str] = []
 
-    def open_one(query: str = "", before: str | None = None) -> Page:
+    def open_one(query: str = "") -> Page:
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
-        if before:
-            page.add_init_script(before)
         page.goto(f"{site.url}/client?{query}")
         wait_until_up(page)
         return page
@@ -88,24 +85,6 @@ def wait_for(page: Page, last: int) -> list[int]:
 def state(page: Page) -> dict[str, Any]:
     found: dict[str, Any] = page.evaluate("page.gate.state")
     return found
-
-
-def test_a_loop_gets_every_event_and_leaves_nothing_behind(open_page: OpenPage, publisher: Publisher) -> None:
-    """`for await` in the script-tag build, under the site's policy, with no code from text, and none loaded from elsewhere."""
-    page = open_page()
-    page.evaluate(
-        """() => {
-            page.looped = (async () => {
-                const got = [];
-                for await (const { data } of headgate.events(page.gate, "loops.*")) if (got.push(data) === 3) return got;
-            })();
-            return page.gate.subscribed("loops.*");
-        }"""
-    )
-    for number in (1, 2, 3):
-        publisher.publish(f"loops.n{number}", number)
-    assert page.evaluate("page.looped") == [1, 2, 3]
-    assert "loops.*" not in state(page)["subscriptions"]
 
 
 def test_an_answer_that_is_read_before_an_event_and_comes_300_ms_later_undoes_nothing(
@@ -224,28 +203,6 @@ def test_thirty_seconds_offline_under_fifty_events_a_second(
     assert state(page)["gaps"] == 0
 
 
-def test_away_for_longer_than_the_log_reaches_back(context: BrowserContext, start_gateway: StartGateway) -> None:
-    """Exactly one gap that nothing can repair, reported before the rest, and the page's resync is called once."""
-    gateway = start_gateway({**SETTINGS, "HEADGATE_LOG_MAX_EVENTS": "50"}, "tests.e2e.client_app:app")
-    page = context.new_page()
-    page.goto(f"{gateway.url}/client?")
-    wait_until_up(page)
-    with Publisher(find_private_redis(gateway.folder / "data")) as publisher:
-        publish(publisher, range(1, 4))
-        wait_for(page, 3)
-        context.set_offline(True)
-        wait_until_down(page)
-        publish(publisher, range(4, 204))
-        context.set_offline(False)
-        wait_until_up(page)
-        seen = wait_for(page, 203)
-        assert seen[:3] == [1, 2, 3]
-        assert seen[3:] == list(range(154, 204)), "the last fifty are what the log holds"
-        assert (state(page)["gaps"], page.evaluate("page.resyncs")) == (1, 1)
-        publish(publisher, range(204, 206))
-        assert wait_for(page, 205)[-2:] == [204, 205]
-
-
 def test_a_main_thread_that_stands_still_loses_nothing(open_page: OpenPage, publisher: Publisher) -> None:
     """Ten seconds under load: all events afterwards, in order, and the page still answers to its user in that time."""
     page = open_page()
@@ -318,80 +275,3 @@ def test_a_token_that_expires_is_replaced_in_the_same_session(open_page: OpenPag
     assert wait_for(page, 2) == [1, 2]
     assert state(page)["session"] == session
     assert page.evaluate("page.told") == ["connection:up"]
-
-
-@pytest.mark.parametrize("jump_s", [3600, -3600])
-def test_a_clock_that_jumps_costs_nothing(open_page: OpenPage, publisher: Publisher, jump_s: int) -> None:
-    """Neither order nor resuming hangs on the wall clock, and the next refresh is reckoned from the token's own life.
-
-    Forward, engine.io-client takes the jump for a sleep and connects again with its next message, once; that resumes.
-    """
-    page = open_page(f"life={LIFE_S}")
-    session = state(page)["session"]
-    jump = "jumpMs => { const now = Date.now; Date.now = () => now() + jumpMs; return page.tokens; }"
-    tokens = page.evaluate(jump, jump_s * 1000)
-    publish(publisher, range(1, 4))
-    # The next one is due as reckoned before the jump, the one after it as reckoned since.
-    wait_until(page, f"page.tokens >= {tokens + 2}")
-    publish(publisher, range(4, 7))
-    assert wait_for(page, 6) == [1, 2, 3, 4, 5, 6]
-    assert page.evaluate("page.told").count("connection:up") <= 2
-    assert "connection:unauthorized" not in page.evaluate("page.told")
-    assert state(page)["gaps"] == 0
-    if jump_s < 0:
-        assert state(page)["session"] == session
-
-
-def test_a_page_that_is_shown_again_does_not_wait_for_its_turn(
-    open_page: OpenPage, context: BrowserContext, publisher: Publisher
-) -> None:
-    """Hidden and waiting ten minutes for the next attempt, it connects at once when it is shown."""
-    page = open_page("delay=600000", before="addEventListener('online', event => event.stopImmediatePropagation())")
-    # As a browser does it, the event bubbles up to the window.
-    show = "value => { Object.defineProperty(document, 'hidden', { configurable: true, get: () => value === 'hidden' }); \
-        document.dispatchEvent(new Event('visibilitychange', { bubbles: true })); }"
-    page.evaluate(show, "hidden")
-    context.set_offline(True)
-    wait_until_down(page)
-    context.set_offline(False)
-    publish(publisher, range(1, 5))
-    # The browser's first requests may still fail, as its network comes back after the call above has returned.
-    wait_until(page, "fetch('/elsewhere').then(() => true, () => false)")
-    assert state(page)["connection"] == "waiting"
-    page.evaluate(show, "visible")
-    assert wait_for(page, 4) == [1, 2, 3, 4]
-
-
-def test_a_page_whose_network_only_seems_to_be_gone_keeps_its_connection(open_page: OpenPage, publisher: Publisher) -> None:
-    """The browser says `offline`, the gateway answers all the same, and no connection is given up for it."""
-    page = open_page(
-        before="WebSocket.prototype.send = new Proxy(WebSocket.prototype.send, { apply: (send, socket, [text]) => \
-        { (window.sent ??= []).push(text); return Reflect.apply(send, socket, [text]); } });"
-    )
-    session = state(page)["session"]
-    page.evaluate("dispatchEvent(new Event('offline'))")
-    assert page.evaluate("window.sent").count("2") == 1
-    publish(publisher, range(1, 3))
-    assert wait_for(page, 2) == [1, 2]
-    assert (state(page)["session"], page.evaluate("page.gate.status"), page.evaluate("page.downs")) == (session, "live", [])
-
-
-def test_a_page_that_wakes_replaces_a_connection_that_is_dead(open_page: OpenPage, publisher: Publisher) -> None:
-    """A clock after a jump is sleep. The old socket, from which nothing comes any more, is replaced, and nothing is lost."""
-    # The first socket dies silently, like one whose other end is gone when the machine wakes.
-    page = open_page(
-        before="""
-        const original = WebSocket.prototype.send;
-        WebSocket.prototype.send = function (text) { window.first ??= this; return original.call(this, text); };
-        addEventListener("die", () => { window.first.send = () => {}; window.first.onmessage = () => {}; });
-        const now = Date.now;
-        window.jumpMs = 0;
-        Date.now = () => now() + window.jumpMs;
-        """
-    )
-    page.evaluate("dispatchEvent(new Event('die'))")
-    publish(publisher, range(1, 4))
-    page.evaluate("window.jumpMs = 3600000")
-    assert wait_for(page, 3) == [1, 2, 3]
-    assert page.evaluate("page.downs") == ["ping timeout"]
-    assert state(page)["gaps"] == 0

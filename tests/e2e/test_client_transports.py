@@ -70,11 +70,6 @@ def test_a_page_uses_a_websocket_and_loads_no_socket_io(page: Page, site: Gatewa
     assert len([url for url in asked if "transport=websocket" in url]) == 1
 
 
-def test_a_websocket_of_its_own_resumes(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
-    """The same as below, by the ordinary way."""
-    see_events(page, site, publisher)
-
-
 def refuse(socket: WebSocketRoute) -> None:
     """Take no WebSocket, as some proxies do."""
     socket.close()
@@ -113,25 +108,6 @@ def test_a_page_behind_a_proxy_that_holds_streams_back_polls(page: Page, site: G
     page.route("**/socket.io/stream?**", hold_back)
     see_events(page, site, publisher, "transport=stream")
     assert any("wait=25" in url for url in asked)
-
-
-def test_over_http_a_page_subscribes_and_publishes(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
-    """A change opens the next stream where the one before was; requests need none."""
-    page.goto(f"{site.url}/client?transport=stream")
-    wait_until(page, "window.page?.gate.state.connection === 'up'")
-    page.evaluate("page.more = []; page.gate.on('letters.*', (data) => page.more.push(data)); undefined")
-    wait_until(page, "page.gate.state.subscriptions['letters.*'] === 'active'")
-    publisher.publish("letters.a", "a")
-    publisher.publish("numbers.a", 1)
-    wait_until(page, "page.more.length === 1 && page.seen.length === 1")
-    page.evaluate("page.gate.off('letters.*'); undefined")
-    wait_until(page, "!('letters.*' in page.gate.state.subscriptions)")
-    receipt = page.evaluate("page.gate.publish('numbers.a', 2)")
-    assert receipt["duplicate"] is False
-    publisher.publish("letters.a", "b")
-    wait_until(page, "page.seen.length === 2")
-    assert page.evaluate("page.more") == ["a"]
-    assert page.evaluate("page.gate.state.gaps") == 0
 
 
 def test_socket_io_client_can_be_chosen(page: Page, site: GatewayProcess, publisher: Publisher) -> None:

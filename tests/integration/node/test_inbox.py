@@ -7,7 +7,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -15,7 +14,6 @@ import jwt
 import pytest
 
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
-from headgate.redis.inbox import MAX_ITEMS
 from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess, StartGateway
@@ -23,9 +21,6 @@ from tests.support.raw_client import RawClient
 
 SECRET = "canary-secret-0123456789abcdefghijklmnop"
 ADMIN_KEY = "an-admin-key-of-forty-characters-3141592"
-CHANGES = 20
-# The default of the setting.
-MAX_PAYLOAD_BYTES = 64 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -174,65 +169,3 @@ def test_over_http_a_page_is_not_older_than_asked_for(gateways: tuple[GatewayPro
     assert (status, "the log does not know it" in problem["detail"]) == (400, True)
     status, problem = ask(gateways[1], "GET", f"?offset={item.offset}", token("ira"))
     assert (status, "expected both or neither" in problem["detail"]) == (400, True)
-
-
-def test_of_two_changes_at_once_the_later_one_in_the_log_counts_everywhere(
-    gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox, joined: ExitStack
-) -> None:
-    """Two devices change one item back and forth at two gateways. Each gets all changes in one order, and the last one holds."""
-    inbox.send("fay", "news", "hello", "n-1")
-    pages = [join(joined, gateway, "fay") for gateway in gateways]
-    for page in pages:
-        page.request("subscribe", {"pattern": "users.fay.inbox.#"})
-
-    def change(page: RawClient, op: str) -> None:
-        for _ in range(CHANGES):
-            assert page.request("publish", {"topic": "users.fay.inbox", "data": {"op": op, "ids": ["news/n-1"]}})["ok"]
-
-    with ThreadPoolExecutor() as together:
-        list(together.map(change, pages, ("read", "unread")))
-
-    seen = [
-        [(data["op"], data["unread"], meta["offset"]) for _, data, meta in page.wait_for_events(2 * CHANGES)] for page in pages
-    ]
-    assert seen[0] == seen[1]
-    assert [unread for op, unread, _ in seen[0] if unread != (op == "unread")] == []
-    assert inbox.page("fay").unread == seen[0][-1][1]
-
-
-def test_a_full_inbox_drops_what_is_archived_first_and_reports_it_to_the_page(
-    gateways: tuple[GatewayProcess, GatewayProcess], redis: EmbeddedRedis, inbox: Inbox, joined: ExitStack
-) -> None:
-    """The page gets the ids and the count, and the HTTP API has the rest."""
-    with closing(Publisher(redis.url, timeout_s=30)) as publisher:
-        publisher.publish_many([("users.gil.inbox.news", number, f"n-{number}") for number in range(MAX_ITEMS)])
-    archived = [f"news/n-{number}" for number in range(500, 550)]
-    inbox.archive("gil", archived)
-    page = join(joined, gateways[0], "gil")
-    page.request("subscribe", {"pattern": "users.gil.inbox"})
-
-    inbox.send("gil", "news", "one more", "n-more")
-
-    [(_, report, _)] = page.wait_for_events(1)
-    dropped = set(report["ids"])
-    assert (report["op"], len(dropped), set(archived) <= dropped) == ("dropped", 100, True)
-    assert dropped - set(archived) == {f"news/n-{number}" for number in range(50)}
-    shown = ask(gateways[1], "GET", "?archived=true", token("gil"))[1]
-    assert (shown["total"], shown["unread"]) == (MAX_ITEMS - 99, report["unread"])
-    assert shown["items"][0]["id"] == "news/n-more"
-
-
-def test_an_item_that_is_too_large_is_refused_over_http(gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox) -> None:
-    """The problem has the size and the limit, as for any event."""
-    before = inbox.page("hal")
-    body = {"topic": "users.hal.inbox.news", "data": "x" * MAX_PAYLOAD_BYTES}
-    request = urllib.request.Request(
-        f"{gateways[0].url}/api/v1/events",
-        json.dumps(body).encode(),
-        {"Authorization": f"Bearer {ADMIN_KEY}", "Content-Type": "application/json"},
-    )
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request, timeout=30)
-    problem = json.load(refused.value)
-    assert (problem["code"], problem["size"], problem["limit"]) == ("payload_too_large", MAX_PAYLOAD_BYTES + 2, MAX_PAYLOAD_BYTES)
-    assert inbox.page("hal").items == before.items == []

@@ -8,20 +8,16 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from headgate import BusRefused, Publisher, SchemaViolation
+from headgate import Publisher, SchemaViolation
 from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call
 from headgate.redis.functions import ensure_loaded
-from headgate.redis.keys import log_key, schemas_key
-from headgate.services.schemas.check import REFRESH_S, RegistrySource, SchemaCheck
+from headgate.redis.keys import log_key
 from headgate.services.schemas.documents import Documents
 from headgate.services.schemas.registry import change_registry, read_registry, read_version
-from headgate.settings.settings import Settings
-from headgate_server.app import create_app
 from tests.support.gateway_here import StartGatewayHere
 from tests.support.redis_recipes import make_user, users
 from tests.support.schema_files import texts, write
-from tests.support.unstarted_gateway import UnstartedGateway
 
 NUMBER, TEXT = {"type": "integer"}, {"type": "string"}
 
@@ -58,50 +54,6 @@ def test_a_page_gets_the_error_and_it_is_counted(gateway_here: StartGatewayHere,
     assert page.request("publish", {"topic": "a.b", "data": 1})["ok"] is True
     assert events_in(redis_client) == 1
     assert REGISTRY.get_sample_value("headgate_schema_violations_total", {"namespace": "notifications"}) == before + 1
-
-
-def test_http_answers_422_for_each_event_by_itself(unstarted_gateway: UnstartedGateway, redis_url: str, tmp_path: Path) -> None:
-    """The same error as on the wire."""
-    folder = str(write(tmp_path / "s", {"a.*.json": NUMBER}))
-    settings = Settings(redis_url=redis_url, dev=True, schemas=folder, schema_check="refuse")
-    api = create_app(settings, gate=unstarted_gateway(settings)).test_client()
-    refused = api.post("/api/v1/events", json={"topic": "a.b", "data": "x"})
-    assert (refused.status_code, refused.get_json()["code"]) == (422, "schema_violation")
-    batch = api.post("/api/v1/events/batch", json={"events": [{"topic": "a.b", "data": data} for data in (1, "x", 2)]})
-    assert batch.status_code == 207
-    assert [answer.get("error", answer).get("code", "published") for answer in batch.get_json()["receipts"]] == [
-        "published",
-        "schema_violation",
-        "published",
-    ]
-
-
-def test_publishers_everywhere_follow_the_registry(redis_url: str, redis_client: Client) -> None:
-    """A push counts after REFRESH_S at the latest; each namespace has its own; without a push nothing is refused."""
-    now_s = [0.0]
-    with Publisher(redis_url, schemas="redis", schema_check="refuse") as publisher:
-        publisher._schemas = SchemaCheck(RegistrySource(redis_client, lambda: now_s[0]).of, refuse=True)
-        publisher.publish("a", "x")
-        push(redis_client, {"a.json": NUMBER})
-        publisher.publish("a", "x")
-        now_s[0] += REFRESH_S
-        with pytest.raises(SchemaViolation):
-            publisher.publish("a", "x")
-        publisher.publish("a", "x", namespace="other")
-        push(redis_client, {"a.json": TEXT})
-        now_s[0] += REFRESH_S
-        publisher.publish("a", "x")
-
-
-def test_a_registry_that_is_none_refuses_events_from_the_first_on(redis_url: str, redis_client: Client) -> None:
-    """The allowed events are unknown; strangers learn no more than that."""
-    call(redis_client, "HSET", schemas_key("notifications"), "version", "x", "documents", "{")
-    with Publisher(redis_url, schemas="redis", schema_check="refuse") as publisher:
-        with pytest.raises(BusRefused, match="is not what `headgate schemas push` writes") as raised:
-            publisher.publish("a", 1)
-        assert raised.value.to_wire()["reason"] == "the schemas of topics cannot be read"
-    with Publisher(redis_url, schemas="redis", schema_check="warn") as publisher:
-        publisher.publish("a", 1)
 
 
 def test_two_who_write_at_once_both_have_their_way(redis_client: Client) -> None:

@@ -103,6 +103,8 @@ def switching_protocols(environ: WSGIEnvironment) -> bytes:
     Raises:
         Refused: it is no valid handshake.
     """
+    if environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
+        raise Refused(BAD_REQUEST, detail="a WebSocket handshake needs HTTP/1.1, and this one came in HTTP/1.0")
     key = environ.get("HTTP_SEC_WEBSOCKET_KEY", "")
     if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
         raise Refused(BAD_REQUEST, "426 Upgrade Required", "Sec-WebSocket-Version must be 13")

@@ -11,6 +11,7 @@ from headgate.transport.engineio_http import Refused, read_length, switching_pro
 # RFC 6455 section 1.3.
 KEY, ACCEPT = "dGhlIHNhbXBsZSBub25jZQ==", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 HANDSHAKE = {
+    "SERVER_PROTOCOL": "HTTP/1.1",
     "HTTP_SEC_WEBSOCKET_KEY": KEY,
     "HTTP_SEC_WEBSOCKET_VERSION": "13",
     "HTTP_CONNECTION": "keep-alive, Upgrade",
@@ -39,6 +40,7 @@ def test_a_websocket_handshake_is_answered_with_the_key_that_proves_it() -> None
 @pytest.mark.parametrize(
     ("change", "status"),
     [
+        ({"SERVER_PROTOCOL": "HTTP/1.0"}, "400 Bad Request"),
         ({"HTTP_SEC_WEBSOCKET_VERSION": "8"}, "426 Upgrade Required"),
         *(({"HTTP_SEC_WEBSOCKET_KEY": key}, "400 Bad Request") for key in ("short", "a", "")),
         *(({"HTTP_CONNECTION": options}, "400 Bad Request") for options in ("keep-alive", "")),

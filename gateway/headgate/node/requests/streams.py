@@ -102,6 +102,9 @@ class Streams:
                 )
                 refusal = refusal._replace(headers=(*refusal.headers, ("Allow", ", ".join((*methods, "OPTIONS")))))
                 return self._readable(refusal, environ)(environ, start_response)
+            if method == "POST" and not environ.get("CONTENT_LENGTH"):
+                refusal = error_answer("411 Length Required", http_error("bad_request", "Content-Length is required"))
+                return self._readable(refusal, environ)(environ, start_response)
             posted = read_body(environ, self._limits.max_message_bytes) if method == "POST" else None
             if is_alone:
                 watch = PollWatch(environ, start_response)

@@ -344,7 +344,6 @@ def test_a_request_is_answered_without_a_stream(gateway_on_model: StartGatewayOn
         (b"{", {}, "not JSON"),
         (b"[]", {}, "expected an object"),
         (b"{}", {"CONTENT_TYPE": "text/plain"}, "expected Content-Type: application/json"),
-        (b"{}", {"CONTENT_LENGTH": ""}, "expected a Content-Length"),
         (b"{}", {"CONTENT_LENGTH": "9" * 18}, "above the limit of"),
         (b"{}", {"CONTENT_LENGTH": "0" * 18 + "9" * 12}, "at most 18 digits"),
         (b"{}", {"CONTENT_LENGTH": "0" * 5000 + "2"}, "at most 18 digits"),
@@ -364,6 +363,13 @@ def test_a_bad_post_is_one_clear_error(gateway: GatewayOnModel, body: Any, envir
     assert words in refused.error["message"]
     assert refused.status[:1] == "4"
     assert gateway.namespace.clients == {}
+
+
+@pytest.mark.parametrize("path", [PATH, REQUEST_PATH])
+def test_a_post_without_a_length_gets_the_answer_of_a_poll(gateway: GatewayOnModel, path: str) -> None:
+    """411, as for a chunked body."""
+    refused = posted(gateway, {}, path, CONTENT_LENGTH="", HTTP_TRANSFER_ENCODING="chunked")
+    assert (refused.status, refused.error["message"]) == ("411 Length Required", "Content-Length is required")
 
 
 # Ends --------------------------------------------------------------------------------------------------------------------

@@ -52,15 +52,16 @@ def token(
 
     Every user may also subscribe to its own topics (users.me.# in a page), whatever the token says.
     """
+    from headgate.auth.api_keys import MAX_TTL_S
     from headgate.auth.tokens import Tokens
     from headgate.errors import SettingsError
     from headgate.settings.settings import Settings
 
+    names, ttl_s = list(namespaces), seconds(ttl, "--ttl", 1, MAX_TTL_S)
     settings = Settings.from_environment("HEADGATE_TOKEN_")
     tokens = Tokens.configured(settings)
     if tokens is None:
         raise SettingsError(["no secret to sign with: set HEADGATE_TOKEN_SECRET, for the gateway too"])
-    names, ttl_s = list(namespaces), seconds(ttl)
     minted = tokens.mint(user, list(subscribe), list(publish_), ttl_s, key_id=kid, namespaces=names)
     print_one(minted, {"token": minted, "user": user, "expires_in_s": ttl_s})
 
@@ -75,10 +76,11 @@ def token(
 def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None) -> None:
     """Block a user or a token on every gateway, and disconnect its clients, within a second."""
     from headgate.auth.audit import audit
+    from headgate.auth.revocation import MAX_REVOKED_S
     from headgate.runtime import logging as logs
     from headgate.services.publisher import Publisher
 
-    for_s = seconds(for_)
+    for_s = seconds(for_, "--for", 0, MAX_REVOKED_S)
     with Publisher(redis_url) as publisher:
         publisher.revoke(user=user, token_id=token_id, for_s=for_s)
     logs.configure("info")
@@ -106,12 +108,14 @@ def regrant(
     Without patterns, the authenticator or a fresh token decides. Patterns replace what a token grants until the time is over or
     `headgate regrant USER` removes them. Exit code 1 if a gateway did not answer in time.
     """
+    from headgate.auth.regrants import MAX_REGRANTED_S
     from headgate.services.clients import Clients
 
+    for_s = seconds(for_, "--for", 1, MAX_REGRANTED_S)
     if nothing and (subscribe or publish_):
         raise click.UsageError("--nothing goes with no pattern")
     patterns = (subscribe, publish_) if nothing or subscribe or publish_ else (None, None)
-    done = Clients(redis_url).regrant(user, subscribe=patterns[0], publish=patterns[1], for_s=seconds(for_), by=operator_name())
+    done = Clients(redis_url).regrant(user, subscribe=patterns[0], publish=patterns[1], for_s=for_s, by=operator_name())
     print_done(f"checked the grants of {counted(done.count, 'client')} again", done)
     exit_for(done.silent)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import (
+    SecondsRange,
     config_option,
     effective_settings,
     json_object_option,
@@ -43,11 +44,11 @@ _TOKEN_S = 300
 @click.option("--token", help="Token of a user. Default: one that is signed with the configured secret, if there is one.")
 @click.option("--origin", callback=read_origin, help="Origin of your pages. Default: that of the URL.")
 @click.option(
-    "--idle", "idle_s", metavar="S", type=click.FloatRange(0, 600), default=10.0, show_default=True,
+    "--idle", "idle_s", metavar="S", type=SecondsRange(0, 600), default=10.0, show_default=True,
     help="Seconds for which connections are left quiet; more than 25, the time between pings, tries all that a proxy will meet.",
 )  # fmt: skip
 @click.option(
-    "--timeout", "timeout_s", metavar="S", type=click.FloatRange(0.1, 60), default=5.0, show_default=True,
+    "--timeout", "timeout_s", metavar="S", type=SecondsRange(0.1, 60), default=5.0, show_default=True,
     help="Seconds that each step may take.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")

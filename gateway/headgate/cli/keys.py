@@ -43,13 +43,14 @@ def create(name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...], ttl:
 
     from msgspec.structs import asdict
 
-    from headgate.auth.api_keys import Key, new_key
+    from headgate.auth.api_keys import MAX_TTL_S, Key, new_key
     from headgate.auth.audit import audit
     from headgate.redis import api_keys
     from headgate.runtime import logging as logs
 
     who = operator_name()
-    made = new_key(name, scopes, namespaces=namespaces, ttl_s=None if ttl is None else seconds(ttl), by=who)
+    ttl_s = None if ttl is None else seconds(ttl, "--ttl", 1, MAX_TTL_S)
+    made = new_key(name, scopes, namespaces=namespaces, ttl_s=ttl_s, by=who)
     api_keys.add(open_redis(redis_url), made.stored)
     logs.configure("info")
     audit.acted("key made", by=who, key=made.stored.id, name=name, scopes=" ".join(made.stored.scopes))

@@ -36,7 +36,7 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
     """
     from headgate.redis import pauses
 
-    for_s = None if for_ is None else seconds(for_)
+    for_s = None if for_ is None else seconds(for_, "--for", 1, pauses.MAX_PAUSED_S)
     if what is None:
         if for_ is not None:
             raise click.UsageError("--for needs one of connects, publishes, namespace NAME")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 Command: TypeAlias = "Callable[..., None]"
 
 WORKERS = "HEADGATE_WORKERS"
+# The longest time that has a text.
+MAX_SECONDS = 999_999_999 * 86400
 
 namespace_option = click.option(
     "--namespace", default="notifications", show_default=True, help="Namespace: one log, one set of limits."
@@ -149,9 +152,24 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def seconds(text: str) -> int:
-    """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d."""
+class SecondsRange(click.FloatRange):
+    """Seconds in a range. NaN is in none, although no comparison excludes it."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds_ = float(super().convert(value, param, ctx))
+        return self.fail("nan is no number of seconds", param, ctx) if math.isnan(seconds_) else seconds_
+
+
+def seconds(text: str, option: str | None = None, least_s: int = 0, most_s: int = MAX_SECONDS) -> int:
+    """Return the seconds of a time such as 90, 90s, 15m, 1h or 7d.
+
+    Raises:
+        click.BadParameter: it is none, or outside the range of this option.
+    """
     match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
     if match is None:
-        raise click.BadParameter(f"{text!r} is not a time such as 90, 90s, 15m, 1h or 7d")
-    return int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+        raise click.BadParameter(f"{text!r} is not a time such as 90, 90s, 15m, 1h or 7d", param_hint=option)
+    time_s = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+    if not least_s <= time_s <= most_s:
+        raise click.BadParameter(f"{text}: expected {least_s} s to {most_s // 86400}d", param_hint=option)
+    return time_s

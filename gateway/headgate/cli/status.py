@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import open_redis, redis_option
+from .options import SecondsRange, open_redis, redis_option
 from .output import echo, local_time, one_line_errors, paint, print_json, print_result, print_title, wants_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _ROWS = 20
 @redis_option
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C; events per second are shown as well.")
 @click.option(
-    "--every", "every_s", metavar="S", type=click.FloatRange(0.5, 3600), default=2.0, show_default=True,
+    "--every", "every_s", metavar="S", type=SecondsRange(0.5, 3600), default=2.0, show_default=True,
     help="Seconds between two looks.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")

@@ -26,12 +26,10 @@ def schemas() -> None:
 @with_options(namespace_option, redis_option, json_option)
 def push(folder: str | None, namespace: str, redis_url: str | None) -> None:
     """Replace the schemas in the registry with those of FOLDER. Default: HEADGATE_SCHEMAS, else schemas."""
-    from headgate.services.schemas.catalogue import read_catalogue
-    from headgate.services.schemas.documents import read_folder
     from headgate.services.schemas.registry import change_registry
 
-    documents = read_folder(_folder_of(folder))
-    topics = read_catalogue(documents).topics
+    catalogue = _from_folder(folder)
+    documents, topics = catalogue.documents, catalogue.topics
     client, namespace = _open(namespace, redis_url)
     before, after = change_registry(client, namespace, lambda _: documents, replaces_invalid=True)
     added, removed = after.texts.keys() - before.texts.keys(), before.texts.keys() - after.texts.keys()
@@ -157,12 +155,12 @@ def _folder_of(given: str | None) -> str:
 def _from_folder(given: str | None) -> Catalogue:
     from headgate.errors import InvalidSchema
     from headgate.services.schemas.catalogue import read_catalogue
-    from headgate.services.schemas.documents import read_folder
+    from headgate.services.schemas.documents import NO_TOPIC, read_folder
 
     folder = _folder_of(given)
     catalogue = read_catalogue(read_folder(folder))
     if not catalogue.topics:
-        raise InvalidSchema(f"{folder}/", "has no schema of a topic; expected files such as orders.*.shipped.json")
+        raise InvalidSchema(f"{folder}/", NO_TOPIC)
     return catalogue
 
 

@@ -58,6 +58,7 @@ def test_the_folder_is_the_one_that_is_named_else_that_of_the_setting(here: Path
             ("types", "--schemas", "empty"),
             "schema empty/: has no schema of a topic; expected files such as orders.*.shipped.json",
         ),
+        (("schemas", "push", "empty"), "schema empty/: has no schema of a topic; expected files such as orders.*.shipped.json"),
         (("types", "-o", "nowhere/out"), "nowhere/out: No such file or directory"),
         (("types", "--registry", "--namespace", "a b"), "unknown namespace 'a b'; expected 1 to 64 letters, digits, _ and -"),
     ],

@@ -245,7 +245,7 @@ class SchemaSet:
             if is_wildcard(pattern):
                 self._wildcards.setdefault(pattern.partition(".")[0], []).append((pattern, compiled[name]))
         self._by_topic: dict[str, tuple[tuple[str, Validator], ...]] = {}
-        self.version = catalogue.documents.version
+        self.version, self.has_topics = catalogue.documents.version, bool(catalogue.topics)
 
     def violation(self, topic: str, payload: bytes) -> SchemaViolation | None:
         """Return the violation by the data of a topic, by the first pattern in order, or None."""

@@ -23,7 +23,7 @@ from headgate.redis.pool import reset_in_child
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.settings.settings import REGISTRY, Settings, environment
 
-from .documents import Documents, documents, read_folder
+from .documents import NO_TOPIC, Documents, documents, read_folder
 from .registry import read_registry, read_version
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def open_check(
 
     Raises:
         SettingsError: `mode` or a variable is invalid, or the mode is REFUSE without schemas.
-        InvalidSchema: in the folder.
+        InvalidSchema: in the folder, or it has none for any topic.
         MissingExtra: the extra `schemas` is not installed.
     """
     if mode == OFF:
@@ -120,10 +120,12 @@ def open_check(
         raise SettingsError([f"schemas={schemas!r:.80}: expected a folder, or {REGISTRY!r}"])
     # Any folder stands for the given one, which is read below with an error of its own.
     given = {"HEADGATE_SCHEMAS": "folder" if schemas else None, "HEADGATE_SCHEMA_CHECK": mode}
-    if not any(value or environment().get(name) for name, value in given.items()):
+    # In any letters, as small ones are a fault.
+    variables = {name: value for name, value in environment().items() if name.upper() in given}
+    if not any(given.values()) and not any(variables.values()):
         return None  # a service may make a publisher per request, and reading settings would double its cost
     if not schemas or mode is None:
-        set_ = Settings.read({name: environment().get(name) for name in given}, given)
+        set_ = Settings.read(variables, given)
         schemas, mode = schemas or set_.schemas, set_.schema_check
     if not schemas or mode == OFF:
         return None
@@ -134,6 +136,8 @@ def open_check(
 def folder_source(path: str) -> Callable[[str], SchemaSet]:
     """Return the source of a folder's schemas, read once for every namespace."""
     schemas = _compiled(read_folder(path))
+    if not schemas.has_topics:
+        raise InvalidSchema(f"{path}/", NO_TOPIC)
     return lambda _: schemas
 
 

@@ -19,6 +19,8 @@ MAX_DOCUMENT_BYTES = 64 * 1024
 # In total, which one read of the registry returns.
 MAX_BYTES = 1024 * 1024
 SUFFIX = ".json"
+# The fault of a folder from which nothing would be checked.
+NO_TOPIC = "has no schema of a topic; expected files such as orders.*.shipped.json"
 # Hexadecimal digits of a version: 64 bits.
 _VERSION_DIGITS = 16
 

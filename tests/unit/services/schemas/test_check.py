@@ -117,6 +117,22 @@ def test_a_publisher_that_would_check_nothing_does_not_say_that_it_refuses(
     Publisher(url, schema_check="off")
 
 
+@pytest.mark.parametrize("files", [{}, {"_common.json": {"type": "integer"}}])
+def test_a_folder_without_a_schema_of_a_topic_is_refused(files: dict[str, object], tmp_path: Path) -> None:
+    """It would check nothing, as when a deploy has lost the files."""
+    folder = str(write(tmp_path / "schemas", files))
+    with pytest.raises(InvalidSchema, match="schemas/: has no schema of a topic; expected files such as"):
+        Publisher(f"unix://{tmp_path}/no.sock", schemas=folder, schema_check="refuse")
+
+
+@pytest.mark.parametrize("name", ["headgate_schema_check", "Headgate_Schemas"])
+def test_a_variable_in_small_letters_is_a_fault(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for every other setting: it was ignored, and nothing was checked."""
+    monkeypatch.setenv(name, "refuse")
+    with pytest.raises(SettingsError, match=f"did you mean {name.upper()}"):
+        Publisher(f"unix://{tmp_path}/no.sock")
+
+
 def test_wrong_arguments_are_told_when_the_publisher_is_made(tmp_path: Path) -> None:
     """Not at the first event."""
     url = f"unix://{tmp_path}/no.sock"

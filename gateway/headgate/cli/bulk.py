@@ -3,8 +3,9 @@
 In: lines, each a JSON object `{"topic", "data", "id"?}` as `headgate replay` and `headgate tail --json` write them (other members
 are ignored). Out: batches in the log in the order of the lines, a count, and one error with its number for each bad line.
 
-A line without an id gets one from its number and text, and from the run if ids are to be new. Receipts (receipts.py) record the
-lines in the log, which are not sent again. Without receipts a second try adds nothing while the ids count.
+A line without an id gets one from its number and text, from the file, and from the run if ids are to be new. Receipts
+(receipts.py) record the lines in the log, which are not sent again. Without receipts a second try adds nothing while the ids
+count.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ class Bulk:
     Args:
         publisher: for the namespace of the events.
         run: a part of each event's id, even of one given in its line; empty: lines keep their ids.
+        file: a part of each id that its line lacks, as equal lines of two files are two events.
         from_line: the first line that counts; None: the first.
         receipts: of the file, and the events of the log; None: only ids decide what is in the log.
 
@@ -111,10 +113,12 @@ class Bulk:
         publisher: Publisher,
         *,
         run: str = "",
+        file: str = "",
         from_line: int | None = None,
         receipts: tuple[Receipts, SentEvents] | None = None,
     ) -> None:
         self._publisher, self._run, self._from_line, self._receipts = publisher, run, from_line, receipts
+        self._salt = (run + file).encode()
         self.elsewhere = 0
 
     def check(self, lines: Iterable[bytes]) -> Outcome:
@@ -194,7 +198,7 @@ class Bulk:
             event = _decode(line)
             event_id = event.id
             if self._run or event_id is None:
-                event_id = hashlib.sha256(b"%s%d\n%s" % (self._run.encode(), number, line.strip())).hexdigest()[:32]
+                event_id = hashlib.sha256(b"%s%d\n%s" % (self._salt, number, line.strip())).hexdigest()[:32]
             return self._publisher.prepare(event.topic, event.data, id=event_id)
         except HeadgateError as error:
             return error.message

@@ -65,7 +65,8 @@ def publish_file(
     again = "go on with the same command"
     with _opened(path) as file, _receipts(path, receipts, new_ids) as kept:
         run = kept.run if kept is not None else token_hex(8) if new_ids else ""
-        bulk = Bulk(publisher, run=run, from_line=from_line, receipts=None if kept is None else (kept, log))
+        name = "" if kept is None else kept.file
+        bulk = Bulk(publisher, run=run, file=name, from_line=from_line, receipts=None if kept is None else (kept, log))
 
         def lines() -> Iterator[bytes]:
             file.seek(0)

@@ -39,9 +39,10 @@ _Run = tuple[_Line, _Line, str, int]
 
 
 class _Begun(msgspec.Struct, tag="begun", tag_field="step"):
-    """`run` is a part of each id of this run; empty if lines keep their ids."""
+    """`run` is a part of each id of this run; empty if lines keep their ids. `file` is a part of each id that a line lacks."""
 
     run: str
+    file: str = ""
 
 
 class Batch(msgspec.Struct, tag="sending", tag_field="step"):
@@ -94,7 +95,7 @@ class Receipts:
     """
 
     def __init__(self, path: str, *, new_ids: bool = False) -> None:
-        self.path, self.run = path, ""
+        self.path, self.run, self.file = path, "", ""
         self._runs: list[_Run] = []
         self._unsettled: dict[int, Batch] = {}
         self._furthest: Batch | None = None
@@ -211,7 +212,7 @@ class Receipts:
         if not whole or (new_ids and (self._is_done or not self.run)):
             os.ftruncate(self._file, 0)
             self._runs, self._unsettled, self._furthest, self._batches = [], {}, None, 0
-            self._append(_Begun(token_hex(8) if new_ids else ""))
+            self._append(_Begun(token_hex(8) if new_ids else "", token_hex(8)))
 
     def _append(self, step: _Begun | Batch | _Sent | _Done) -> None:
         data = msgspec.json.encode(step) + b"\n"
@@ -225,7 +226,7 @@ class Receipts:
     def _take(self, step: _Begun | Batch | _Sent | _Done) -> None:
         match step:
             case _Begun():
-                self.run = step.run
+                self.run, self.file = step.run, step.file
             case Batch():
                 self._unsettled[step.number] = step
                 self._batches, self._is_done = step.number + 1, False

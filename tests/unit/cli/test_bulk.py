@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from headgate.cli import bulk_file
 from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_LISTED, Bulk, Fault, Interrupted
+from headgate.cli.receipts import Receipts
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.services.publisher import Durable, Prepared, Publisher, Receipt
 
@@ -64,6 +66,16 @@ def test_the_same_file_again_adds_nothing_unless_ids_are_to_be_new(publisher: Re
     again = bulk.publish(given)
     assert (again.published, again.duplicates, again.first_offset) == (6, 6, None)
     assert Bulk(publisher, run="another").publish(given).duplicates == 0
+
+
+def test_equal_lines_of_two_files_are_two_events(publisher: Recording, tmp_path: Path) -> None:
+    """As the hourly files of a cron job, whose first lines may be equal. An id in a line counts in both."""
+    given = [*lines(2), b'{"topic":"a","data":1,"id":"own"}\n']
+    files = []
+    for name in ("9.receipts", "10.receipts", "9.receipts"):
+        with Receipts(str(tmp_path / name)) as receipts:
+            files.append(receipts.file)
+    assert [Bulk(publisher, file=file).publish(given).duplicates for file in files] == [0, 1, 3]
 
 
 @pytest.mark.parametrize(

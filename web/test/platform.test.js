@@ -184,3 +184,10 @@ describe("a platform without", () => {
     assert.throws(() => connect("https://gateway.test", { WebSocket: Socket }), { name: "ReferenceError", message: /AbortController/ });
   });
 });
+
+it("a page may have added to the prototype of all objects, and frozen those of the language", () => {
+  const page = vm.createContext({ URL });
+  vm.runInContext("Object.prototype.extra = 1; for (const { prototype } of [Object, Array, Function, Error]) Object.freeze(prototype);", page);
+  vm.runInContext(readFileSync(new URL("../dist/headgate.global.min.js", import.meta.url), "utf8"), page);
+  assert.equal(vm.runInContext("new headgate.HeadgateError('closed').name", page), "HeadgateError");
+});

@@ -58,8 +58,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
         settings: None reads the environment.
         gate: an existing gateway instead of the extension (which then has its own authenticator).
 
-    Raises:
-        SettingsError: settings in the environment are wrong.
+    Raises SettingsError: settings in the environment are wrong.
     """
     settings = settings or Settings.from_environment()
     app = Flask(__name__, static_folder=None)

@@ -140,10 +140,8 @@ class Gateway:
     def reload(self, wanted: Settings) -> Changed:
         """Apply other settings, as far as a running gateway can (reloading.py), and read keys and schemas again.
 
-        If the file of keys is faulty, the previous keys stay active and the fault is logged.
-
-        Raises:
-            HeadgateError: the schemas are wrong; nothing has changed.
+        If the file of keys is faulty, the previous keys stay active and the fault is logged. Raises HeadgateError: the schemas
+        are wrong; nothing has changed.
         """
         settings, changed = changes(self.settings, wanted, () if self.access.logins.takes_tokens else OF_TOKENS)
         apply_schemas = self.publisher.prepare_schemas(settings.schemas, settings.schema_check_in_force())
@@ -197,10 +195,7 @@ class Gateway:
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI (transport/http_routes.py). Leave any other to the application.
 
-        Returns None also when a session has taken over the socket.
-
-        Raises:
-            ConnectionResetError: the client is gone.
+        Returns None also when a session has taken over the socket. Raises ConnectionResetError: the client is gone.
         """
         if "transport=websocket" not in request.head.query or not self.answers_to(request.environ):
             return None

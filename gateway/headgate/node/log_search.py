@@ -51,8 +51,7 @@ class LogSearch:
     def head(self, known_epoch: str) -> Head:
         """Return where the log stands, with its lineage if its epoch is not `known_epoch`. Waits for Redis.
 
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`, or no turn within SEARCH_TURN_S.
+        Raises BusUnavailable, BusRefused: as `redis.client.call`, or no turn within SEARCH_TURN_S.
         """
         with self._turn_to_search() as log:
             return log.head(known_epoch)
@@ -86,21 +85,15 @@ class LogSearch:
             return find_starts(asked, head.first, head.offset, read, self.share.pause)
 
     def wait_to_read(self, client: Client) -> None:
-        """Wait until the client's rate allows one more `page`.
-
-        Raises:
-            LimitReached: `read_per_s`.
-        """
+        """Wait until the client's rate allows one more `page`. Raises LimitReached: `read_per_s`."""
         if (wait_s := self._borrow_read(client, READ_WAIT_S)) > 0:
             sleep(wait_s)
 
     def page(self, wanted: Replay) -> tuple[list[Event], int | None]:
         """Return the matching events of a range of the log, about REPLAY_BYTES of them, and the offset to go on from, if any.
 
-        May switch greenlets.
-
-        Raises:
-            BusUnavailable, BusRefused: as `head`. BusUnavailable also when the log has left the epoch of `wanted`.
+        May switch greenlets. Raises BusUnavailable, BusRefused: as `head`. BusUnavailable also when the log has left the epoch
+        of `wanted`.
         """
         with self._turn_to_search() as log:
             entries = log.page(wanted.first - 1, wanted.last, epoch=wanted.epoch)
@@ -141,8 +134,7 @@ class LogSearch:
     def _borrow_read(self, client: Client, max_wait_s: float) -> float:
         """Count one page of the log as read by a client; return the seconds to wait before reading it.
 
-        Raises:
-            LimitReached: `read_per_s`: longer than `max_wait_s`.
+        Raises LimitReached: `read_per_s`: longer than `max_wait_s`.
         """
         wait_s = self.reads.borrow(client.account, monotonic(), max_wait_s)
         if wait_s is None:
@@ -151,11 +143,7 @@ class LogSearch:
 
     @contextmanager
     def _turn_to_search(self) -> Iterator[EventLog]:
-        """Wait for a turn, and hold the log during the block.
-
-        Raises:
-            BusUnavailable: no turn within SEARCH_TURN_S.
-        """
+        """Wait for a turn, and hold the log during the block. Raises BusUnavailable: no turn within SEARCH_TURN_S."""
         if not self._turn.acquire(timeout=SEARCH_TURN_S):
             raise BusUnavailable(f"the log could not be searched within {SEARCH_TURN_S:g} s: other searches wait for Redis")
         try:

@@ -189,10 +189,8 @@ class Namespace:
         """Return the newest events of `{pattern, before?: {offset, epoch?}, limit?}`: `{events: [[topic, data, meta]…], before}`.
 
         The newest event comes first. `before` is the position to go on from, or None if the log has no older events. One call
-        reads one page of the log, so it may find fewer than `limit`, or none. May switch greenlets.
-
-        Raises:
-            InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
+        reads one page of the log, so it may find fewer than `limit`, or none. May switch greenlets. Raises InvalidRequest,
+        InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
         """
         wanted = read_history(request)
         self._wait_to_read(client, wanted.pattern)
@@ -225,10 +223,7 @@ class Namespace:
 
         `next` is the offset from which to ask for the rest, or None. `epoch` is the log's. `gap {from, to, reason, epoch}`
         comes with the last page. It is the part of the range that an earlier epoch had and the log has lost. May switch
-        greenlets.
-
-        Raises:
-            InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
+        greenlets. Raises InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
         """
         wanted = read_replay(request)
         self._wait_to_read(client, wanted.pattern)

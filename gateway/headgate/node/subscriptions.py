@@ -64,10 +64,7 @@ class Subscriptions:
         Redis has confirmed each pattern new here.
 
         One request to Redis covers all of them, and one reading of the log serves every `since`. Limits are checked before
-        grants, so a forbidden pattern counts against them as well.
-
-        Raises:
-            Unauthorized: the client left during the call.
+        grants, so a forbidden pattern counts against them as well. Raises Unauthorized: the client left during the call.
         """
         identity = self._admitted[client] = client.identity
         try:
@@ -109,8 +106,7 @@ class Subscriptions:
     def end_each(self, client: Client, ends: Callable[[str], bool]) -> list[str]:
         """End a client's subscriptions to patterns for which `ends` is true; return the patterns. Lets the loop run.
 
-        Raises:
-            Unauthorized: the client left during the call.
+        Raises Unauthorized: the client left during the call.
         """
         ended = []
         with self._share:
@@ -136,11 +132,7 @@ class Subscriptions:
         client.subscriptions.clear()
 
     def check_in(self, client: Client) -> None:
-        """Refuse a client that was disconnected or left while Redis was asked.
-
-        Raises:
-            Unauthorized: `left`.
-        """
+        """Refuse a client that was disconnected or left while Redis was asked. Raises Unauthorized: `left`."""
         if self._clients.get(client.session) is not client:
             raise Unauthorized(UnauthorizedReason.LEFT)
 
@@ -181,8 +173,7 @@ class Subscriptions:
     def _authorize(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
         """Refuse patterns that the application does not allow. May wait for the application.
 
-        Raises:
-            Unauthorized: the client left during the call.
+        Raises Unauthorized: the client left during the call.
         """
         patterns = [wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)]
         if refused := self._authorizing.refused(client, patterns, SUBSCRIBE):
@@ -194,10 +185,8 @@ class Subscriptions:
     def _apply_new_grants(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
         """Apply grants that changed while the client subscribed: refuse and end forbidden patterns. May wait.
 
-        A newly allowed pattern becomes active, if it was forbidden at activation or ended since.
-
-        Raises:
-            Unauthorized: the client left during the call.
+        A newly allowed pattern becomes active, if it was forbidden at activation or ended since. Raises Unauthorized: the
+        client left during the call.
         """
         active = {index: wanted.pattern for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription)}
         for index, pattern in active.items():
@@ -219,11 +208,7 @@ class Subscriptions:
                 outcomes[index] = outcome
 
     def _read(self, request: object) -> Subscription:
-        """Read a request.
-
-        Raises:
-            InvalidRequest, InvalidPattern.
-        """
+        """Read a request. Raises InvalidRequest, InvalidPattern."""
         if type(request) is dict and len(request) == 1 and type(pattern := request.get("pattern")) is str:
             # A pattern that a client here has is valid.
             return Subscription(self._matcher.subscribed(pattern) or check_pattern(pattern), Overflow.CATCH_UP, None)
@@ -288,10 +273,8 @@ class Subscriptions:
         """Return a `since` without an epoch. For a position that the log has lost it is the newest one before. May wait for
         Redis.
 
-        For an epoch that the log never had, the past is the whole log, with a gap for the trimmed part.
-
-        Raises:
-            BusUnavailable, BusRefused: as `Line.end_of`.
+        For an epoch that the log never had, the past is the whole log, with a gap for the trimmed part. Raises BusUnavailable,
+        BusRefused: as `Line.end_of`.
         """
         if since.offset is None or since.epoch is None or since.epoch == self._bus.epoch:
             return since
@@ -308,11 +291,9 @@ class Subscriptions:
     ) -> None:
         """Make subscriptions active, one after the other.
 
-        Leaves in `pending` the subscriptions with `starts` of an earlier epoch, and from the first unsecured one on all the rest.
-        The matcher takes over the needs of patterns new here, and they leave `needed`.
-
-        Raises:
-            Unauthorized: the client left during the call.
+        Leaves in `pending` the subscriptions with `starts` of an earlier epoch, and from the first unsecured one on all the
+        rest. The matcher takes over the needs of patterns new here, and they leave `needed`. Raises Unauthorized: the client
+        left during the call.
         """
         try:
             with self._share as share:

@@ -65,10 +65,8 @@ def first_known(
     """Return the handshake for the first namespace that knows the caller, and its identity there.
 
     Called before a request's body, which names the namespace, is read. `shown`: the earlier result for the same head. A wrong
-    key or token is tried once, because each try counts as a failed login.
-
-    Raises:
-        Unauthorized, Forbidden: no namespace knows it; as `caller`, for the first one.
+    key or token is tried once, because each try counts as a failed login. Raises Unauthorized, Forbidden: no namespace knows
+    it; as `caller`, for the first one.
     """
     first: HeadgateError | None = None
     if shown is not None:

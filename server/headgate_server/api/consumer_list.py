@@ -28,8 +28,7 @@ class Consumers:
     def statuses(self, client: Client, namespace: str) -> list[GroupStatus]:
         """Return the status of each consumer, by name, at most MAX_CONSUMERS. Waits for Redis.
 
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
+        Raises BusUnavailable, BusRefused: as `redis.client.call`.
         """
         groups = Groups(client, namespace)
         scanned_s, names = self._known.get(namespace, (-SCAN_EVERY_S, set()))

@@ -38,8 +38,7 @@ class Asked(Protocol):
     def body(self, limit_bytes: int) -> bytes:
         """Return the body. Waits for it.
 
-        Raises:
-            PayloadTooLarge, RequestEntityTooLarge: it is too large; if it declares its length, nothing was read.
+        Raises PayloadTooLarge, RequestEntityTooLarge: it is too large; if it declares its length, nothing was read.
         """
 
 
@@ -80,11 +79,7 @@ def routes_below(
 
 
 def _failure(error: Exception, environ: Mapping[str, Any]) -> Answer:
-    """Return the answer for an error.
-
-    Raises:
-        OSError: the caller has disconnected.
-    """
+    """Return the answer for an error. Raises OSError: the caller has disconnected."""
     if isinstance(error, HeadgateError | BodyFault):
         return _secured(problem_answer(error), environ)
     if isinstance(error, TimeoutError):

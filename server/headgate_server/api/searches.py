@@ -24,8 +24,7 @@ class Searches:
     def one(self, account: str) -> Iterator[None]:
         """Count a caller's search for the time of the block.
 
-        Raises:
-            LimitReached: `searches`: this caller has one running, or MAX_SEARCHES run in all.
+        Raises LimitReached: `searches`: this caller has one running, or MAX_SEARCHES run in all.
         """
         if account in self._accounts:
             raise LimitReached("searches", 1, RETRY_S)

@@ -29,11 +29,7 @@ class WaitingBodies:
 
     @contextmanager
     def coming(self, caller: str, size_bytes: int) -> Iterator[None]:
-        """Count a body of a caller for the time of the block.
-
-        Raises:
-            LimitReached: `publish_body_bytes`; read nothing.
-        """
+        """Count a body of a caller for the time of the block. Raises LimitReached: `publish_body_bytes`; read nothing."""
         before = self._bytes_of.get(caller, 0)
         if before + size_bytes > self._per_caller_bytes:
             raise LimitReached("publish_body_bytes", self._per_caller_bytes, RETRY_S)

@@ -40,11 +40,7 @@ class Authorizing:
         self._log_throttle = LogThrottle()
 
     def check(self, client: Client, pattern: str, action: str) -> None:
-        """Refuse a client a pattern. May wait.
-
-        Raises:
-            Forbidden.
-        """
+        """Refuse a client a pattern. May wait. Raises Forbidden."""
         if pattern in self.refused(client, (pattern,), action):
             raise Forbidden(_WORDS[action], pattern)
 
@@ -69,19 +65,11 @@ class Authorizing:
         return refused
 
     def check_caller(self, identity: Identity, pattern: str, action: str) -> None:
-        """Refuse a caller over HTTP. May wait.
-
-        Raises:
-            Forbidden.
-        """
+        """Refuse a caller over HTTP. May wait. Raises Forbidden."""
         self._ask(identity, pattern, action, AUTHORIZE_S)
 
     def _ask(self, identity: Identity, pattern: str, action: str, within_s: float) -> None:
-        """Ask the application.
-
-        Raises:
-            Forbidden: the answer is not True, the function raises, or no time is left.
-        """
+        """Ask the application. Raises Forbidden: the answer is not True, the function raises, or no time is left."""
         if self.authorizer is None:
             return
         try:

@@ -199,8 +199,7 @@ class Logins:
     def as_of_now(self, identity: Identity) -> Identity:
         """Return the current state of an earlier identity: not revoked, with the explicit grants in force. Never waits.
 
-        Raises:
-            Unauthorized: revoked.
+        Raises Unauthorized: revoked.
         """
         self._check_revoked(identity)
         return self.regrants.apply(identity)
@@ -208,8 +207,7 @@ class Logins:
     def ask_again(self, handshake: Handshake) -> Identity:
         """Return the identity of a previously accepted handshake. A refusal is not a failed login of its address.
 
-        Raises:
-            Unauthorized, UnknownNamespace: as `identify`.
+        Raises Unauthorized, UnknownNamespace: as `identify`.
         """
         return self._identified(handshake, False)
 

@@ -49,8 +49,7 @@ class Hosts:
     def check(self, environ: Mapping[str, Any]) -> None:
         """Refuse a request to another name than ours. A request without a Host does not come from a browser.
 
-        Raises:
-            UnknownHost: with what to set.
+        Raises UnknownHost: with what to set.
         """
         shown = forwarded_host(environ, self._proxies)
         if not shown or "*" in self._listed:

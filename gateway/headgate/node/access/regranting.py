@@ -92,10 +92,7 @@ class Regranting:
         """Give a client another identity. `is_notified`: it did not ask for this, so it gets a notice that its grants are new.
 
         Whatever the grants do not cover ends at once. The application's `authorize` decides the rest, and may wait. Lets the
-        loop run.
-
-        Raises:
-            Unauthorized: the client has left.
+        loop run. Raises Unauthorized: the client has left.
         """
         namespace = self._namespaces[client.namespace]
         namespace.subscriptions.check_in(client)  # else it would be counted for ever

@@ -84,8 +84,7 @@ class Answers:
     def begin(self, client: Client) -> None:
         """Read what may have been missed, now that questions arrive. Waits for Redis.
 
-        Raises:
-            HeadgateError: as `redis.client.call`.
+        Raises HeadgateError: as `redis.client.call`.
         """
         for kind in self._kinds.values():
             if kind.missed is not None:

@@ -44,8 +44,7 @@ class LogMaintenance:
     def tick(self) -> int | None:
         """Write the clock and read the state; return how many events were trimmed, or None if Redis is not full.
 
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
+        Raises BusUnavailable, BusRefused: as `redis.client.call`.
         """
         try:
             self._note_time(*self._log.tick(*self._words()))
@@ -76,10 +75,8 @@ class LogMaintenance:
     def measure(self) -> float | None:
         """Set the metrics of the log's size and, now and then, of the consumers on another server.
 
-        Returns for how long the log keeps an event, in seconds. None: not known yet.
-
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`.
+        Returns for how long the log keeps an event, in seconds. None: not known yet. Raises BusUnavailable, BusRefused: as
+        `redis.client.call`.
         """
         extent = self._log.extent()
         LOG_BYTES.labels(self.namespace).set(extent.bytes)

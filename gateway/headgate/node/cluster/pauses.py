@@ -55,28 +55,19 @@ class Pauses:
             log.info("resumed", what=member)
 
     def check_connect(self, namespace: str | None = None) -> None:
-        """Refuse a client that connects, or joins a namespace.
-
-        Raises:
-            Paused: with a time.
-        """
+        """Refuse a client that connects, or joins a namespace. Raises Paused: with a time."""
         if self._until_s:
             self._check(CONNECTS, namespace)
 
     def check_publish(self, namespace: str) -> None:
-        """Refuse an event.
-
-        Raises:
-            Paused: with a time.
-        """
+        """Refuse an event. Raises Paused: with a time."""
         if self._until_s:
             self._check(PUBLISHES, namespace)
 
     def check_enter(self, namespace: str) -> None:
         """Refuse a client that enters a topic's presence. It is refused only while the namespace is paused.
 
-        Raises:
-            Paused: with a time.
+        Raises Paused: with a time.
         """
         self._check(namespace_member(namespace), None)
 

@@ -163,8 +163,7 @@ class ProcessStatsWatch:
     def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the newest frame to a page of the console; wait for the first one.
 
-        Raises:
-            Forbidden: it is not from the console.
+        Raises Forbidden: it is not from the console.
         """
         if identity.admin is None:
             raise Forbidden("see", "vitals")

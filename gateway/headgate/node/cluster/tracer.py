@@ -39,11 +39,7 @@ class Tracer:
         self._rounds = Rounds(self._round, lambda: log.exception("tracing failed"), EVERY_S)
 
     def start(self) -> None:
-        """Start. Idempotent.
-
-        Raises:
-            MissingExtra: spans are on, and the extra `otel` is not installed.
-        """
+        """Start. Idempotent. Raises MissingExtra: spans are on, and the extra `otel` is not installed."""
         if (self._namespaces or self._traced) and not self._rounds.begun:
             if self._traced:
                 spans.start()

@@ -51,11 +51,7 @@ class Drain:
         self.begun = True
 
     def check(self) -> None:
-        """Refuse a newcomer once the drain has begun.
-
-        Raises:
-            BusUnavailable: with the advice to try another gateway.
-        """
+        """Refuse a newcomer once the drain has begun. Raises BusUnavailable: with the advice to try another gateway."""
         if self.begun:
             raise leaving()
 

@@ -117,8 +117,7 @@ class Joining:
     ) -> Callable[[], None]:
         """Authenticate and admit a client; return the function that welcomes it after its CONNECT packet.
 
-        Raises:
-            ConnectRefused: with `{code, message, retry, …}`.
+        Raises ConnectRefused: with `{code, message, retry, …}`.
         """
         try:
             self._check_open(namespace)
@@ -151,8 +150,7 @@ class Joining:
     ) -> Client:
         """Admit a stream's client, and welcome it. May switch greenlets. `is_strict`: only with all its subscriptions.
 
-        Raises:
-            HeadgateError: as for any client, or a subscription is refused. `leave` must follow.
+        Raises HeadgateError: as for any client, or a subscription is refused. `leave` must follow.
         """
         try:
             self._check_open(namespace)
@@ -229,8 +227,7 @@ class Joining:
     def _find_place(self, user: str, address: str | None) -> None:
         """Refuse one client too many. Waits for a few turns of the shared table if the answer depends on other processes.
 
-        Raises:
-            LimitReached: as `Admission.check`.
+        Raises LimitReached: as `Admission.check`.
         """
         for _ in range(MAX_LOOKS):
             try:
@@ -274,8 +271,7 @@ class Joining:
     ) -> None:
         """Make the subscriptions of a handshake active, and welcome their client. May switch greenlets.
 
-        Raises:
-            HeadgateError: as `Namespace.resume`, or `is_strict` and a subscription is refused.
+        Raises HeadgateError: as `Namespace.resume`, or `is_strict` and a subscription is refused.
         """
         identity = client.identity
         outcomes = namespace.subscriptions.add_all(client, wanted)

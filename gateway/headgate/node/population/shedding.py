@@ -122,22 +122,13 @@ class Shedding:
                 log.info("shedding ended")
 
     def check_session(self, sessions: int) -> None:
-        """Refuse a new session; `sessions` are the others.
-
-        Raises:
-            Overloaded: the loop lags.
-            LimitReached: `clients`.
-        """
+        """Refuse a new session; `sessions` are the others. Raises Overloaded: the loop lags; LimitReached: `clients`."""
         self._check_lag()
         if 0 < self._max_clients <= max(sessions, self._count()):
             raise self._full()
 
     def check_client(self, *, returning: bool) -> None:
-        """Refuse one client more; `returning`: it was here before.
-
-        Raises:
-            Overloaded, LimitReached: as `check_session`.
-        """
+        """Refuse one client more; `returning`: it was here before. Raises Overloaded, LimitReached: as `check_session`."""
         self._check_lag()
         reserved = 0 if returning else self._max_clients // RETURNING_SHARE
         if 0 < self._max_clients <= self._count() + reserved:

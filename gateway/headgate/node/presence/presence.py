@@ -163,8 +163,7 @@ class Presence:
     def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
         """Make a prepared client a member, as `Rooms.enter` does. A refusal changes nothing.
 
-        Raises:
-            LimitReached: `presence_members`.
+        Raises LimitReached: `presence_members`.
         """
         try:
             return self.rooms.enter(session, topic, connection, user, meta)

@@ -108,8 +108,7 @@ class Rooms:
     def prepare(self, session: str, topic: str) -> Room:
         """Give a client a topic and return its room, which may have to be read first.
 
-        Raises:
-            LimitReached: `presence_topics`.
+        Raises LimitReached: `presence_topics`.
         """
         topics = self._topics_of.setdefault(session, {})
         if topic not in topics and len(topics) >= self._limits.max_topics:
@@ -136,8 +135,7 @@ class Rooms:
     def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
         """Make a prepared client a member that watches; return the first part of the members.
 
-        Raises:
-            LimitReached: `presence_members`.
+        Raises LimitReached: `presence_members`.
         """
         open_room = self._open[topic]
         known = open_room.room.member(user)
@@ -150,8 +148,7 @@ class Rooms:
     def page(self, session: str, topic: str, after: str) -> dict[str, Any]:
         """Return the members after `after`, by name, of a topic that a client watches.
 
-        Raises:
-            InvalidRequest: the client does not watch it.
+        Raises InvalidRequest: the client does not watch it.
         """
         open_room = self._open.get(topic)
         if open_room is None or session not in open_room.watchers:

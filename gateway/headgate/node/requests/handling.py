@@ -104,11 +104,7 @@ class Handling:
         ]
 
     def take(self, namespace: Namespace, client: Client, body: Mapping[str, object]) -> dict[str, object]:
-        """Take a client's answer. A late one, or one to no question, has no effect.
-
-        Raises:
-            InvalidRequest.
-        """
+        """Take a client's answer. A late one, or one to no question, has no effect. Raises InvalidRequest."""
         answer = read_handled(body)
         if client.asked == answer.ask:
             client.asked = 0

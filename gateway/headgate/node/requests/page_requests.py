@@ -60,10 +60,7 @@ class PageRequests:
     def begin(self, account: str, request: PageRequest, timeout_s: float, connection: object = None) -> Later:
         """Check a request of a user or an address; return what runs its function. It has `request_timeout_s`, or less.
 
-        `connection` waits for the answer (`asking`).
-
-        Raises:
-            UnknownRequest, InvalidRequest, LimitReached.
+        `connection` waits for the answer (`asking`). Raises UnknownRequest, InvalidRequest, LimitReached.
         """
         answerer, settings = self.answerers.get(request.name), self._settings
         if answerer is None:

@@ -71,11 +71,7 @@ def _prepare(namespace: Namespace, client: Client, topic: str) -> None:
 
 
 def _check(namespace: Namespace, client: Client, topic: str) -> None:
-    """Refuse a topic that a client may not have. May wait for the application.
-
-    Raises:
-        Forbidden.
-    """
+    """Refuse a topic that a client may not have. May wait for the application. Raises Forbidden."""
     if not client.identity.may_subscribe(topic):
         raise Forbidden("see who is in", topic)
     namespace.authorizing.check(client, topic, PRESENCE)

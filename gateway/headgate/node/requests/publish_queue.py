@@ -108,10 +108,8 @@ class PublishQueue:
     def publish(self, events: Sequence[Prepared]) -> list[Outcome]:
         """Publish events, in order; return a receipt or an error for each. Switches greenlets.
 
-        With the error BusUnavailable the event may or may not have been published.
-
-        Raises:
-            LimitReached: the queue is full; nothing was published.
+        With the error BusUnavailable the event may or may not have been published. Raises LimitReached: the queue is full;
+        nothing was published.
         """
         size_bytes = 0
         for event in events:

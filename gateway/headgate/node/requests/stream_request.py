@@ -43,11 +43,7 @@ class Wanted(NamedTuple):
 
 
 def read_wanted(environ: Mapping[str, Any]) -> Wanted:
-    """Read the query and the headers of a GET.
-
-    Raises:
-        InvalidRequest: with the fault and what is allowed.
-    """
+    """Read the query and the headers of a GET. Raises InvalidRequest: with the fault and what is allowed."""
     query = read_query(environ)
     patterns = query.get("pattern")
     if not patterns:
@@ -66,8 +62,7 @@ def read_wanted(environ: Mapping[str, Any]) -> Wanted:
 def read_posted(environ: Mapping[str, Any], body: Mapping[str, Any]) -> Wanted:
     """Read the query and the body of a POST: the object of a CONNECT, and perhaps `requests`.
 
-    Raises:
-        InvalidRequest: with the fault and what is allowed.
+    Raises InvalidRequest: with the fault and what is allowed.
     """
     query, auth = read_query(environ, "namespace", "wait"), dict(body)
     point, subscriptions = read_resume(auth.pop("resume", None)), auth.pop("subscriptions", [])
@@ -108,11 +103,7 @@ def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
 
 
 def read_query(environ: Mapping[str, Any], *known: str) -> Mapping[str, list[str]]:
-    """Return the fields of the query.
-
-    Raises:
-        InvalidRequest: a field is unknown, or repeated without being a list.
-    """
+    """Return the fields of the query. Raises InvalidRequest: a field is unknown, or repeated without being a list."""
     known = known or _PARAMETERS
     text = str(environ.get("QUERY_STRING", ""))
     try:

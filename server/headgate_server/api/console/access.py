@@ -132,8 +132,7 @@ class Access:
     def sign_out(self, operator: Operator, environ: Mapping[str, Any]) -> None:
         """End an operator's session and its sockets, including copies of the cookie. Waits for Redis.
 
-        Raises:
-            LimitReached, BusUnavailable, BusRefused: as `auth.revocation.revoke`; the session goes on.
+        Raises LimitReached, BusUnavailable, BusRefused: as `auth.revocation.revoke`; the session goes on.
         """
         if operator.session is not None and operator.ends_s is not None:
             self._revoke(operator.session, max(1, math.ceil(operator.ends_s - self._time_s())))
@@ -165,8 +164,7 @@ class Access:
     def check_act(self, operator: Operator, environ: Mapping[str, Any], action: str) -> None:
         """Refuse an action that this operator may not do, or that came from a foreign page.
 
-        Raises:
-            Forbidden: with the reason, also in the audit log.
+        Raises Forbidden: with the reason, also in the audit log.
         """
         try:
             if operator.may != "act":
@@ -223,10 +221,8 @@ class Access:
 def check_own_page(environ: Mapping[str, Any], proxies: int) -> None:
     """Refuse a request from a page of another site, by its Origin.
 
-    The scheme is not compared, because it differs behind a proxy that ends TLS without saying so.
-
-    Raises:
-        Forbidden: the Origin is foreign or missing, although browsers send one with every POST.
+    The scheme is not compared, because it differs behind a proxy that ends TLS without saying so. Raises Forbidden: the Origin
+    is foreign or missing, although browsers send one with every POST.
     """
     shown = str(environ.get("HTTP_ORIGIN", ""))
     origin = origin_in_header(shown)

@@ -120,11 +120,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
 
 @contextmanager
 def connected(settings: Settings) -> Iterator[Client]:
-    """Lend a client of Redis.
-
-    Raises:
-        BusUnavailable: none is set.
-    """
+    """Lend a client of Redis. Raises BusUnavailable: none is set."""
     if settings.redis_url is None:
         raise BusUnavailable("no Redis")
     client = open_client(settings.redis_url, timeout_s=TIMEOUT_S, max_connections=1)

@@ -92,11 +92,7 @@ def routes(table: Sequence[Operation], services: Services, reads: SharedRates, b
 
 
 def check_acceptable(accept: str) -> None:
-    """Refuse a request that does not accept JSON (RFC 9110, section 12.5.1).
-
-    Raises:
-        NotAcceptable: it does not.
-    """
+    """Refuse a request that does not accept JSON (RFC 9110, section 12.5.1). Raises NotAcceptable: it does not."""
     if not _accepts_json(accept):
         raise NotAcceptable
 
@@ -111,8 +107,7 @@ def _accepts_json(accept: str) -> bool:
 def check_media_type(environ: Mapping[str, Any]) -> None:
     """Refuse a body that is not JSON by its head (RFC 9110, section 15.5.16).
 
-    Raises:
-        UnsupportedMediaType: it has another type, or is compressed.
+    Raises UnsupportedMediaType: it has another type, or is compressed.
     """
     kind, encoding = environ.get("CONTENT_TYPE", ""), environ.get("HTTP_CONTENT_ENCODING", "identity")
     if kind.partition(";")[0].strip().lower() != "application/json" or encoding.lower() != "identity":
@@ -211,11 +206,7 @@ def refuse(identity: Identity, why: Forbidden, namespace: str, environ: Mapping[
 
 
 def read_query(operation: Operation, given: MultiDict[str, str]) -> Any:
-    """Return the parameters, read according to the row.
-
-    Raises:
-        InvalidRequest: one is unknown, repeated or unexpected.
-    """
+    """Return the parameters, read according to the row. Raises InvalidRequest: one is unknown, repeated or unexpected."""
     for name in given:
         if len(given.getlist(name)) > 1:
             raise InvalidRequest(f"the parameter {name[:40]!r} is there more than once")

@@ -131,8 +131,7 @@ def _is_within(call: Call, key: StoredKey) -> bool:
 def _check_names(namespaces: list[str]) -> None:
     """Refuse invalid names of namespaces. A key may be for one that this gateway does not serve, so none is unknown.
 
-    Raises:
-        BodyFault: with the place of the first.
+    Raises BodyFault: with the place of the first.
     """
     for at, name in enumerate(namespaces):
         try:
@@ -144,11 +143,7 @@ def _check_names(namespaces: list[str]) -> None:
 
 
 def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) -> None:
-    """Refuse to create a key with more rights than its maker.
-
-    Raises:
-        ScopeMissing, BodyFault: it might have more.
-    """
+    """Refuse to create a key with more rights than its maker. Raises ScopeMissing, BodyFault: it might have more."""
     for scope in scopes:
         call.need(scope)
     mine = call.reach

@@ -305,11 +305,7 @@ def _one_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
 
 
 def _batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
-    """Return the answer to a batch.
-
-    Raises:
-        HeadgateError: no event was published, for one reason that passes.
-    """
+    """Return the answer to a batch. Raises HeadgateError: no event was published, for one reason that passes."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, HeadgateError)]
     if errors and len(errors) == len(outcomes) and errors[0].retry and len({error.code for error in errors}) == 1:
         raise errors[0].with_traceback(None)

@@ -74,8 +74,7 @@ class Services:
     def lent_redis(self) -> Iterator[Client]:
         """Lend a client for exclusive use, and close it: for commands that may end before Redis has answered.
 
-        Raises:
-            BusUnavailable: no Redis is set.
+        Raises BusUnavailable: no Redis is set.
         """
         client = self._open()
         try:

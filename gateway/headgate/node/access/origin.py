@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.errors import UnknownHost
 from headgate.runtime.metrics import HOSTS_REFUSED
-from headgate.settings.addresses.origins import (
-    DEFAULT_PORTS,
-    Origin,
-    authority_in_header,
-    host_matches,
-    is_address,
-    is_local,
-    origin_in_header,
-    parse_origin_pattern,
-)
+from headgate.settings.addresses import origins
 from headgate.settings.settings import EVERYWHERE, Settings
 from headgate.transport.http_answers import Answer, error_answer
 from headgate.transport.peer_address import forwarded_host, forwarded_port, forwarded_scheme, is_forwarded
@@ -39,8 +30,8 @@ class Hosts:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._proxies = settings, settings.proxies
         self._listed = settings.hosts
-        pages = (parse_origin_pattern(origin) for origin in settings.allowed_origins if origin != "*")
-        known = {page.host for page in pages if page.scheme in DEFAULT_PORTS}
+        pages = (origins.parse_origin_pattern(origin) for origin in settings.allowed_origins if origin != "*")
+        known = {page.host for page in pages if page.scheme in origins.DEFAULT_PORTS}
         if settings.host not in EVERYWHERE:
             known.add(settings.host)
         self._names = frozenset(self._listed or known)
@@ -54,8 +45,8 @@ class Hosts:
         shown = forwarded_host(environ, self._proxies)
         if not shown or "*" in self._listed:
             return
-        authority = authority_in_header(shown)
-        if authority is None or not (is_local(authority[0]) or self._answers(authority[0], environ)):
+        authority = origins.authority_in_header(shown)
+        if authority is None or not (origins.is_local(authority[0]) or self._answers(authority[0], environ)):
             raise UnknownHost(shown)
 
     def guard(self, application: WSGIApplication) -> WSGIApplication:
@@ -73,9 +64,9 @@ class Hosts:
         return guarded
 
     def _answers(self, name: str, environ: Mapping[str, Any]) -> bool:
-        if name in self._names or any(host_matches(pattern, name) for pattern in self._wildcards):
+        if name in self._names or any(origins.host_matches(pattern, name) for pattern in self._wildcards):
             return True
-        return not self._listed and (is_address(name) or bool(self._proxies and is_forwarded(environ)))
+        return not self._listed and (origins.is_address(name) or bool(self._proxies and is_forwarded(environ)))
 
 
 def origin_check(settings: Settings) -> Callable[[str | None, Mapping[str, Any]], bool]:
@@ -84,11 +75,11 @@ def origin_check(settings: Settings) -> Callable[[str | None, Mapping[str, Any]]
     Development admits everyone, so its own page must be of this machine, whatever name leads to it. Any page of this machine may
     connect.
     """
-    patterns = [parse_origin_pattern(each) for each in settings.allowed_origins if each != "*"]
+    patterns = [origins.parse_origin_pattern(each) for each in settings.allowed_origins if each != "*"]
     exact, wildcards = frozenset(patterns), [each for each in patterns if each.host.startswith("*.")]
 
     def allowed(text: str | None, environ: Mapping[str, Any]) -> bool:
-        origin = None if text is None else origin_in_header(text)
+        origin = None if text is None else origins.origin_in_header(text)
         if origin is None:
             return False
         if settings.dev and origin.is_loopback:
@@ -115,7 +106,7 @@ def readable_by_pages(settings: Settings, answer: Answer, environ: Mapping[str, 
 
 def origins_with(settings: Settings, origin: str, environ: Mapping[str, Any]) -> str | None:
     """Return the configuration line that allows an origin in addition to the current ones. None: it cannot be listed."""
-    wanted = origin_in_header(origin)
+    wanted = origins.origin_in_header(origin)
     if wanted is None:
         return None
     own = own_origin(environ, settings.proxies)
@@ -123,7 +114,7 @@ def origins_with(settings: Settings, origin: str, environ: Mapping[str, Any]) ->
     return f"HEADGATE_ALLOWED_ORIGINS={','.join(dict.fromkeys((*listed, str(wanted))))}"
 
 
-def own_origin(environ: Mapping[str, Any], proxies: int) -> Origin | None:
+def own_origin(environ: Mapping[str, Any], proxies: int) -> origins.Origin | None:
     """Return the origin under which a browser sees us. None without a Host or a forwarded scheme."""
     scheme = forwarded_scheme(environ, proxies)
     if scheme is None and proxies:
@@ -131,10 +122,10 @@ def own_origin(environ: Mapping[str, Any], proxies: int) -> Origin | None:
     return origin_over(scheme or str(environ.get("wsgi.url_scheme", "http")), environ, proxies)
 
 
-def origin_over(scheme: str, environ: Mapping[str, Any], proxies: int) -> Origin | None:
+def origin_over(scheme: str, environ: Mapping[str, Any], proxies: int) -> origins.Origin | None:
     """Return the origin under which a browser with this scheme sees us; None without a Host."""
-    authority = authority_in_header(forwarded_host(environ, proxies))
-    if authority is None or scheme not in DEFAULT_PORTS:
+    authority = origins.authority_in_header(forwarded_host(environ, proxies))
+    if authority is None or scheme not in origins.DEFAULT_PORTS:
         return None
     host, port = authority
-    return Origin(scheme, host, forwarded_port(environ, proxies, scheme) if port is None else port)
+    return origins.Origin(scheme, host, forwarded_port(environ, proxies, scheme) if port is None else port)

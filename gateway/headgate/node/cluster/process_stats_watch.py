@@ -30,21 +30,8 @@ from headgate.redis.client import Client
 from headgate.redis.loads import process_name
 from headgate.redis.questions import announce
 from headgate.redis.reports import KIND, exchange, forget
+from headgate.runtime import metrics
 from headgate.runtime.loop import Signal
-from headgate.runtime.metrics import (
-    EVENTS,
-    JOINS,
-    LOG_BYTES,
-    LOG_OLDEST_SECONDS,
-    LOOP_STALLS,
-    PUBLISH_TO_SOCKET,
-    REFUSED,
-    REPAIRED,
-    Totalled,
-    totals,
-)
-from headgate.runtime.metrics import LOOP_LAG as LAG
-from headgate.runtime.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
 from headgate.runtime.periodic import Rounds
 
 from .process_stats import FORGOTTEN_S, STATED, NamespaceStats, ProcessStats, Together
@@ -88,7 +75,7 @@ class Measure:
             self._balances = {name: namespace.balance() for name, namespace in self._namespaces.items()}
             # The work of other greenlets during the walk is included, so the walk's share is smaller rather than larger.
             self._walk_at_s = began_s + (self._cpu_s() - began_cpu_s) / WALK_SHARE
-        counted = {each: totals(metric) for each, metric in _COUNTERS.items()}
+        counted = {each: metrics.totals(metric) for each, metric in _COUNTERS.items()}
         state = self._state()
         return ProcessStats(
             name=process_name(),
@@ -97,10 +84,10 @@ class Measure:
             at_s=self._now_s(),
             cpu_s=self._cpu_s(),
             memory_bytes=_memory_bytes(),
-            stalls=round(sum(totals(LOOP_STALLS).values())),
+            stalls=round(sum(metrics.totals(metrics.LOOP_STALLS).values())),
             **{each: getattr(state, each) for each in STATED},
-            lag=LAG.of().counts,
-            redis=ROUND_TRIPS.of().counts,
+            lag=metrics.LOOP_LAG.of().counts,
+            redis=metrics.REDIS_ROUND_TRIPS.of().counts,
             namespaces={name: self._namespace(name, namespace, counted) for name, namespace in self._namespaces.items()},
         )
 
@@ -116,17 +103,19 @@ class Measure:
             subscriptions=namespace.subscriptions.count,
             oldest_s=0.0 if balance.oldest_ms is None else max(0.0, time.time() - balance.oldest_ms / 1000),
             log_events=max(0, bus.head - bus.first + 1),
-            log_bytes=round(totals(LOG_BYTES).get(name, 0)),
-            log_oldest_s=totals(LOG_OLDEST_SECONDS).get(name, 0.0),
+            log_bytes=round(metrics.totals(metrics.LOG_BYTES).get(name, 0)),
+            log_oldest_s=metrics.totals(metrics.LOG_OLDEST_SECONDS).get(name, 0.0),
             fence_age_s=bus.fence_age_s,
             error="" if bus.last_error is None else bus.last_error.message,
-            latency=PUBLISH_TO_SOCKET.of(name).counts,
+            latency=metrics.PUBLISH_TO_SOCKET.of(name).counts,
             log_retention_s=0.0 if namespace.retention_s == inf else namespace.retention_s,
         )
 
 
 _BALANCED = ("routed", "from_log", "sent", "discarded", "conflated", "gone", "catching_up", "waiting", "queued_bytes", "fullest")
-_COUNTERS: dict[str, Totalled] = {"received": EVENTS, "repaired": REPAIRED, "joins": JOINS, "refused": REFUSED}
+_COUNTERS: dict[str, metrics.Totalled] = {
+    "received": metrics.EVENTS, "repaired": metrics.REPAIRED, "joins": metrics.JOINS, "refused": metrics.REFUSED,
+}  # fmt: skip
 
 
 class ProcessStatsWatch:

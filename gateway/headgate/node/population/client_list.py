@@ -24,21 +24,7 @@ from headgate.node.namespace import Namespace
 from headgate.redis.registry import name_of
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.loop import Share
-from headgate.services.clients import (
-    ConnectedClient,
-    CountAnswer,
-    DisconnectQuestion,
-    Kind,
-    ListAnswer,
-    ListQuestion,
-    OneAnswer,
-    OneQuestion,
-    RegrantQuestion,
-    Row,
-    SendAnswer,
-    SendQuestion,
-    Sort,
-)
+from headgate.services import clients as wire
 from headgate.settings.settings import Settings
 from headgate.transport.peer_address import address_of
 from headgate.transport.socketio_face import SocketIOFace
@@ -76,18 +62,16 @@ class ClientList:
 
     def kinds(self) -> Mapping[str, Answering]:
         """Return the handlers of the kinds of questions."""
-        regrant = Answering(
-            RegrantQuestion, self._regrant, self._note_regrant, asks_application=True, missed=self._regranting.read_all
-        )
+        note, missed = self._note_regrant, self._regranting.read_all
         return {
-            Kind.LIST: Answering(ListQuestion, self.page),
-            Kind.ONE: Answering(OneQuestion, self.one),
-            Kind.DISCONNECT: Answering(DisconnectQuestion, self._disconnect),
-            Kind.REGRANT: regrant,
-            Kind.SEND: Answering(SendQuestion, self._send),
+            wire.Kind.LIST: Answering(wire.ListQuestion, self.page),
+            wire.Kind.ONE: Answering(wire.OneQuestion, self.one),
+            wire.Kind.DISCONNECT: Answering(wire.DisconnectQuestion, self._disconnect),
+            wire.Kind.REGRANT: Answering(wire.RegrantQuestion, self._regrant, note, asks_application=True, missed=missed),
+            wire.Kind.SEND: Answering(wire.SendQuestion, self._send),
         }
 
-    def page(self, question: ListQuestion) -> list[ListAnswer]:
+    def page(self, question: wire.ListQuestion) -> list[wire.ListAnswer]:
         """Return the first rows after a place in the order, in parts. Lets the loop run."""
         rows = []
         with self._share as share:
@@ -95,12 +79,12 @@ class ClientList:
             for place, client in first[: question.limit]:
                 share.pause()
                 if client.state.phase is not Phase.LEFT:
-                    rows.append(Row(place, self._row(client, SHOWN_PATTERNS)))
-        parts = [ListAnswer(rows[at : at + PART_ROWS]) for at in range(0, len(rows), PART_ROWS)] or [ListAnswer([])]
-        parts[0] = ListAnswer(parts[0].rows, total, len(first) > question.limit)
+                    rows.append(wire.Row(place, self._row(client, SHOWN_PATTERNS)))
+        parts = [wire.ListAnswer(rows[at : at + PART_ROWS]) for at in range(0, len(rows), PART_ROWS)] or [wire.ListAnswer([])]
+        parts[0] = wire.ListAnswer(parts[0].rows, total, len(first) > question.limit)
         return parts
 
-    def _first(self, question: ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
+    def _first(self, question: wire.ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
         """Return how many clients match, and the first after the place, in order, with one more than requested if there is one.
 
         Sorts a piece at a time, and keeps no more than requested. Sorting all at once, or freeing all, takes milliseconds.
@@ -123,10 +107,10 @@ class ClientList:
         del first[kept:]
         return total, first
 
-    def one(self, question: OneQuestion) -> list[OneAnswer]:
+    def one(self, question: wire.OneQuestion) -> list[wire.OneAnswer]:
         """Return the client of a session if it is here."""
         client = self.find(question.session, question.within)
-        return [OneAnswer(None if client is None else self._row(client, None))]
+        return [wire.OneAnswer(None if client is None else self._row(client, None))]
 
     def find(self, session: str, within: Sequence[str] | None) -> Client | None:
         """Return the client of a session if it is here and in one of these namespaces (None: any)."""
@@ -134,7 +118,7 @@ class ClientList:
         namespaces = (each for name, each in asked if within is None or name in within)
         return next((client for each in namespaces if (client := each.clients.get(session)) is not None), None)
 
-    def _matching(self, question: ListQuestion) -> Iterator[Client]:
+    def _matching(self, question: wire.ListQuestion) -> Iterator[Client]:
         namespaces = [
             each
             for name, each in self._namespaces.items()
@@ -147,13 +131,13 @@ class ClientList:
         for namespace in namespaces:
             yield from list(namespace.clients.values())
 
-    def _place(self, client: Client, sort: Sort) -> list[Any]:
+    def _place(self, client: Client, sort: wire.Sort) -> list[Any]:
         queue, session = client.connection.queue, client.session
-        if sort is Sort.USER:
+        if sort is wire.Sort.USER:
             return [client.identity.user, session]
-        if sort is Sort.NEWEST:
+        if sort is wire.Sort.NEWEST:
             return [-client.since_ms, session]
-        if sort is Sort.QUEUE:
+        if sort is wire.Sort.QUEUE:
             return [-queue.bytes, session]
         state = client.state
         catching_up = state.phase in _CATCHING_UP
@@ -163,7 +147,7 @@ class ClientList:
         reached = self._namespaces[client.namespace].bus.reached
         return max(0, reached - client.had(reached)) if client.state.phase in _CATCHING_UP else 0
 
-    def _row(self, client: Client, shown: int | None) -> ConnectedClient:
+    def _row(self, client: Client, shown: int | None) -> wire.ConnectedClient:
         connection, state = connection_of(client), client.state
         queue, behind = connection.queue, self._behind(client)
         catching_up, lagging = state.phase in _CATCHING_UP, state.pressure in (Pressure.WARNED, Pressure.FULL)
@@ -175,7 +159,7 @@ class ClientList:
         if client.gaps:
             trouble.append(f"told of {client.gaps} gap{'' if client.gaps == 1 else 's'}")
         environ = environ_of(client, self._sockets)
-        return ConnectedClient(
+        return wire.ConnectedClient(
             session=client.session,
             user=client.identity.user,
             namespace=client.namespace,
@@ -197,25 +181,25 @@ class ClientList:
             trouble=tuple(trouble),
         )
 
-    def _send(self, wish: SendQuestion) -> list[SendAnswer]:
+    def _send(self, wish: wire.SendQuestion) -> list[wire.SendAnswer]:
         client = self.find(wish.session, wish.within)
         if client is None:
-            return [SendAnswer(None)]
+            return [wire.SendAnswer(None)]
         if len(wish.data) > self._settings.max_payload_bytes:
-            return [SendAnswer(False, self._settings.max_payload_bytes)]
+            return [wire.SendAnswer(False, self._settings.max_payload_bytes)]
         event = Event(wish.topic, bytes(wish.data), wish.id, int(time() * 1000))
-        return [SendAnswer(client.send(event_frame(client.namespace.encode(), event)))]
+        return [wire.SendAnswer(client.send(event_frame(client.namespace.encode(), event)))]
 
-    def _note_regrant(self, wish: RegrantQuestion) -> None:
+    def _note_regrant(self, wish: wire.RegrantQuestion) -> None:
         self._regranting.note(wish.user, wish.explicit, wish.for_s)
 
-    def _regrant(self, wish: RegrantQuestion) -> list[CountAnswer]:
+    def _regrant(self, wish: wire.RegrantQuestion) -> list[wire.CountAnswer]:
         count = self._regranting.regrant(wish.user)
         if count:
             audit.regranted(user=wish.user, count=count, explicit=wish.explicit is not None, by=wish.by)
-        return [CountAnswer(count)]
+        return [wire.CountAnswer(count)]
 
-    def _disconnect(self, wish: DisconnectQuestion) -> list[CountAnswer]:
+    def _disconnect(self, wish: wire.DisconnectQuestion) -> list[wire.CountAnswer]:
         client = None if wish.session is None else self.find(wish.session, wish.within)
         clients = [client] if client is not None else []
         if wish.user is not None:
@@ -225,7 +209,7 @@ class ClientList:
         count = self._evictions.disconnected(clients, wish.reason)
         if count:
             audit.disconnected(session=wish.session, user=wish.user, count=count, reason=wish.reason, by=wish.by)
-        return [CountAnswer(count)]
+        return [wire.CountAnswer(count)]
 
 
 def shown_network(address: str | None) -> str | None:

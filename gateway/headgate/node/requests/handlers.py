@@ -25,32 +25,7 @@ from headgate.errors import (
 )
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
-from headgate.events.wire.packets import (
-    CANCEL,
-    HANDLED,
-    HISTORY,
-    INBOX,
-    PRESENCE,
-    PUBLISH,
-    REFRESH,
-    REPLAY,
-    REQUEST,
-    SEEN,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    VITALS,
-    ok,
-    refused,
-)
-from headgate.events.wire.requests import (
-    check_text,
-    read_asked,
-    read_cancel,
-    read_inbox_part,
-    read_refresh,
-    read_seen,
-    read_subscription,
-)
+from headgate.events.wire import packets, requests
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.connection import environ_of
@@ -101,24 +76,24 @@ class Handlers:
             return answer
 
         return {
-            SUBSCRIBE: acknowledged(_subscribe),
-            UNSUBSCRIBE: acknowledged(_unsubscribe),
-            REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
-            HISTORY: acknowledged(lambda namespace, client, body: namespace.history(client, body)),
-            PUBLISH: acknowledged(self._publish),
-            REFRESH: acknowledged(self._refresh),
-            SEEN: acknowledged(self._seen),
-            INBOX: acknowledged(self._inbox),
-            REQUEST: acknowledged(self._request),
-            CANCEL: acknowledged(self._cancel),
-            PRESENCE: acknowledged(partial(answer_presence, self._pauses)),
-            HANDLED: acknowledged(self._handling.take),
-            VITALS: acknowledged(lambda namespace, client, body: self._process_stats.answer(client.identity, body)),
+            packets.SUBSCRIBE: acknowledged(_subscribe),
+            packets.UNSUBSCRIBE: acknowledged(_unsubscribe),
+            packets.REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
+            packets.HISTORY: acknowledged(lambda namespace, client, body: namespace.history(client, body)),
+            packets.PUBLISH: acknowledged(self._publish),
+            packets.REFRESH: acknowledged(self._refresh),
+            packets.SEEN: acknowledged(self._seen),
+            packets.INBOX: acknowledged(self._inbox),
+            packets.REQUEST: acknowledged(self._request),
+            packets.CANCEL: acknowledged(self._cancel),
+            packets.PRESENCE: acknowledged(partial(answer_presence, self._pauses)),
+            packets.HANDLED: acknowledged(self._handling.take),
+            packets.VITALS: acknowledged(lambda namespace, client, body: self._process_stats.answer(client.identity, body)),
         }
 
     def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
         """Refuse a request with any other name."""
-        return refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
+        return packets.refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -136,11 +111,11 @@ class Handlers:
             if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
                 raise InvalidRequest("expected one object as the argument")
             # `data` is checked when it is encoded, with a separate error.
-            check_text({name: value for name, value in arguments[0].items() if name != "data"})
+            requests.check_text({name: value for name, value in arguments[0].items() if name != "data"})
             answer = request(namespace, client, arguments[0])
-            return answer if callable(answer) else ok(**answer)
+            return answer if callable(answer) else packets.ok(**answer)
         except HeadgateError as error:
-            return refused(self._refusals.refuse(namespace.name, client, error))
+            return packets.refused(self._refusals.refuse(namespace.name, client, error))
 
     def _publish(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         unknown, ephemeral = set(body) - {"topic", "data", "id", "ephemeral"}, body.get("ephemeral", False)
@@ -166,7 +141,7 @@ class Handlers:
 
     def _request(self, namespace: Namespace, client: Client, body: Body) -> Later:
         """Begin a request that a function of the application answers. Its data is checked as what the client publishes is."""
-        name, data, request_id, timeout_s = read_asked(body)
+        name, data, request_id, timeout_s = requests.read_asked(body)
         if not client.identity.may_publish(name):
             raise Forbidden("request", name)
         self._pauses.check_publish(namespace.name)
@@ -179,7 +154,7 @@ class Handlers:
 
     def _cancel(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Stop a request of the same user. If it has ended, that is no fault."""
-        return {"cancelled": self.page_requests.cancel(client.account, read_cancel(body))}
+        return {"cancelled": self.page_requests.cancel(client.account, requests.read_cancel(body))}
 
     def _check_ephemeral(self, client: Client) -> None:
         user = client.identity.user
@@ -187,7 +162,7 @@ class Handlers:
             raise LimitReached("ephemeral_per_s", self._ephemeral_per_s, wait_s)
 
     def _seen(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        ids = read_seen(body)
+        ids = requests.read_seen(body)
         if client.identity.user == ANONYMOUS:
             raise Forbidden("say what was seen by", ANONYMOUS)
         mark_seen(self._redis, namespace.name, client.identity.user, ids)
@@ -195,7 +170,7 @@ class Handlers:
 
     def _inbox(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Return a part of the user's inbox, with every event that the client has had, here or, as it says, elsewhere."""
-        before, limit, had = read_inbox_part(body)
+        before, limit, had = requests.read_inbox_part(body)
         identity = client.identity
         if identity.own_topics is None:
             raise Forbidden("read the inbox of", identity.user)
@@ -205,7 +180,7 @@ class Handlers:
 
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Take another token of the same user. Subscriptions without its grant end, with a notice before the answer."""
-        token = read_refresh(body)
+        token = requests.read_refresh(body)
         environ = environ_of(client, self._sockets)
         identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
         if identity.user != client.identity.user:
@@ -224,11 +199,14 @@ def _subscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, An
 
 def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
     """End a subscription. If there is none, that is no fault."""
-    pattern = read_subscription(body).pattern
+    pattern = requests.read_subscription(body).pattern
     namespace.subscriptions.end(pattern, client)
     return {"pattern": pattern}
 
 
 def _unknown_request(name: str) -> InvalidRequest:
-    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, INBOX, HISTORY, PRESENCE, REQUEST, CANCEL)
+    known = (
+        packets.SUBSCRIBE, packets.UNSUBSCRIBE, packets.REPLAY, packets.PUBLISH, packets.REFRESH, packets.SEEN, packets.INBOX,
+        packets.HISTORY, packets.PRESENCE, packets.REQUEST, packets.CANCEL,
+    )  # fmt: skip
     return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")

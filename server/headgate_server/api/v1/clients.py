@@ -18,15 +18,7 @@ from headgate.auth.revocation import MAX_REVOKED_S, MAX_TOKEN_ID_CHARACTERS, rev
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.events.topic import MAX_USER_BYTES, NAMESPACE, check_topic, check_user
 from headgate.redis.keys import DEFAULT_REVOKED_S
-from headgate.services.clients import (
-    MAX_PAGE_CLIENTS,
-    MAX_REASON_CHARACTERS,
-    MAX_SESSION_CHARACTERS,
-    ClientsPage,
-    ConnectedClient,
-    Reached,
-    Sort,
-)
+from headgate.services import clients as all_clients
 
 from .grammar import EventId, Pattern, Topic
 from .operation import Call, Cost, NoQuery, given, operation
@@ -34,7 +26,7 @@ from .problems import BodyFault, NotFound
 
 # The part of the grammar of names that a regular expression can express.
 User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
-Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, pattern=r"^[ -~]+$")]
+Reason = Annotated[str, Meta(min_length=1, max_length=all_clients.MAX_REASON_CHARACTERS, pattern=r"^[ -~]+$")]
 Place = Annotated[str, Meta(min_length=1)]
 Namespace = Annotated[str, Meta(pattern=f"^{NAMESPACE}$")]
 Patterns = Annotated[list[Pattern], Meta(max_length=MAX_PATTERNS)]
@@ -48,7 +40,7 @@ class ClientsOf(msgspec.Struct, forbid_unknown_fields=True):
     namespace: Annotated[Namespace | UnsetType, Meta(description="Clients in this namespace only.")] = UNSET
     user: Annotated[User | UnsetType, Meta(description="Clients of this user only.")] = UNSET
     sort: Annotated[SortName, Meta(description="The order; `trouble`: those that something is wrong with first.")] = "trouble"
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_CLIENTS, description="Clients at most.")] = 100
+    limit: Annotated[int, Meta(ge=1, le=all_clients.MAX_PAGE_CLIENTS, description="Clients at most.")] = 100
     after: Annotated[Place | UnsetType, Meta(description="What the page before says as `after`, with the same `sort`.")] = UNSET
 
 
@@ -87,7 +79,7 @@ class Regrant(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @operation("GET /clients", "clients", query=ClientsOf, cost=Cost.CLIENTS)
-def list_clients(call: Call) -> ClientsPage:
+def list_clients(call: Call) -> all_clients.ClientsPage:
     """List the clients of all gateways.
 
     Clients come and go between two pages: it is a look, not a log. Ask again with `after` until that is null.
@@ -97,14 +89,14 @@ def list_clients(call: Call) -> ClientsPage:
     if namespace is not None:
         call.need_namespaces([namespace])
     if user is not None and not _may_be_user(user):
-        return ClientsPage((), 0, None, ())
-    page = call.clients.page(namespace, user, Sort(asked.sort), asked.limit, given(asked.after), within=call.reach)
+        return all_clients.ClientsPage((), 0, None, ())
+    page = call.clients.page(namespace, user, all_clients.Sort(asked.sort), asked.limit, given(asked.after), within=call.reach)
     call.charge(page.total)
     return page
 
 
 @operation("GET /clients/{session}", "clients", problems=(404,))
-def get_client(call: Call) -> ConnectedClient:
+def get_client(call: Call) -> all_clients.ConnectedClient:
     """Read one client with all its patterns.
 
     404 once every gateway that has a link to Redis has said no; 503 while one of them does not answer.
@@ -113,7 +105,7 @@ def get_client(call: Call) -> ConnectedClient:
 
 
 @operation("DELETE /clients/{session}", "clients:write", query=WithReason, problems=(404,))
-def disconnect_client(call: Call) -> Reached:
+def disconnect_client(call: Call) -> all_clients.Reached:
     """Disconnect a client.
 
     Its connection ends, also for other namespaces that share it. It may come back at once: to keep its user out, revoke that.
@@ -147,7 +139,7 @@ def send_to_client(call: Call) -> Sent:
 
 
 @operation("DELETE /users/{user}/clients", "clients:write", query=WithReason, problems=(404,), cost=Cost.CLIENTS)
-def disconnect_user(call: Call) -> Reached:
+def disconnect_user(call: Call) -> all_clients.Reached:
     """Disconnect all clients of a user."""
     reached = call.clients.disconnect(user=_user(call), reason=call.query.reason, by=_by(call), within=call.reach)
     call.charge(reached.count)
@@ -177,7 +169,7 @@ def revoke_token(call: Call) -> Revocation:
 
 
 @operation("PUT /users/{user}/grants", "users:write", body=Regrant, problems=(404, 409), cost=Cost.CLIENTS)
-def regrant_user(call: Call) -> Reached:
+def regrant_user(call: Call) -> all_clients.Reached:
     """Give the clients of a user other grants, without a reconnect.
 
     The key must be for every namespace. With a list, these are the user's grants for `for_s` seconds. Without lists they come
@@ -199,7 +191,7 @@ def regrant_user(call: Call) -> Reached:
 _FIELD_OF = {"invalid_topic": "/topic", "invalid_event": "/id", "not_serializable": "/data", "payload_too_large": "/data"}
 
 
-def _client(call: Call) -> ConnectedClient:
+def _client(call: Call) -> all_clients.ConnectedClient:
     session = _session(call)
     client = call.clients.client(session, within=call.reach)
     if client is None:
@@ -219,7 +211,7 @@ def _by(call: Call) -> str:
 
 
 def _session(call: Call) -> str:
-    return _text(call, "session", MAX_SESSION_CHARACTERS)
+    return _text(call, "session", all_clients.MAX_SESSION_CHARACTERS)
 
 
 def _user(call: Call) -> str:

@@ -33,17 +33,8 @@ from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 from headgate_server.api.json_answers import as_response, encoded_answer
 
+from . import problems
 from .operation import Call, Operation, Otherwise, Who
-from .problems import (
-    ROOT,
-    BodyFault,
-    NamespaceMissing,
-    NotAcceptable,
-    RateReached,
-    ScopeMissing,
-    UnsupportedMediaType,
-    problem_answer,
-)
 from .rights import may, may_some, reach
 from .services import Services
 
@@ -82,10 +73,10 @@ def routes(table: Sequence[Operation], services: Services, reads: SharedRates, b
                 if operation.answer is None:
                     return as_response(below[operation.name]())
                 return _answered(operation, services, reads, names)
-            except BodyFault as fault:
-                return as_response(problem_answer(fault))
+            except problems.BodyFault as fault:
+                return as_response(problems.problem_answer(fault))
 
-        rule = ROOT + path.replace("{user}", "<path:user>").replace("{", "<").replace("}", ">")
+        rule = problems.ROOT + path.replace("{user}", "<path:user>").replace("{", "<").replace("}", ">")
         as_it_is: dict[str, Any] = {"provide_automatic_options": False, "merge_slashes": False}
         blueprint.add_url_rule(rule, path.replace(".", "_"), view, methods=methods, **as_it_is)
     return blueprint
@@ -94,7 +85,7 @@ def routes(table: Sequence[Operation], services: Services, reads: SharedRates, b
 def check_acceptable(accept: str) -> None:
     """Refuse a request that does not accept JSON (RFC 9110, section 12.5.1). Raises NotAcceptable: it does not."""
     if not _accepts_json(accept):
-        raise NotAcceptable
+        raise problems.NotAcceptable
 
 
 @lru_cache(maxsize=256)  # clients have few
@@ -111,7 +102,7 @@ def check_media_type(environ: Mapping[str, Any]) -> None:
     """
     kind, encoding = environ.get("CONTENT_TYPE", ""), environ.get("HTTP_CONTENT_ENCODING", "identity")
     if kind.partition(";")[0].strip().lower() != "application/json" or encoding.lower() != "identity":
-        raise UnsupportedMediaType
+        raise problems.UnsupportedMediaType
 
 
 def _answered(operation: Operation, services: Services, reads: SharedRates, names: Mapping[str, str]) -> Response:
@@ -123,16 +114,16 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
     if operation.scope is not Who.ANYONE:
         _check_scope(operation, identity, services, namespace, None)
         if wait_s := reads.spend(account, time.monotonic()):
-            raise RateReached("read_per_s", reads.per_s, reads.burst, wait_s)
+            raise problems.RateReached("read_per_s", reads.per_s, reads.burst, wait_s)
 
     def need(scope: str) -> None:
         if not may(identity, scope, settings):
-            refuse(identity, ScopeMissing(scope), namespace, request.environ, settings.proxies)
+            refuse(identity, problems.ScopeMissing(scope), namespace, request.environ, settings.proxies)
 
     def need_namespaces(wanted: Iterable[str]) -> None:
         mine = reach(identity, settings)
         if mine is not None and (missing := [each for each in wanted if each not in mine]):
-            refuse(identity, NamespaceMissing(missing), namespace, request.environ, settings.proxies)
+            refuse(identity, problems.NamespaceMissing(missing), namespace, request.environ, settings.proxies)
 
     began_s = time.monotonic()
     query, body = read_query(operation, request.args), read_body(operation)
@@ -195,7 +186,7 @@ def _check_scope(operation: Operation, identity: Identity, services: Services, n
     else:
         granted = may(identity, wanted, services.settings)
     if not granted:
-        refuse(identity, ScopeMissing(wanted), namespace, request.environ, services.settings.proxies)
+        refuse(identity, problems.ScopeMissing(wanted), namespace, request.environ, services.settings.proxies)
 
 
 def refuse(identity: Identity, why: Forbidden, namespace: str, environ: Mapping[str, Any], proxies: int) -> NoReturn:
@@ -253,7 +244,7 @@ def decode(body: bytes, decoder: Any) -> Any:
             whole = _with_whole(body, pointer[1:]) if "got `float`" in fault else None
             if whole is not None:
                 return decode(whole, decoder)
-            raise BodyFault([(pointer, InvalidRequest(fault))]) from error
+            raise problems.BodyFault([(pointer, InvalidRequest(fault))]) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:  # perhaps behind the fault that was met first
         raise InvalidRequest(f"the body is not JSON: {json_reason(error, body)}") from error
 

@@ -1,6 +1,6 @@
-"""The gateway for this server: the contract between the Flask routes and `headgate.flask.extension`. No I/O.
+"""The gateway for this server: what routes use of `headgate.flask.extension`, which implements and describes it. No I/O.
 
-The extension implements it. Tests that need a bus that is down, refuses, or answers without Redis use a recording one.
+Tests that need a bus that is down, refuses, or answers without Redis use a recording one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
 
 
 class Gate(Protocol):
-    """The gateway as routes see it."""
+    """See the module. Every method but `identify` and `ready` may switch greenlets; `identify` as its authenticator does."""
 
     def publish(
         self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
-    ) -> Receipt:
-        """Return once the event is in the log, or raise from the error tree. May switch greenlets."""
-        ...
-
+    ) -> Receipt: ...
     def publish_each(
         self,
         events: Sequence[tuple[str, object, str | None]],
@@ -35,60 +32,23 @@ class Gate(Protocol):
         all_or_none: bool = False,
         traceparent: str | None = None,
         id_for_s: int | None = None,
-    ) -> Sequence[Receipt | HeadgateError]:
-        """Publish events (topic, data, id) independently; return a receipt or an error for each. May switch greenlets.
-
-        Raises:
-            NonePublished: all or none, and one of them cannot be published.
-            LimitReached: too many events wait to be published; nothing was.
-        """
-        ...
-
-    def identify(self, handshake: Handshake) -> Identity:
-        """Return the identity of a caller, or raise Unauthorized."""
-        ...
-
-    def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
-        """Raise Forbidden if the application refuses a caller a pattern that its grants cover. May switch greenlets."""
-        ...
-
+    ) -> Sequence[Receipt | HeadgateError]: ...
+    def identify(self, handshake: Handshake) -> Identity: ...
+    def check_authorized(self, identity: Identity, pattern: str, action: str) -> None: ...
     def events(
         self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
-    ) -> tuple[str, list[Event], int | None]:
-        """Return (epoch, a page of the log's matching events, the offset to continue from or None). May switch greenlets."""
-        ...
-
+    ) -> tuple[str, list[Event], int | None]: ...
     def current_inbox(
         self, read: Callable[[], InboxPage], had: tuple[str, int] | None = None, namespace: str | None = None
-    ) -> InboxPage:
-        """Return a page of an inbox, by `read`, that has what this gateway has had, and what its reader has had up to `had`.
-
-        `had` is (epoch, offset). May switch greenlets.
-
-        Raises:
-            InvalidRequest: the log does not know the epoch.
-            BusUnavailable: Redis answers with older pages.
-        """
-        ...
-
+    ) -> InboxPage: ...
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
-    ) -> PresencePage:
-        """Return a page of the users in a topic now, by name, after the user `after`. May switch greenlets."""
-        ...
-
-    def ready(self) -> Mapping[str, object]:
-        """Return `{"ready": bool, "bus": "up" or "down", …}`; never waits."""
-        ...
+    ) -> PresencePage: ...
+    def ready(self) -> Mapping[str, object]: ...
 
 
 class PeerWorkers(Protocol):
-    """The workers on a shared port: `app.extensions["headgate.workers"]` if there are several."""
+    """The workers on a shared port: `app.extensions["headgate.workers"]` if there are several (headgate.workers.peer_workers)."""
 
-    def health(self) -> Mapping[str, object]:
-        """Return `{"ready": bool, "workers": […], …}`: the worst state of all, and each by name. May switch greenlets."""
-        ...
-
-    def exposition(self) -> tuple[str, bytes]:
-        """Return the metrics of all workers in the format that Prometheus prefers. May switch greenlets."""
-        ...
+    def health(self) -> Mapping[str, object]: ...
+    def exposition(self) -> tuple[str, bytes]: ...

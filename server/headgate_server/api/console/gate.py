@@ -1,4 +1,4 @@
-"""The gateway for the console: the gate of gate.py, admission, and the clients of all gateways."""
+"""The gateway for the console: the gate of gate.py, admission, and the clients of all gateways (headgate.flask.extension)."""
 
 from __future__ import annotations
 
@@ -11,30 +11,15 @@ from headgate_server.api.gate import Gate
 
 
 class ConsoleGate(Gate, Protocol):
-    """See the module."""
+    """See the module. `settings` are those in force, which a reload replaces."""
 
     @property
-    def settings(self) -> Settings:
-        """The settings in force, which a reload replaces."""
-        ...
-
+    def settings(self) -> Settings: ...
     @property
-    def has_authenticator(self) -> bool:
-        """Whether the application identifies callers itself."""
-        ...
-
-    def admit_console(self, admit: Authenticator) -> None:
-        """Admit pages of the console with the identity from `admit`."""
-        ...
-
-    def check_revoked(self, identity: Identity) -> None:
-        """Raise Unauthorized if an identity is revoked, BusUnavailable if that is not known yet. Never waits."""
-        ...
-
-    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = 3600) -> None:
-        """Refuse a user, or one token, on every gateway. May switch greenlets."""
-        ...
-
+    def has_authenticator(self) -> bool: ...
+    def admit_console(self, admit: Authenticator) -> None: ...
+    def check_revoked(self, identity: Identity) -> None: ...
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = 3600) -> None: ...
     def clients(
         self,
         namespace: str | None = None,
@@ -42,14 +27,6 @@ class ConsoleGate(Gate, Protocol):
         sort: str = "trouble",
         limit: int = 100,
         after: str | None = None,
-    ) -> ClientsPage:
-        """Return a page of the clients of all gateways. May switch greenlets."""
-        ...
-
-    def client(self, session: str) -> ConnectedClient | None:
-        """Return the client of a session, with all its patterns. May switch greenlets."""
-        ...
-
-    def disconnect(self, *, session: str | None = None, user: str | None = None, reason: str = "", by: str = "") -> Reached:
-        """Disconnect a client, or all clients of a user, which may reconnect. May switch greenlets."""
-        ...
+    ) -> ClientsPage: ...
+    def client(self, session: str) -> ConnectedClient | None: ...
+    def disconnect(self, *, session: str | None = None, user: str | None = None, reason: str = "", by: str = "") -> Reached: ...

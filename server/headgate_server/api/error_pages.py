@@ -18,8 +18,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 from headgate.auth.identity import Handshake
 from headgate.errors import HeadgateError, PayloadTooLarge
 
-from .json_answers import as_response
-from .v1.problems import BodyFault, http_problem, problem_answer
+from .v1.problems import BodyFault, as_response, http_problem, problem_answer
 
 MAX_TRACE_CHARACTERS = 16_000
 

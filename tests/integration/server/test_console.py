@@ -18,7 +18,7 @@ from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate_server.api.console import add_console
 from headgate_server.api.console.topics import MAX_EVENTS
-from headgate_server.api.consumer_list import SCAN_EVERY_S, Consumers
+from headgate_server.api.v1.services import SCAN_EVERY_S, Consumers
 from tests.support.console_gate import ConsoleGate
 from tests.support.registered import write_row
 

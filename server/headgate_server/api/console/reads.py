@@ -28,8 +28,8 @@ from headgate.redis.server_advice import advise
 from headgate.services.schemas.documents import Documents, read_folder
 from headgate.services.schemas.registry import read_registry
 from headgate.settings.settings import Settings
-from headgate_server.api.consumer_list import Consumers
 from headgate_server.api.searches import Searches
+from headgate_server.api.v1.services import Consumers
 
 from .gate import ConsoleGate
 from .topics import newest_topics

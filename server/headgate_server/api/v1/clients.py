@@ -20,8 +20,7 @@ from headgate.events.topic import MAX_USER_BYTES, NAMESPACE, check_topic, check_
 from headgate.redis.keys import DEFAULT_REVOKED_S
 from headgate.services import clients as all_clients
 
-from .grammar import EventId, Pattern, Topic
-from .operation import Call, Cost, NoQuery, given, operation
+from .operation import Call, Cost, EventId, NoQuery, Pattern, Topic, given, operation
 from .problems import BodyFault, NotFound
 
 # The part of the grammar of names that a regular expression can express.

@@ -31,10 +31,10 @@ from headgate.events.wire.requests import MAX_OFFSET
 from headgate.runtime.shared_rates import SharedRates
 from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
-from headgate_server.api.json_answers import as_response, encoded_answer
 
 from . import problems
 from .operation import Call, Operation, Otherwise, Who
+from .problems import as_response, encoded_answer
 from .rights import may, may_some, reach
 from .services import Services
 

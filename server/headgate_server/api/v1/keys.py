@@ -18,8 +18,7 @@ from headgate.events.topic import NAMESPACE, check_namespace
 from headgate.redis import api_keys
 from headgate.redis.api_keys import StoredKey
 
-from .grammar import Scope
-from .operation import Call, Cost, operation
+from .operation import Call, Cost, Scope, operation
 from .problems import BodyFault, NotFound
 
 KeyName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]

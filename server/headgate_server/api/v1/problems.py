@@ -9,17 +9,20 @@ class.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
+from flask import Response
+from werkzeug.http import HTTP_STATUS_CODES
 
 from headgate import errors
 from headgate.errors import Forbidden, HeadgateError, LimitReached
 from headgate.runtime.logging import wire_form
 from headgate.services.publisher import NonePublished
 from headgate.transport.http_answers import RETRY_AFTER_S, STATUS_BY_CODE, Answer, status_of
-from headgate_server.api.json_answers import encoded_answer, json_bytes
 
 ROOT = "/api/v1"
 MEDIA_TYPE = "application/problem+json"
@@ -42,6 +45,30 @@ OF_HTTP: Mapping[int, tuple[str, str]] = {
 
 # The base class, and errors that only the start of a gateway reports.
 _NOT_HERE = ("error", "invalid_settings", "not_durable")
+
+
+_STATUS = {code: f"{code} {phrase.upper()}" for code, phrase in HTTP_STATUS_CODES.items()}
+
+
+def json_bytes(value: object) -> bytes:
+    """Return JSON as Flask writes it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def encoded_answer(
+    status: int, body: bytes, headers: Sequence[tuple[str, str]] = (), media_type: str = "application/json"
+) -> Answer:
+    shown = _headers_of(len(body), media_type)
+    return Answer(_STATUS.get(status) or f"{status} UNKNOWN", (*shown, *headers) if headers else shown, body)
+
+
+@lru_cache(maxsize=256)  # receipts differ in a few digits
+def _headers_of(size: int, media_type: str) -> tuple[tuple[str, str], ...]:
+    return ("Content-Type", media_type), ("Content-Length", str(size))
+
+
+def as_response(answer: Answer) -> Response:
+    return Response(answer.body, status=answer.status, headers=list(answer.headers))
 
 
 class NotFound(HeadgateError):

@@ -27,14 +27,12 @@ from headgate.settings.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 from headgate_server.api.gate import Gate
-from headgate_server.api.json_answers import encoded_answer, json_bytes
 from headgate_server.api.publish_requests import Asked, traceparent_of
 from headgate_server.api.waiting_bodies import AT_ONCE_BYTES, WaitingBodies
 
 from .dispatch import check_acceptable, check_media_type, decode, refuse
-from .grammar import EventId, Topic
-from .operation import Cost, IdField, Operation
-from .problems import ROOT, BodyFault, RateReached, ScopeMissing
+from .operation import Cost, EventId, IdField, Operation, Topic
+from .problems import ROOT, BodyFault, RateReached, ScopeMissing, encoded_answer, json_bytes
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
 # Room in a request body in addition to the payload: topic 255, id 128, namespace 64, JSON punctuation.

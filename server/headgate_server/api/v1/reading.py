@@ -1,4 +1,4 @@
-"""Reading: pages of the log by pattern, from an offset or a time; one event; its trace."""
+"""Reading: pages of the log by pattern, from an offset or a time; one event; its trace; the users in a topic now, in pages."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
 from headgate.services.publisher import Receipt, id_owner
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
-from .grammar import Pattern, Topic
-from .operation import Call, Cost, InNamespace, Who, given, operation
+from .operation import Call, Cost, InNamespace, Pattern, Topic, Who, given, operation
 from .problems import NotFound
 
 Time = Annotated[int, Meta(ge=0, le=2**53)]
@@ -180,3 +179,46 @@ def _range(client: Client, *command: str | int) -> Any:
 
 def _shown(event: Event) -> LoggedEvent:
     return LoggedEvent(event.topic, msgspec.Raw(event.data), event.id or "", event.time_ms, event.offset or 0)
+
+
+MAX_PAGE = 1000
+# All data is read for shown members, only names for the others.
+PER_SHOWN = 10
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class Member(msgspec.Struct):
+    """A user in a topic: the number of connections, the start (ms since 1970), and the data from its page."""
+
+    user: str
+    connections: int
+    since: int
+    meta: Any
+
+
+class Members(msgspec.Struct):
+    """Members by name; `count` is the total. `next` is the `after` of the next page; null: that was the end."""
+
+    namespace: str
+    topic: str
+    count: int
+    members: list[Member]
+    next: str | None
+
+
+class MembersOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
+    """The topic, and the selected page of its members."""
+
+    topic: Annotated[Topic, Meta(description="The topic.")]
+    after: Annotated[Name | UnsetType, Meta(description="Members behind this user.")] = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Members at most.")] = MAX_PAGE
+
+
+@operation("GET /presence", "presence", query=MembersOf, pattern="topic", cost=Cost.MEMBERS)
+def list_members(call: Call) -> Members:
+    """List who is in a topic."""
+    asked = call.query
+    page = call.services.gate.presence_page(check_topic(asked.topic), given(asked.after), asked.limit, call.namespace)
+    shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in page.members]
+    call.charge(max(page.count, PER_SHOWN * len(shown)))
+    return Members(call.namespace, asked.topic, page.count, shown, page.after)

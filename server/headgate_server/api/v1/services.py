@@ -1,27 +1,59 @@
-"""Services of the operations: the gate, the settings, and two lanes to Redis, opened on first use.
+"""Services of the operations: the gate, the settings, the consumers of a namespace, and two lanes to Redis, opened on first use.
 
 Acts have their own connections, so readers that hold all of theirs cannot delay an operator's revocation.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from time import time
 
+from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, open_client
+from headgate.redis.registry import read_groups
 from headgate.services.clients import Clients
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from headgate_server.api.consumer_list import Consumers
 from headgate_server.api.gate import Gate
 from headgate_server.api.searches import Searches
 
 # Connections of each lane, so that one caller of a slow Redis does not block all others.
 MAX_CONNECTIONS = 4
 TIMEOUT_S = 2.0
+
+
+# How often the names of all keys are scanned.
+SCAN_EVERY_S = 60.0
+MAX_CONSUMERS = 100
+
+
+class Consumers:
+    """The consumers of a namespace, for clients that poll every few seconds: a view of the console, a program. One per process.
+
+    In: the groups that read the log, which Redis lists at once, and from time to time the names of all keys, a slow scan in a
+    large Redis. Only the scan finds a consumer that has nothing but dead letters. `now_s` is monotonic.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._known: dict[str, tuple[float, set[str]]] = {}
+
+    def statuses(self, client: Client, namespace: str) -> list[GroupStatus]:
+        """Return the status of each consumer, by name, at most MAX_CONSUMERS. Waits for Redis.
+
+        Raises BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        groups = Groups(client, namespace)
+        scanned_s, names = self._known.get(namespace, (-SCAN_EVERY_S, set()))
+        if self._now_s() - scanned_s >= SCAN_EVERY_S:
+            names = {status.name for status in groups.statuses()}
+            self._known[namespace] = (self._now_s(), names)
+        wanted = sorted(names | read_groups(client, namespace))[:MAX_CONSUMERS]
+        shown = [groups.status_of(name) for name in wanted]
+        return [status for status in shown if status is not None]
 
 
 class Lane:
@@ -57,7 +89,7 @@ class Services:
         gate: Gate,
         settings: Settings,
         open_redis: Callable[[], Client] | None = None,
-        time_s: Callable[[], float] = time,
+        time_s: Callable[[], float] = time.time,
         clients: Clients | None = None,
     ) -> None:
         self.gate, self.settings, self.time_s = gate, settings, time_s

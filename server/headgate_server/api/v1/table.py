@@ -1,4 +1,4 @@
-"""The table of all operations of /api/v1, and the OpenAPI document generated from it."""
+"""The table of all operations of /api/v1, those open to anyone (health, the meaning of codes), and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,9 +10,58 @@ from typing import Any
 
 import msgspec
 
-from . import clients, consumers, health, inbox, keys, namespaces, pauses, presence, publishing, reading
+from headgate_server.api.health import report
+
+from . import clients, consumers, inbox, keys, namespaces, pauses, publishing, reading
 from .openapi import document
-from .operation import Call, Cost, Operation, Who, operation
+from .operation import Call, Cost, Operation, Otherwise, Who, operation
+from .problems import NotFound, descriptions
+
+
+class NamespaceHealth(msgspec.Struct):
+    """A namespace: the state of its bus, the position of its feed, its number of clients on this gateway."""
+
+    bus: str
+    epoch: str | None = None
+    offset: int = 0
+    clients: int = 0
+
+
+class Health(msgspec.Struct, omit_defaults=True):
+    """Whether this gateway (all its workers) can publish and deliver; else what is `missing`. The rest is for loopback."""
+
+    ready: bool
+    missing: list[str]
+    bus: str | None = None
+    namespaces: dict[str, NamespaceHealth] = {}
+    admission: str | None = None
+    paused: list[str] = []
+    build: str | None = None
+
+
+class CodeMeaning(msgspec.Struct):
+    """A code of a problem: its usual status, and its meaning."""
+
+    code: str
+    status: int
+    meaning: str
+
+
+@operation("GET /health", Who.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
+def get_health(call: Call) -> Health | Otherwise:
+    """Say whether this gateway works."""
+    health = msgspec.convert(report(call.services.gate), Health)
+    return health if health.ready else Otherwise(503, health)
+
+
+@operation("GET /problems/{code}", Who.ANYONE, problems=(404,), cost=Cost.NOTHING)
+def get_problem(call: Call) -> CodeMeaning:
+    """Say what the code of a problem means."""
+    code = call.path["code"]
+    description = descriptions().get(code)
+    if description is None:
+        raise NotFound("code", code)
+    return CodeMeaning(code, *description)
 
 
 @operation("GET /openapi.json", Who.ANYONE, returns=dict[str, Any], cost=Cost.NOTHING)
@@ -21,9 +70,9 @@ def get_document(_: Call) -> msgspec.Raw:
     return openapi_text()
 
 
-_ROOMS = (reading, presence, inbox, namespaces, clients, consumers, pauses, keys, health)
+_ROOMS = (reading, inbox, namespaces, clients, consumers, pauses, keys)
 _ROWS = (row for room in _ROOMS for row in vars(room).values() if isinstance(row, Operation))
-OPERATIONS: tuple[Operation, ...] = (*publishing.OPERATIONS, *_ROWS, get_document)
+OPERATIONS: tuple[Operation, ...] = (*publishing.OPERATIONS, *_ROWS, get_health, get_problem, get_document)
 
 
 # Long enough for the loop of a gateway to serve all others; without such a loop, a moment.

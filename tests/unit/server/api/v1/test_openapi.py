@@ -22,10 +22,9 @@ from headgate.transport.http_answers import STATUS_BY_CODE
 from headgate_server.api.v1.clients import Namespace
 from headgate_server.api.v1.consumers import LetterId
 from headgate_server.api.v1.dispatch import read_query
-from headgate_server.api.v1.grammar import EventId, Pattern, Scope, Topic
 from headgate_server.api.v1.keys import KeyName, KeyNamespace
 from headgate_server.api.v1.openapi import MEANINGS, document, parameters, refusals
-from headgate_server.api.v1.operation import Operation, Who
+from headgate_server.api.v1.operation import EventId, Operation, Pattern, Scope, Topic, Who
 from headgate_server.api.v1.problems import OF_HTTP, descriptions
 from headgate_server.api.v1.publishing import MAX_BATCH_EVENTS
 from headgate_server.api.v1.table import OPERATIONS, openapi

@@ -99,9 +99,8 @@ class Progress(NamedTuple):
 class State(Protocol):
     """A consumer's small shared memory in Redis, common to all its instances. Every entry expires.
 
-    Names are any text, separate from those of other consumers. Methods wait for Redis.
-
-    Raises (all): BusUnavailable, BusRefused: as `redis.client.call`. Uncaught, they count as `Retry`.
+    Names are any text, separate from those of other consumers. Methods wait for Redis. Raises (all): BusUnavailable,
+    BusRefused: as `redis.client.call`. Uncaught, they count as `Retry`.
     """
 
     def window(self, name: str, length_s: float) -> float | None:
@@ -204,11 +203,7 @@ class Consumer:
         return ("",)
 
     def handle(self, delivery: Delivery) -> Defer | None:
-        """Do the work of one delivery.
-
-        Raises:
-            Retry, OutcomeUnknown, Reject: see there.
-        """
+        """Do the work of one delivery. Raises Retry, OutcomeUnknown, Reject: see there."""
         raise NotImplementedError
 
     def handle_together(self, key: str, deliveries: Sequence[Delivery]) -> Defer | None:

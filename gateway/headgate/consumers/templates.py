@@ -68,8 +68,7 @@ class Template:
         html: escape every value.
         limit: maximum characters of its output.
 
-    Raises:
-        TemplateFault: the source is too long or not a template.
+    Raises TemplateFault: the source is too long or not a template.
     """
 
     def __init__(self, name: str, source: str, *, html: bool = False, limit: int = 10_000) -> None:

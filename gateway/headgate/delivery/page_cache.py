@@ -252,8 +252,7 @@ class LogPages:
             epoch: of the log that is meant.
             quarantine: called with each undeliverable entry.
 
-        Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`, or the log is another one than `epoch`.
+        Raises BusUnavailable, BusRefused: as `redis.client.call`, or the log is another one than `epoch`.
         """
         known = self.known_after(position)
         if known is not None:

@@ -50,8 +50,7 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
     def emit(self, event: str, *args: Any, **kwargs: Any) -> None:
         """Emit an event. As Flask-SocketIO's; NaN and infinities raise also with only a message queue.
 
-        Raises:
-            ValueError: as every emit of the server.
+        Raises ValueError: as every emit of the server.
         """
         if not isinstance(self.server, Server):
             refuse_not_json(json.dumps(args, default=str, skipkeys=True))
@@ -60,8 +59,7 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
     def run(self, app: Any, host: str | None = None, port: int | None = None, **options: Any) -> None:
         """Serve the application with our HTTP server. As Flask-SocketIO's, TLS included, without the options of other servers.
 
-        Raises:
-            TypeError: an option that our server does not have.
+        Raises TypeError: an option that our server does not have.
         """
         from headgate.transport.http_server import HTTPServer
 

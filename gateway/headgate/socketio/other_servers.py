@@ -32,9 +32,7 @@ def detach_any(
 ) -> Detached:
     """Take a request's socket away from its server, ours or another one. As `detach`.
 
-    Raises:
-        CannotDetach: the server is none of these.
-        OSError: the client is gone.
+    Raises CannotDetach: the server is none of these; OSError: the client is gone.
     """
     if "headgate.handler" in environ:
         return detach(environ, accept, first_frames, takes_unsent=takes_unsent)

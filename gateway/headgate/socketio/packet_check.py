@@ -60,8 +60,7 @@ def fault_of(packet: Packet, *, has_attachments: bool, in_namespace: bool) -> st
 def refuse_not_json(text: str, namespace: str = "/") -> None:
     """Refuse the text of JSON, or of a packet after its namespace, with NaN or an infinity. Mostly two substring searches.
 
-    Raises:
-        ValueError: it says what to send instead.
+    Raises ValueError: it says what to send instead.
     """
     if "NaN" not in text and "Infinity" not in text:
         return

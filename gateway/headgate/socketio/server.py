@@ -175,8 +175,7 @@ class Server(socketio.Server):  # type: ignore[misc]
     def eio_packets(self, packet: Packet) -> list[EnginePacket]:
         """Return a packet as Engine.IO packets, as python-socketio makes them; raises what its encoding raises.
 
-        Raises:
-            ValueError: it holds NaN or an infinity, at which a browser would disconnect.
+        Raises ValueError: it holds NaN or an infinity, at which a browser would disconnect.
         """
         encoded = packet.encode()
         parts = encoded if isinstance(encoded, list) else [encoded]
@@ -465,8 +464,7 @@ def _check_serializer(serializer: object) -> None:
 def _has_attachments(packet_class: type[Packet]) -> bool:
     """Return whether bytes go as attachments, in binary messages after a text packet; else every message is a packet.
 
-    Raises:
-        ValueError: the class encodes to a type that no message can have.
+    Raises ValueError: the class encodes to a type that no message can have.
     """
     if packet_class.encode is Packet.encode:
         return bool(packet_class.uses_binary_events)

@@ -54,11 +54,8 @@ def detach(
 ) -> Detached:
     """Take the request's socket from our own HTTP server; write the answer to the request, and the first frames after it.
 
-    Without a greenlet, a caller that `takes_unsent` writes them itself. Other servers need `start_response` (the drop-in's way).
-
-    Raises:
-        CannotDetach: under another WSGI server.
-        OSError: the client is gone.
+    Without a greenlet, a caller that `takes_unsent` writes them itself. Other servers need `start_response` (the drop-in's
+    way). Raises CannotDetach: under another WSGI server; OSError: the client is gone.
     """
     ours = environ.get("headgate.handler")
     if not isinstance(ours, HttpConnection):

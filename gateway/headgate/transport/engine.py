@@ -162,8 +162,7 @@ class Engine:
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI (http_routes.py). Returns None when a session has its socket.
 
-        Raises:
-            ConnectionResetError: the client is gone.
+        Raises ConnectionResetError: the client is gone.
         """
         environ = request.environ  # `detach` changes it when no other request of the connection follows
         answer = self._answered(environ, _no_start_response)

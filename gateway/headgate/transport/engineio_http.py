@@ -100,8 +100,7 @@ def words(value: str) -> frozenset[str]:
 def switching_protocols(environ: WSGIEnvironment) -> bytes:
     """Return the 101 answer to a WebSocket request (RFC 6455 section 4.2). Negotiates no extension.
 
-    Raises:
-        Refused: it is no valid handshake.
+    Raises Refused: it is no valid handshake.
     """
     if environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
         raise Refused(BAD_REQUEST, detail="a WebSocket handshake needs HTTP/1.1, and this one came in HTTP/1.0")
@@ -138,8 +137,7 @@ def join_packets(frames: Sequence[Frame]) -> bytes:
 def split_packets(body: str, max_packets: int | None) -> list[str | bytes]:
     """Return the packets of a POST body; `b…` packets are binary messages in base64. Without `max_packets`, any number.
 
-    Raises:
-        ValueError: too many packets, or bad base64.
+    Raises ValueError: too many packets, or bad base64.
     """
     parts = body.split(_RECORD_SEPARATOR, -1 if max_packets is None else max_packets)
     if max_packets is not None and len(parts) > max_packets:

@@ -86,10 +86,8 @@ class Inbound:
         """Yield what `data` completes, in order: (TEXT, text), (BINARY, bytes), (PING, PONG or CLOSE, payload), and (CONT, b"")
         for every FRAGMENTS_PER_MESSAGE pieces of an unfinished message.
 
-        Parses on demand: what comes before a fault is delivered, and what comes after the end costs nothing.
-
-        Raises:
-            ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
+        Parses on demand: what comes before a fault is delivered, and what comes after the end costs nothing. Raises
+        ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
         """
         self._held += data
         try:

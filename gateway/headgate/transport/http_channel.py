@@ -60,9 +60,7 @@ class Channel:
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return the next bytes; none at the end. Switches greenlets.
 
-        Raises:
-            TooSlow: the peer kept us waiting for too long.
-            OSError: the connection broke.
+        Raises TooSlow: the peer kept us waiting for too long; OSError: the connection broke.
         """
         try:
             if self.part is Part.IDLE and self._pace is None and self.peer.is_plain:
@@ -85,9 +83,7 @@ class Channel:
     def send(self, data: bytes) -> None:
         """Write a piece of the answer. Switches greenlets.
 
-        Raises:
-            TooSlow: the peer kept us waiting for too long.
-            OSError: the connection broke.
+        Raises TooSlow: the peer kept us waiting for too long; OSError: the connection broke.
         """
         left, at = len(data), 0
         while left:
@@ -128,9 +124,7 @@ class Channel:
     def _receive_next(self, size: int) -> bytes:
         """Wait before reading, as most clients send a request when they have the last answer.
 
-        Raises:
-            TooSlow: nothing came in time.
-            BlockingIOError: the wait ended and nothing was there.
+        Raises TooSlow: nothing came in time; BlockingIOError: the wait ended and nothing was there.
         """
         self.waits += 1
         waited_s = self.peer.wait(READ, self._limits.keep_alive_s)

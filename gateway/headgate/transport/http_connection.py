@@ -170,8 +170,7 @@ class HttpConnection:
             The socket, the bytes that came after the request, and the bytes that the caller has to write: the first ones, where
             there is no greenlet yet and it `takes_unsent`.
 
-        Raises:
-            OSError: the client is gone, or the socket is taken.
+        Raises OSError: the client is gone, or the socket is taken.
         """
         if self.is_taken:
             raise ConnectionResetError("this connection has been taken")

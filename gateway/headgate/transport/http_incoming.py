@@ -42,8 +42,7 @@ class Incoming:
     def request(self) -> Request | Bad | None:
         """Return the next request; None at the end of the connection. Switches greenlets.
 
-        Raises:
-            OSError: it did not come in time, or the connection broke.
+        Raises OSError: it did not come in time, or the connection broke.
         """
         parser, channel = self.parser, self.channel
         is_first, waits = channel.part is Part.HEADERS, channel.waits
@@ -69,9 +68,7 @@ class Incoming:
     def next_piece(self) -> bytes:
         """Return the next piece of the body; nothing at its end. Switches greenlets.
 
-        Raises:
-            BadBody: it is not valid HTTP.
-            OSError: it did not come whole, or in time.
+        Raises BadBody: it is not valid HTTP; OSError: it did not come whole, or in time.
         """
         parser, channel = self.parser, self.channel
         while (event := parser.next_event()) is None:

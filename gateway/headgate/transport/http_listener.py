@@ -130,9 +130,7 @@ class Listener:
 def _accept(listener: socket.socket) -> tuple[int, Any]:
     """Return the next connection's descriptor and address.
 
-    Raises:
-        BlockingIOError: there is none.
-        OSError: it has gone, or there is no descriptor for it.
+    Raises BlockingIOError: there is none; OSError: it has gone, or there is no descriptor for it.
     """
     if _ACCEPTS_IN_C:
         return _accept_in_c(listener.fileno())

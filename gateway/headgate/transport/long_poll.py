@@ -63,10 +63,8 @@ class LongPoll:
     def poll(self, wait_s: float, request: RequestWatch) -> list[Frame]:
         """Wait `wait_s` at most for frames and return them; a NOOP during an upgrade. Switches greenlets.
 
-        `request` keeps frames from being taken for a browser that has aborted the poll.
-
-        Raises:
-            SessionClosed: the session ended without last frames, or another poll waits, which ends it.
+        `request` keeps frames from being taken for a browser that has aborted the poll. Raises SessionClosed: the session ended
+        without last frames, or another poll waits, which ends it.
         """
         session = self._session
         if self._wake is not None:
@@ -127,8 +125,7 @@ class LongPoll:
     def posted(self, packets: list[str | bytes]) -> None:
         """Take the packets of a body, and wait while the inbox is full, so that the next body comes later. Switches greenlets.
 
-        Raises:
-            SessionClosed: one of them has ended the session.
+        Raises SessionClosed: one of them has ended the session.
         """
         session = self._session
         for packet in packets:

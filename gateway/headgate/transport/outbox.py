@@ -175,8 +175,7 @@ class Outbox(ABC):
     def uncork(self, *, at_once: bool = False) -> None:
         """Take one `cork` back. Control frames go out now, and waiting data CONNECT_HEAD_START_S later, or with them.
 
-        Raises:
-            RuntimeError: there is no cork.
+        Raises RuntimeError: there is no cork.
         """
         if self.queue.frames and not at_once:
             self.flush()

@@ -141,8 +141,7 @@ class SocketIOFace:
             allowed_origins: "*", or returns whether an origin may connect.
             allowing: returns the line of a setting that would allow an origin, for the log.
 
-        Raises:
-            RuntimeError: gevent has not made this process' sockets cooperative.
+        Raises RuntimeError: gevent has not made this process' sockets cooperative.
         """
         if not is_patched():
             raise RuntimeError(

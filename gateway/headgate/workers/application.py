@@ -21,8 +21,7 @@ READY_S = 10.0
 def load_application(target: str | None, settings: Settings) -> Flask:
     """Return an application by its name, or the ready-made one, as `made_ready` does.
 
-    Raises:
-        InvalidRequest: `target` names no Flask application.
+    Raises InvalidRequest: `target` names no Flask application.
     """
     if target is None:
         made: Flask = import_string(READY_MADE, APPLICATION)(settings)
@@ -35,8 +34,7 @@ def load_application(target: str | None, settings: Settings) -> Flask:
 def made_ready(app: object, settings: Settings, name: str) -> Flask:
     """Attach the gateway, a health page and the console to an application that lacks them; return it.
 
-    Raises:
-        InvalidRequest: it is no Flask application. The error has its `name`.
+    Raises InvalidRequest: it is no Flask application. The error has its `name`.
     """
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{name} is a {type(app).__name__}; expected a Flask application or a function that returns one")

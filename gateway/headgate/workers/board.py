@@ -77,8 +77,7 @@ class Board:
     def take(self, age: int) -> Row:
         """Take a row for a worker before its fork: a free one, or that of a dead worker.
 
-        Raises:
-            RuntimeError: every row belongs to a living worker.
+        Raises RuntimeError: every row belongs to a living worker.
         """
         for index in range(self._rows):
             row = self.row(index)

@@ -139,8 +139,7 @@ def exposed(answers: Mapping[int, Sequence[Family]], numbers: Mapping[int, int],
 def keep(folder: Path, seen: Mapping[int, Sequence[Family]], living: Iterable[int]) -> Totals:
     """Add values of workers, by age, to the totals in a folder; return the totals.
 
-    Raises:
-        OSError: the folder is gone, the disk is full, or another worker holds the lock for too long.
+    Raises OSError: the folder is gone, the disk is full, or another worker holds the lock for too long.
     """
     lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

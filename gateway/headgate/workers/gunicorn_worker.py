@@ -164,8 +164,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def check_config(cls, cfg: Any, log: Any) -> None:
         """Refuse settings that cannot be honoured, and list those without effect. The arbiter calls it once.
 
-        Raises:
-            RuntimeError: gunicorn prints it, and ends.
+        Raises RuntimeError: gunicorn prints it, and ends.
         """
         changed = {name: cfg.settings[name].get() for name in cfg.settings if _is_set(cfg, name)}
         if faults := named(changed, REFUSED):

@@ -35,8 +35,7 @@ class SettingsFile:
     def read(self, environ: Mapping[str, str], beside: Mapping[str, object] | None = None) -> dict[str, str]:
         """Return the HEADGATE_ variables with those of the file. They win over `beside`, an application's settings.
 
-        Raises:
-            SettingsError: with every fault.
+        Raises SettingsError: with every fault.
         """
         own = _own(environ)
         values = own if self.path is None else read_settings(self.path, own)

@@ -94,9 +94,7 @@ def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = 
     """Return another worker's answer, which may be empty. Switches greenlets.
 
     A connection belongs to one worker at any moment: after the deadline the other worker cannot answer, so it takes none.
-
-    Raises:
-        OSError: there is no such worker, or it did not answer in time (TimeoutError).
+    Raises OSError: there is no such worker, or it did not answer in time (TimeoutError).
     """
     answer = bytearray()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

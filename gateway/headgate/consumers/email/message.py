@@ -66,8 +66,7 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
         identity: name of this mail, the same for every attempt; makes its Message-ID.
         event_ids: ids of its events.
 
-    Raises:
-        ValueError: an id is not printable ASCII, or the head does not parse to the values that were written.
+    Raises ValueError: an id is not printable ASCII, or the head does not parse to the values that were written.
     """
     subject = one_line(text.subject) or "(no subject)"
     exact = [

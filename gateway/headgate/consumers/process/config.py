@@ -109,8 +109,7 @@ def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str
         environment: `HEADGATE_*` names that override `[settings]`.
         only: names of consumers; the others are checked and left out. Empty: all.
 
-    Raises:
-        SettingsError: with a line for every fault of the file and of the environment, and every unknown name in `only`.
+    Raises SettingsError: with a line for every fault of the file and of the environment, and every unknown name in `only`.
     """
     document = _read_toml(path)
     given, faults = _settings_table(path, document)

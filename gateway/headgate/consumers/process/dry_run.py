@@ -35,8 +35,7 @@ def dry_run(specs: Sequence[ConsumerSpec], redis_url: str, since: int | None, sa
         since: first offset to read, in every namespace; None: only events published from now on.
         say: takes a text of one or more lines, in which sequences that move the cursor of a terminal are escaped.
 
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`; also if another log has replaced one.
+    Raises BusUnavailable, BusRefused: as `redis.client.call`; also if another log has replaced one.
     """
     with closing(open_client(redis_url)) as client, Publisher(redis_url) as publisher, ExitStack() as made:
         consumers = []

@@ -39,8 +39,7 @@ class HealthPage:
         place: host and port; port 0 picks a free one.
         states: returns the state of each consumer by name; `ready` is False if one is not at work.
 
-    Raises:
-        InvalidRequest: the address is not available.
+    Raises InvalidRequest: the address is not available.
     """
 
     def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, object]]) -> None:

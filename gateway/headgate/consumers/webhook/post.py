@@ -90,8 +90,7 @@ class HttpPost:
         ca_file: trusted certificates (PEM) instead of the system's.
         resolve, connect, now: the network and the monotonic clock.
 
-    Raises:
-        OSError: `ca_file` is unreadable, or contains no certificate.
+    Raises OSError: `ca_file` is unreadable, or contains no certificate.
     """
 
     def __init__(
@@ -227,9 +226,7 @@ def judge(answer: Answer, origin: str) -> None:
     Args:
         origin: name of the receiver in reasons.
 
-    Raises:
-        Reject: 410 Gone.
-        Retry: any other answer except a 2xx, with the requested pause.
+    Raises Reject: 410 Gone; Retry: any other answer except a 2xx, with the requested pause.
     """
     if 200 <= answer.status < 300:
         return

@@ -28,11 +28,7 @@ _SCAN_KEYS = 1000
 
 
 def check_consumer(name: str) -> str:
-    """Return the name of a consumer.
-
-    Raises:
-        InvalidRequest: the name is invalid.
-    """
+    """Return the name of a consumer. Raises InvalidRequest: the name is invalid."""
     if not CONSUMER_NAME.fullmatch(name):
         raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
     return name

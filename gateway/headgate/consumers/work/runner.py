@@ -39,8 +39,7 @@ class Runner:
     Args:
         settings: only `max_payload_bytes` is read.
 
-    Raises:
-        BusRefused: `redis_url` is not a Redis URL.
+    Raises BusRefused: `redis_url` is not a Redis URL.
     """
 
     def __init__(self, spec: ConsumerSpec, redis_url: str, settings: Settings) -> None:

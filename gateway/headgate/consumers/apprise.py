@@ -87,7 +87,8 @@ class Apprise(Consumer):
         self._timeout_s = options.timeout_s
         self._message = Message(options.title, options.body)
         self._urls = _read_urls(options)
-        self._addresses = import_string(options.address_function, FUNCTION) if options.address_function else _user
+        named = options.address_function
+        self._addresses = import_string(named, FUNCTION) if named else lambda delivery: user_of(delivery.topic)
         self._per_user = _is_per_user(options)
         # A user's services are made on demand.
         self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in self._urls}
@@ -156,11 +157,6 @@ class Apprise(Consumer):
     def _render(self, delivery: Delivery) -> tuple[str, str]:
         title, body = self._message.render(delivery)
         return (title, body) if body else ("", title)  # Apprise sends nothing without a body
-
-
-def _user(delivery: Delivery) -> list[str]:
-    user = user_of(delivery.topic)
-    return [] if user is None else [user]
 
 
 def _filled(url: str, address: object) -> str:

@@ -48,15 +48,9 @@ class EventView:
 
 def view(delivery: Delivery) -> EventView:
     """Return the part of a delivery that templates may read."""
-    return EventView(
-        topic=delivery.topic,
-        id=delivery.id or "",
-        time=datetime.fromtimestamp(delivery.time_ms / 1000, UTC),
-        data=delivery.value(),
-        namespace=delivery.namespace,
-        offset=delivery.offset,
-        user=user_of(delivery.topic) or "",
-    )
+    topic, at = delivery.topic, datetime.fromtimestamp(delivery.time_ms / 1000, UTC)
+    user = user_of(topic) or ""
+    return EventView(topic, delivery.id or "", at, delivery.value(), delivery.namespace, delivery.offset, user)
 
 
 class Template:
@@ -256,10 +250,6 @@ def _environment(html: bool) -> jinja2.Environment:
     environment = _Sandbox(
         autoescape=html, undefined=jinja2.StrictUndefined, loader=jinja2.DictLoader({}), trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["tojson"] = _json_for_people
+    # With every letter, & and < as it is, and keys in the publisher's order. HTML is escaped like any other value.
+    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
     return environment
-
-
-def _json_for_people(value: object, indent: int | None = None) -> str:
-    """Return JSON with every letter, & and < as it is, keys in the publisher's order. HTML is escaped like any other value."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)

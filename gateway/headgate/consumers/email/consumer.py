@@ -68,7 +68,11 @@ class Email(Consumer):
 
         Raises Reject: there are too many, or `to_template` does not fit the event.
         """
-        recipients = self._recipients(delivery)
+        recipients: Sequence[object] = self._options.to
+        if self._to_template is not None:
+            recipients = [address] if (address := render_event(self._to_template, delivery)) else []
+        elif self._to_function is not None:
+            recipients = as_list(self._to_function(delivery), self._options.max_recipients)
         if len(recipients) > self._options.max_recipients:
             raise Reject(f"the event has more than {self._options.max_recipients} recipients (max_recipients)")
         keys: dict[str, None] = {}
@@ -115,14 +119,6 @@ class Email(Consumer):
     def close(self) -> None:
         """Close the connection."""
         self._postbox.close()
-
-    def _recipients(self, delivery: Delivery) -> Sequence[object]:
-        if self._to_template is not None:
-            address = render_event(self._to_template, delivery)
-            return [address] if address else []
-        if self._to_function is not None:
-            return as_list(self._to_function(delivery), self._options.max_recipients)
-        return self._options.to
 
     def _compose(self, deliveries: Sequence[Delivery], recipient: str) -> Mail:
         first, last = deliveries[0], deliveries[-1]

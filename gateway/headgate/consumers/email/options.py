@@ -23,15 +23,11 @@ def _addresses(raw: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_address(address) for address in read_words(raw)))
 
 
-def _host(raw: str) -> str:
-    return ascii_host(raw.strip())
-
-
 @dataclass(frozen=True, slots=True)
 class EmailOptions:
     """The options of the email consumer."""
 
-    host: str = option(required(), Kind(_host, "a host name or address"), "The mail server.")
+    host: str = option(required(), Kind(lambda raw: ascii_host(raw.strip()), "a host name or address"), "The mail server.")
     port: int = option(0, integer(0, 65535), "Its port. 0: 587 with starttls, 465 with tls, 25 with none.")
     security: str = option(
         "starttls", one_of("starttls", "tls", "none"), "Encryption of the connection. `none` is for servers on this machine."

@@ -89,11 +89,14 @@ def judge(rule: Rule, before: Record | None, at_ms: int, count: int) -> Record:
         # Judging paused, or the clock jumped, so the condition may have changed in between.
         record = replace(record, began_ms=at_ms, turned_ms=None)
     record = replace(record, judged_ms=at_ms)
-    alarming = _is_alarming(rule, record, count)
-    if alarming is None:
-        return replace(record, turned_ms=None)
+    alarming = count > rule.above if rule.kind == "rate" else not count
+    if alarming and rule.kind == "absence" and at_ms - record.began_ms < rule.window_s * 1000:
+        return replace(record, turned_ms=None)  # no whole window of silence has been observed
     if alarming == record.firing:
-        return _repeated(rule, replace(record, turned_ms=None), count)
+        record = replace(record, turned_ms=None)
+        if not record.firing or not rule.repeat_s or at_ms - record.noticed_ms < rule.repeat_s * 1000:
+            return record
+        return _noticed(replace(record, repeats=record.repeats + 1), count)
     turned_ms = at_ms if record.turned_ms is None else record.turned_ms
     if at_ms - turned_ms < rule.for_s * 1000:
         return replace(record, turned_ms=turned_ms)
@@ -134,21 +137,6 @@ def bucket(window_s: int, time_ms: int) -> int:
 def window_buckets(window_s: int, at_ms: int) -> range:
     """Return the buckets of the window that ends at `at_ms`, all whole, so it may begin up to one bucket early."""
     return range(bucket(window_s, at_ms - window_s * 1000), bucket(window_s, at_ms) + 1)
-
-
-def _is_alarming(rule: Rule, record: Record, count: int) -> bool | None:
-    """Return whether the count calls for an alarm, or None before a whole window of silence has been observed."""
-    if rule.kind == "rate":
-        return count > rule.above
-    if count:
-        return False
-    return True if record.judged_ms - record.began_ms >= rule.window_s * 1000 else None
-
-
-def _repeated(rule: Rule, record: Record, count: int) -> Record:
-    if record.firing and rule.repeat_s and record.judged_ms - record.noticed_ms >= rule.repeat_s * 1000:
-        return _noticed(replace(record, repeats=record.repeats + 1), count)
-    return record
 
 
 def _noticed(record: Record, count: int) -> Record:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 import structlog
@@ -94,14 +94,6 @@ class MonitoringOptions:
     alerts: tuple[Rule, ...] = option((), tables(Rule, MAX_ALERTS), "Alerts.")
 
 
-class _Matching(NamedTuple):
-    """The rules for a topic."""
-
-    counters: tuple[str, ...]
-    gauges: tuple[GaugeRule, ...]
-    alerts: tuple[Rule, ...]
-
-
 class Monitoring(Consumer):
     """Counts, and judges alerts once a second."""
 
@@ -112,7 +104,7 @@ class Monitoring(Consumer):
     def __init__(self, options: MonitoringOptions, context: Context) -> None:
         super().__init__(options, context)
         self._matching = lru_cache(MAX_TOPICS)(self._match)
-        self._statsd = Statsd(options.statsd, self._statsd_failed) if options.statsd else None
+        self._statsd = Statsd(options.statsd, lambda error: self._fault("statsd", str(error))) if options.statsd else None
         self._gauged_ms: dict[str, int] = {}
         self._log = ThrottledLog(log.warning)
         self._counts_ttl_s = KEEP_S + max((2 * rule.window_s for rule in options.alerts), default=0)
@@ -151,11 +143,11 @@ class Monitoring(Consumer):
         amounts: Counter[tuple[str, int]] = Counter()
         values: dict[str, float] = {}
         for delivery in deliveries:
-            rules = self._matching(delivery.topic)
-            counts.update(rules.counters)
-            amounts.update((_counted_as(rule), bucket(rule.window_s, delivery.time_ms)) for rule in rules.alerts)
-            if rules.gauges:
-                values.update(self._read_gauges(rules.gauges, delivery))
+            counters, gauges, alerts = self._matching(delivery.topic)
+            counts.update(counters)
+            amounts.update((_counted_as(rule), bucket(rule.window_s, delivery.time_ms)) for rule in alerts)
+            if gauges:
+                values.update(self._read_gauges(gauges, delivery))
         if amounts:
             self.context.state.add(amounts, self._counts_ttl_s)
         for name, count in counts.items():
@@ -198,12 +190,11 @@ class Monitoring(Consumer):
 
     def preview(self, delivery: Delivery) -> str:
         """Name the rules that count an event."""
-        rules = self._matching(delivery.topic)
-        lines = [f"{self.options.prefix}.{name} + 1" for name in rules.counters]
-        lines += [
-            f"{self.options.prefix}.{name} = {value:.15g}" for name, value in self._read_gauges(rules.gauges, delivery).items()
-        ]
-        lines += [f"alert {rule.name}: one event" for rule in rules.alerts]
+        counters, gauges, alerts = self._matching(delivery.topic)
+        prefix, values = self.options.prefix, self._read_gauges(gauges, delivery)
+        lines = [f"{prefix}.{name} + 1" for name in counters]
+        lines += [f"{prefix}.{name} = {value:.15g}" for name, value in values.items()]
+        lines += [f"alert {rule.name}: one event" for rule in alerts]
         return "\n".join(lines) or "nothing counts it"
 
     def close(self) -> None:
@@ -211,12 +202,11 @@ class Monitoring(Consumer):
         if self._statsd:
             self._statsd.close()
 
-    def _match(self, topic: str) -> _Matching:
-        return _Matching(
-            tuple(rule.name for rule in self.options.counters if matches(rule.pattern, topic)),
-            tuple(rule for rule in self.options.gauges if matches(rule.pattern, topic)),
-            tuple(rule for rule in self.options.alerts if matches(rule.pattern, topic)),
-        )
+    def _match(self, topic: str) -> tuple[list[str], list[GaugeRule], list[Rule]]:
+        """Return the counters, gauges and alerts for a topic."""
+        counters = [rule.name for rule in self.options.counters if matches(rule.pattern, topic)]
+        gauges = [rule for rule in self.options.gauges if matches(rule.pattern, topic)]
+        return counters, gauges, [rule for rule in self.options.alerts if matches(rule.pattern, topic)]
 
     def _read_gauges(self, rules: Iterable[GaugeRule], delivery: Delivery) -> dict[str, float]:
         """Return the numbers in an event, except for gauges set by a newer event, as an older event may repeat."""
@@ -262,9 +252,6 @@ class Monitoring(Consumer):
             else:
                 records[rule.name] = notified(record)
                 log.info("alert told", consumer=self.context.name, alert=rule.name, state=data["state"], value=data["value"])
-
-    def _statsd_failed(self, error: Exception) -> None:
-        self._fault("statsd", str(error))
 
     def _fault(self, code: str, reason: str) -> None:
         """Count a fault that the consumer skips; log each kind once a minute."""

@@ -98,7 +98,7 @@ def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
     faults.extend(_unknown_tables(path, document))
     if faults:
         raise SettingsError(faults)
-    return _beside(given, environment)
+    return {**given, **variables_set(environment)}
 
 
 def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str] = ()) -> Configuration:
@@ -116,7 +116,7 @@ def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str
     settings = None
     if not faults:
         try:
-            settings = Settings.read(_beside(given, environment))
+            settings = Settings.read({**given, **variables_set(environment)})
         except SettingsError as error:
             faults.extend(error.faults)
     faults.extend(_unknown_tables(path, document))
@@ -162,7 +162,9 @@ def load_type(type_name: str) -> type[Consumer]:
     except InvalidRequest as error:
         raise ValueError(error.parts["reason"]) from error
     except (Exception, SystemExit) as error:
-        raise ValueError(_import_fault(error, "push" if type_name == "webpush" else "consumers")) from error
+        extra = "push" if type_name == "webpush" else "consumers"
+        advised = advice(error, extra) if isinstance(error, ModuleNotFoundError) else None
+        raise ValueError(advised or f"cannot be imported: {type(error).__name__}: {show(str(error))}") from error
     if not isinstance(loaded, type) or not issubclass(loaded, Consumer):
         raise ValueError("expected a class that derives from headgate.consumers.Consumer")
     for name in ("start", "keys", "handle", "handle_together", "handle_many", "tick", "close"):
@@ -173,12 +175,6 @@ def load_type(type_name: str) -> type[Consumer]:
     if clashing := sorted(_keys(loaded.Options) & _common_keys()):
         raise ValueError(f"its option {clashing[0]} has the name of one that every consumer has")
     return loaded
-
-
-def _import_fault(error: BaseException, extra: str) -> str:
-    if isinstance(error, ModuleNotFoundError) and (text := advice(error, extra)) is not None:
-        return text
-    return f"cannot be imported: {type(error).__name__}: {show(str(error))}"
 
 
 def _read_toml(path: str) -> dict[str, object]:
@@ -216,10 +212,6 @@ def _variable(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _beside(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    return {**given, **variables_set(environment)}
-
-
 def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
     known = ("settings", "consumers")
     for name in document:
@@ -251,7 +243,10 @@ def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -
     if consumer is not None:
         options, own_faults = _read_part(consumer.Options, table)
         faults += own_faults
-        faults += _unknown_keys(table, consumer, str(table["type"]))
+        known = _common_keys() | _keys(consumer.Options)
+        for key in (key for key in table if key not in known):
+            close = difflib.get_close_matches(key, sorted(known), 1, 0.6)
+            faults.append(Fault(key, f"is not an option of {table['type']}", close=close[0] if close else None))
     lines = [f"{where} {fault.line()}" for fault in faults]
     if consumer and common and options is not None:
         lines += [f"{where} {line}" for line in _checked(consumer, options, common.patterns)]
@@ -265,14 +260,6 @@ def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -
 def _read_part(declared: type[Declared], table: Mapping[str, object]) -> tuple[Declared | None, list[Fault]]:
     keys = _keys(declared)
     return read_options(declared, {key: value for key, value in table.items() if key in keys})
-
-
-def _unknown_keys(table: Mapping[str, object], consumer: type[Consumer], type_name: str) -> Iterator[Fault]:
-    known = _common_keys() | _keys(consumer.Options)
-    for key in table:
-        if key not in known:
-            close = difflib.get_close_matches(key, sorted(known), 1, 0.6)
-            yield Fault(key, f"is not an option of {type_name}", close=close[0] if close else None)
 
 
 def _keys(declared: type) -> set[str]:

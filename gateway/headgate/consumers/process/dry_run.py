@@ -76,12 +76,8 @@ def _show(
     for spec, consumer in consumers:
         if spec.namespace == namespace and any(matches(pattern, event.topic) for pattern in spec.patterns):
             parts = {**msgspec.structs.asdict(event), "epoch": epoch}
-            text = _preview(consumer, Delivery(**parts, namespace=namespace, consumer=spec.name))
+            try:
+                text = consumer.preview(Delivery(**parts, namespace=namespace, consumer=spec.name))
+            except Exception as error:  # noqa: BLE001 - an operator's class; the next event may work
+                text = f"its preview raised {type(error).__name__}: {error}"
             say("\n    ".join([f"{event.offset} {event.topic} -> {spec.name}", *printable_lines(text)]))
-
-
-def _preview(consumer: Consumer, delivery: Delivery) -> str:
-    try:
-        return consumer.preview(delivery)
-    except Exception as error:  # noqa: BLE001 - an operator's class; the next event may work
-        return f"its preview raised {type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from headgate.consumers.work.runner import DRAIN_S, Runner
@@ -51,20 +52,27 @@ class Supervisor:
             signal.signal(number, lambda number, _: self._signals.put(number))
         page = HealthPage(listen, self.states) if listen else None
         if page and listen:
-            self._say(f"health and metrics at http://{_host(listen[0])}:{page.port}/healthz and /metrics")
+            host = f"[{listen[0]}]" if ":" in listen[0] else listen[0]
+            self._say(f"health and metrics at http://{host}:{page.port}/healthz and /metrics")
         offsets = [runner.open() for _, runner in self._runners]
         for (spec, runner), offset in zip(self._runners, offsets, strict=True):
             runner.start()
             self._say(f"consuming {describe(spec)}, from offset {offset + 1}")
-        while not self._is_asked_to_stop() and parent in (None, os.getppid()):
-            pass
+        while parent in (None, os.getppid()):
+            with suppress(Empty):
+                self._signals.get(timeout=POLL_S)
+                break
         for _, runner in self._runners:
             runner.ask_to_stop()
         self._say("stopping the consumers")
-        drained = self._drain()
+        with ThreadPoolExecutor(len(self._runners)) as pool:  # each within DRAIN_S
+            drained = list(pool.map(lambda each: each[1].stop(DRAIN_S), self._runners))
+        for (spec, _), is_drained in zip(self._runners, drained, strict=True):
+            if not is_drained:
+                self._say(f"{spec.name} was still at work after {DRAIN_S:g} s; what it had leased is handed out again")
         if page:
             page.close()
-        return 0 if drained else 1
+        return 0 if all(drained) else 1
 
     def states(self) -> dict[str, object]:
         """Return the state of every consumer, for the health page; `ready` if all workers of all run without trouble."""
@@ -75,30 +83,9 @@ class Supervisor:
             consumers[spec.name] = {"ready": is_ready, "namespace": spec.namespace, "workers": workers, "trouble": trouble}
         return {"ready": all(state["ready"] for state in consumers.values()), "consumers": consumers}
 
-    def _is_asked_to_stop(self) -> bool:
-        """Return whether a signal has arrived; waits for one for POLL_S."""
-        try:
-            self._signals.get(timeout=POLL_S)
-        except Empty:
-            return False
-        return True
-
-    def _drain(self) -> bool:
-        """Drain all consumers at the same time, each within DRAIN_S."""
-        with ThreadPoolExecutor(len(self._runners)) as pool:
-            drained = list(pool.map(lambda each: each[1].stop(DRAIN_S), self._runners))
-        for (spec, _), is_drained in zip(self._runners, drained, strict=True):
-            if not is_drained:
-                self._say(f"{spec.name} was still at work after {DRAIN_S:g} s; what it had leased is handed out again")
-        return all(drained)
-
 
 def describe(spec: ConsumerSpec) -> str:
     """Describe a consumer in one line: `notifications as on-call (email): orders.*.failed`."""
     path = f"{spec.consumer.__module__}:{spec.consumer.__qualname__}"
     kind = next((name for name, known in TYPES.items() if known == path), path)
     return f"{spec.namespace} as {spec.name} ({kind}): {', '.join(spec.patterns)}"
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

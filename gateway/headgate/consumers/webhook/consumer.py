@@ -185,8 +185,15 @@ class Webhook(Consumer):
             OutcomeUnknown: the request was sent, and no status line arrived.
             Retry: any other answer except a 2xx, no connection, a requested pause, an address that is not allowed.
         """
-        body = encode_body(delivery)
-        judge(self._post.post(self._signed_headers(delivery, body), body), self._target.origin)
+        body, now_s = encode_body(delivery), int(time.time())
+        headers = {
+            **self._headers,
+            # An identity (names, hex and digits, colons, a hyphen) contains no dot, so it can be signed unchanged.
+            "webhook-id": delivery.identity,
+            "webhook-timestamp": str(now_s),
+            "webhook-signature": sign(self._keys, delivery.identity, now_s, body),
+        }
+        judge(self._post.post(headers, body), self._target.origin)
 
     def preview(self, delivery: Delivery) -> str:
         return f"POST {self._target}\nwebhook-id: {delivery.identity}\n\n{encode_body(delivery).decode()}"
@@ -194,22 +201,9 @@ class Webhook(Consumer):
     def close(self) -> None:
         self._post.close()
 
-    def _signed_headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
-        # An identity (names, hex and digits, colons, a hyphen) contains no dot, so it can be signed unchanged.
-        now_s = int(time.time())
-        return {
-            **self._headers,
-            "webhook-id": delivery.identity,
-            "webhook-timestamp": str(now_s),
-            "webhook-signature": sign(self._keys, delivery.identity, now_s, body),
-        }
-
 
 def encode_body(delivery: Delivery) -> bytes:
     """Return the JSON of the request; see Envelope."""
     occurred = datetime.fromtimestamp(delivery.time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return msgspec.json.encode(
-        Envelope(
-            delivery.topic, occurred, msgspec.Raw(delivery.data), delivery.id, delivery.namespace, delivery.offset, delivery.epoch
-        )
-    )
+    data, place = msgspec.Raw(delivery.data), (delivery.namespace, delivery.offset, delivery.epoch)
+    return msgspec.json.encode(Envelope(delivery.topic, occurred, data, delivery.id, *place))

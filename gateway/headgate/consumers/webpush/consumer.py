@@ -29,7 +29,7 @@ from headgate.runtime.metrics import PUSHES
 from headgate.settings.addresses.http_target import Target, read_target
 from headgate.settings.options import Kind, file_path, matching, number, one_of, option, required, text
 
-from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, Subscription, encode, encrypt, read_subscription
+from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, encode, encrypt, read_subscription
 
 MAX_SUBSCRIPTIONS = 32
 # Open connections; all browsers together use four push services.
@@ -153,7 +153,13 @@ class WebPush(Consumer):
         if raw is None:
             PUSHES.labels(self.context.name, "unsubscribed").inc()
             return
-        to, target = _read(raw)
+        try:
+            to = read_subscription(raw)
+            target = read_target(to.endpoint)
+            if target.scheme != "https":
+                raise ValueError("expected an https endpoint")
+        except ValueError as error:
+            raise Reject(f"a subscription is none: {error}") from error
         body = encrypt(self._payload(delivery), to)
         answer = self._service(target).post(self._headers(delivery, target), body, target.path)
         if answer.status in _GONE:
@@ -211,17 +217,6 @@ class WebPush(Consumer):
         if len(self._services) > MAX_SERVICES:
             self._services.popitem(last=False)[1].close()
         return service
-
-
-def _read(raw: object) -> tuple[Subscription, Target]:
-    try:
-        subscription = read_subscription(raw)
-        target = read_target(subscription.endpoint)
-        if target.scheme != "https":
-            raise ValueError("expected an https endpoint")
-    except ValueError as error:
-        raise Reject(f"a subscription is none: {error}") from error
-    return subscription, target
 
 
 def _key(raw: object, place: int) -> str:

@@ -47,7 +47,8 @@ class Task(msgspec.Struct, array_like=True):
     @property
     def name(self) -> str:
         """The name of the task in Redis (groups.lua). Names sort as the events do, and end with a hash of the key."""
-        return f"{min(self.time_ms, _LATEST_MS):013d}-{self.epoch}-{self.offset:015d}-{_key_hash(self.key)}"
+        key_hash = hashlib.sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return f"{min(self.time_ms, _LATEST_MS):013d}-{self.epoch}-{self.offset:015d}-{key_hash}"
 
     def pack(self) -> bytes:
         """Pack the task for `unpack`."""
@@ -61,7 +62,3 @@ def unpack(body: bytes) -> Task:
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Task)
-
-
-def _key_hash(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]

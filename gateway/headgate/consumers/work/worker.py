@@ -223,7 +223,9 @@ class Worker:
             self._store.open(self._spec.runner.start)
             self._opened = True
         self._until_answered(self._store.confirm)
-        if not self._keep_pace():
+        now_s = time.monotonic()
+        self._next_page_s = max(self._next_page_s, now_s - PACE_SLACK_S)
+        if self._next_page_s > now_s and self._stopping.wait(self._next_page_s - now_s):
             return
         page = self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
         if page is None:
@@ -241,12 +243,6 @@ class Worker:
         elif not page.unwanted:
             self._wait(consumer, page)
 
-    def _keep_pace(self) -> bool:
-        """Wait until a page may be taken; return False if the worker stops first."""
-        now_s = time.monotonic()
-        self._next_page_s = max(self._next_page_s, now_s - PACE_SLACK_S)
-        return self._next_page_s <= now_s or not self._stopping.wait(self._next_page_s - now_s)
-
     def _now_ms(self) -> int:
         return round(1000 * (self._group_ahead_s + time.monotonic()))
 
@@ -255,8 +251,12 @@ class Worker:
         self._waiting = page.waiting
         self._metrics.waiting.set(page.waiting)
         self._metrics.lag.set(page.head - page.position)
-        if (age_s := _age_s(page)) is not None:
-            self._metrics.age.set(age_s)
+        # The events not yet taken are younger than this page.
+        times_ms = [leased.task.time_ms for leased in page.work if leased.in_log]
+        if page.head <= page.position:
+            self._metrics.age.set(0.0)
+        elif times_ms:
+            self._metrics.age.set(max(0, page.now_ms - max(times_ms)) / 1000)
         full = page.waiting >= self._spec.runner.max_waiting
         self._metrics.full.set(full)
         if full:
@@ -342,7 +342,9 @@ class Worker:
                     if len(keys) > MAX_KEYS:
                         raise Reject(f"{len(keys)} keys, at most {MAX_KEYS} are allowed")
                     if len(keys) > 1 or not self._leases.name(first, keys[0]):
-                        self._split(first, keys)
+                        # Each part becomes a task that is due now; the next page has them.
+                        parts = [msgspec.structs.replace(first.task, key=key, split=True) for key in keys]
+                        self._settle([first], lambda leased: [done(leased), *(defer_for(part, 0) for part in parts)])
                         return
                 with self._span(group):
                     answer = self._beyond_rate(consumer, first) or consumer.handle(self._delivery(first))
@@ -448,11 +450,6 @@ class Worker:
     def _acknowledge(self, epoch: str, offsets: Sequence[int]) -> None:
         if self._store.acknowledge(epoch, offsets):
             self._until_answered(self._store.confirm)
-
-    def _split(self, leased: LeasedTask, keys: Sequence[str]) -> None:
-        """Store each part as a task, due now; the next page has them."""
-        parts = [msgspec.structs.replace(leased.task, key=key, split=True) for key in keys]
-        self._settle([leased], lambda leased: [done(leased), *(defer_for(part, 0) for part in parts)])
 
     def _keep(self, group: Sequence[LeasedTask], delay_ms: int, together: bool) -> None:
         def answers(leased: LeasedTask) -> list[Answer]:
@@ -610,11 +607,3 @@ def _delay_ms(answer: Defer) -> int:
     now_s = time.time()
     # Rounded so that it is not due early by Redis' clock, which has whole milliseconds.
     return max(0, math.ceil(max(0.0, min(answer.until_s, now_s + LONGEST_S)) * 1000) - int(now_s * 1000))
-
-
-def _age_s(page: Page) -> float | None:
-    """Return a bound on the age of the events not yet taken, which are younger than this page. None: the page has no bound."""
-    if page.head <= page.position:
-        return 0.0
-    times_ms = [leased.task.time_ms for leased in page.work if leased.in_log]
-    return max(0, page.now_ms - max(times_ms)) / 1000 if times_ms else None

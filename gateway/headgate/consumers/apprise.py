@@ -133,8 +133,7 @@ class Apprise(Consumer):
             service = self._services.get(delivery.key) or _service(url, self._timeout_s)
         except ValueError as error:
             raise Reject(str(error)) from error
-        outcome = service.notify(body, title, body_format=apprise.NotifyFormat.TEXT)
-        if not outcome:
+        if not (outcome := service.notify(body, title, body_format=apprise.NotifyFormat.TEXT)):
             reason = f"{_scheme(url)} did not take it, as far as Apprise knows ({outcome.status.name.lower()})"
             raise OutcomeUnknown(reason, LAST_ATTEMPT_AFTER_S if delivery.attempt > 1 else None)
 
@@ -200,8 +199,7 @@ def _check_url(url: str, timeout_s: float) -> None:
 
 def _service(url: str, timeout_s: float) -> apprise.Apprise:
     asset = apprise.AppriseAsset(service_timeout=timeout_s, storage_mode=apprise.PersistentStoreMode.MEMORY, http_redirects=False)
-    plugin = apprise.Apprise.instantiate(url, asset=asset)
-    if plugin is None:
+    if (plugin := apprise.Apprise.instantiate(url, asset=asset)) is None:
         raise ValueError(f"urls: one that starts with {_scheme(url)} is not what Apprise expects of such a URL, or it knows none")
     return apprise.Apprise(plugin, asset=asset)
 

@@ -74,8 +74,7 @@ def need_secret(options: object, name: str, environ: Mapping[str, str] | None = 
 
     Raises ValueError: as `read_secret`; also if it is not set.
     """
-    secret = read_secret(options, name, environ, is_url=is_url)
-    if secret is None:
+    if (secret := read_secret(options, name, environ, is_url=is_url)) is None:
         raise ValueError(f"{name} is missing; expected {name} or {name}_env")
     return secret
 

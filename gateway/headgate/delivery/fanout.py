@@ -355,12 +355,10 @@ def _parts_of(slice_: Sequence[Matched]) -> dict[Client, Frame | _Several]:
             continue
         longer: dict[Frame | _Several, _Several] = {}  # earlier events of clients → the same and this one
         for client in clients:
-            had = parts.get(client)
-            if had is None:
+            if (had := parts.get(client)) is None:
                 parts[client] = frame
                 continue
-            both = longer.get(had)
-            if both is None:
+            if (both := longer.get(had)) is None:
                 both = longer[had] = _Several(had, frame)
             parts[client] = both
     return parts

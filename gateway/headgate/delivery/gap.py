@@ -84,8 +84,7 @@ class Latest:
         Older frames of the topic are removed here and from the queue, and count as conflated. The others keep their order.
         """
         topic = frame.topic or ""
-        older = self._by_topic.get(topic)
-        if older is None:
+        if (older := self._by_topic.get(topic)) is None:
             owner.conflated += queue.withdraw(owner, topic)
         frames = queue.frames + len(self._by_topic) + (older is None)
         size = self._bytes + len(frame.wire) - (len(older.wire) if older is not None else 0)

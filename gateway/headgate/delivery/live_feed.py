@@ -356,8 +356,7 @@ class LiveFeed:
                 else:
                     # It may have asked for a past below the events that it has received.
                     place = last if client.state.phase is Phase.LIVE else min(last, client.position)
-                    cursor = cursors.get(place)
-                    if cursor is None:
+                    if (cursor := cursors.get(place)) is None:
                         cursor = cursors[place] = self._cursor(epoch, place)
                     client.notify_line(cursor, epoch)
                 if not count % _NOTICE_STRIDE:

@@ -324,8 +324,7 @@ class SubscriptionMatcher(Generic[S]):
 
     def add(self, pattern: str, subscriber: S) -> bool:
         """Subscribe. Idempotent. Return whether the pattern had no subscriber before."""
-        entry = self._patterns.get(pattern)
-        if entry is None:
+        if (entry := self._patterns.get(pattern)) is None:
             entry = _Pattern(pattern)
             self._patterns.add(pattern, entry)
             self._forget_topics(pattern)
@@ -378,8 +377,7 @@ class SubscriptionMatcher(Generic[S]):
 
     def _union(self, patterns: tuple[_Pattern[S], ...], room: int) -> _Union[S]:
         """Return the audience of several patterns. `room` is the limit of audiences."""
-        union = self._unions.get(patterns)
-        if union is None:
+        if (union := self._unions.get(patterns)) is None:
             union = self._unions[patterns] = _Union(patterns, self._lists)
             for _ in range(min(2, len(self._unions) - room)):  # there may have been more patterns before
                 # A remembered topic may still have it. Another topic with the same patterns gets a new one.

@@ -133,8 +133,7 @@ class Page:
         """
         if self.lacks(patterns):
             return [Chunk(self.first, self.last)]
-        selection = self.selections.get(patterns)
-        if selection is None:
+        if (selection := self.selections.get(patterns)) is None:
             selection = self.selections[patterns] = self.chunks_of(_once_for_a_topic(wanted))
             self.size += _size_of_selection(selection)
             if len(self.selections) > MAX_SELECTIONS:
@@ -189,8 +188,7 @@ def _once_for_a_topic(wanted: Callable[[Frame], bool]) -> Callable[[Frame], bool
     known: dict[str | None, bool] = {}
 
     def of_its_topic(frame: Frame) -> bool:
-        chosen = known.get(frame.topic)
-        if chosen is None:
+        if (chosen := known.get(frame.topic)) is None:
             chosen = known[frame.topic] = wanted(frame)
         return chosen
 
@@ -254,8 +252,7 @@ class LogPages:
 
         Raises BusUnavailable, BusRefused: as `redis.client.call`, or the log is another one than `epoch`.
         """
-        known = self.known_after(position)
-        if known is not None:
+        if (known := self.known_after(position)) is not None:
             self._count((known.first - 1) // PAGE_OFFSETS, known)
             self._make_room(known)
             return known
@@ -286,8 +283,7 @@ class LogPages:
         """Forget everything above an offset, where another epoch of the log may hold other events."""
         for index, page in tuple(self._pages.items()):
             if page.last > end:
-                kept = page.upto(end)
-                if kept is None:
+                if (kept := page.upto(end)) is None:
                     self._forget(index)
                 else:
                     self._pages[index] = kept
@@ -356,8 +352,7 @@ class LogPages:
     def _page_of(self, offset: int) -> tuple[int, Page]:
         """Return the number and the page of an offset, a new one if necessary, and mark it as the last used."""
         index = (offset - 1) // PAGE_OFFSETS
-        page = self._pages.get(index)
-        if page is None:
+        if (page := self._pages.get(index)) is None:
             page = self._pages[index] = Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS)
         self._pages.move_to_end(index)
         return index, page

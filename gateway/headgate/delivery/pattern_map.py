@@ -99,8 +99,7 @@ class PatternMap(Generic[V]):
         value = get(topic)
         values = [] if value is None else [value]
         words = topic.split(".")
-        recipes = self._recipes.get(len(words))
-        if recipes is not None:
+        if (recipes := self._recipes.get(len(words))) is not None:
             supply = (*words, *_WILDCARDS)
             candidates = map(join, [recipe(supply) for recipe in recipes.values()])
             values += [value for value in map(get, candidates) if value is not None]

@@ -162,8 +162,7 @@ def _go_back(
     asking: PatternMap[list[int]] = PatternMap()
     for index in left:
         pattern = wanted[index][0]
-        indexes = asking.get(pattern)
-        if indexes is None:
+        if (indexes := asking.get(pattern)) is None:
             asking.add(pattern, [index])
         else:
             indexes.append(index)
@@ -172,11 +171,9 @@ def _go_back(
     for number in range(page_of(last), page_of(max(first, 1)) - 1, -1):
         page = read(number)
         for offset in range(min(page.last, last), max(page.first, first) - 1, -1):
-            topic = page.topics[offset - page.first]
-            if topic is None:
+            if (topic := page.topics[offset - page.first]) is None:
                 continue
-            known = reached.get(topic)
-            if known is None:
+            if (known := reached.get(topic)) is None:
                 if len(reached) >= _KEPT_TOPICS:
                     reached.clear()
                 known = reached[topic] = tuple(index for indexes in asking.reached(topic) for index in indexes if index in left)

@@ -211,8 +211,7 @@ class Traced:
             return
         now_ms = self._now_s() * 1000
         for frame in frames:
-            tally = self._open.pop(frame, None)
-            if tally is None:
+            if (tally := self._open.pop(frame, None)) is None:
                 continue
             event, routed_ms = tally
             counts = dict(zip(NAMES, values(frame.tally), strict=True))

@@ -121,8 +121,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         Stock clients know no gaps, so a full queue ends the session.
         """
         self.settle()
-        session = self.sessions.get(sid)
-        if session is None:
+        if (session := self.sessions.get(sid)) is None:
             return
         frame = frame_of(pkt)
         if pkt.packet_type != MESSAGE:
@@ -140,8 +139,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
 
     def _get_socket(self, sid: str) -> Session:
         """Return a session until it is forgotten. engineio's own forgets one before its handlers have run."""
-        session = self.sessions.get(sid)
-        if session is None:
+        if (session := self.sessions.get(sid)) is None:
             raise KeyError("Session not found")
         return session
 

@@ -47,8 +47,7 @@ def destination_of(message: object) -> Destination | None:
     if not isinstance(message, bytes) or not message.startswith(_BEGINS):
         return None
     tail = message[-TAIL_BYTES:]
-    match = _ENDS.fullmatch(tail, max(0, tail.rfind(b'"namespace": ')))
-    if match is None:
+    if (match := _ENDS.fullmatch(tail, max(0, tail.rfind(b'"namespace": ')))) is None:
         return None
     namespace, room, host_id = match.groups()
     try:

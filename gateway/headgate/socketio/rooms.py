@@ -210,11 +210,9 @@ class RoomManager(Manager):  # type: ignore[misc]
                         server.to_one(member, server.framed(packets), may_wait=may_wait and to_one)
             return
         packets = server.eio_packets(self._packet(namespace, event, arguments))
-        if to_one and not skipped:
-            member = server.member(rooms[None][room])
-            if member is not None:
-                server.to_one(member, server.framed(packets), may_wait=may_wait)
-                return
+        if to_one and not skipped and (member := server.member(rooms[None][room])) is not None:
+            server.to_one(member, server.framed(packets), may_wait=may_wait)
+            return
         audience = self._audience(namespace, room, skipped, packets)
         if audience.members:
             server.to_room(server.framed(packets), audience, may_wait=may_wait)
@@ -230,8 +228,7 @@ class RoomManager(Manager):  # type: ignore[misc]
                 (eio_sid for sid, eio_sid in self.get_participants(namespace, room) if sid not in skipped), packets
             )
         key = (namespace, room)
-        audience = self._audiences.get(key)
-        if audience is None:
+        if (audience := self._audiences.get(key)) is None:
             members = self.rooms[namespace].get(room, {})
             audience = self._gathered(members.values(), packets)
             if members and len(audience.members) == len(members):
@@ -243,8 +240,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         server: Server = self.server
         members: list[Member] = []
         for eio_sid in list(eio_sids):
-            member = server.member(eio_sid)
-            if member is not None:
+            if (member := server.member(eio_sid)) is not None:
                 members.append(member)
             else:
                 for packet in packets:
@@ -253,8 +249,7 @@ class RoomManager(Manager):  # type: ignore[misc]
 
     def heeds(self, message: object) -> bool:
         """Return whether a message of the manager's queue may be for a client here."""
-        to = destination_of(message)
-        if to is None:
+        if (to := destination_of(message)) is None:
             return True
         if to.host_id == self.host_id:
             return False  # our own
@@ -299,8 +294,7 @@ class RoomManager(Manager):  # type: ignore[misc]
     def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
         """Enter a session's client, which waits for its connect handler; return its id, or None for a second one."""
         rooms = self.rooms.setdefault(namespace, {})
-        pairs = rooms.get(None)
-        if pairs is None:
+        if (pairs := rooms.get(None)) is None:
             pairs = rooms[None] = Pairs()
         if eio_sid in pairs._invm:
             return None
@@ -320,8 +314,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         """Let a client in after its connect handler, or at once by the id of its session. As python-socketio's."""
         if not self.is_pre_connected(sid, namespace):
             sid = self.pre_connect(sid, namespace) or sid
-        pending = self.pending_connect.get(namespace)
-        if pending is not None:
+        if (pending := self.pending_connect.get(namespace)) is not None:
             pending.discard(sid)
             if not pending:
                 del self.pending_connect[namespace]
@@ -340,8 +333,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         if sid != room and room in clients:
             raise ValueError("cannot enter a sid room")
         session = clients[sid] if eio_sid is None else eio_sid  # raises for a client that has left, before a room is made
-        members = self.rooms[namespace].get(room)
-        if members is None:
+        if (members := self.rooms[namespace].get(room)) is None:
             members = self.rooms[namespace][room] = Room()
         members[sid] = session
         if sid != room:
@@ -352,8 +344,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         """Leave a room. As python-socketio's."""
         super().basic_leave_room(sid, namespace, room)
         self._audiences.pop((namespace, room), None)
-        entered = self._entered.get((namespace, sid))
-        if entered is not None:
+        if (entered := self._entered.get((namespace, sid))) is not None:
             entered.discard(room)
             if not entered:
                 del self._entered[namespace, sid]

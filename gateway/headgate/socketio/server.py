@@ -163,8 +163,7 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     def member(self, eio_sid: str) -> Member | None:
         """Return a session's member; None when there is no such session."""
-        session = self.session_of(eio_sid)
-        if session is None:
+        if (session := self.session_of(eio_sid)) is None:
             return None
         if not session.owners:
             session.owners = (Member(session, self),)
@@ -213,8 +212,7 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     def _send_packet(self, eio_sid: str, pkt: Packet) -> None:
         packets = self.eio_packets(pkt)
-        member = self.member(eio_sid)
-        if member is None:
+        if (member := self.member(eio_sid)) is None:
             super()._send_packet(eio_sid, pkt)
             return
         frames = self.framed(packets)
@@ -230,8 +228,7 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     def _send_eio_packet(self, eio_sid: str, eio_pkt: EnginePacket) -> None:
         """Send one message of a packet, for client managers with their own `emit`. Does not wait."""
-        member = self.member(eio_sid)
-        if member is None:
+        if (member := self.member(eio_sid)) is None:
             super()._send_eio_packet(eio_sid, eio_pkt)
             return
         self.to_one(member, [frame_of(eio_pkt, attachment=eio_pkt.binary and self._has_attachments)], may_wait=False)
@@ -260,8 +257,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         if self.traffic is not None:
             self.traffic.push("packetsIn")
             self.traffic.push("bytesIn", len(data))
-        session = self.session_of(eio_sid)
-        if session is None:
+        if (session := self.session_of(eio_sid)) is None:
             super()._handle_eio_message(eio_sid, data)
             return
         fault = packet = None
@@ -315,8 +311,7 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     def _handle_connect(self, eio_sid: str, namespace: str | None, data: object) -> None:
         """Ask the application whether a client may join, and answer the client. A refused one gets no broadcast."""
-        session = self.session_of(eio_sid)
-        if session is None:
+        if (session := self.session_of(eio_sid)) is None:
             super()._handle_connect(eio_sid, namespace, data)
             return
         namespace = namespace or "/"

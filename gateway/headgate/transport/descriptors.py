@@ -31,8 +31,7 @@ def has_room(listener_fd: int) -> bool:
 
     The number of the last connection may have been the only free low one.
     """
-    end = _end_of_clients()
-    if end is None:
+    if (end := _end_of_clients()) is None:
         return True
     try:
         free = os.dup(listener_fd)

@@ -61,8 +61,7 @@ class Heartbeat:
 
     def ping(self) -> None:
         """Send a ping; its pong is due from now on."""
-        session = self._session
-        if session is None:
+        if (session := self._session) is None:
             return
         self._pings += 1
         session.offer_control(_PING)

@@ -94,8 +94,7 @@ class HttpConnections:
         """Called when it begins to wait for its peer, or does already."""
         if connection in self._address_of and connection not in self._waiting:
             self._waiting[connection] = None
-            address = self._address_of[connection]
-            if address is not None:
+            if (address := self._address_of[connection]) is not None:
                 self._at[address].move_to_end(connection)
 
     def work(self, connection: Admitted) -> None:
@@ -184,8 +183,7 @@ class Admission:
 
     def end_longest_waiting(self, why: str, address: str | None = None) -> bool:
         """End the connection (of an address) that has waited longest; return whether there was one."""
-        connection = self.connections.longest_waiting(address)
-        if connection is None:
+        if (connection := self.connections.longest_waiting(address)) is None:
             return False
         self.connections.close(connection)
         HTTP_ENDED.labels(f"longest waiting {why}").inc()

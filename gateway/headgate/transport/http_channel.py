@@ -144,8 +144,7 @@ class Channel:
         if self.part is not Part.IDLE:  # the connection has reported that
             self._waiting()
         while pace.left_s > 0:
-            waited_s = self.peer.wait(events, pace.left_s)
-            if waited_s is None:
+            if (waited_s := self.peer.wait(events, pace.left_s)) is None:
                 break
             pace.waited(waited_s)
             try:

@@ -235,8 +235,7 @@ class HttpConnection:
         assert to_owner is not None
         peer.stop()
         try:
-            is_taken = to_owner(self._parser.block + self._parser.held, peer.fileno())
-            if is_taken:
+            if is_taken := to_owner(self._parser.block + self._parser.held, peer.fileno()):
                 unwatch(peer.fileno(), LINGER_S)
         finally:  # also when killed in the wait, as the owner may have it by now
             if is_taken:

@@ -50,8 +50,7 @@ class Incoming:
         while event is None:
             if channel.part is Part.IDLE and parser.held:
                 channel.begin(Part.HEADERS)
-            data = channel.receive(READ_BYTES)
-            if not data:
+            if not (data := channel.receive(READ_BYTES)):
                 return parser.end()
             parser.feed(data)
             event = parser.next_event()

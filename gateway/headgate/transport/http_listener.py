@@ -97,8 +97,7 @@ class Listener:
             if self.leave_s is not None and (pause_s := self.leave_s()):
                 self.pause(pause_s)
                 return
-            has_room = self.admission.room_for_next(self.socket.fileno())
-            if has_room is None:
+            if (has_room := self.admission.room_for_next(self.socket.fileno())) is None:
                 return
             try:
                 descriptor, address = _accept(self.socket)

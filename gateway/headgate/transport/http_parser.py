@@ -206,8 +206,7 @@ class RequestParser:
         return fault
 
     def _head(self) -> Request | Bad | None:
-        held = self.held
-        if not held:
+        if not (held := self.held):
             return None
         self.is_like_last = True
         request = self._last if self._last is not None and held.startswith(self.block) else self._again(held)
@@ -286,8 +285,7 @@ class RequestParser:
                 self.state = MACHINE[self.state, ParserState.WHOLE]
                 return None
             return self._refuse(_BAD_BODY) if len(held) > MAX_HEADER_BYTES else None
-        line = _CHUNK_LINE.match(held, 0, MAX_CHUNK_LINE_BYTES)
-        if line is None:
+        if (line := _CHUNK_LINE.match(held, 0, MAX_CHUNK_LINE_BYTES)) is None:
             return self._refuse(_BAD_BODY) if b"\n" in held or len(held) >= MAX_CHUNK_LINE_BYTES else None
         self.held, self._left = held[line.end() :], int(line[1], 16)
         self.state = MACHINE[self.state, ParserState.CHUNK if self._left else ParserState.TRAILERS]
@@ -307,8 +305,7 @@ def read_head(block: bytes) -> Request | Bad:
             return Bad("414 URI Too Long", "the request line is too long")
         if len(block) - size > MAX_HEADER_BYTES:
             return _too_large()
-    line = _REQUEST_LINE.match(block)
-    if line is None:
+    if (line := _REQUEST_LINE.match(block)) is None:
         return Bad(BAD_REQUEST, "not a valid HTTP request")
     if not _FIELDS.fullmatch(block, line.end()):
         return Bad(BAD_REQUEST, "malformed header")
@@ -332,8 +329,7 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
     """Return a request of these parts, with its end."""
     path, _, query = target.partition("?")
     if path[:1] != "/" and not (path == "*" and method == "OPTIONS"):
-        absolute = _ABSOLUTE.fullmatch(path)
-        if absolute is None:
+        if (absolute := _ABSOLUTE.fullmatch(path)) is None:
             return Bad(BAD_REQUEST, "the target is no path")
         # RFC 9112 section 3.2.2: the host of the target overrides Host.
         fields["HTTP_HOST"], path = absolute[1], absolute[2] or "/"

@@ -153,8 +153,7 @@ class HTTPServer:
         except OSError:  # its peer has gone
             return
         connection = HttpConnection(self, peer, address, received, is_adopted=is_adopted)
-        refusal = self.admission.take_in(connection, address, has_room=has_room)
-        if refusal is not None:
+        if (refusal := self.admission.take_in(connection, address, has_room=has_room)) is not None:
             with suppress(OSError):
                 sock.send(refusal.to_bytes(time.time(), close=True))
                 sock.recv(_READ_BYTES)  # closing it with a request unread would take the answer back

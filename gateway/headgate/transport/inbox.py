@@ -93,8 +93,7 @@ class Inbox:
             self._bytes = 0
 
     def _put(self, message: str | bytes) -> None:
-        messages = self._messages
-        if messages is None:
+        if (messages := self._messages) is None:
             messages = self._messages = deque()
             self._session.server.start(self._work)
         messages.append(message)

@@ -123,8 +123,7 @@ class Outbox(ABC):
 
     def flush(self) -> None:
         """Send what is queued, unless the WebSocket is waiting for room."""
-        wire = self.wire
-        if wire is not None:
+        if (wire := self.wire) is not None:
             if not wire.writing:
                 if self.queue.frames or self.queue.control_bytes or self.awaits_drain or not wire.is_clear:
                     wire.flush()
@@ -193,8 +192,7 @@ class Outbox(ABC):
         self.ready = False
         if not (self.queue.frames or self.queue.control_bytes or self.awaits_drain):
             return None  # the usual end of a write
-        frames = self.take_frames()
-        if not frames:
+        if not (frames := self.take_frames()):
             return None
         return frames[0].wire if len(frames) == 1 else b"".join([frame.wire for frame in frames])
 

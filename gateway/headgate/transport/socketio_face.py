@@ -206,8 +206,7 @@ class SocketIOFace:
     # -- what the engine asks (engine.Application) --------------------------------------------------------------------
 
     def opening(self, sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
-        refusal = self.hooks.opening(sid, environ)
-        if refusal is None:
+        if (refusal := self.hooks.opening(sid, environ)) is None:
             self._environs[sid] = environ
         return refusal
 
@@ -326,8 +325,7 @@ class SocketIOFace:
 
     def trim_environ(self, session_id: str, names: Iterable[str]) -> None:
         """Keep only these entries of a session's environment, which takes 3 KB as a whole."""
-        environ = self._environs.get(session_id)
-        if environ is not None:
+        if (environ := self._environs.get(session_id)) is not None:
             self._environs[session_id] = {name: environ[name] for name in names if name in environ}
 
 

@@ -40,8 +40,7 @@ def read_packet(text: str) -> Packet:
         path, _, rest = text[1:].partition(",")
         if rest[:1] == "{" and "?" not in path:
             return Packet(CONNECT, path, None, _read_json(rest))
-    parts = _PACKET.fullmatch(text)
-    if parts is None:
+    if (parts := _PACKET.fullmatch(text)) is None:
         raise Malformed("malformed packet")
     kind, path = int(parts[1]), (parts[3] or "/").partition("?")[0]
     packet_id = None if parts[4] is None else int(parts[4])

@@ -50,8 +50,7 @@ class UpgradeProbe:
 
     def received(self, message: str | bytes) -> None:
         """Take `2probe`, then `5`."""
-        session = self._session
-        if session is None:
+        if (session := self._session) is None:
             return
         if message == "2probe" and session.state is SessionState.PROBING:
             session.advance(SessionStep.ANSWER_PROBE)

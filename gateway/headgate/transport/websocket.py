@@ -147,9 +147,7 @@ class WebSocket:
             return None
         frames = self.owner.next_chunk()
         # The owner may have ended the connection in `next_chunk`; then its goodbye is left.
-        if frames is None or self.closing:
-            return self._unsent
-        return memoryview(frames)
+        return self._unsent if frames is None or self.closing else memoryview(frames)
 
     def close(self, code: int = NORMAL, reason: str = "", last: bytes = b"", *, why: str = "transport error") -> None:
         """Write what is half written, `last` (whole frames) and the close frame; linger, and close. Idempotent.
@@ -211,8 +209,7 @@ class WebSocket:
     def _feed(self, data: bytes) -> None:
         limit_bytes, inbound = self._limits.max_message_bytes, self._inbound
         if inbound is None:
-            text = whole_text(data, limit_bytes)
-            if text is not None:
+            if (text := whole_text(data, limit_bytes)) is not None:
                 if self.owner is not None:
                     self.owner.received(text)
                 return

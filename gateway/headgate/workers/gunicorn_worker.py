@@ -304,8 +304,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if not _is_set(self.cfg, "backlog"):
             listener.listen(BACKLOG)  # it already listens; this changes only the backlog
         routes = dict(gate.routes(app))
-        logs_access = self.log.access_log_enabled
-        if logs_access:  # requests below WSGI are not logged
+        if logs_access := self.log.access_log_enabled:  # requests below WSGI are not logged
             routes = {key: route for key, route in routes.items() if key[1].startswith("/socket.io")}
         server = HTTPServer(listener, app, limits=limits, routes=routes)
         if self.cfg.max_requests > 0:
@@ -318,8 +317,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         def leave_s() -> float:
             own = self._connections()
             board.count(index, own)
-            pause_s = turn.leave_s(own, board.connections())
-            if not pause_s:
+            if not (pause_s := turn.leave_s(own, board.connections())):
                 board.count(index, own + 1)  # includes the one being accepted
             return pause_s
 
@@ -373,8 +371,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             until_s = time.monotonic() + END_S
             while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
                 sleep(POLL_S)
-        within_s = self._graceful_s(gateway.settings.drain_s, time.monotonic() - began_s)
-        if within_s:
+        if within_s := self._graceful_s(gateway.settings.drain_s, time.monotonic() - began_s):
             over, drain_began_s = Signal(), time.monotonic()
 
             def drain() -> None:

@@ -56,8 +56,7 @@ def _namespaces(each: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, di
     joined: dict[str, dict[str, Any]] = {}
     for namespaces in each:
         for name, state in namespaces.items():
-            known = joined.get(name)
-            if known is None:
+            if (known := joined.get(name)) is None:
                 joined[name] = dict(state)
                 continue
             worst = dict(state) if (state["bus"], state["offset"]) < (known["bus"], known["offset"]) else known

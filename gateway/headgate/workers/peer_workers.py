@@ -161,8 +161,7 @@ def letters_of(row: int) -> str:
 def owner_of(request: bytes) -> int | None:
     """Return the row in the session id of a request, from its first line; None without one."""
     line, _, _ = request.partition(b"\n")
-    match = _OWNER.search(line)
-    if match is None:
+    if (match := _OWNER.search(line)) is None:
         return None
     letters = match[1].decode()
     return _LETTERS.index(letters[0]) * len(_LETTERS) + _LETTERS.index(letters[1])

@@ -130,7 +130,6 @@ def _has_answered(connection: socket.socket) -> bool:
 
 
 def _more(connection: socket.socket) -> bytes:
-    part = connection.recv(65536)
-    if not part:
+    if not (part := connection.recv(65536)):
         raise ConnectionResetError("a message ended too early")
     return part

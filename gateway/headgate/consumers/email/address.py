@@ -36,8 +36,7 @@ def check_address(raw: object) -> str:
     """
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
-    address = raw.strip(" ")
-    if not address:
+    if not (address := raw.strip(" ")):
         raise ValueError("it is empty")
     if len(address) > MAX_ADDRESS_CHARACTERS:
         raise ValueError(f"it is longer than {MAX_ADDRESS_CHARACTERS} characters")
@@ -54,8 +53,7 @@ def read_mailbox(raw: object) -> Mailbox:
     """Parse `name <address>` or a bare address. Raises ValueError: it is neither."""
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
-    match = _MAILBOX.fullmatch(raw.strip(" "))
-    if match is None:
+    if (match := _MAILBOX.fullmatch(raw.strip(" "))) is None:
         return Mailbox("", check_address(raw))
     name = match["name"].strip(" ").strip('"')
     if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or "=?" in name or '"' in name:

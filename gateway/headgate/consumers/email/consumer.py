@@ -89,8 +89,7 @@ class Email(Consumer):
             raise Reject(delivery.key.removeprefix(_NO_ADDRESS))
         # Render before deferring, since an event that does not fit the templates must not spoil a whole digest.
         mail = self._compose([delivery], delivery.key)
-        hold = self._admit(delivery, together=False)
-        if hold is None:
+        if (hold := self._admit(delivery, together=False)) is None:
             self._send(mail, delivery, "single")
         return hold
 
@@ -99,8 +98,7 @@ class Email(Consumer):
         if len(deliveries) > 1 and not self._templates.speak_of_several:
             return Defer(0.0)
         mail = self._compose(deliveries, key)
-        hold = self._admit(deliveries[0], together=True)
-        if hold is None:
+        if (hold := self._admit(deliveries[0], together=True)) is None:
             self._send(mail, deliveries[0], "digest")
         return hold
 
@@ -143,10 +141,8 @@ class Email(Consumer):
             ends_s = state.window(f"digest {recipient}", options.digest_s)
             if ends_s is not None and not together:
                 return Defer(ends_s, together=True)
-        if context.rate:
-            room_s = state.within_rate(f"rate {recipient}", context.rate, context.rate_period_s)
-            if room_s is not None:
-                return Defer(room_s, together=together or self._templates.speak_of_several)
+        if context.rate and (room_s := state.within_rate(f"rate {recipient}", context.rate, context.rate_period_s)) is not None:
+            return Defer(room_s, together=together or self._templates.speak_of_several)
         state.put(_admitted(delivery), b"1", SENDING_S)
         return None
 

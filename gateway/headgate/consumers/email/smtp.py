@@ -277,8 +277,7 @@ class _Smtp(smtplib.SMTP):
             if self.sock is None or left_s <= 0:
                 raise ConnectionResetError if self.sock is None else TimeoutError
             self.sock.settimeout(left_s)
-            data = self.sock.recv(4096)
-            if not data:
+            if not (data := self.sock.recv(4096)):
                 raise ConnectionResetError
             self._received += data
         line, _, self._received = self._received.partition(b"\n")

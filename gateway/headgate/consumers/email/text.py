@@ -74,10 +74,8 @@ class MailTemplates:
     def _render(self, shown: Sequence[Delivery], count: int, recipient: str) -> MailText:
         compiled, values = self._compiled, _values([view(delivery) for delivery in shown], count, recipient)
         url = None
-        if template := compiled.get("list_unsubscribe"):
-            url = header_url(template.render(values))
-            if url is None:
-                raise TemplateFault(f"list_unsubscribe: expected {EXPECTED_URL}")
+        if (template := compiled.get("list_unsubscribe")) and (url := header_url(template.render(values))) is None:
+            raise TemplateFault(f"list_unsubscribe: expected {EXPECTED_URL}")
         subject = one_line(compiled["subject"].render(values))
         values.update(subject=subject, unsubscribe=url or "")
         html = compiled["html"].render(values) if "html" in compiled else None

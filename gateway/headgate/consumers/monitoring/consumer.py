@@ -213,8 +213,7 @@ class Monitoring(Consumer):
         data = delivery.value()
         values = {}
         for rule in rules:
-            value = _number_at(data, rule.value)
-            if value is None:
+            if (value := _number_at(data, rule.value)) is None:
                 self._fault("not_a_number", f"gauges[{rule.name}]: no number there")
             elif delivery.time_ms >= self._gauged_ms.get(rule.name, 0):
                 self._gauged_ms[rule.name] = delivery.time_ms

@@ -81,8 +81,7 @@ def find_file(given: str | None) -> str | None:
 
 def need_file(given: str | None) -> str:
     """Return the file of `find_file`. Raises SettingsError: there is none."""
-    path = find_file(given)
-    if path is None:
+    if (path := find_file(given)) is None:
         raise SettingsError([f"no configuration file: expected --config FILE, {VARIABLE} or ./{DEFAULT_FILE}"])
     return path
 

@@ -149,8 +149,7 @@ class WebPush(Consumer):
             Reject: the subscription is invalid, or the templates do not fit the event.
             OutcomeUnknown, Retry: as `webhook.post.PacedPost`; Retry also for any answer except a 2xx, 404, 410 or 413.
         """
-        raw = self._stored(delivery).get(delivery.key)
-        if raw is None:
+        if (raw := self._stored(delivery).get(delivery.key)) is None:
             PUSHES.labels(self.context.name, "unsubscribed").inc()
             return
         try:

@@ -72,8 +72,7 @@ class Groups:
 
     def status_of(self, name: str) -> GroupStatus | None:
         """Return the status of one, or None if Redis has nothing of it. Raises InvalidRequest: not a consumer's name."""
-        reply = GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)
-        if not reply:
+        if not (reply := GROUP_LIBRARY.call(self._client, "FCALL_RO", "headgate_group_look", 1, self._log, name)):
             return None
         lag, leased, waiting, dead, missed, idle_ms = reply
         idle_s = None if idle_ms < 0 else idle_ms / 1000

@@ -251,8 +251,7 @@ class _Line:
     def finish(self, commands: Sequence[Command]) -> None:
         """Wait until all of these are answered. The first of them were sent, unless the connection was dropped since."""
         try:
-            link = self._link
-            if link is None:
+            if (link := self._link) is None:
                 link = self._link = SubscriberLink(self._url, key=self._key)
                 # Checked only now, since an `end` before the line above found no connection to close.
                 if self.ended:
@@ -260,8 +259,7 @@ class _Line:
                 link.connect()
                 link.settimeout(ANSWER_WITHIN_S)
                 self._unanswered = 0
-            unsent = commands[self._unanswered :]
-            if unsent:
+            if unsent := commands[self._unanswered :]:
                 link.send(*unsent)
                 self._unanswered += len(unsent)
             while self._unanswered > 0:

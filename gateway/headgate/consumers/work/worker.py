@@ -326,8 +326,7 @@ class Worker:
 
     def _handle(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
         try:
-            group = self._routed(group)
-            if not group:
+            if not (group := self._routed(group)):
                 return
             first = group[0]
             if first.mark:
@@ -335,8 +334,7 @@ class Worker:
                     answer = consumer.handle_together(first.task.key, [self._delivery(leased) for leased in group])
             else:
                 if self._asks_keys and not first.task.split:
-                    keys = _checked_keys(consumer.keys(self._delivery(first)))
-                    if not keys:
+                    if not (keys := _checked_keys(consumer.keys(self._delivery(first)))):
                         self._finish(group)
                         return
                     if len(keys) > MAX_KEYS:
@@ -379,8 +377,7 @@ class Worker:
     def _rule(self, routing: Routing, leased: LeasedTask) -> tuple[int, str | None, str | None]:
         """Return how long to wait for the user, the user, and the reason of a withdrawal (or None)."""
         task, delivery = leased.task, self._delivery(leased)
-        user = routing.user(delivery)
-        if user is None:
+        if (user := routing.user(delivery)) is None:
             return 0, None, None
         is_new = not (task.deferred or task.split or task.failures)
         # The group's clock may have followed a change of the wall clock, which the event's time has not, or the other way round.
@@ -397,8 +394,7 @@ class Worker:
         if not runner.rate or consumer.keeps_rate or task.admitted or leased.out > 1 or self._routing is None:
             return None
         name = f"rate {self._routing.user(self._delivery(leased)) or ''} {task.key}"
-        room_s = self._context.state.within_rate(name, runner.rate, runner.rate_period_s)
-        if room_s is not None:
+        if (room_s := self._context.state.within_rate(name, runner.rate, runner.rate_period_s)) is not None:
             return Defer(room_s)
         leased.task = msgspec.structs.replace(task, admitted=True)
         return None

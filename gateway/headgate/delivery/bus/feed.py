@@ -307,8 +307,7 @@ class Feed:
         self._is_downgraded = False
         yield from self._sync()
         while True:
-            events = self._next_events()
-            if events:
+            if events := self._next_events():
                 yield out.Deliver(events, live=True)
                 self.offset = self.reached
             elif self._replies:
@@ -321,8 +320,7 @@ class Feed:
         head = yield from self._ask(out.Do.CONFIGURE)
         if not self._is_announced(head):
             yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
-        fault = self._library_fault(head)
-        if fault is not None:
+        if (fault := self._library_fault(head)) is not None:
             yield from self._close(fault)
         yield from self._ask(out.Do.READ_LINK_HEAD)
         yield out.Subscribe(self._interest.attach())
@@ -349,8 +347,7 @@ class Feed:
     def _ask(self, question: out.Do | out.ReadHead) -> Generator[out.Action | None, Answer, Head]:
         answer = yield question
         assert isinstance(answer, Head)
-        fault = self._server_fault(answer)
-        if fault is not None:
+        if (fault := self._server_fault(answer)) is not None:
             yield from self._close(fault)
         return answer
 
@@ -388,8 +385,7 @@ class Feed:
 
     def _read_head(self) -> Generator[out.Action | None, Answer, Head]:
         head = yield from self._ask(out.ReadHead(self._known()))
-        fault = self._library_fault(head)
-        if fault is not None:
+        if (fault := self._library_fault(head)) is not None:
             yield from self._close(fault)
         return head
 
@@ -403,8 +399,7 @@ class Feed:
             self.epoch, self.lineage = head.epoch, lineage
             self._go_to(head.offset)
         elif head.epoch != self.epoch:
-            end = self.lineage.fork(lineage, head.offset)
-            if end is None:
+            if (end := self.lineage.fork(lineage, head.offset)) is None:
                 yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
             else:
                 yield from self._change_line(head, lineage.following(self.lineage), end)
@@ -506,8 +501,7 @@ class Feed:
             event = decode(reply[-2], reply[-1], now_ms)
             if not isinstance(event, Event):
                 break
-            offset = event.offset
-            if offset is not None:
+            if (offset := event.offset) is not None:
                 if event.epoch != self.epoch:
                     break
                 if offset <= self.reached:  # it came through another source
@@ -547,8 +541,7 @@ class Feed:
         A bad message in the log leaves a gap, which the clients are notified of. A bad plain PUBLISH was never promised.
         """
         event = self._messages.decode(reply[-2], reply[-1], self._now_ms)
-        where = self._messages.claimed_place(reply[-2], reply[-1])
-        if where is None:
+        if (where := self._messages.claimed_place(reply[-2], reply[-1])) is None:
             if isinstance(event, HeadgateError):
                 yield out.Quarantine(event)
             return
@@ -593,8 +586,7 @@ class Feed:
             fence.missed += fence.state is FenceState.NONE
             return self._verdict()
         actions: list[out.Action] = []
-        sources = self._interest.to_unsubscribe(now_s)
-        if sources:
+        if sources := self._interest.to_unsubscribe(now_s):
             self._sending = True
             actions.append(out.Unsubscribe(sources))
         if fence.state is not FenceState.NONE:
@@ -608,8 +600,7 @@ class Feed:
         """Subscribe to new patterns, and expedite a fence for those that Redis has acknowledged."""
         if self.state is not State.LIVE or self._sending:
             return []
-        sources = self._interest.to_subscribe()
-        if sources:
+        if sources := self._interest.to_subscribe():
             self._sending = True
             return [out.Subscribe(sources)]
         if (self._interest.acknowledged or self._one_line_from) and self._fence.state is FenceState.NONE:

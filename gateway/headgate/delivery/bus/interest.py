@@ -60,8 +60,7 @@ def sources(namespace: str, pattern: str, database: int = 0) -> tuple[Source, ..
     They bring more, as the `*` of a glob also matches dots, and the channel of a user has all topics of that user. So the
     receiver must still match each topic.
     """
-    user = _users_within(pattern)
-    if user is None:
+    if (user := _users_within(pattern)) is None:
         return (_of_topics(namespace, pattern, database),)
     own = user_channel(namespace, user, database).encode()
     if user == "*":

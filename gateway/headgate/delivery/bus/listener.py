@@ -325,8 +325,7 @@ class Bus:
 
     def _take(self) -> Run | None:
         """Let the receiver take replies directly; None if none can be."""
-        front = self.feed.front()
-        if front is None:
+        if (front := self.feed.front()) is None:
             return None
         try:
             taken = self._receiver.take(self._unseen, front)
@@ -343,8 +342,7 @@ class Bus:
 
     def _read_link_head(self) -> Head:
         """Read the head on the subscriber connection, which waits for nothing else yet."""
-        link = self._link
-        if link is None:
+        if (link := self._link) is None:
             raise BusUnavailable("the connection is closed")
         link.send(self._log.head_command())
         return read_head(link.read()[0])
@@ -363,8 +361,7 @@ class Bus:
         if self._link is not None:
             with suppress(HeadgateError):  # of a broken connection; the next `read` raises it again, and is handled
                 replies += self._link.read_ready()
-        events = self.feed.more(replies, int(time() * 1000))
-        if events:
+        if events := self.feed.more(replies, int(time() * 1000)):
             self._events.total += len(events)
         return events
 
@@ -488,8 +485,7 @@ class Bus:
         self._receiver.line_changed(action.end)
 
     def _send_commands(self, commands: list[tuple[bytes, ...]]) -> None:
-        link = self._link
-        if link is None:
+        if (link := self._link) is None:
             return
         if not self.up:
             link.send(*commands)  # with the timeout of connecting

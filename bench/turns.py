@@ -195,8 +195,8 @@ def _synced_feed() -> Any:
     from headgate.delivery.bus.actions import Do, ReadHead, Subscribe
     from headgate.delivery.bus.feed import Feed
     from headgate.delivery.bus.interest import by_command
-    from headgate.redis.lineage import Head
     from headgate.redis.functions import VERSION
+    from headgate.redis.lineage import Head
 
     feed = Feed(NAMESPACE, 65536, 1.0)
     feed.acquire("#")

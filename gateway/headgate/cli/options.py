@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -155,7 +155,7 @@ def processors() -> int:
 class SecondsRange(click.FloatRange):
     """Seconds in a range. NaN is in none, although no comparison excludes it."""
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds_ = float(super().convert(value, param, ctx))
         return self.fail("nan is no number of seconds", param, ctx) if math.isnan(seconds_) else seconds_
 

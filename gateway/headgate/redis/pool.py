@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from threading import Condition
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 import redis
@@ -123,15 +123,11 @@ def _is_broken(connection: Any) -> bool:
         return True
 
 
-class _Forked(Protocol):
-    def reset(self) -> None: ...
-
-
 # Objects that begin again in a forked child, where the threads that hold their locks and connections do not exist.
-_parts = WeakSet[_Forked]()
+_parts = WeakSet[Any]()
 
 
-def reset_in_child(part: _Forked) -> None:
+def reset_in_child(part: Any) -> None:
     """Call `reset` in each child that is forked while `part` exists."""
     _parts.add(part)
 

@@ -177,16 +177,9 @@ def _namespace(client: Client, name: str, served: Served, at_s: float) -> Namesp
     if oldest and (time_ms := oldest[0][1].get(b"time", b"")).isdigit():
         oldest_s = max(0.0, at_s - int(time_ms) / 1000)
     size = max(0, _number(total) - _number(below)) if events else 0
+    kept_s, head_offset = retention_s(client, name, at_s), _number(offset)
     return NamespaceState(
-        name,
-        served.live,
-        served.seen_s_ago,
-        (epoch or b"").decode(),
-        _number(offset),
-        int(events),
-        size,
-        oldest_s,
-        retention_s(client, name, at_s),
+        name, served.live, served.seen_s_ago, (epoch or b"").decode(), head_offset, int(events), size, oldest_s, kept_s
     )
 
 

@@ -182,13 +182,5 @@ def plain_topic(topic: str) -> str:
 
 def _item(item_id: bytes, value: bytes) -> InboxItem:
     state, offset, time, _, data = value.split(b" ", 4)
-    name = item_id.decode()
-    return InboxItem(
-        id=name,
-        kind=name.partition("/")[0],
-        data=msgspec.Raw(data),
-        time=int(time),
-        at=int(offset),
-        read=state != _UNREAD,
-        archived=state == _ARCHIVED,
-    )
+    name, is_read, is_archived = item_id.decode(), state != _UNREAD, state == _ARCHIVED
+    return InboxItem(name, name.partition("/")[0], msgspec.Raw(data), int(time), int(offset), is_read, is_archived)

@@ -171,15 +171,8 @@ class Discovery:
         """
         kinds: Any = redis.ConnectionPool  # redis-py does not type its constructor
         host, port = sentinel
-        pool = kinds(
-            connection_class=self._kind,
-            host=host,
-            port=port,
-            socket_timeout=wait_s,
-            socket_connect_timeout=wait_s,
-            within_s=wait_s,
-            **self._options,
-        )
+        limits = dict.fromkeys(("socket_timeout", "socket_connect_timeout", "within_s"), wait_s)
+        pool = kinds(connection_class=self._kind, host=host, port=port, **limits, **self._options)
         client: Any = redis.Redis.from_pool(pool)
         try:
             pipeline = client.pipeline(transaction=False)

@@ -270,14 +270,9 @@ class LogWriter:
     def announce(self, namespace: str, topic: str, message: bytes) -> None:
         """Publish a message on the live channel of a topic. Waits for Redis. Raises as `call_at`."""
         where, has_topic = live_channel(namespace, topic, database_number(self._client))
+        text = b"%b\n%b" % (topic.encode(), message) if has_topic else message
         with self.budget(namespace):
-            call_at(
-                self._client,
-                log_key(namespace),
-                "PUBLISH",
-                where,
-                b"%b\n%b" % (topic.encode(), message) if has_topic else message,
-            )
+            call_at(self._client, log_key(namespace), "PUBLISH", where, text)
 
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
         """Return the fate of a receipt's event. Waits for Redis. Raises as `call_at`; BusUnavailable also from a replica."""

@@ -22,6 +22,7 @@ from .options import (
     config_option,
     effective_settings,
     json_option,
+    namespaces_option,
     open_redis,
     operator_name,
     redis_option,
@@ -35,13 +36,7 @@ from .output import counted, echo, exit_for, print_done, print_one, wants_json
 @click.option("--user", required=True, metavar="NAME", help="Whom the token is for.")
 @click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable. {sub}: the user's word.")
 @click.option("--publish", "publish_", multiple=True, metavar="PATTERN", help="May publish to this; repeatable.")
-@click.option(
-    "--namespace",
-    "namespaces",
-    multiple=True,
-    metavar="NAME",
-    help="Namespace that it is for; repeatable. Default: the gateway's first.",
-)
+@namespaces_option("Namespace that it is for; repeatable. Default: the gateway's first.")
 @click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="How long it holds: 90, 90s, 15m, 1h or 7d.")
 @click.option("--kid", metavar="ID", help="Which configured secret signs it, where there are several.")
 @with_options(json_option)

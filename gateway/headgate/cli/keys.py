@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, open_redis, operator_name, redis_option, seconds, with_options
+from .options import json_option, namespaces_option, open_redis, operator_name, redis_option, seconds, with_options
 from .output import DONE_UNTOLD, Commands, OutputRefused, echo, fail, print_done, print_json, print_one, utc_time, wants_json
 
 if TYPE_CHECKING:
@@ -28,13 +28,7 @@ def keys() -> None:
     metavar="SCOPE",
     help="What it may do, such as publish:orders.#, read:orders.#, clients or admin; repeatable. docs/http-api.md lists them.",
 )
-@click.option(
-    "--namespace",
-    "namespaces",
-    multiple=True,
-    metavar="NAME",
-    help="Namespace that it is for, or * for all; repeatable. Default: the gateway's first.",
-)
+@namespaces_option("Namespace that it is for, or * for all; repeatable. Default: the gateway's first.")
 @click.option("--ttl", metavar="TIME", help="When it ends: 90, 90s, 15m, 1h or 7d from now. Default: when it is revoked.")
 @with_options(json_option, redis_option)
 def create(name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...], ttl: str | None, redis_url: str | None) -> None:

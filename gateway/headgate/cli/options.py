@@ -36,6 +36,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print each a
 json_object_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
+def namespaces_option(help: str) -> Callable[[Command], Command]:
+    """Return the option for several namespaces."""
+    return click.option("--namespace", "namespaces", multiple=True, metavar="NAME", help=help)
+
+
 def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Give a command options, shown in this order, and one line for each fault."""
 

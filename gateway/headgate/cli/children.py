@@ -1,11 +1,11 @@
 """The processes that `headgate serve` watches beside itself: `headgate consume`, and a private Redis.
 
 In: the arguments of that command, for which settings pass through the environment, and the server that the gateway has started
-(redis/embedded.py). Out: nothing, as both write to the same standard output and error. The consumers are started again when they
-end, with growing delays, and end when their parent ends for any reason (see `--parent` of the command). Redis is started again
-when it dies by itself, such as when killed for its memory or by a crash, with the data that it left, in a new epoch. Nothing else
-restarts it: without this the gateway would wait for Redis forever. Waits let the loop run (the caller has patched the standard
-library).
+(redis/embedded.py). Out: nothing, as both write to the same standard output and error. The consumers are started again when
+they end, with growing delays, and end when their parent ends for any reason (see `--parent` of the command). Redis is started
+again when it dies by itself, such as when killed for its memory or by a crash, with the data that it left, in a new epoch.
+Nothing else restarts it: without this the gateway would wait for Redis forever. Waits let the loop run (the caller has patched
+the standard library).
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Fault(NamedTuple):
 
 
 def find_fault(data: object) -> Fault | None:
-    """Return the first known fault in the order of the data, and what to publish instead. Nothing here runs for a valid value."""
+    """Return the first known fault in the order of the data, or None. Nothing here runs for a valid value."""
     return next(_faults(data, (), MAX_DEPTH), None)
 
 

@@ -254,8 +254,8 @@ class NewestReceipts:
     """The newest receipt of each epoch, of any log. No I/O, no clock. Threads may share it, as each step is one assignment.
 
     A snapshot of a machine reverts a Redis together with its memory, and Redis itself cannot detect that. A publisher can,
-    because it has receipts that Redis no longer remembers. The revert breaks its connections, so each new connection reports the
-    newest receipts before its first command. Redis begins another epoch if it does not remember one of them (log.lua).
+    because it has receipts that Redis no longer remembers. The revert breaks its connections, so each new connection reports
+    the newest receipts before its first command. Redis begins another epoch if it does not remember one of them (log.lua).
 
     Attributes:
         forbidden_until_s: the time until which it reports nothing, because this Redis user may not.

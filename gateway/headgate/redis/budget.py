@@ -83,10 +83,10 @@ MACHINE = Machine(
 
 
 class Breaker:
-    """Decides whether a call to a stalled Redis may try or fails at once. No I/O, no clock, no lock; its owner serialises calls.
+    """Decides whether a call to a stalled Redis may try or fails at once. No I/O, clock or lock; its owner serialises calls.
 
-    After a timeout all calls fail at once for OPEN_S. Then one call at a time, the probe, may try. An answer to the probe, or to
-    an earlier call, closes the breaker. A timeout of the probe opens it for another OPEN_S.
+    After a timeout all calls fail at once for OPEN_S. Then one call at a time, the probe, may try. An answer to the probe, or
+    to an earlier call, closes the breaker. A timeout of the probe opens it for another OPEN_S.
     """
 
     __slots__ = ("_retry_at_s", "state")

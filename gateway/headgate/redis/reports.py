@@ -1,13 +1,13 @@
 """What each gateway reports to Redis for people: its counts of single events, and its vitals. Nothing else depends on them.
 
 Traces. In: every second, the changed counts of each gateway (delivery/tally.py). Out: the counts of one event by gateway, for
-`headgate trace`. In Redis: a hash for each PART consecutive offsets, with a field `<epoch>:<offset>:<gateway>` for each event. A
-hash ends `kept_s` after its last report, so Redis holds only the events traced in that time.
+`headgate trace`. In Redis: a hash for each PART consecutive offsets, with a field `<epoch>:<offset>:<gateway>` for each event.
+A hash ends `kept_s` after its last report, so Redis holds only the events traced in that time.
 
 Vitals. In: a report of each process each second, as long as the process that serves a console's page sends a notice
-(questions.py). Out: the reports of all processes. In Redis: the hash VITALS with a field for each process. The hash ends LEASE_S
-after the last report of any process. A process that stops removes its field. The field of a killed process goes when a reader has
-seen no news of it for a while (`forget`), or with the hash.
+(questions.py). Out: the reports of all processes. In Redis: the hash VITALS with a field for each process. The hash ends
+LEASE_S after the last report of any process. A process that stops removes its field. The field of a killed process goes when a
+reader has seen no news of it for a while (`forget`), or with the hash.
 
 Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`. Every call may be repeated.
 """

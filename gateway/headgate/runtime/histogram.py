@@ -116,8 +116,8 @@ CLASSIC_EXPONENTS = range(-12, 7)
 def classic(families: Iterable[Family]) -> Iterator[Family]:
     """Return families in which each of our histograms is a classic one, of one process or of all workers together.
 
-    One of ours is a family of the kind HDR. Its samples are counts that can be added: `<name>_in` with the number of a bucket in
-    the label `bucket`, and `<name>_sum`.
+    One of ours is a family of the kind HDR. Its samples are counts that can be added: `<name>_in` with the number of a bucket
+    in the label `bucket`, and `<name>_sum`.
     """
     for name, kind, documentation, samples in families:
         if kind != HDR:

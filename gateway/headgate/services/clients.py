@@ -405,7 +405,7 @@ class Clients:
         self._client.close()
 
     def _ask(
-        self, kind: Kind, body: object, read: Callable[[msgspec.Raw], Any], is_enough: Callable[[Any], bool] = lambda part: False
+        self, kind: Kind, body: object, read: Callable[..., Any], is_enough: Callable[..., bool] = lambda part: False
     ) -> Answers:
         return ask(self._client, kind, body, living(self._client), read, within_s=self._within_s, is_enough=is_enough)
 

@@ -1,8 +1,8 @@
 """The tracer writes to Redis what became of single events here, and makes their spans, once a second, off the hot path.
 
-In: the changed tallies of each namespace, and the events with recorded traces (delivery/tally.py).
-Out: counts under the name of this process (redis/reports.py), and spans of OpenTelemetry (runtime/spans.py). Counts that a killed
-process had not written yet are lost. A trace then says that this gateway is gone.
+In: the changed tallies of each namespace, and the events with recorded traces (delivery/tally.py). Out: counts under the name
+of this process (redis/reports.py), and spans of OpenTelemetry (runtime/spans.py). Counts that a killed process had not written
+yet are lost. A trace then says that this gateway is gone.
 """
 
 from __future__ import annotations

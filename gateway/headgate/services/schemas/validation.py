@@ -4,9 +4,9 @@ In: a catalogue. Out: one `Validator` for each of its documents, and the faults 
 fetched: references lead into the catalogue, or are refused before (catalogue.py). `pattern` is matched in linear time,
 whatever an event brings, so look-around and back-references are refused. `format` is checked.
 
-The keywords of JSON Schema 2020-12 are those that contain schemas, those that are read, and those refused. An unknown keyword is
-refused with the nearest known one, because `requierd` would otherwise allow everything. An application's own keywords begin with
-`x-`.
+The keywords of JSON Schema 2020-12 are those that contain schemas, those that are read, and those refused. An unknown keyword
+is refused with the nearest known one, because `requierd` would otherwise allow everything. An application's own keywords begin
+with `x-`.
 """
 
 from __future__ import annotations

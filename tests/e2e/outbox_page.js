@@ -2,11 +2,9 @@
 import { connect } from "/modules/headgate.js";
 import { createOutbox } from "/modules/headgate.offline.js";
 
-const query = new URLSearchParams(location.search);
-const user = query.get("user") ?? "ann";
-const page = { receipts: [], refusals: [], fates: [], restored: 0, replaced: 0 };
+const page = { receipts: [], fates: [], restored: 0, replaced: 0 };
 page.gate = connect(location.origin, {
-  token: async () => (await fetch(`/token?life=600&user=${user}`, { method: "POST" })).text(),
+  token: async () => (await fetch("/token?life=600", { method: "POST" })).text(),
   reconnectDelayMinMs: 50,
   reconnectDelayMaxMs: 200,
 });
@@ -16,9 +14,8 @@ page.gate.on("publish:receipt", ({ data, restored, replaces }) => {
   if (restored) page.restored++;
   if (replaces) page.replaced++;
 });
-page.gate.on("publish:refused", ({ error }) => page.refusals.push(error.code));
 /** @param {number} maxEvents */
-page.open = (maxEvents = 1000) => createOutbox(page.gate, { storage: "indexeddb", user: query.get("outbox") ?? user, maxEvents });
+page.open = (maxEvents = 1000) => createOutbox(page.gate, { storage: "indexeddb", user: "ann", maxEvents });
 page.outbox = page.open();
 /** Publish numbers, and return how many are kept. */
 page.publish = (first, last, outbox = page.outbox) => {

@@ -18,18 +18,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.redis.client import Client, call
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.embedded import EmbeddedRedis
-from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher
 from tests.support.gateway_here import StartGatewayHere
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.processes import has_ended
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
-
-NAMESPACE = "notifications"
 
 
 def clerk(handshake: Handshake) -> Identity | None:
@@ -47,21 +43,6 @@ def health(gateway: GatewayProcess) -> tuple[int, Any]:
 
 
 # Publishing --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_granted_publish_is_acknowledged_with_a_receipt(gateway_here: StartGatewayHere) -> None:
-    """Epoch, offset and id; the same id again is the same event, and reaches no client twice."""
-    client = gateway_here(clerk).join({"token": "clerk", "subscriptions": [{"pattern": "orders.*.seen"}]})
-    assert client.welcome
-    first = client.request("publish", {"topic": "orders.1.seen", "data": {"by": "clerk"}, "id": "seen-1"})
-    again = client.request("publish", {"topic": "orders.1.seen", "data": {"by": "clerk"}, "id": "seen-1"})
-    client.request("publish", {"topic": "orders.2.seen", "data": None})
-
-    events = client.wait_for_events(2)
-
-    assert first == {"ok": True, "id": "seen-1", "epoch": first["epoch"], "offset": events[0][2]["offset"], "duplicate": False}
-    assert again == {**first, "duplicate": True}
-    assert [topic for topic, _, _ in events] == ["orders.1.seen", "orders.2.seen"]
 
 
 def test_an_event_names_its_sender_where_the_namespace_allows_it(gateway_here: StartGatewayHere, redis_url: str) -> None:
@@ -159,18 +140,7 @@ def test_a_message_nested_beyond_every_parser_harms_nobody_else(gateway_here: St
     other.subscribe("still.alive")
 
 
-# Other ways in -----------------------------------------------------------------------------------------------------------
-
-
-def test_one_fcall_from_any_redis_client_is_like_any_other_event(gateway_here: StartGatewayHere, redis_client: Client) -> None:
-    """As docs/protocol.md shows with redis-cli."""
-    client = gateway_here().join()
-    client.subscribe("fcall.*")
-    _, offset, _ = call(redis_client, "FCALL", "headgate_publish", 1, log_key(NAMESPACE), "fcall.6", '{"a":1}', "cli-6")
-
-    ((topic, data, meta),) = client.wait_for_events(1)
-
-    assert (topic, data, meta["offset"], meta["id"]) == ("fcall.6", {"a": 1}, offset, "cli-6")
+# Leaving -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(

@@ -45,7 +45,7 @@ from headgate.redis.subscriber_link import SubscriberLink
 from headgate.services.publisher import Fate
 from tests.support.checkout import ROOT
 from tests.support.clusters import Cluster, start_cluster
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_server import DEADLINE_S
 from tests.support.registered import register
 from tests.support.sentinels import Server
 
@@ -345,44 +345,6 @@ def test_a_publisher_of_few_rights_finds_its_node(cluster: Cluster, client: Clie
         assert publisher.publish("a", 1, user="ana").offset == 1
 
 
-def test_every_event_is_in_the_log_once_however_its_slot_moves(cluster: Cluster, client: Client, namespace: str) -> None:
-    """Threads publish without a pause, alone and in batches, while the slot goes from node to node and back."""
-    LOG_LIBRARY.ensure_loaded(client)
-    # All of them are to be there in the end, however long the moves take.
-    call(client, "FCALL", "headgate_configure", 1, log_key(namespace), 1_000_000, 600_000, 65_536)
-    stopping = threading.Event()
-    receipts: dict[str, int] = {}
-
-    def publish(thread: int) -> None:
-        with Publisher(cluster.url, namespace=namespace, timeout_s=DEADLINE_S) as publisher:
-            for number in itertools.count():
-                if stopping.is_set():
-                    return
-                ids = [f"{thread}-{number}-{part}" for part in range(1 + number % 3)]
-                if len(ids) == 1:
-                    receipts[ids[0]] = publisher.publish("a", number, id=ids[0]).offset
-                else:
-                    found = publisher.publish_many([("a", number, each) for each in ids])
-                    receipts.update({receipt.id: receipt.offset for receipt in found})
-
-    threads = [threading.Thread(target=publish, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    ways = [cluster.move, cluster.move_at_once] if cluster.can_move_at_once() else [cluster.move]
-    for way in ways * 2:
-        published = len(receipts)
-        wait_until(lambda: len(receipts) > published + 20, "events are published between two moves")  # noqa: B023
-        source = cluster.owner_of_namespace(namespace)
-        way(slot_of(log_key(namespace)), cluster.another(source))
-    stopping.set()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-
-    log = call(client, "XRANGE", log_key(namespace), "-", "+")
-    assert {fields[b"id"].decode(): int(entry.split(b"-")[0]) for entry, fields in log} == receipts
-    assert [int(entry.split(b"-")[0]) for entry, _ in log] == list(range(1, len(receipts) + 1))
-
-
 def test_a_slot_that_no_node_owns_is_one_clear_error(cluster: Cluster, namespace: str) -> None:
     """Publishers of its namespaces get an error, and so does `headgate check`; other namespaces are published to."""
     slot = slot_of(log_key(namespace))
@@ -401,38 +363,6 @@ def test_a_slot_that_no_node_owns_is_one_clear_error(cluster: Cluster, namespace
         owner.call("CLUSTER", "ADDSLOTS", slot)
     with Publisher(cluster.url, namespace=namespace, timeout_s=DEADLINE_S) as publisher:
         assert publisher.publish("a", 1).offset == 1
-
-
-def test_a_failed_primary_is_left_for_its_replica(cluster: Cluster, client: Client, publisher: Publisher, namespace: str) -> None:
-    """It is silent; the replica takes over; the next calls lead there, and the log goes on."""
-    publisher.publish("a", 1, durable="replica")
-    link = SubscriberLink(cluster.url, key=log_key(namespace))
-    link.connect()
-    failing = cluster.owner_of_namespace(namespace)
-    replica = cluster.replica_of(failing)
-    failing.kill()
-
-    def published() -> object:
-        try:
-            return publisher.publish("a", 2, id="two")
-        except BusUnavailable:
-            return None
-
-    receipt: Any = wait_until(published, "an event is published to the replica, now the primary")
-
-    assert receipt.offset == 2
-    assert cluster.owner_of_namespace(namespace) is replica
-    assert call(client, "XLEN", log_key(namespace)) == 2
-    with pytest.raises(BusUnavailable):
-        link.read()
-    again = SubscriberLink(cluster.url, key=log_key(namespace))
-    again.connect()
-    again.send(("XLEN", log_key(namespace)))
-    assert again.read() == [2]
-    for each in (link, again):
-        each.close()
-    failing.start()
-    assert check_server(client)[0] in ("Redis", "Valkey")
 
 
 def test_a_question_reaches_every_process_that_listens_for_revocations(cluster: Cluster, client: Client, namespace: str) -> None:

@@ -13,43 +13,8 @@ from headgate.redis.bounded import NewestReceipts
 from headgate.redis.client import call, check_primary, describe_server, open_client
 from headgate.redis.primary_switch import ASK_EVERY_SENTINEL_S, switch_of
 from headgate.redis.sentinel import LEAST_SILENCE_S, Discovery
-from headgate.redis.subscriber_link import SubscriberLink
-from headgate.services.publisher import Fate
 from headgate.settings.addresses.redis_url import read_url
-from tests.support.redis_server import wait_until
 from tests.support.sentinels import PRIMARY, Server, start_sentinels
-
-
-def test_a_failover_is_followed_by_publishers_and_links(tmp_path: Path) -> None:
-    """The primary freezes; the Sentinels promote the replica; each new connection leads there, and the log goes on."""
-    with start_sentinels(tmp_path / "site") as site, Publisher(site.url, timeout_s=2) as publisher:
-        client = open_client(site.url, timeout_s=5)
-        before = publisher.publish("a", 1, id="before")
-        assert call(client, "INFO", "server")["tcp_port"] == site.servers[0].port
-        link = SubscriberLink(site.url)
-        link.connect()
-        wait_until(lambda: site.servers[1].call("XLEN", "hg:{notifications}:log") == 1, "the replica has the event")
-        site.servers[0].freeze()
-
-        def published() -> object:
-            try:
-                return publisher.publish("a", 2, id="after")
-            except BusUnavailable:
-                return None
-
-        after = wait_until(published, "an event is published to the new primary")
-
-        assert after.offset == 2
-        assert after.epoch != before.epoch
-        assert publisher.check(before) is Fate.IN_LOG
-        again = SubscriberLink(site.url)
-        again.connect()
-        again.send(("SUBSCRIBE", "x"))
-        assert again.read()
-        site.servers[0].go_on()
-        for each in (link, again):
-            each.close()
-        client.close()
 
 
 def test_a_new_connection_to_the_primary_reports_the_newest_receipts(tmp_path: Path) -> None:

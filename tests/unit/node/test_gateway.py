@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity, PageRequest
-from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway
@@ -83,15 +82,6 @@ def test_a_request_without_an_acknowledgement_is_obeyed(gateway_on_model: StartG
     gateway.publish(1, "quiet.1")
 
     assert client.wait_for_events(1)[0][0] == "quiet.1"
-
-
-@pytest.mark.parametrize("pattern", ["orders.#", "orders", "orders.*", "orders.*.shipped", "stock.*", "stock.1"])
-def test_a_pattern_inside_a_grant_may_be_subscribed_to(gateway_on_model: StartGatewayOnModel, pattern: str) -> None:
-    """Pattern in pattern."""
-    client = gateway_on_model(guard).join({"token": "clerk"})
-    assert client.welcome["user"] == "clerk"
-
-    client.subscribe(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["#", "*", "*.1", "#.orders", "stock.#", "stock", "stock.*.*", "users.1", "orders2.#"])
@@ -599,53 +589,6 @@ def test_the_welcome_comes_before_the_news_that_redis_is_lost(gateway_on_model: 
     gateway.clock.advance(3)
     client.read()
     assert client.named("status") == [[{"bus": "down"}], [{"bus": "up"}]]
-
-
-def test_a_subscription_waits_while_redis_stands_still_and_misses_nothing(gateway_on_model: StartGatewayOnModel) -> None:
-    """It is acknowledged when the connection is known to be dead; every event after the acknowledgement comes."""
-    gateway = gateway_on_model()
-    client = gateway.join({"subscriptions": [{"pattern": "orders.1"}]})
-    assert client.welcome
-    gateway.server.stop()
-    number = client.send_request('["subscribe",{"pattern":"bills.*"}]')
-    gateway.clock.advance(0.5)
-    client.read()
-    assert number not in client.acknowledged
-    client.wait_for(lambda: number in client.acknowledged, "the acknowledgement")
-    assert client.acknowledged[number][0]["ok"]
-    gateway.server.go_on()
-    offsets = gateway.publish(20, "bills.1")
-    client.wait_for_events(20)
-    assert client.offsets == offsets
-
-
-def test_an_idle_client_is_told_its_position(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that its point of resume stays inside the log's retention."""
-    gateway = gateway_on_model()
-    monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)
-    gateway.namespace._cursors = CursorTurns(gateway.clock.now_s)
-    client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
-    assert client.welcome
-    gateway.publish(7, "bills.1")
-    gateway.clock.advance(12)
-    client.read()
-    assert client.named("cursor")[-1] == [{"epoch": gateway.redis.epoch, "offset": 7}]
-
-
-def test_an_idle_client_in_a_busy_log_is_told_its_position_sooner(
-    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else its point of resume would be trimmed away by events of others within seconds."""
-    gateway = gateway_on_model(log_max_events=100)
-    monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)
-    gateway.namespace._cursors = CursorTurns(gateway.clock.now_s)
-    client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
-    assert client.welcome
-    for _ in range(3):
-        gateway.publish(50, "bills.1")
-        gateway.clock.advance(2.5)
-    client.read()
-    assert [cursor["offset"] for (cursor,) in client.named("cursor")] == [50, 100, 150]
 
 
 # The end, and the rest ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A runner with its threads on a real Redis: workers that share, kept leases, outages, stopping."""
+"""A runner with its threads on a real Redis: workers that share, kept leases, stopping."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from headgate.consumers import Defer, Delivery
+from headgate.consumers import Delivery
 from headgate.consumers.work import runner as runners
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.runner import Runner
@@ -23,7 +23,6 @@ from headgate.redis.loads import process_name
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
-from tests.fault.redis_process import RedisProcess
 from tests.support.consumers_state import count_leased
 from tests.support.recording_consumer import Recorder, values
 from tests.support.redis_server import DEADLINE_S, wait_until
@@ -44,12 +43,11 @@ def logged() -> Iterator[list[Any]]:
 
 @pytest.fixture
 def run(recorder: type[Recorder], redis_url: str) -> Iterator[Callable[..., Runner]]:
-    """Start a runner of the recorder, `run(patterns=…, lease_s=…)`; it is stopped with the test."""
+    """Start a runner of the recorder, `run(lease_s=…)`; it is stopped with the test."""
     started: list[Runner] = []
 
-    def start(patterns: tuple[str, ...] = ("#",), name: str = "mail", url: str = redis_url, **options: Any) -> Runner:
-        spec = ConsumerSpec(name, recorder, recorder.Options(), patterns, "notifications", replace(QUICK, **options))
-        runner = Runner(spec, url, Settings())
+    def start(**options: Any) -> Runner:
+        runner = Runner(_spec(recorder, **options), redis_url, Settings())
         started.append(runner)
         runner.open()
         runner.start()
@@ -66,16 +64,12 @@ def log(redis_client: Client) -> None:
     EventLog("notifications", redis_client, 65536).configure(10000, 86400)
 
 
-def at_rest(client: Client, offset: int, group: str = GROUP) -> bool:
+def at_rest(client: Client, offset: int) -> bool:
     """Whether the group has taken everything up to `offset`, and nothing is leased or waiting."""
-    position = call(client, "HGET", group, "position")
+    position = call(client, "HGET", GROUP, "position")
     if not position or int(position) < offset:
         return False
-    return not count_leased(client, group.rpartition(":")[2]) and not call(client, "ZCARD", f"{group}:held")
-
-
-def wait_at_rest(client: Client, offset: int) -> None:
-    wait_until(lambda: at_rest(client, offset), f"everything up to {offset} to be answered", AT_REST_DEADLINE_S)
+    return not count_leased(client, "mail") and not call(client, "ZCARD", f"{GROUP}:held")
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
@@ -98,7 +92,7 @@ def test_instances_and_workers_share_the_work(
     wait_until(lambda: recorder.calls.count("start") == 4, "all four to be there")
     publisher.publish_many([("a", number) for number in range(1000)])
 
-    wait_at_rest(redis_client, 1000)
+    wait_until(lambda: at_rest(redis_client, 1000), "everything to be answered", AT_REST_DEADLINE_S)
 
     assert sorted(values(recorder)) == list(range(1000))
 
@@ -141,34 +135,10 @@ def test_slow_work_is_not_handed_to_another(
         "the lease to be renewed for its length before it ends",
     )
     release.set()
-    wait_at_rest(redis_client, 1)
+    wait_until(lambda: at_rest(redis_client, 1), "it to be answered")
 
     assert [(delivery.value(), delivery.attempt) for delivery in recorder.seen] == [(1, 1)]
     assert int(call(redis_client, "HGET", GROUP, "missed") or 0) == 0
-
-
-def test_a_redis_that_restarts_loses_nothing(recorder: type[Recorder], run: Callable[..., Runner], tmp_path: Any) -> None:
-    """Killed while events are handled and acknowledged; a deferred one is still deferred."""
-    with RedisProcess(tmp_path / "redis") as redis:
-        recorder.script = staticmethod(
-            lambda delivery: Defer(time.time() + 0.3) if delivery.value() % 10 == 0 and not delivery.deferred else None
-        )
-        runner = run(url=redis.url, lease_s=3.0)  # a page without an answer, because the old process went, comes again after it
-        redis.call("CONFIG", "SET", "appendfsync", "always")
-        with Publisher(redis.url) as publisher:
-            publisher.publish_many([("a", number) for number in range(400)])
-            wait_until(lambda: len(recorder.seen) > 50, "the work to have begun")
-            redis.kill()
-            wait_until(lambda: runner.status()[1], "the trouble to be told")
-            redis.start()
-            publisher.publish_many([("a", number) for number in range(400, 500)])
-
-        def done() -> set[int]:
-            return {delivery.value() for delivery in list(recorder.seen) if delivery.value() % 10 or delivery.deferred}
-
-        wait_until(lambda: done() == set(range(500)), "every event to be done")
-        wait_until(lambda: runner.status() == (1, None), "the trouble to be over")
-        assert runner.stop(DEADLINE_S)
 
 
 def test_endless_work_does_not_keep_it_from_stopping(recorder: type[Recorder], publisher: Publisher, redis_url: str) -> None:
@@ -202,8 +172,8 @@ def test_it_stops_while_redis_is_away(recorder: type[Recorder], publisher: Publi
     assert runner.stop()
 
 
-def _spec(recorder: type[Recorder]) -> ConsumerSpec:
-    return ConsumerSpec("mail", recorder, recorder.Options(), ("#",), "notifications", QUICK)
+def _spec(recorder: type[Recorder], **options: Any) -> ConsumerSpec:
+    return ConsumerSpec("mail", recorder, recorder.Options(), ("#",), "notifications", replace(QUICK, **options))
 
 
 def _wait(release: threading.Event) -> None:

@@ -28,8 +28,7 @@ describe("the debug log", () => {
     await gateway.until(() => lines.length, "the log to be loaded");
     gate.on("a", () => {});
     gate.open();
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     gateway.emit("gap", { patterns: ["a"], from: 1, to: 2, count: 2, bytes: 9, reason: "trimmed", recoverable: false });
     await settle();
     gate.off("a");
@@ -46,8 +45,7 @@ describe("the debug log", () => {
       const { gateway, lines } = begin(storage);
       const listen = mock.method(gate, "on");
       gate.open();
-      await gateway.welcome();
-      await settle();
+      await gateway.letIn();
       assert.deepEqual([lines, listen.mock.callCount()], [[], 0]);
     });
   }

@@ -104,6 +104,24 @@ export class FakeGateway extends Listened {
     this._listeners.get("connect_error")?.(Object.assign(new Error("xhr poll error"), { description: context?.status ?? 0, context }));
   }
 
+  /** Let the client in, and let it take the welcome. */
+  async letIn(more, nth) {
+    await this.welcome(more, nth);
+    await settle();
+  }
+
+  /** Cut the connection, and let the client in again with its CONNECT number `nth`. */
+  async comeBack(nth = 2, more = {}) {
+    this.cut();
+    await this.welcome(more, nth);
+  }
+
+  /** Wait for CONNECT number `nth`, and refuse it. */
+  async refuseConnect(data, nth = 1, message = undefined) {
+    await this.until(() => this.connects.length === nth, `CONNECT ${nth}`);
+    this.refuse(data, message);
+  }
+
   /** Cut the connection. */
   cut(reason = "transport close") {
     this.#drop(reason);

@@ -15,11 +15,14 @@ function open(options = {}) {
   return gate;
 }
 
-/** Record the calls of a handler as [label, data]. */
-function recorder() {
-  const calls = [];
-  const record = (label) => (data, event) => calls.push([label, data, event?.offset]);
-  return { calls, record };
+/** The calls of the handlers that `record` has made, as [label, data, offset]. */
+let calls;
+const record = (label) => (data, event) => calls.push([label, data, event?.offset]);
+
+/** Open a gate, and let it in. */
+async function up(options) {
+  open(options);
+  await gateway.welcome();
 }
 
 /** Watch the timers that the client starts. */
@@ -42,6 +45,7 @@ function countTimers() {
 
 beforeEach(() => {
   gateway = new FakeGateway();
+  calls = [];
 });
 
 afterEach(() => {
@@ -166,8 +170,7 @@ describe("the user's own topics, by users.me", () => {
     open().on("users.me.a", () => {});
     await gateway.welcome({ own });
     await gateway.answer("subscribe");
-    gateway.cut();
-    await gateway.welcome({ own: "users.ben." }, 2);
+    await gateway.comeBack(2, { own: "users.ben." });
     assert.deepEqual(gateway.connects[1].subscriptions, [{ pattern: `${own}a` }]);
     const requests = [await gateway.answer("subscribe"), await gateway.answer("unsubscribe")];
     assert.deepEqual(requests, [{ pattern: "users.ben.a" }, { pattern: `${own}a` }]);
@@ -185,8 +188,7 @@ describe("the user's own topics, by users.me", () => {
     const subscription = gate.subscribe("users.me.#", () => {});
     subscription.close();
     await assert.rejects(subscription.ready, { code: "disconnected" });
-    await gateway.welcome({ own });
-    await settle();
+    await gateway.letIn({ own });
     assert.equal(gateway.requests.length, 0);
   });
 });
@@ -202,8 +204,7 @@ describe("subscribing", () => {
   });
 
   it("subscribes with the first handler and unsubscribes with the last", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const [one, two] = [() => {}, () => {}];
     gate.on("a.b", one).on("a.b", two);
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a.b" });
@@ -217,8 +218,7 @@ describe("subscribing", () => {
   });
 
   it("gives up waiting for an acknowledgement when the last handler leaves, and when the gate is closed", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     gate.on("a", () => {}).on("b", () => {});
     const [left, closed] = [gate.subscribed("a"), gate.subscribed("b")];
     gate.off("a");
@@ -245,8 +245,7 @@ describe("subscribing", () => {
   });
 
   it("sends nothing for a handler that comes and goes in one task", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const handler = () => {};
     gate.on("a", handler).off("a", handler);
     await settle();
@@ -254,8 +253,7 @@ describe("subscribing", () => {
   });
 
   it("unsubscribes a pattern whose last handler leaves while it is being requested", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     gate.on("a", () => {});
     await gateway.until(() => gateway.requests.length === 1);
     gate.off("a");
@@ -297,8 +295,7 @@ describe("subscribing", () => {
   });
 
   it("asks for the strongest overflow policy of a pattern's handlers, as they come and go", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     gate.on("a", () => {}, null, { overflow: "drop" });
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", overflow: "drop" });
     const subscription = gate.subscribe("a", { overflow: "latest" }, () => {});
@@ -311,8 +308,7 @@ describe("subscribing", () => {
   });
 
   it("asks for the past also when that is wanted while a first request is under way", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     gate.on("a", () => {});
     await gateway.until(() => gateway.requests.length === 1);
     gate.subscribe("a", { since: { last: 3 } }, () => {});
@@ -390,9 +386,7 @@ describe("subscribing", () => {
   });
 
   it("ends a subscription with its signal, and only that one", async () => {
-    open();
-    await gateway.welcome();
-    const { calls, record } = recorder();
+    await up();
     const handler = record("h");
     const leaving = new AbortController();
     gate.subscribe("a", { signal: leaving.signal }, handler);
@@ -440,7 +434,6 @@ describe("dispatching", () => {
 
   it("runs the handlers of every matching pattern in order of registration, each once", async () => {
     open();
-    const { calls, record } = recorder();
     const both = record("both");
     gate.on("a.#", both).on("a.b", record("exact")).on("*.b", both).on("#", record("hash")).on("a.*.c", record("no"));
     await gateway.welcome();
@@ -451,7 +444,6 @@ describe("dispatching", () => {
   it("goes on after a handler that throws, and reports it", async () => {
     mock.method(console, "error", () => {});
     const errors = [];
-    const { calls, record } = recorder();
     open().on("a", () => {
       throw new Error("mine");
     });
@@ -466,7 +458,6 @@ describe("dispatching", () => {
 
   it("treats names of Object.prototype as names", async () => {
     const names = ["constructor", "__proto__", "hasOwnProperty", "toString", "prototype", "valueOf"];
-    const { calls, record } = recorder();
     open();
     for (const name of names) gate.on(name, record(name));
     await gateway.welcome();
@@ -489,7 +480,6 @@ describe("dispatching", () => {
   });
 
   it("keeps names with a colon out of matching, with any characters in them", async () => {
-    const { calls, record } = recorder();
     const names = ["ui:menu[0", "ui:(", "a:*", "#:#", "ui:\\", "constructor:__proto__"];
     open().on("a.#", record("event"));
     for (const name of names) gate.on(name, record(name));
@@ -501,7 +491,6 @@ describe("dispatching", () => {
   });
 
   it("does not call a subscription that an earlier handler of the same event has closed or aborted", async () => {
-    const { calls, record } = recorder();
     const leaving = new AbortController();
     open().on("a", () => {
       later.close();
@@ -516,7 +505,6 @@ describe("dispatching", () => {
   });
 
   it("reaches a topic that is named all", async () => {
-    const { calls, record } = recorder();
     open().subscribe("all", record("topic"));
     await gateway.welcome();
     gateway.event("all", 1, 101);
@@ -525,7 +513,6 @@ describe("dispatching", () => {
   });
 
   it("drops duplicates by offset, and lets plain events through", async () => {
-    const { calls, record } = recorder();
     open().on("a", record("h"));
     await gateway.welcome();
     for (const offset of [101, 102, 102, 101, undefined, undefined, 103]) gateway.event("a", null, offset);
@@ -533,7 +520,6 @@ describe("dispatching", () => {
   });
 
   it("gives the past to the handlers that asked for it alone", async () => {
-    const { calls, record } = recorder();
     open().on("a.#", record("old"));
     await gateway.welcome();
     gate.subscribe("a.b", { since: { last: 2 } }, record("new"));
@@ -550,14 +536,12 @@ describe("a client that comes back, with handlers that want the newest alone", (
   const NEWEST = { overflow: "latest", repair: false };
 
   async function comeBack(listen) {
-    const { calls, record } = recorder();
     const told = [];
     open().on("delivery:backpressure", ({ conflated, where }) => told.push([conflated, where]));
     listen(record);
     await gateway.welcome();
     gateway.event("price.a", 1, 101);
-    gateway.cut();
-    await gateway.welcome({ offset: 109 }, 2);
+    await gateway.comeBack(2, { offset: 109 });
     calls.length = 0;
     return { calls, told };
   }
@@ -575,8 +559,7 @@ describe("a client that comes back, with handlers that want the newest alone", (
   it("get them when the gateway says that this was all, and over a second break", async () => {
     const { calls } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")));
     missed("price.a", 102);
-    gateway.cut();
-    await gateway.welcome({ offset: 109 }, 3);
+    await gateway.comeBack(3, { offset: 109 });
     assert.equal(gateway.connects[2].resume.offset, 102);
     missed("price.a", 103);
     assert.deepEqual(calls, []);
@@ -612,7 +595,6 @@ describe("a client that comes back, with handlers that want the newest alone", (
 
 describe("the past", () => {
   it("reaches the handlers that asked for it before the first connection", async () => {
-    const { calls, record } = recorder();
     open().subscribe("a", { since: { last: 2 } }, record("a"));
     await gateway.welcome();
     assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "a", since: { last: 2 } }]);
@@ -635,14 +617,12 @@ describe("the past", () => {
   });
 
   it("goes on where it was when the connection breaks in the middle of it", async () => {
-    const { calls, record } = recorder();
     open().on("live", record("live"));
     await gateway.welcome();
     gate.subscribe("a", { since: { last: 5 } }, record("a"));
     await gateway.answer("subscribe");
     gateway.event("a", null, 97, { replayed: true });
-    gateway.cut();
-    await gateway.welcome({}, 2);
+    await gateway.comeBack();
     assert.deepEqual(gateway.connects[1], { resume: { epoch: "e1", offset: 100 }, subscriptions: [{ pattern: "live" }] });
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", since: { epoch: "e1", offset: 97 } });
     gateway.event("a", null, 98, { replayed: true });
@@ -655,8 +635,7 @@ describe("the past", () => {
     gate.subscribe("b", { since: { offset: 600 } }, () => {});
     await gateway.answer("subscribe", { ok: true, pattern: "b", epoch: "e1", offset: 100 });
     await gate.subscribed("b");
-    gateway.cut();
-    await gateway.welcome({}, 2);
+    await gateway.comeBack();
     assert.deepEqual([await gateway.answer("subscribe"), await gateway.answer("subscribe")], [
       { pattern: "a", since: { epoch: "e1", offset: 100 } },
       { pattern: "b", since: { epoch: "e1", offset: 100 } },
@@ -664,9 +643,7 @@ describe("the past", () => {
   });
 
   it("is asked for once by two handlers of one pattern, the wider one", async () => {
-    const { calls, record } = recorder();
-    open();
-    await gateway.welcome();
+    await up();
     gate.subscribe("a", { since: { last: 100 } }, record("long"));
     gate.subscribe("a", { since: { last: 5 } }, record("short"));
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", since: { last: 100 } });
@@ -675,17 +652,14 @@ describe("the past", () => {
   });
 
   it("is asked for twice by two handlers of one pattern, where only the gateway knows which goes further back", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     gate.subscribe("a", { since: { time: 1000 } }, () => {});
     gate.subscribe("a", { since: { last: 5 } }, () => {});
     assert.deepEqual([await gateway.answer("subscribe", 1), await gateway.answer("subscribe", 2)].map(({ since }) => since), [{ time: 1000 }, { last: 5 }]);
   });
 
   it("goes on for the first handler when a second one asks from elsewhere meanwhile, and goes back for the second", async () => {
-    const { calls, record } = recorder();
-    open();
-    await gateway.welcome();
+    await up();
     gate.subscribe("a", { since: { offset: 50 } }, record("first"));
     await gateway.answer("subscribe", 1);
     gateway.event("a", null, 51, { replayed: true });
@@ -696,9 +670,7 @@ describe("the past", () => {
   });
 
   it("is still to come when a new event ends the one that was read before", async () => {
-    const { calls, record } = recorder();
-    open();
-    await gateway.welcome();
+    await up();
     gate.subscribe("a", { since: { last: 1 } }, record("first"));
     await gateway.answer("subscribe", 1);
     gateway.event("a", null, 100, { replayed: true });
@@ -711,20 +683,17 @@ describe("the past", () => {
   });
 
   it("of two handlers is asked for again on another connection, as far as neither is over", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     gate.subscribe("a", { since: { offset: 50 } }, () => {});
     await gateway.answer("subscribe", 1);
     gateway.event("a", null, 51, { replayed: true });
     gate.subscribe("a", { since: { last: 60 } }, () => {});
     await gateway.answer("subscribe", 2);
-    gateway.cut();
-    await gateway.welcome({}, 2);
+    await gateway.comeBack();
     assert.deepEqual([await gateway.answer("subscribe", 3), await gateway.answer("subscribe", 4)].map(({ since }) => since), [{ epoch: "e1", offset: 51 }, { last: 60 }]);
   });
 
   it("is replayed page by page, to one pattern's handlers", async () => {
-    const { calls, record } = recorder();
     open().on("a.*", record("a.*")).on("#", record("#"));
     await gateway.welcome();
     const replaying = gate.replay("a.*", { from: 3, to: 9 });
@@ -756,24 +725,20 @@ describe("connection", () => {
   });
 
   it("gets the events that it missed, in order, and not those that it had", async () => {
-    const { calls, record } = recorder();
     open().on("a", record("h"));
     await gateway.welcome();
     gateway.event("a", 1, 101);
-    gateway.cut();
-    await gateway.welcome({ offset: 104 }, 2);
+    await gateway.comeBack(2, { offset: 104 });
     for (const offset of [101, 102, 103]) gateway.event("a", null, offset, { replayed: true });
     gateway.event("a", null, 104);
     assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103, 104]);
   });
 
   it("starts anew in a new epoch, whose offsets are lower", async () => {
-    const { calls, record } = recorder();
     open().on("a", record("h"));
     await gateway.welcome();
     gateway.event("a", null, 500);
-    gateway.cut();
-    await gateway.welcome({ epoch: "e2", offset: 3, resumed: false, from: null }, 2);
+    await gateway.comeBack(2, { epoch: "e2", offset: 3, resumed: false, from: null });
     assert.deepEqual([gate.state.epoch, gate.state.offset], ["e1", 500]);
     gateway.emit("gap", { patterns: ["a"], from: null, to: null, count: null, bytes: 0, reason: "log_lost", recoverable: false });
     gateway.emit("cursor", { epoch: "e2", offset: 1 });
@@ -784,7 +749,6 @@ describe("connection", () => {
   });
 
   it("accepts the offsets of a new log after log_lost on a live connection", async () => {
-    const { calls, record } = recorder();
     const gaps = [];
     open({ resync: (gap) => gaps.push(gap.reason) }).on("a", record("h"));
     await gateway.welcome();
@@ -800,8 +764,7 @@ describe("connection", () => {
   it("keeps where to resume when welcome says a new log and the gap follows", async () => {
     open().on("a", () => {});
     await gateway.welcome();
-    gateway.cut();
-    await gateway.welcome({ epoch: "e2", offset: 3, resumed: false, from: null }, 2);
+    await gateway.comeBack(2, { epoch: "e2", offset: 3, resumed: false, from: null });
     gateway.emit("gap", { patterns: ["a"], from: null, to: null, count: null, bytes: 0, reason: "log_lost", recoverable: false });
     gateway.cut();
     await gateway.until(() => gateway.connects.length === 3);
@@ -818,7 +781,6 @@ describe("connection", () => {
   });
 
   it("does not take an overflow gap for a position: events of other policies may be on their way", async () => {
-    const { calls, record } = recorder();
     open().on("a", record("h"));
     await gateway.welcome();
     gateway.emit("gap", { patterns: ["b"], from: 101, to: 120, count: 10, bytes: 50, reason: "overflow", recoverable: true });
@@ -830,8 +792,7 @@ describe("connection", () => {
   it("stops after a refusal that asking again cannot change, and starts again on open()", async () => {
     const refused = [];
     open({ token: "bad" }).on("connection:refused", (error, { delayMs }) => refused.push([error.code, delayMs]));
-    await gateway.until(() => gateway.connects.length === 1);
-    gateway.refuse({ code: "unauthorized", message: "no", retry: false });
+    await gateway.refuseConnect({ code: "unauthorized", message: "no", retry: false });
     assert.deepEqual(refused, [["unauthorized", null]]);
     assert.equal(gate.state.connection, "refused");
     gate.open();
@@ -843,8 +804,7 @@ describe("connection", () => {
     open({ token: "bad" }).on("connection:refused", () => {});
     const subscription = gate.subscribe("a", () => {});
     const waiting = [subscription.ready, gate.subscribed("a"), events(gate, "b").next()];
-    await gateway.until(() => gateway.connects.length === 1);
-    gateway.refuse({ code: "unauthorized", message: "no", retry: false });
+    await gateway.refuseConnect({ code: "unauthorized", message: "no", retry: false });
     for (const each of [...waiting, subscription.ready]) await assert.rejects(each, { code: "unauthorized" });
     gate.open();
     const ready = gate.subscribed("a");
@@ -857,8 +817,7 @@ describe("connection", () => {
     open({ reconnectDelayMinMs: 60_000, reconnectDelayMaxMs: 60_000 }).on("connection:down", () => gate.open());
     gate.on("connection:refused", (error) => refused.push(error.code));
     await gateway.welcome();
-    gateway.cut();
-    await gateway.welcome({}, 2);
+    await gateway.comeBack();
     assert.deepEqual([gate.state.connection, gateway.attempts, refused], ["up", 2, []]);
   });
 
@@ -866,8 +825,7 @@ describe("connection", () => {
     const delays = [];
     const parts = [];
     open({ token: "t" }).on("connection:refused", (error, { delayMs }) => delays.push(delayMs) && parts.push(error.parts));
-    await gateway.until(() => gateway.connects.length === 1);
-    gateway.refuse({ code: "limit_reached", message: "too many", retry: true, retry_after_s: 0.01, name: "clients_per_user" });
+    await gateway.refuseConnect({ code: "limit_reached", message: "too many", retry: true, retry_after_s: 0.01, name: "clients_per_user" });
     assert.ok(delays[0] >= 10 && delays[0] <= 15, String(delays));
     assert.deepEqual(parts, [{ retryAfterS: 0.01, name: "clients_per_user" }]);
     await gateway.welcome({}, 2);
@@ -898,8 +856,7 @@ describe("connection", () => {
     let asked = 0;
     open({ token: () => `t${++asked}` });
     for (let attempt = 1; attempt <= 5; attempt++) {
-      await gateway.until(() => gateway.connects.length === attempt);
-      gateway.refuse(EXPIRED);
+      await gateway.refuseConnect(EXPIRED, attempt);
     }
     assert.equal(gate.state.connection, "refused");
     assert.deepEqual(gateway.connects.map(({ token }) => token), ["t1", "t2", "t3", "t4", "t5"]);
@@ -908,8 +865,7 @@ describe("connection", () => {
   it("does not show the gateway a token again that has expired", async () => {
     const told = [];
     open({ token: async () => "the same" }).on("connection:refused", ({ parts }, { delayMs }) => told.push([parts.reason, delayMs === null]));
-    await gateway.until(() => gateway.connects.length === 1);
-    gateway.refuse(EXPIRED);
+    await gateway.refuseConnect(EXPIRED);
     await gateway.until(() => gate.status === "refused");
     assert.deepEqual([told, gateway.connects.length], [[["expired", false], ["expired", true]], 1]);
     gate.open();
@@ -927,8 +883,7 @@ describe("connection", () => {
       let asked = 0;
       const delays = [];
       open({ token: () => `t${++asked}` }).on("connection:refused", (_error, { delayMs }) => delays.push(delayMs));
-      await gateway.until(() => gateway.connects.length === 1);
-      gateway.refuse(refusal);
+      await gateway.refuseConnect(refusal);
       await settle();
       assert.deepEqual([gate.status, delays, asked], ["refused", [null], 1]);
     });
@@ -936,8 +891,7 @@ describe("connection", () => {
 
   it("tries again with the same token where the gateway says that it helps", async () => {
     open({ token: () => "t" });
-    await gateway.until(() => gateway.connects.length === 1);
-    gateway.refuse({ code: "unauthorized", message: "not authorized", retry: true, reason: "keys_pending" });
+    await gateway.refuseConnect({ code: "unauthorized", message: "not authorized", retry: true, reason: "keys_pending" });
     await gateway.welcome({}, 2);
     assert.equal(gate.status, "live");
   });
@@ -989,8 +943,7 @@ describe("connection", () => {
     await gateway.until(() => gateway.connects.length === 3);
     gateway.fail();
     gate.on("delivery:error", () => {}).on("other.#", () => {});
-    await gateway.welcome({ subscriptions: [{ pattern: "other.#", ok: false, error }] }, 4);
-    await settle();
+    await gateway.letIn({ subscriptions: [{ pattern: "other.#", ok: false, error }] }, 4);
     assert.equal(messages().length, 2);
   });
 
@@ -1065,8 +1018,7 @@ describe("connection", () => {
     assert.deepEqual(await gateway.answer("refresh"), { token: "given" });
     await refreshed;
     gateway.cut();
-    await gateway.until(() => gateway.connects.length === 2);
-    gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
+    await gateway.refuseConnect({ code: "unauthorized", message: "expired", retry: false }, 2);
     await gateway.welcome({}, 3);
     assert.deepEqual(gateway.connects.map(({ token }) => token), ["source1", "given", "source2"]);
     const again = gate.refresh("given");
@@ -1082,8 +1034,7 @@ describe("connection", () => {
 
   it("shows a token that was given without a connection, also after it was refused for good", async () => {
     open({ token: "old" }).on("connection:refused", () => {});
-    await gateway.until(() => gateway.connects.length === 1);
-    gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
+    await gateway.refuseConnect({ code: "unauthorized", message: "expired", retry: false });
     await gate.refresh("new");
     await gateway.welcome({}, 2);
     gateway.cut();
@@ -1310,8 +1261,7 @@ describe("a gate that a handler closes", () => {
 
 describe("subscribe", () => {
   it("leaves no listener and no status behind when its handlers are removed another way", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const { signal } = new AbortController();
     const handler = () => {};
     const subscriptions = ["a", "b"].map((pattern) => gate.subscribe(pattern, { signal }, handler));
@@ -1342,9 +1292,7 @@ describe("subscribe", () => {
   });
 
   it("makes two subscriptions of one handler, each with its own end", async () => {
-    open();
-    await gateway.welcome();
-    const { calls, record } = recorder();
+    await up();
     const handler = record("h");
     const [first, second] = [gate.subscribe("a", handler), gate.subscribe("a", handler)];
     gateway.event("a", 1, 101);
@@ -1356,9 +1304,7 @@ describe("subscribe", () => {
   });
 
   it("still has its handlers removed by off()", async () => {
-    open();
-    await gateway.welcome();
-    const { calls, record } = recorder();
+    await up();
     const handler = record("h");
     gate.subscribe("a", handler);
     gate.subscribe("a", handler);
@@ -1368,8 +1314,7 @@ describe("subscribe", () => {
   });
 
   it("takes a signal as an EventTarget does: aborted before, nothing happens; closed by hand, no listener is left", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const handler = mock.fn();
     const aborted = gate.subscribe("a", { signal: AbortSignal.abort() }, handler);
     assert.equal(aborted.status, "idle");
@@ -1410,8 +1355,7 @@ describe("an error", () => {
       open().on("connection:refused", () => {});
       const { ready } = gate.subscribe("a", () => {});
       const rejected = assert.rejects(ready, { name: "HeadgateError", code });
-      await gateway.until(() => gateway.connects.length === 1);
-      gateway.refuse(refusal, "Unable to connect");
+      await gateway.refuseConnect(refusal, 1, "Unable to connect");
       await rejected;
       assert.equal(gate.status, "refused");
     });
@@ -1509,8 +1453,7 @@ describe("the status", () => {
     const changes = noted();
     await gateway.welcome();
     gateway.cut();
-    await gateway.welcome({}, 2);
-    await settle();
+    await gateway.letIn({}, 2);
     assert.deepEqual(changes.slice(-2), ["connecting → resuming: resume", "resuming → live: join"]);
   });
 
@@ -1518,8 +1461,7 @@ describe("the status", () => {
     const changes = noted();
     let refusal;
     gate.on("connection:refused", ({ message }) => (refusal = message));
-    await gateway.until(() => gateway.connects.length === 1);
-    gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
+    await gateway.refuseConnect({ code: "unauthorized", message: "expired", retry: false });
     await settle();
     assert.equal(gate.status, "refused");
     gate.open();
@@ -1560,8 +1502,7 @@ describe("a sign of life by socket.io-client", () => {
   afterEach(() => Reflect.deleteProperty(globalThis, "addEventListener"));
 
   it("is any answer to a request that changes nothing", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     page.offline();
     await gateway.answer("unsubscribe", { ok: false, error: { code: "invalid_request", message: "no" } });
     await settle();
@@ -1569,8 +1510,7 @@ describe("a sign of life by socket.io-client", () => {
   });
 
   it("is missed for this connection alone", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     page.offline();
     await gateway.until(() => gateway.requests.length === 1);
     gateway.requests.shift().acknowledge(new Error("operation has timed out"));
@@ -1578,8 +1518,7 @@ describe("a sign of life by socket.io-client", () => {
     page.offline();
     await gateway.until(() => gateway.requests.length === 1);
     const [{ acknowledge }] = gateway.requests.splice(0);
-    gateway.cut();
-    await gateway.welcome({}, 3);
+    await gateway.comeBack(3);
     acknowledge(new Error("socket has been disconnected"));
     await settle();
     assert.deepEqual([gate.status, gateway.attempts], ["live", 3]);
@@ -1594,7 +1533,6 @@ describe("a busy page", () => {
   };
 
   it("leaves when as much waits as it holds, dispatches all of it, and resumes behind it", async () => {
-    const { calls, record } = recorder();
     const notices = [];
     open({ inboxLimit: 3 }).on("a", busyAt101(record, () => {
       for (const offset of [102, 103, 104, 105]) gateway.event("a", null, offset);
@@ -1611,7 +1549,6 @@ describe("a busy page", () => {
   });
 
   it("loses neither a plain event nor a notice when it overflows", async () => {
-    const { calls, record } = recorder();
     const gaps = [];
     const gap = { patterns: ["a"], from: 90, to: 95, count: 6, bytes: 9, reason: "trimmed", recoverable: false };
     open({ inboxLimit: 2 }).on("a", busyAt101(record, () => {
@@ -1625,7 +1562,6 @@ describe("a busy page", () => {
   });
 
   it("leaves also when it overflows before the welcome of a new connection had its turn, and misses nothing", async () => {
-    const { calls, record } = recorder();
     open({ inboxLimit: 4 }).on("a", record("h"));
     await gateway.welcome();
     gateway.event("a", null, 101);
@@ -1673,7 +1609,6 @@ describe("a busy page", () => {
   });
 
   it("does not begin an attempt while messages of the last connection wait", async () => {
-    const { calls, record } = recorder();
     open().on("a", record("h"));
     await gateway.welcome();
     let nowMs = 1000;
@@ -1741,8 +1676,7 @@ describe("gaps", () => {
     await openDropping({}, (data) => got.push(data));
     gateway.emit("gap", GAP);
     await gateway.until(() => gateway.requests.length === 1);
-    gateway.cut();
-    await gateway.welcome({}, 2);
+    await gateway.comeBack();
     await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)], ["a.b", 2, meta(102)]], next: null });
     await gateway.until(() => told.length === 2);
     assert.deepEqual([got, resyncs], [[1, 2], []]);
@@ -1796,8 +1730,7 @@ describe("gaps", () => {
 
 describe("publishing", () => {
   it("returns the receipt", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const published = gate.publish("a.b", { x: 1 }, { id: "my-id" });
     const body = await gateway.answer("publish", { ok: true, epoch: "e1", offset: 7, duplicate: false });
     assert.deepEqual(body, { topic: "a.b", data: { x: 1 }, id: "my-id" });
@@ -1836,8 +1769,7 @@ describe("publishing", () => {
   });
 
   it("refuses data that is too large, in bytes of UTF-8, before it is sent", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const fits = "é".repeat(499);
     const publishing = gate.publish("a", fits);
     assert.equal((await gateway.answer("publish")).data, fits);
@@ -1849,8 +1781,7 @@ describe("publishing", () => {
   });
 
   it("refuses data that is not JSON", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const cycle = {};
     cycle.self = cycle;
     for (const data of [undefined, () => {}, Number.NaN, [1, Infinity], 1n, cycle]) {
@@ -1860,8 +1791,7 @@ describe("publishing", () => {
   });
 
   it("gives each event an id of its own", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     void gate.publish("a", 1);
     void gate.publish("a", 1);
     const ids = [await gateway.answer("publish"), await gateway.answer("publish")].map(({ id }) => id);
@@ -1869,8 +1799,7 @@ describe("publishing", () => {
   });
 
   it("says of each publish that was under way that it may have arrived, and by which id it can be tried again", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const sent = [gate.publish("a", 1, { id: "x" }), gate.publish("a", 2)];
     const [, { body }] = gateway.requests;
     gateway.cut();
@@ -1883,8 +1812,7 @@ describe("publishing", () => {
   });
 
   it("says of an ephemeral event under way that the connection broke: nothing recognises a second try", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const sent = gate.publish("a", 1, { ephemeral: true, echo: false });
     gateway.cut();
     await assert.rejects(sent, { code: "disconnected", retry: true });
@@ -2074,8 +2002,7 @@ describe("iterating", () => {
   });
 
   it("is left at once though a turn waits for an event", async () => {
-    open();
-    await gateway.welcome();
+    await up();
     const iterator = events(gate, "a");
     const turns = [iterator.next(), iterator.next()];
     assert.deepEqual(await iterator.return(), { value: undefined, done: true });

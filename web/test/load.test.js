@@ -44,8 +44,7 @@ async function answer(nth, value) {
 
 /** Let a client with an acknowledged subscription in. */
 async function letIn(more) {
-  await gateway.welcome(more);
-  await settle();
+  await gateway.letIn(more);
 }
 
 async function pass(ms) {
@@ -156,8 +155,7 @@ describe("a load", () => {
     assert.deepEqual([calls, list.status], [["reset 7"], "behind"]);
     await pass(5);
     await gateway.until(() => gateway.connects.length === 2);
-    await gateway.welcome({}, 2);
-    await settle();
+    await gateway.letIn({}, 2);
     assert.deepEqual(gateway.connects[1].subscriptions, [{ pattern: "orders.#", since: { epoch: "e1", offset: 98 } }]);
     assert.deepEqual([fetches.length, list.status], [1, "current"]);
   });

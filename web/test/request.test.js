@@ -51,8 +51,7 @@ describe("request", () => {
     gateway.cut();
     await assert.rejects(answer, { code: "outcome_unknown", retry: false, parts: { id: sent.body.id, name: "orders.price", reason: "disconnected" } });
     gate.open();
-    await gateway.welcome({}, 2);
-    await settle();
+    await gateway.letIn({}, 2);
     assert.deepEqual(gateway.requests, []);
   });
 

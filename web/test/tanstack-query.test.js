@@ -37,8 +37,7 @@ it("a query is fetched once the pattern is active, and changed by each event", a
   const queryFn = async () => [{ id: "7", version: 1, status: "new" }];
   const apply = (orders, data, { topic }) => orders.map((order) => (order.id === topic.split(".")[1] ? { ...order, ...data } : order));
   const end = follow(gate, queryClient, { queryKey, pattern: "orders.#", queryFn, apply });
-  await gateway.welcome();
-  await settle();
+  await gateway.letIn();
   assert.deepEqual(queryClient.getQueryData(queryKey), [{ id: "7", version: 1, status: "new" }]);
   gateway.event("orders.7.paid", { version: 2, status: "paid" }, 101);
   await settle();
@@ -55,8 +54,7 @@ it("a query is fetched again after an event and after a loss, and no more once t
   const observer = new QueryObserver(queryClient, { queryKey, queryFn: async () => ++fetched, staleTime: Infinity });
   ends.unshift(observer.subscribe(() => {}));
   const end = invalidateBy(gate, queryClient, queryKey, "orders.#");
-  await gateway.welcome();
-  await settle();
+  await gateway.letIn();
   assert.equal(fetched, 1);
   gateway.event("orders.7.paid", null, 101);
   await settle();

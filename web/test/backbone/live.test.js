@@ -788,8 +788,7 @@ describe("what is fetched before the subscription is acknowledged", () => {
     gateway.cut();
     orders.fetch();
     answer(requests[1]);
-    await gateway.welcome({ resumed: true }, 2);
-    await settle();
+    await gateway.letIn({ resumed: true }, 2);
     assert.equal(requests.length, 2);
   });
 

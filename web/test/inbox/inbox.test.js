@@ -181,12 +181,38 @@ class ModelGate extends Dispatcher {
   }
 }
 
+/** Ends of the inboxes of a test. @type {(() => void)[]} */
+const leaving = [];
+
 /** @param {Oracle} oracle @param {{ outbox?: any, pageSize?: number }} [options] */
 function begin(oracle, options) {
   const gate = new ModelGate(oracle);
   const inbox = createInbox(/** @type {any} */ (gate), options);
   const leave = inbox.subscribe(() => {});
+  leaving.push(leave);
   return { gate, inbox, leave };
+}
+
+/** An oracle with items of these names. @param {string} names */
+function oracleWith(names) {
+  const oracle = new Oracle();
+  for (const name of names) oracle.add(name);
+  return oracle;
+}
+
+/** The same, and an inbox that shows them. @param {string} names @param {any} [options] */
+async function shown(names, options) {
+  const oracle = oracleWith(names);
+  const { gate, inbox } = begin(oracle, options);
+  await drain(gate);
+  return { oracle, gate, inbox };
+}
+
+/** An outbox that only keeps what it is given. */
+function keeping() {
+  /** @type {any[]} */
+  const kept = [];
+  return { kept, outbox: { publish: (topic, data, { id }) => new Promise((resolve, reject) => kept.push({ topic, data, id, resolve, reject })) } };
 }
 
 /** Serve, answer and deliver everything. @param {ModelGate} gate */
@@ -211,12 +237,14 @@ const shownBy = (inbox) => inbox.items.map(({ id, read }) => [id, read]);
 
 describe("the inbox of a page", () => {
   beforeEach(() => mock.timers.enable({ apis: ["setTimeout"] }));
-  afterEach(() => mock.timers.reset());
+  afterEach(() => {
+    for (const leave of leaving.splice(0)) leave();
+    mock.timers.reset();
+  });
 
   it("shows what is there when the page comes, and what comes after", async () => {
-    const oracle = new Oracle();
-    oracle.add("a");
-    const { gate, inbox, leave } = begin(oracle);
+    const oracle = oracleWith("a");
+    const { gate, inbox } = begin(oracle);
     assert.deepEqual(inbox.getSnapshot(), { items: [], unread: 0, mutes: {}, hasMore: false, status: "loading", error: null });
     await drain(gate);
     oracle.add("b");
@@ -226,14 +254,10 @@ describe("the inbox of a page", () => {
       { id: "k/b", kind: "k", data: "b", time: 1, at: 2, read: false },
       { id: "k/a", kind: "k", data: "a", time: 1, at: 1, read: false },
     ], 2, "current"]);
-    leave();
   });
 
   it("shows an action at once, and takes it back when it is refused", async () => {
-    const oracle = new Oracle();
-    for (const name of "abc") oracle.add(name);
-    const { gate, inbox, leave } = begin(oracle);
-    await drain(gate);
+    const { gate, inbox } = await shown("abc");
     const read = inbox.markRead("k/b");
     await settle();
     assert.deepEqual([inbox.unread, inbox.items[1].read], [2, true]);
@@ -241,15 +265,11 @@ describe("the inbox of a page", () => {
     await assert.rejects(read, { code: "limit_reached" });
     await settle();
     assert.deepEqual([inbox.unread, inbox.items[1].read], [3, false]);
-    leave();
   });
 
   it("counts an action once, whether its answer or its event comes first", async () => {
     for (const isEventFirst of [true, false]) {
-      const oracle = new Oracle();
-      for (const name of "abc") oracle.add(name);
-      const { gate, inbox, leave } = begin(oracle);
-      await drain(gate);
+      const { gate, inbox } = await shown("abc");
       const done = inbox.archive(["k/a", "k/b"]);
       const [request] = gate.requests.splice(0);
       request.serve();
@@ -258,15 +278,11 @@ describe("the inbox of a page", () => {
       await done;
       await drain(gate);
       assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/c", false]], 1]);
-      leave();
     }
   });
 
   it("keeps to an action that the log has taken in another epoch, until it has read the inbox again", async () => {
-    const oracle = new Oracle();
-    for (const name of "ab") oracle.add(name);
-    const { gate, inbox, leave } = begin(oracle);
-    await drain(gate);
+    const { oracle, gate, inbox } = await shown("ab");
     oracle.rollBack(0);
     const done = inbox.archive("k/a");
     const [request] = gate.requests.splice(0);
@@ -277,14 +293,10 @@ describe("the inbox of a page", () => {
     assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/b", false]], 1]);
     await drain(gate);
     assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/b", false]], 1]);
-    leave();
   });
 
   it("keeps an item when a loss is reported while an older page is under way", async () => {
-    const oracle = new Oracle();
-    oracle.add("a");
-    const { gate, inbox, leave } = begin(oracle);
-    await drain(gate);
+    const { oracle, gate, inbox } = await shown("a");
     gate.up(false);
     mock.timers.tick(1000);
     await settle();
@@ -300,14 +312,10 @@ describe("the inbox of a page", () => {
     assert.deepEqual([shownBy(inbox), inbox.getSnapshot().status], [[["k/b", false], ["k/a", false]], "behind"]);
     await drain(gate);
     assert.deepEqual([shownBy(inbox), inbox.getSnapshot().status], [[["k/b", false], ["k/a", false]], "current"]);
-    leave();
   });
 
   it("marks all as read up to the newest item that it shows", async () => {
-    const oracle = new Oracle();
-    for (const name of "abcdef") oracle.add(name);
-    const { gate, inbox, leave } = begin(oracle, { pageSize: 2 });
-    await drain(gate);
+    const { oracle, gate, inbox } = await shown("abcdef", { pageSize: 2 });
     oracle.add("late");
     const done = inbox.markAllRead();
     await settle();
@@ -315,16 +323,11 @@ describe("the inbox of a page", () => {
     await drain(gate);
     await done;
     assert.deepEqual([inbox.unread, oracle.state.unread], [1, 1]);
-    leave();
   });
 
   it("marks what it showed as read, though the log has lost its end before that is sent", async () => {
-    const oracle = new Oracle();
-    for (const name of "abc") oracle.add(name);
-    const kept = [];
-    const outbox = { publish: (topic, data, { id }) => new Promise((resolve, reject) => kept.push({ topic, data, id, resolve, reject })) };
-    const { gate, inbox, leave } = begin(oracle, { outbox });
-    await drain(gate);
+    const { kept, outbox } = keeping();
+    const { oracle, gate, inbox } = await shown("abc", { outbox });
     gate.cut();
     const done = inbox.markAllRead();
     oracle.rollBack(1);
@@ -336,14 +339,10 @@ describe("the inbox of a page", () => {
     await drain(gate);
     await done;
     assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/new", false], ["k/b", true], ["k/a", true]], 1]);
-    leave();
   });
 
   it("sends a long list of ids in parts that the gateway takes", async () => {
-    const oracle = new Oracle();
-    oracle.add("a");
-    const { gate, inbox, leave } = begin(oracle);
-    await drain(gate);
+    const { oracle, gate, inbox } = await shown("a");
     const sizes = [];
     const { change } = oracle;
     oracle.change = (body, id) => {
@@ -354,16 +353,11 @@ describe("the inbox of a page", () => {
     await drain(gate);
     await done;
     assert.deepEqual(sizes, [100, 100, 50]);
-    leave();
   });
 
   it("keeps an action in an outbox while there is no connection", async () => {
-    const oracle = new Oracle();
-    oracle.add("a");
-    const kept = [];
-    const outbox = { publish: (topic, data, { id }) => new Promise((resolve, reject) => kept.push({ topic, data, id, resolve, reject })) };
-    const { gate, inbox, leave } = begin(oracle, { outbox });
-    await drain(gate);
+    const { kept, outbox } = keeping();
+    const { oracle, gate, inbox } = await shown("a", { outbox });
     gate.cut();
     const done = inbox.markRead("k/a");
     await settle();
@@ -374,12 +368,10 @@ describe("the inbox of a page", () => {
     await drain(gate);
     await done;
     assert.deepEqual([inbox.unread, oracle.state.unread], [0, 0]);
-    leave();
   });
 
   it("keeps no action whose fate is known, however that came, and shows what the log has", async () => {
-    const oracle = new Oracle();
-    for (const name of "abc") oracle.add(name);
+    const oracle = oracleWith("abc");
     /** @type {WeakRef<object>[]} */
     const kept = [];
     /** @type {any} */
@@ -396,7 +388,7 @@ describe("the inbox of a page", () => {
     };
     const begun = begin(oracle, { outbox });
     gate = begun.gate;
-    const { inbox, leave } = begun;
+    const { inbox } = begun;
     await drain(gate);
     for (fate of ["its event", "a refusal", "another epoch", "a connection that did not resume"]) {
       const ends = ["markRead", "markUnread", "archive"].map((act, nth) => inbox[act](`k/${"abc"[nth]}`).catch(() => {}));
@@ -417,16 +409,11 @@ describe("the inbox of a page", () => {
     gate.requests.length = 0;
     assert.equal(kept.length, 24);
     assert.equal(await heldOf(kept), 0);
-    leave();
   });
 
   it("shows after a day without a connection what has come of it, and does then what was done in it", async () => {
-    const oracle = new Oracle();
-    for (const name of "abc") oracle.add(name);
-    const kept = [];
-    const outbox = { publish: (topic, data, { id }) => new Promise((resolve, reject) => kept.push({ topic, data, id, resolve, reject })) };
-    const { gate, inbox, leave } = begin(oracle, { outbox });
-    await drain(gate);
+    const { kept, outbox } = keeping();
+    const { oracle, gate, inbox } = await shown("abc", { outbox });
     gate.cut();
     const done = [inbox.markRead("k/a"), inbox.markRead("k/b"), inbox.archive("k/c")];
     const gone = assert.rejects(inbox.markRead("k/never"), { code: "invalid_request" });
@@ -442,12 +429,11 @@ describe("the inbox of a page", () => {
     await Promise.all([...done, gone]);
     assert.deepEqual([shownBy(inbox), inbox.unread], [shownOf(oracle), 3]);
     assert.deepEqual(shownBy(inbox), [["k/f", false], ["k/e", false], ["k/d", false], ["k/b", true]]);
-    leave();
   });
 
   it("says why it cannot be read, and reads it with the next connection", async () => {
     const oracle = new Oracle();
-    const { gate, inbox, leave } = begin(oracle);
+    const { gate, inbox } = begin(oracle);
     await settle();
     gate.requests.splice(0)[0].fail(new HeadgateError("forbidden", {}));
     await settle();
@@ -456,7 +442,6 @@ describe("the inbox of a page", () => {
     gate.up(false);
     await drain(gate);
     assert.deepEqual([inbox.getSnapshot().status, inbox.getSnapshot().error], ["current", null]);
-    leave();
   });
 
   it("mutes at once and for every page, and takes it back when it is refused", async () => {
@@ -484,20 +469,19 @@ describe("the inbox of a page", () => {
   });
 
   it("refuses what cannot be muted before it asks the gateway", async () => {
-    const { gate, inbox, leave } = begin(new Oracle());
+    const { gate, inbox } = begin(new Oracle());
     await drain(gate);
     await assert.rejects(inbox.mute("a..b"), { code: "invalid_pattern" });
     await assert.rejects(inbox.unmute(""), { code: "invalid_pattern" });
     for (const channels of [[], ["sms"]]) await assert.rejects(inbox.mute("a", /** @type {any} */ (channels)), { code: "invalid_request" });
     assert.deepEqual(gate.requests, []);
-    leave();
   });
 
   it("alerts of an item that arrives, once, and of none that is muted or was there", async () => {
     const oracle = new Oracle();
     const alerts = [];
     oracle.add("before");
-    const { gate, inbox, leave } = begin(oracle);
+    const { gate, inbox } = begin(oracle);
     const end = inbox.onAlert(({ id }) => alerts.push(id));
     await drain(gate);
     oracle.add("a");
@@ -512,7 +496,6 @@ describe("the inbox of a page", () => {
     oracle.add("d");
     await drain(gate);
     assert.deepEqual([alerts, inbox.unread], [["k/a", "k/c"], 5]);
-    leave();
   });
 
   it("refuses an option that breaks its rule", () => {
@@ -521,7 +504,7 @@ describe("the inbox of a page", () => {
 
   it("shows the count in the title of the page, and takes it away again", async () => {
     const oracle = new Oracle();
-    const [page, { gate, inbox, leave }] = [{ title: "Shop" }, begin(oracle)];
+    const [page, { gate, inbox }] = [{ title: "Shop" }, begin(oracle)];
     const end = badgeTitle(inbox, page);
     await drain(gate);
     oracle.add("a");
@@ -534,29 +517,26 @@ describe("the inbox of a page", () => {
     assert.equal(page.title, "(2) Cart");
     end();
     assert.equal(page.title, "Cart");
-    leave();
   });
 
   it("is read when its subscription finds a place that there was none for", async () => {
-    const oracle = new Oracle();
-    oracle.add("a");
+    const oracle = oracleWith("a");
     const gate = new ModelGate(oracle);
     const full = new HeadgateError("limit_reached", { name: "subscriptions", limit: 1 });
     gate.subscribed = () => Promise.reject(full);
     const inbox = createInbox(/** @type {any} */ (gate));
-    const leave = inbox.subscribe(() => {});
+    leaving[0] = inbox.subscribe(() => {});
     await settle();
     assert.deepEqual([inbox.getSnapshot().status, inbox.getSnapshot().error], ["failed", full]);
     gate.subscribed = () => Promise.resolve();
     gate.trigger(`subscription:${PATTERN}`);
     await drain(gate);
     assert.deepEqual([inbox.getSnapshot().status, shownBy(inbox)], ["current", [["k/a", false]]]);
-    leave();
   });
 
   it("alerts each listener, though one before it throws", async () => {
     const oracle = new Oracle();
-    const { gate, inbox, leave } = begin(oracle);
+    const { gate, inbox } = begin(oracle);
     const reported = mock.method(console, "error", () => {});
     const [alerts, note] = [[], ({ id }) => alerts.push(id)];
     inbox.onAlert(() => {
@@ -571,7 +551,6 @@ describe("the inbox of a page", () => {
     await drain(gate);
     reported.mock.restore();
     assert.deepEqual([alerts, reported.mock.callCount()], [["k/a", "k/a", "k/b"], 2]);
-    leave();
   });
 
   it("agrees with the oracle when everything has arrived, whatever came between", async () => {

@@ -99,16 +99,22 @@ function page({ bounds = { maxEvents: 3, maxBytes: 1000 }, ...options } = {}) {
   });
   tab.rules = false;
   const outbox = runOutbox(tab, createMemoryStore(bounds), { maxAgeMs: 60_000, ...options }, tab.clock);
-  const run = async () => {
+  /** Everything that was begun runs to its end. */
+  const run = async (_begun) => {
     await settle();
     while (world.step()) await settle();
   };
-  return { world, tab, outbox, told, notices, run, ids: () => world.log.map(({ id }) => id) };
+  const connect = (user) => run(tab.connect(user));
+  const cut = () => run(tab.cut());
+  const pass = async (ms) => run(await world.pass(ms));
+  /** The log loses its end. */
+  const roll = (offset) => run(world.roll(offset)).then(() => pass(6000));
+  return { world, tab, outbox, told, notices, run, connect, cut, pass, roll, ids: () => world.log.map(({ id }) => id) };
 }
 
 describe("an outbox", () => {
   it("sends at once while there is a connection, and resolves with the receipt", async () => {
-    const { tab, outbox, run, told } = page();
+    const { tab, outbox, told, run } = page();
     tab.connect("ana");
     const receipt = outbox.publish("a.b", 1, { id: "x" });
     await run();
@@ -117,13 +123,12 @@ describe("an outbox", () => {
   });
 
   it("keeps publishes while there is none, and sends them in order", async () => {
-    const { tab, outbox, run, ids } = page();
+    const { outbox, run, connect, ids } = page();
     const receipts = ["x", "y", "z"].map((id) => outbox.publish("a.b", 1, { id }));
     await run();
     assert.deepEqual(ids(), []);
     assert.deepEqual((await outbox.pending()).map(({ id }) => id), ["x", "y", "z"]);
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     assert.deepEqual((await Promise.all(receipts)).map(({ offset }) => offset), [1, 2, 3]);
     assert.deepEqual(await outbox.pending(), []);
   });
@@ -158,58 +163,49 @@ describe("an outbox", () => {
   });
 
   it("says when one has waited too long, and sends the others", async () => {
-    const { world, tab, outbox, run, ids } = page();
+    const { outbox, run, connect, pass, ids } = page();
     const old = assert.rejects(outbox.publish("a.b", 1, { id: "old", maxAgeMs: 1000 }), { code: "expired", retry: false });
     const young = outbox.publish("a.b", 2, { id: "young" });
     await run();
-    await world.pass(1000);
-    await run();
+    await pass(1000);
     await old;
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     await young;
     assert.deepEqual(ids(), ["young"]);
   });
 
   it("sends again under the same id when no answer came", async () => {
-    const { world, tab, outbox, run, ids } = page();
+    const { world, tab, outbox, connect, cut, ids } = page();
     tab.connect("ana");
     const receipt = outbox.publish("a.b", 1, { id: "x" });
     await settle();
     world.step(); // it arrives, and the connection breaks
-    tab.cut();
-    await run();
+    await cut();
     await world.pass(10_000);
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     assert.deepEqual([await receipt, ids()], [{ epoch: "e", offset: 1, duplicate: true }, ["x"]]);
   });
 
   it("counts events from where the log stood, however far behind the page was", async () => {
-    const { world, tab, outbox, run, ids } = page();
+    const { world, tab, outbox, connect, cut, ids } = page();
     world.head = 100_000;
     tab.connect("ana");
     tab.state.offset = 1; // it catches up
     const receipt = outbox.publish("a.b", 1, { id: "x" });
     await settle();
     world.step(); // it arrives, and the connection breaks
-    tab.cut();
-    await run();
+    await cut();
     await world.pass(10_000);
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     assert.deepEqual([(await receipt).duplicate, ids()], [true, ["x"]]);
   });
 
   it("sends again under the same id what the log has lost with its end, and tells the new receipt", async () => {
-    const { world, tab, outbox, run, ids, notices } = page();
+    const { tab, outbox, notices, run, roll, ids } = page();
     tab.connect("ana");
     const receipts = ["x", "y"].map((id) => outbox.publish("a.b", 1, { id }));
     await run();
-    world.roll(1);
-    await run();
-    await world.pass(6000);
-    await run();
+    await roll(1);
     assert.deepEqual(await Promise.all(receipts), [{ epoch: "e", offset: 1, duplicate: false }, { epoch: "e", offset: 2, duplicate: false }]);
     const receipt = { epoch: "e1", offset: 2, duplicate: false };
     assert.deepEqual(notices.at(-1), ["publish:receipt", { id: "y", topic: "a.b", data: 1, restored: false, receipt, replaces: await receipts[1] }]);
@@ -217,7 +213,7 @@ describe("an outbox", () => {
   });
 
   it("asks for what it has lost though the answer to that is lost too, and though the log loses its end again", async () => {
-    const { world, tab, outbox, run, ids, notices } = page();
+    const { world, tab, outbox, notices, run, connect, cut, roll, ids } = page();
     tab.connect("ana");
     outbox.publish("a.b", 1, { id: "x" });
     await run();
@@ -228,65 +224,52 @@ describe("an outbox", () => {
       world.step();
       await settle();
     }
-    tab.cut();
-    await run();
-    tab.connect("ana");
-    await run();
+    await cut();
+    await connect("ana");
     assert.deepEqual([ids(), notices.at(-1)[1].receipt], [["x"], { epoch: "e1", offset: 1, duplicate: true }]);
-    world.roll(0);
-    await world.pass(6000);
-    await run();
+    await roll(0);
     assert.deepEqual([ids(), notices.at(-1)[1].receipt], [["x"], { epoch: "e2", offset: 1, duplicate: false }]);
   });
 
   it("says nothing and sends nothing twice where another epoch has lost nothing", async () => {
-    const { world, tab, outbox, run, ids, told } = page();
+    const { tab, outbox, told, run, pass, roll, ids } = page();
     tab.connect("ana");
     outbox.publish("a.b", 1, { id: "x" });
     await run();
-    world.roll(1);
-    await world.pass(6000);
-    await run();
-    await world.pass(KEPT_MS);
-    await run();
+    await roll(1);
+    await pass(KEPT_MS);
     assert.deepEqual([ids(), told], [["x"], ["publish:queued x", "publish:receipt x"]]);
   });
 
   it("says that it cannot know what has become of a receipt, where it comes back too late to send again", async () => {
-    const { world, tab, outbox, run, ids, told } = page();
+    const { world, tab, outbox, told, run, connect, ids } = page();
     tab.connect("ana");
     outbox.publish("a.b", 1, { id: "x" });
     await run();
     tab.cut();
     world.roll(0);
     await world.pass(REMEMBERED_MS);
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     assert.deepEqual([ids(), told.at(-1)], [[], "publish:refused x outcome_unknown"]);
   });
 
   it("keeps no more receipts than it may keep publishes, the newest, and none that it is to discard", async () => {
-    const { world, tab, outbox, run, ids } = page({ bounds: { maxEvents: 2, maxBytes: 1000 } });
+    const { tab, outbox, run, pass, roll, ids } = page({ bounds: { maxEvents: 2, maxBytes: 1000 } });
     tab.connect("ana");
     for (const id of ["v", "w", "x", "y"]) {
       outbox.publish("a.b", 1, { id });
       await run();
     }
-    await world.pass(6000);
-    await run();
-    world.roll(0);
-    await world.pass(6000);
-    await run();
+    await pass(6000);
+    await roll(0);
     assert.deepEqual(ids(), ["x", "y"]);
     await outbox.discard();
-    world.roll(0);
-    await world.pass(6000);
-    await run();
+    await roll(0);
     assert.deepEqual(ids(), []);
   });
 
   it("sends while the client has far to catch up, and after the log has begun again below where it was", async () => {
-    const { world, tab, outbox, run, ids } = page();
+    const { world, tab, outbox, run, roll, ids } = page();
     tab.connect("ana");
     tab.state.offset = 1;
     world.head = 10 * REMEMBERED_EVENTS;
@@ -296,51 +279,44 @@ describe("an outbox", () => {
     for (let n = 0; n < 50; n++) await settle();
     assert.equal(world.steps.length, 2, "its notice and the publish");
     await run();
-    world.roll(-1);
-    await world.pass(6000);
-    await run();
+    await roll(-1);
     outbox.publish("a.b", 1, { id: "y" });
     await run();
     assert.deepEqual(ids(), ["x", "y"]);
   });
 
   it("says that it cannot know, where sending again could publish twice", async () => {
-    const { world, tab, outbox, run, ids } = page({ maxAgeMs: 1e9 });
+    const { world, tab, outbox, connect, cut, ids } = page({ maxAgeMs: 1e9 });
     tab.connect("ana");
     const fate = assert.rejects(outbox.publish("a.b", 1, { id: "x" }), { code: "outcome_unknown", retry: false });
     await settle();
     world.step();
-    tab.cut();
-    await run();
+    await cut();
     for (let n = 0; n < 10; n++) await world.pass(REMEMBERED_MS / 10);
     await fate;
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     assert.deepEqual(ids(), ["x"]);
   });
 
   it("holds nothing up when the gateway refuses one", async () => {
-    const { tab, outbox, run } = page();
+    const { tab, outbox, connect } = page();
     const { publish } = tab;
     tab.publish = (topic, data, options) => (data === 1 ? Promise.reject(new HeadgateError("forbidden", { name: topic })) : publish.call(tab, topic, data, options));
     const refused = assert.rejects(outbox.publish("a.b", 1), { code: "forbidden" });
     const receipt = outbox.publish("a.b", 2);
     await settle();
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     await refused;
     assert.equal((await receipt).offset, 1);
   });
 
   it("sends nothing as another user than the one who has published", async () => {
-    const { tab, outbox, run, ids } = page();
-    tab.connect("ana");
-    await run();
+    const { tab, outbox, run, connect, ids } = page();
+    await connect("ana");
     tab.cut();
     const refused = assert.rejects(outbox.publish("a.b", 1, { id: "x" }), { code: "unauthorized", parts: { id: "x", topic: "a.b", reason: "another_user" } });
     await run();
-    tab.connect("bob");
-    await run();
+    await connect("bob");
     await refused;
     assert.deepEqual(ids(), []);
     const receipt = outbox.publish("a.b", 2, { id: "of bob" });
@@ -349,15 +325,13 @@ describe("an outbox", () => {
   });
 
   it("of a named user waits for that user, and takes nothing from another", async () => {
-    const { tab, outbox, run, ids } = page({ user: "ana" });
+    const { tab, outbox, connect, ids } = page({ user: "ana" });
     const receipt = outbox.publish("a.b", 1, { id: "x" });
-    tab.connect("bob");
-    await run();
+    await connect("bob");
     assert.deepEqual(ids(), []);
     await assert.rejects(outbox.publish("a.b", 2), { code: "unauthorized", parts: { topic: "a.b", reason: "another_user" } });
     tab.cut();
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     assert.equal((await receipt).offset, 1);
   });
 
@@ -376,32 +350,30 @@ describe("an outbox", () => {
 
 describe("an outbox that discards", () => {
   it("tells each publisher, sends nothing of it, and takes the next publish", async () => {
-    const { tab, outbox, run, told, ids } = page();
+    const { outbox, told, connect, ids } = page();
     const gone = ["x", "y"].map((id) => assert.rejects(outbox.publish("a.b", 1, { id }), { code: "discarded", retry: false, parts: { id, topic: "a.b", reason: "discarded" } }));
     await outbox.discard();
     await Promise.all(gone);
     assert.deepEqual(await outbox.pending(), []);
     const kept = outbox.publish("a.b", 1, { id: "z" });
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     assert.equal((await kept).offset, 1);
     assert.deepEqual([told.slice(2), ids()], [["publish:refused x discarded", "publish:refused y discarded", "publish:queued z", "publish:receipt z"], ["z"]]);
   });
 
   it("gives up the ids that it is given, and no other", async () => {
-    const { tab, outbox, run, ids } = page();
+    const { outbox, connect, ids } = page();
     const [first, second] = ["x", "y"].map((id) => outbox.publish("a.b", 1, { id }));
     const gone = assert.rejects(first, { code: "discarded" });
     await outbox.discard(["x", "unknown"]);
     await gone;
-    tab.connect("ana");
-    await run();
+    await connect("ana");
     assert.equal((await second).offset, 1);
     assert.deepEqual(ids(), ["y"]);
   });
 
   it("waits for the answer to what is under way, and says that it cannot know where none comes", async () => {
-    const { tab, outbox, run, told } = page();
+    const { tab, outbox, told, run } = page();
     tab.connect("ana");
     const fate = assert.rejects(outbox.publish("a.b", 1, { id: "x" }), { code: "outcome_unknown", parts: { id: "x", topic: "a.b", reason: "discarded" } });
     await settle();

@@ -20,8 +20,7 @@ async function begin(options = {}) {
   const told = [];
   const room = presence(gate, "rooms.7", options);
   for (const name of ["join", "leave", "change"]) room.on(`member:${name}`, ({ user }) => told.push(`${user} ${name}`));
-  await gateway.welcome();
-  await settle();
+  await gateway.letIn();
   return { gateway, gate, room, told };
 }
 
@@ -60,8 +59,7 @@ describe("presence", () => {
     room.update(1);
     room.update(2);
     gateway.cut();
-    await gateway.welcome({}, 2);
-    await settle();
+    await gateway.letIn({}, 2);
     assert.deepEqual((await answer(gateway, part([wire("ann")]))).meta, 2);
     assert.deepEqual([gateway.requests.length, room.status], [0, "live"]);
   });

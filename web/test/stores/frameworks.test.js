@@ -247,8 +247,7 @@ describe("headgate/vue", () => {
       vue.useSubscription(pattern, (data) => handled.push(data), () => ({ enabled: enabled.value }));
       return vue.useEvents(pattern, () => ({ enabled: enabled.value }));
     });
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     pattern.value = "a";
     await nextTick();
     await settle();
@@ -273,8 +272,7 @@ describe("headgate/vue", () => {
     const app = createSSRApp({});
     app.use(vue.gatePlugin, gate);
     const there = app.runWithContext(() => scope.run(() => vue.usePresence(topic, () => ({ meta: meta.value }))));
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     assert.equal((await gateway.answer("presence", part("rooms.7"))).meta, 1);
     await settle();
     assert.deepEqual([there.status.value, there.members.value[0].user], ["live", "ann"]);
@@ -297,8 +295,7 @@ describe("headgate/vue", () => {
     const { gateway, gate } = begin();
     const options = ref({ enter: false, meta: 1 });
     const { scope, made } = scoped(gate, () => vue.usePresence("rooms.7", options));
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     assert.deepEqual(await gateway.answer("presence", part("rooms.7")), { topic: "rooms.7", act: "watch" });
     await settle();
     options.value = { enter: false, meta: 2 };
@@ -314,8 +311,7 @@ describe("headgate/vue", () => {
     const { gateway, gate } = begin();
     const [topic, enabled] = [ref(null), ref(true)];
     const { scope, made } = scoped(gate, () => vue.usePresence(topic, () => ({ enabled: enabled.value })));
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     assert.deepEqual([made.status.value, made.members.value, gateway.requests], ["waiting", [], []]);
     topic.value = "rooms.7";
     await nextTick();
@@ -334,8 +330,7 @@ describe("headgate/vue", () => {
     const { gateway, gate } = begin();
     const answers = [[{ id: 1 }], [{ id: 1 }], []];
     const { scope, made } = scoped(gate, () => vue.useLiveCollection("orders", { load: () => answers.shift() }));
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     gateway.event("orders.2.created", {}, 101);
     await settle();
     assert.deepEqual(made.items.value.map(({ id }) => id), [1, "2"]);
@@ -368,8 +363,7 @@ describe("headgate/svelte", () => {
   it("gives what a store has already to one that comes later, and to one that only looks", async () => {
     const { gateway, gate } = begin();
     const status = svelte.readable(statusStore(gate));
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     assert.equal(get(status), "live");
   });
 

@@ -26,26 +26,35 @@ function listen(store) {
   return told;
 }
 
+/** The same, and let the client in. */
+async function follow(store, gateway) {
+  const told = listen(store);
+  await gateway.letIn();
+  return told;
+}
+
+/** An event comes. */
+async function happen(gateway, ...event) {
+  gateway.event(...event);
+  await settle();
+}
+
 const topics = (store) => store.getSnapshot().events.map(({ topic }) => topic);
 
 describe("a store of events", () => {
   it("holds the events of its pattern, oldest first, and tells once for all of one turn", async () => {
     const { gateway, gate } = begin();
     const store = eventsStore(gate, "a.*");
-    const told = listen(store);
-    await gateway.welcome();
-    await settle();
+    const told = await follow(store, gateway);
     const [before, count] = [store.getSnapshot(), told.count];
     assert.equal(before.status, "active");
     for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
-    gateway.event("b.1", 1, 104);
-    await settle();
+    await happen(gateway, "b.1", 1, 104);
     assert.deepEqual(topics(store), ["a.1", "a.2", "a.3"]);
     assert.equal(told.count, count + 1);
     assert.deepEqual(before.events, [], "a snapshot is never changed");
     assert.equal(store.getSnapshot(), store.getSnapshot());
-    gateway.event("b.2", 1, 105);
-    await settle();
+    await happen(gateway, "b.2", 1, 105);
     assert.equal(told.count, count + 1, "nothing of another pattern is told");
   });
 
@@ -70,8 +79,7 @@ describe("a store of events", () => {
     const store = eventsStore(gate, "a.*", { limit: 2 });
     listen(store);
     await gateway.welcome();
-    for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
-    await settle();
+    for (const n of [1, 2, 3]) await happen(gateway, `a.${n}`, n, 100 + n);
     assert.deepEqual(topics(store), ["a.2", "a.3"]);
     for (const limit of [0, -1, 1.5, Infinity, Number.NaN, "2"]) assert.throws(() => eventsStore(gate, "a", { limit }), /limit must be/);
   });
@@ -88,8 +96,7 @@ describe("a store of events", () => {
     const third = listen(other);
     await gateway.welcome();
     assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "a.*" }]);
-    gateway.event("a.1", 1, 101);
-    await settle();
+    await happen(gateway, "a.1", 1, 101);
     assert.deepEqual([topics(one), topics(other)], [["a.1"], ["a.1"]]);
     first.leave();
     first.leave();
@@ -107,8 +114,7 @@ describe("a store of events", () => {
     const store = eventsStore(gate, "a.*");
     const first = listen(store);
     await gateway.welcome();
-    gateway.event("a.1", 1, 101);
-    await settle();
+    await happen(gateway, "a.1", 1, 101);
     first.leave();
     const second = listen(store);
     await settle();
@@ -119,8 +125,7 @@ describe("a store of events", () => {
 
   it("asks for nothing when its listener leaves in the turn in which it came", async () => {
     const { gateway, gate } = begin();
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     listen(eventsStore(gate, "a.*", { since: { last: 1 } })).leave();
     await settle();
     assert.deepEqual(gateway.requests, []);
@@ -133,8 +138,7 @@ describe("a store of events", () => {
     await gateway.welcome();
     gateway.event("a.1", 1, 101);
     gateway.emit("gap", { patterns: ["a.*"], from: 102, to: 104, count: 3, bytes: 9, reason: "overflow", recoverable: true });
-    gateway.event("a.5", 5, 105);
-    await settle();
+    await happen(gateway, "a.5", 5, 105);
     assert.deepEqual(topics(store), ["a.1", "a.5"]);
     assert.equal(store.getSnapshot().gap, null, "it is being repaired");
     const meta = (offset) => ({ id: `i${offset}`, time: 1, offset, replayed: true });
@@ -155,8 +159,7 @@ describe("a store of events", () => {
     await gateway.welcome();
     for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
     gateway.emit("gap", { patterns: [], from: 102, to: 103, count: 2, bytes: null, reason: "rolled_back", recoverable: false, epoch: "e2" });
-    gateway.event("a.other", 2, 102);
-    await settle();
+    await happen(gateway, "a.other", 2, 102);
     assert.deepEqual(topics(store), ["a.1", "a.other"]);
     assert.equal(store.getSnapshot().missed, 0, "they were seen");
     assert.equal(store.getSnapshot().gap.reason, "rolled_back");
@@ -181,8 +184,7 @@ describe("a store of events", () => {
     mock.method(console, "error", () => {});
     const store = eventsStore(gate, "a.*");
     listen(store);
-    await gateway.welcome({ subscriptions: [{ pattern: "a.*", ok: false, error: { code: "forbidden", message: "no" } }] });
-    await settle();
+    await gateway.letIn({ subscriptions: [{ pattern: "a.*", ok: false, error: { code: "forbidden", message: "no" } }] });
     assert.equal(store.getSnapshot().status, "refused");
     assert.equal(store.getSnapshot().error.code, "forbidden");
   });
@@ -209,8 +211,7 @@ describe("a store of events", () => {
     let end = () => {};
     store.subscribe(() => end());
     end = store.subscribe(ended);
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     assert.equal(ended.mock.callCount(), 0);
   });
 
@@ -221,9 +222,7 @@ describe("a store of events", () => {
     store.subscribe(() => {
       throw new Error("mine");
     });
-    const told = listen(store);
-    await gateway.welcome();
-    await settle();
+    const told = await follow(store, gateway);
     assert.ok(told.count > 0);
     assert.equal(reported.mock.calls[0].arguments[0].message, "mine");
   });
@@ -247,19 +246,16 @@ describe("a store of a live collection", () => {
     assert.equal(store.getSnapshot().status, "loading");
     await settle();
     assert.deepEqual([store.getSnapshot().status, items(store)], ["behind", [{ id: 1, version: 1 }]]);
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     assert.deepEqual([store.getSnapshot().status, items(store).length], ["current", 2]);
     const before = items(store);
     gateway.event("orders.1.shipped", { version: 2, status: "shipped" }, 101);
     gateway.event("orders.3.created", { version: 1 }, 102);
     gateway.event("orders.4.shipped", { version: 1 }, 103);
-    gateway.event("orders.2.deleted", null, 104);
-    await settle();
+    await happen(gateway, "orders.2.deleted", null, 104);
     assert.deepEqual(items(store), [{ id: 1, version: 2, status: "shipped" }, { id: "3", version: 1 }]);
     assert.deepEqual(before, [{ id: 1, version: 1 }, { id: 2, version: 1 }], "items are never changed");
-    gateway.event("orders.1.shipped", { version: 2, status: "old" }, 105);
-    await settle();
+    await happen(gateway, "orders.1.shipped", { version: 2, status: "old" }, 105);
     assert.equal(items(store)[0].status, "shipped");
     assert.deepEqual(answers, []);
   });
@@ -267,8 +263,7 @@ describe("a store of a live collection", () => {
   it("loads once where the connection is live already", async () => {
     const { gateway, gate } = begin();
     gate.on("other", () => {});
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     const { requests, load } = server();
     const store = collectionStore(gate, "orders", { load });
     listen(store);
@@ -284,8 +279,7 @@ describe("a store of a live collection", () => {
   it("does not wait for an acknowledgement that is long in coming: the connection has gone", async () => {
     const { gateway, gate } = begin({ reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1 });
     gate.on("other", () => {});
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     const { requests, load } = server();
     listen(collectionStore(gate, "orders", { load }));
     await settle();
@@ -304,20 +298,16 @@ describe("a store of a live collection", () => {
     const { requests, load } = server();
     const store = collectionStore(gate, "orders", { load, initial: [{ id: 1, version: 1 }] });
     assert.deepEqual(store.getServerSnapshot().items, [{ id: 1, version: 1 }]);
-    listen(store);
-    await gateway.welcome();
-    await settle();
+    await follow(store, gateway);
     gateway.event("orders.2.created", { version: 1 }, 101);
-    gateway.event("orders.1.deleted", { version: 1 }, 102);
-    await settle();
+    await happen(gateway, "orders.1.deleted", { version: 1 }, 102);
     assert.deepEqual(items(store).map(({ id }) => id), ["2"]);
     requests[0].resolve([{ id: 1, version: 1 }]);
     await settle();
     // The first was begun before the acknowledgement.
     assert.equal(requests.length, 2);
     requests[1].resolve([{ id: 1, version: 1 }]);
-    gateway.event("orders.3.created", { version: 1 }, 103);
-    await settle();
+    await happen(gateway, "orders.3.created", { version: 1 }, 103);
     assert.ok(items(store).some(({ id }) => id === "3"));
     assert.equal(store.getSnapshot().status, "current");
   });
@@ -326,9 +316,7 @@ describe("a store of a live collection", () => {
     const { gateway, gate } = begin();
     const { requests, load } = server();
     const store = collectionStore(gate, "orders", { load, resyncSpreadMs: 0 });
-    listen(store);
-    await gateway.welcome();
-    await settle();
+    await follow(store, gateway);
     requests[0].resolve([]);
     await settle();
     requests[1].resolve([{ id: 1, version: 7 }]);
@@ -352,9 +340,7 @@ describe("a store of a live collection", () => {
     const { gateway, gate } = begin();
     const { requests, load } = server();
     const store = collectionStore(gate, "orders", { load, initial: [{ id: 1 }] });
-    listen(store);
-    await gateway.welcome();
-    await settle();
+    await follow(store, gateway);
     requests[0].resolve("no array");
     await settle();
     requests[1].reject(new Error("500"));
@@ -374,8 +360,7 @@ describe("a store of a live collection", () => {
     const { gateway, gate } = begin();
     mock.method(console, "error", () => {});
     gate.on("other", () => {});
-    await gateway.welcome();
-    await settle();
+    await gateway.letIn();
     const store = collectionStore(gate, "orders", { load: () => [{ id: 1 }] });
     listen(store);
     await gateway.answer("subscribe", { ok: false, error: { code: "forbidden", message: "no" } });
@@ -387,9 +372,7 @@ describe("a store of a live collection", () => {
     const { gateway, gate } = begin();
     const { requests, load } = server();
     const store = collectionStore(gate, "orders", { load });
-    const told = listen(store);
-    await gateway.welcome();
-    await settle();
+    const told = await follow(store, gateway);
     told.leave();
     await settle();
     assert.equal(requests[0].signal.aborted, true);
@@ -405,8 +388,7 @@ describe("a store of a live collection", () => {
     const store = collectionStore(gate, "orders", { limit: 2 });
     listen(store);
     await gateway.welcome();
-    for (const n of [1, 2, 3]) gateway.event(`orders.${n}.created`, { n }, 100 + n);
-    await settle();
+    for (const n of [1, 2, 3]) await happen(gateway, `orders.${n}.created`, { n }, 100 + n);
     assert.deepEqual(items(store).map(({ n }) => n), [2, 3]);
     assert.equal(store.getSnapshot().dropped, 1);
   });
@@ -418,8 +400,7 @@ describe("a store of a live collection", () => {
     const store = collectionStore(gate, "shop", { pattern: "shop.#", mapping, idAttribute: "key" });
     listen(store);
     await gateway.welcome();
-    for (const [n, key] of ids.entries()) gateway.event("shop.a.b.c", JSON.parse(`{"key":"${key}","__proto__":{"bad":1}}`), 101 + n);
-    await settle();
+    for (const [n, key] of ids.entries()) await happen(gateway, "shop.a.b.c", JSON.parse(`{"key":"${key}","__proto__":{"bad":1}}`), 101 + n);
     assert.deepEqual(items(store).map((item) => item.key), ids);
     assert.equal(items(store)[0].bad, undefined);
   });
@@ -427,9 +408,7 @@ describe("a store of a live collection", () => {
   it("is behind for good where items came with the page and nothing loads them", async () => {
     const { gateway, gate } = begin();
     const store = collectionStore(gate, "orders", { initial: [{ id: 1 }] });
-    listen(store);
-    await gateway.welcome();
-    await settle();
+    await follow(store, gateway);
     assert.equal(store.getSnapshot().status, "behind");
   });
 });
@@ -440,9 +419,7 @@ describe("a store of a live collection that publishes", () => {
   async function begun() {
     const { gateway, gate } = begin();
     const store = collectionStore(gate, "orders", { load: () => [{ id: "1", n: 0 }] });
-    listen(store);
-    await gateway.welcome();
-    await settle();
+    await follow(store, gateway);
     return { gateway, gate, store };
   }
 
@@ -458,8 +435,7 @@ describe("a store of a live collection that publishes", () => {
       await sent;
       await settle();
       assert.deepEqual(shown(store), [["1:1"], isFirst ? [] : ["1"]]);
-      if (!isFirst) gateway.event("orders.1.updated", { n: 1 }, 202, { id: body.id });
-      await settle();
+      if (!isFirst) await happen(gateway, "orders.1.updated", { n: 1 }, 202, { id: body.id });
       assert.deepEqual(shown(store), [["1:1"], []]);
     }
   });
@@ -625,9 +601,7 @@ describe("a store of the status", () => {
     const { gateway, gate } = begin();
     const store = statusStore(gate);
     assert.equal(store.getServerSnapshot(), "idle");
-    const told = listen(store);
-    await gateway.welcome();
-    await settle();
+    const told = await follow(store, gateway);
     assert.equal(store.getSnapshot(), "live");
     const { count } = told;
     gateway.cut();

@@ -36,6 +36,13 @@ class Office {
 
   join(tab, patterns, resume) {
     this.hub.join(tab, { resume, subscriptions: patterns.map((pattern) => ({ pattern })) });
+    return turn();
+  }
+
+  /** A tab makes a request. */
+  ask(...request) {
+    this.hub.ask(...request);
+    return turn();
   }
 
   /** The gateway welcomes; `refused` names patterns that it does not grant. */
@@ -126,24 +133,20 @@ describe("a hub and its tabs", () => {
     office.said("one");
     for (const offset of [6, 7, 8]) office.event("a.x", offset);
     assert.deepEqual(office.said("one"), ["a.x 6", "a.x 7", "a.x 8"]);
-    office.join("two", ["a.#"], { epoch: "e1", offset: 7 });
-    await turn();
+    await office.join("two", ["a.#"], { epoch: "e1", offset: 7 });
     const [[type, { welcome }], ...rest] = office.said("two");
     assert.deepEqual([type, welcome.resumed, welcome.from, welcome.offset], ["welcomed", true, { epoch: "e1", offset: 7 }, 8]);
     assert.deepEqual(rest, ["a.x 8", ["cursor", { epoch: "e1", offset: 8 }]]);
-    office.join("three", ["a.#"], { epoch: "e1", offset: 4 });
-    await turn();
+    await office.join("three", ["a.#"], { epoch: "e1", offset: 4 });
     assert.deepEqual(office.said("three"), [["behind", {}]]);
-    office.join("four", ["a.#"], { epoch: "other", offset: 8 });
-    await turn();
+    await office.join("four", ["a.#"], { epoch: "other", offset: 8 });
     assert.deepEqual(office.said("four"), [["behind", {}]]);
   });
 
   it("sends a tab that joins without a position nothing older", async () => {
     const office = await open({ one: ["a.#"] });
     office.event("a.x", 1);
-    office.join("two", ["a.#"]);
-    await turn();
+    await office.join("two", ["a.#"]);
     const [[, { welcome }], ...rest] = office.said("two");
     assert.deepEqual([welcome.resumed, welcome.from, welcome.offset, rest], [null, null, 1, []]);
   });
@@ -153,8 +156,7 @@ describe("a hub and its tabs", () => {
     office.hub.part("two");
     office.event("b.x", 1);
     assert.deepEqual([office.said("two"), office.requests], [[], []]);
-    office.join("two", ["b.#"], { epoch: "e1", offset: 0 });
-    await turn();
+    await office.join("two", ["b.#"], { epoch: "e1", offset: 0 });
     assert.deepEqual(office.said("two").slice(1), ["b.x 1", ["cursor", { epoch: "e1", offset: 1 }]]);
   });
 
@@ -166,8 +168,7 @@ describe("a hub and its tabs", () => {
     office.hub.leave("one");
     await turn();
     assert.deepEqual(await office.answer(), ["unsubscribe", "a.#"]);
-    office.join("three", []);
-    await turn();
+    await office.join("three", []);
     assert.deepEqual(await office.answer(), ["unsubscribe", "b.#"]);
     office.hub.leave("unknown");
     office.event("b.x", 1);
@@ -178,8 +179,7 @@ describe("a hub and its tabs", () => {
   it("gives a tab that joins anew a whole window", async () => {
     const office = await open({ one: ["a.#"] }, 4);
     for (const offset of [1, 2, 3]) office.event("a.x", offset, "x".repeat(400_000));
-    office.join("one", ["a.#"], { epoch: "e1", offset: 3 });
-    await turn();
+    await office.join("one", ["a.#"], { epoch: "e1", offset: 3 });
     office.said("one");
     for (const offset of [4, 5, 6, 7, 8]) office.event("a.x", offset);
     assert.deepEqual(office.said("one"), ["a.x 4", "a.x 5", "a.x 6"], "the cursor of the welcome is the first of four");
@@ -206,8 +206,7 @@ describe("a hub and requests", () => {
   it("subscribes at the gateway once, and answers each tab with where it begins", async () => {
     const office = await open({ one: [], two: [] });
     office.hub.ask("one", 1, "subscribe", { pattern: "a.#", overflow: "drop" });
-    office.hub.ask("two", 7, "subscribe", { pattern: "a.#" });
-    await turn();
+    await office.ask("two", 7, "subscribe", { pattern: "a.#" });
     assert.deepEqual(office.requests.map(({ name, body }) => [name, body.pattern, body.overflow]), [["subscribe", "a.#", undefined]]);
     office.event("a.x", 1);
     await office.answer({ offset: 1 });
@@ -222,8 +221,7 @@ describe("a hub and requests", () => {
     const office = await open({ one: ["a.#"], two: ["a.#"] });
     office.hub.ask("one", 1, "subscribe", { pattern: "b.#" });
     office.hub.ask("one", 2, "unsubscribe", { pattern: "b.#" });
-    office.hub.ask("one", 3, "unsubscribe", { pattern: "a.#" });
-    await turn();
+    await office.ask("one", 3, "unsubscribe", { pattern: "a.#" });
     assert.deepEqual(office.said("one"), [["reply", { id: 2, reply: { ok: true, pattern: "b.#" } }], ["reply", { id: 3, reply: { ok: true, pattern: "a.#" } }]]);
     assert.deepEqual(office.requests, []);
     office.event("a.x", 1);
@@ -232,13 +230,11 @@ describe("a hub and requests", () => {
 
   it("tells the tab that asked what the gateway refuses, and asks again for the next tab", async () => {
     const office = await open({ one: [], two: [] });
-    office.hub.ask("one", 1, "subscribe", { pattern: "a.#" });
-    await turn();
+    await office.ask("one", 1, "subscribe", { pattern: "a.#" });
     await office.answer({ ok: false, error: refusal });
     assert.deepEqual(office.said("one"), [["reply", { id: 1, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
     assert.deepEqual(office.said("two"), []);
-    office.hub.ask("two", 2, "subscribe", { pattern: "a.#" });
-    await turn();
+    await office.ask("two", 2, "subscribe", { pattern: "a.#" });
     assert.deepEqual(await office.answer(), ["subscribe", "a.#"]);
     office.event("a.x", 1);
     assert.deepEqual([office.said("one"), office.said("two").length], [[], 2]);
@@ -246,13 +242,11 @@ describe("a hub and requests", () => {
 
   it("gives one refusal to every tab that waits for it, and asks again after that", async () => {
     const office = await open({ one: [], two: [], three: [] });
-    for (const [tab, id] of Object.entries({ one: 1, two: 2 })) office.hub.ask(tab, id, "subscribe", { pattern: "a.#" });
-    await turn();
+    for (const [tab, id] of Object.entries({ one: 1, two: 2 })) await office.ask(tab, id, "subscribe", { pattern: "a.#" });
     assert.equal(office.requests.length, 1);
     await office.answer({ ok: false, error: refusal });
     for (const [tab, id] of Object.entries({ one: 1, two: 2 })) assert.deepEqual(office.said(tab), [["reply", { id, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
-    office.hub.ask("three", 3, "subscribe", { pattern: "a.#" });
-    await turn();
+    await office.ask("three", 3, "subscribe", { pattern: "a.#" });
     await office.answer({ ok: false, error: { ...refusal, code: "paused" } });
     assert.equal(office.said("three")[0][1].reply.error.code, "paused");
   });
@@ -266,8 +260,7 @@ describe("a hub and requests", () => {
       kept.push(new WeakRef(made));
       return made;
     };
-    office.hub.ask("one", 1, "subscribe", { pattern: "b.#" });
-    await turn();
+    await office.ask("one", 1, "subscribe", { pattern: "b.#" });
     await office.answer({ ok: false, error: error() });
     office.hub.arrived("status", [{ ended: [{ pattern: "a.#", error: error() }, { pattern: "never.#", error: error() }] }]);
     // A tab that is gone when the answer to its CONNECT comes.
@@ -309,8 +302,7 @@ describe("a hub and requests", () => {
   it("forgets what a tab has asked before it joins anew", async () => {
     const office = await open({ one: [] });
     office.hub.ask("one", 1, "subscribe", { pattern: "a.#" });
-    office.join("one", ["a.#"]);
-    await turn();
+    await office.join("one", ["a.#"]);
     await office.answer();
     assert.deepEqual(office.said("one").map(([type]) => type), ["welcomed"]);
   });
@@ -319,8 +311,7 @@ describe("a hub and requests", () => {
     const office = new Office();
     office.join("one", []);
     await office.welcome(0, { limits: { inbound_per_s: 0.002, inbound_burst: 2 } });
-    for (let id = 0; id < 5; id++) office.hub.ask("one", id, "subscribe", { pattern: `p${id}.#` });
-    await turn();
+    for (let id = 0; id < 5; id++) await office.ask("one", id, "subscribe", { pattern: `p${id}.#` });
     assert.ok(office.requests.length < 5, `${office.requests.length} at once`);
     office.hub.lost("over");
   });
@@ -334,12 +325,10 @@ describe("a hub at the gateway's limits", () => {
     office.join("one", ["a", "b"]);
     await office.welcome(0, { limits: LIMITS });
     office.said("one");
-    office.join("two", ["b", "c", "d"]);
-    await turn();
+    await office.join("two", ["b", "c", "d"]);
     assert.deepEqual(office.posts.two, [{ type: "behind", full: true }]);
     assert.deepEqual(office.requests, []);
-    office.hub.ask("one", 1, "subscribe", { pattern: "e" });
-    await turn();
+    await office.ask("one", 1, "subscribe", { pattern: "e" });
     await office.answer();
     assert.equal(office.posts.one.at(-1).reply.ok, true);
   });
@@ -347,8 +336,7 @@ describe("a hub at the gateway's limits", () => {
   it("sorts out in its first welcome who has room", async () => {
     const office = new Office();
     office.join("one", ["a", "b"]);
-    office.join("two", ["c", "d"]);
-    await turn();
+    await office.join("two", ["c", "d"]);
     const { subscriptions } = office.hub.greeting();
     const error = { code: "limit_reached", message: "full", retry: false, name: "subscriptions", limit: 3 };
     office.hub.arrived("welcome", [{ session: "s1", epoch: "e1", offset: 0, resumed: null, limits: LIMITS, subscriptions: subscriptions.map(({ pattern }, n) => ({ pattern, ok: n < 3, error: n < 3 ? undefined : error })) }]);
@@ -362,8 +350,7 @@ describe("a hub at the gateway's limits", () => {
     office.join("one", ["a", "b"]);
     office.join("two", ["c"]);
     await office.welcome(0, { limits: LIMITS });
-    office.hub.ask("two", 7, "subscribe", { pattern: "d" });
-    await turn();
+    await office.ask("two", 7, "subscribe", { pattern: "d" });
     const { id, reply } = office.posts.two.at(-1);
     assert.deepEqual([id, reply.ok, reply.error.code, reply.error.name, reply.error.limit], [7, false, "limit_reached", "subscriptions", 3]);
     office.hub.drop("two");
@@ -376,8 +363,7 @@ describe("a hub at the gateway's limits", () => {
     office.join("one", []);
     office.join("two", []);
     await office.welcome(0, { limits: { inbound_per_s: 0.002, inbound_burst: 10 } });
-    for (let id = 0; id < 5; id++) for (const tab of ["one", "two"]) office.hub.ask(tab, id, "publish", { topic: "a", data: id });
-    await turn();
+    for (let id = 0; id < 5; id++) for (const tab of ["one", "two"]) await office.ask(tab, id, "publish", { topic: "a", data: id });
     assert.equal(office.requests.length, 4);
     const refusals = [...office.posts.one, ...office.posts.two].flatMap(({ reply }) => (reply ? [reply.error] : []));
     assert.equal(refusals.length, 6);
@@ -419,8 +405,7 @@ describe("a hub and its connection", () => {
     office.hub.lost("cut");
     office.join("one", ["a.#"], { epoch: "e1", offset: 5 });
     await office.welcome(5);
-    office.join("two", ["a.#"], { epoch: "e1", offset: 3 });
-    await turn();
+    await office.join("two", ["a.#"], { epoch: "e1", offset: 3 });
     assert.deepEqual(office.said("two").slice(1, 3), ["a.x 4", "a.x 5"]);
     office.hub.lost("cut");
     for (const tab of ["one", "two"]) office.said(tab);
@@ -474,8 +459,7 @@ describe("a hub and its connection", () => {
     assert.deepEqual([office.said("one"), office.said("slow")], [[["status", { bus: "down" }]], []]);
     office.hub.acknowledge("slow", 4);
     assert.deepEqual(office.said("slow")[0], ["status", { bus: "down" }]);
-    office.join("two", ["a.#"]);
-    await turn();
+    await office.join("two", ["a.#"]);
     assert.deepEqual(office.said("two")[1], ["status", { bus: "down" }]);
     office.hub.lost("cut");
     office.join("two", ["a.#"]);
@@ -542,8 +526,7 @@ describe("a hub and the log", () => {
     assert.deepEqual(office.said("high"), [["gap", { ...gap, from: 7, count: 2 }]]);
     assert.deepEqual([office.said("beyond"), office.said("other")], [[], []]);
     // One that joins now hears of it too.
-    office.join("late", ["a.#"], { epoch: "e1", offset: 5 });
-    await turn();
+    await office.join("late", ["a.#"], { epoch: "e1", offset: 5 });
     assert.deepEqual(office.said("late").slice(1), [["gap", { ...gap, from: 6, count: 3 }]]);
   });
 
@@ -555,8 +538,7 @@ describe("a hub and the log", () => {
     office.hub.arrived("gap", [gap]);
     assert.deepEqual(office.said("one"), [["gap", { ...gap, patterns: ["a.#"] }]]);
     assert.deepEqual(office.said("two"), [["gap", gap]]);
-    office.join("three", ["a.#"], { epoch: "e2", offset: 0 });
-    await turn();
+    await office.join("three", ["a.#"], { epoch: "e2", offset: 0 });
     assert.deepEqual(office.said("three"), [], "nobody knows yet where the lane stands");
     office.hub.arrived("cursor", [{ epoch: "e2", offset: 0 }]);
     await turn();
@@ -564,8 +546,7 @@ describe("a hub and the log", () => {
     office.event("a.x", 1, "new");
     assert.deepEqual(office.said("one"), [["cursor", { epoch: "e2", offset: 0 }], 'a.x "new"']);
     // No tab goes on from a position in the old one.
-    office.join("two", ["a.#", "b.#"], { epoch: "e1", offset: 1 });
-    await turn();
+    await office.join("two", ["a.#", "b.#"], { epoch: "e1", offset: 1 });
     assert.deepEqual(office.said("two").at(-1), ["behind", {}]);
   });
 
@@ -598,16 +579,13 @@ describe("a hub and the log", () => {
 
   it("begins a pattern that was acknowledged in the next epoch when word of that epoch comes", async () => {
     const office = await open({ one: ["a.#"], two: [] });
-    office.hub.ask("two", 1, "subscribe", { pattern: "b.#" });
-    await turn();
+    await office.ask("two", 1, "subscribe", { pattern: "b.#" });
     await office.answer({ epoch: "e2", offset: 3 });
     office.said("two");
     office.hub.arrived("cursor", [{ epoch: "e2", offset: 3 }]);
-    office.join("three", ["b.#"], { epoch: "e2", offset: 3 });
-    await turn();
+    await office.join("three", ["b.#"], { epoch: "e2", offset: 3 });
     assert.equal(office.said("three")[0][0], "welcomed");
-    office.join("four", ["b.#"], { epoch: "e2", offset: 2 });
-    await turn();
+    await office.join("four", ["b.#"], { epoch: "e2", offset: 2 });
     assert.deepEqual(office.said("four"), [["behind", {}]]);
   });
 });

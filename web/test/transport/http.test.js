@@ -97,6 +97,13 @@ async function open(subscriptions = [{ pattern: "a" }], resume = undefined) {
   return asked.at(-1);
 }
 
+/** The same, and be welcomed. */
+async function joined(...wanted) {
+  const stream = await open(...wanted);
+  await stream.welcome();
+  return stream;
+}
+
 /** Begin a request; return where its outcome will be noted. */
 function request(name, body, timeoutMs = 10_000) {
   const outcome = { settled: undefined };
@@ -149,8 +156,7 @@ describe("a stream over HTTP", () => {
 
   for (const size of [1, 2, 3, 7]) {
     it(`is read though it is cut anywhere, also within a character (pieces of ${size})`, async () => {
-      const stream = await open();
-      await stream.welcome();
+      const stream = await joined();
       const data = bytes(`: \n\n${event(101, "é€😀\n\n")}${event(102)}`);
       for (let at = 0; at < data.length; at += size) stream.body_.enqueue(data.slice(at, at + size));
       await turn();
@@ -160,8 +166,7 @@ describe("a stream over HTTP", () => {
   }
 
   it("that ends within a block gives nothing of the block", async () => {
-    const stream = await open();
-    await stream.welcome();
+    const stream = await joined();
     await stream.write(event(101) + event(102).slice(0, -1));
     await stream.end();
     assert.deepEqual(offsets(), [101]);
@@ -170,8 +175,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("goes on behind the last whole block when subscriptions change", async () => {
-    const stream = await open();
-    await stream.welcome();
+    const stream = await joined();
     await stream.write(event(101) + event(102).slice(0, -5));
     const outcome = request("subscribe", { pattern: "b", overflow: "drop", since: { offset: 50 } });
     await pass(TOGETHER_MS);
@@ -229,8 +233,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("answers a change that comes while it opens with the next stream", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const one = request("subscribe", { pattern: "b" });
     await pass(TOGETHER_MS);
     const two = request("subscribe", { pattern: "c" });
@@ -246,8 +249,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("gives each of two requests that undo each other its own answer, in their order", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcomes = ["subscribe", "unsubscribe", "subscribe"].map((name) => request(name, { pattern: "b" }));
     for (let n = 0; n < 3; n++) {
       await pass(TOGETHER_MS);
@@ -259,8 +261,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("answers a change that is asked for twice twice", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcomes = [request("subscribe", { pattern: "b" }), request("subscribe", { pattern: "b" })];
     for (let n = 0; n < 2; n++) {
       await pass(TOGETHER_MS);
@@ -270,8 +271,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("tells which of several subscriptions is refused, and does not ask for it again", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcomes = ["b", "c"].map((pattern) => request("subscribe", { pattern }));
     await pass(TOGETHER_MS);
     const error = { code: "forbidden", message: "no" };
@@ -284,8 +284,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("names its place when it asks for an inbox, as any gateway may answer", async () => {
-    const stream = await open([], { epoch: "e1", offset: 7 });
-    await stream.welcome();
+    await joined([], { epoch: "e1", offset: 7 });
     void request("inbox", { limit: 5 });
     void request("seen", { ids: ["a"] });
     const [inbox, seen] = asked.slice(1).map(({ body }) => body.body);
@@ -296,8 +295,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("settles what waits when it ends, and calls its owner once", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcomes = [request("subscribe", { pattern: "b" })];
     await pass(TOGETHER_MS);
     outcomes.push(request("subscribe", { pattern: "c" }), request("publish", { topic: "a" }));
@@ -314,8 +312,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("asks again for the stream of a change where a gateway behind the proxy is gone", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcome = request("subscribe", { pattern: "b" });
     await pass(TOGETHER_MS);
     await asked[1].whole(502, "<html>");
@@ -328,8 +325,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("does not ask again before the time that an answer names", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     void request("subscribe", { pattern: "b" });
     await pass(TOGETHER_MS);
     await asked[1].whole(503, "<html>", { "Retry-After": "3" });
@@ -340,8 +336,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("goes on with the token before where a new one is refused, with the changes that came with it", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const [refresh, other] = [request("refresh", { token: "u" }), request("subscribe", { pattern: "b" })];
     await pass(TOGETHER_MS);
     const error = { code: "unauthorized", message: "expired", retry: false };
@@ -355,8 +350,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("settles a request when its time is up, and goes on", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcomes = [request("subscribe", { pattern: "b" }, 100), request("publish", { topic: "a" }, 100)];
     await pass(TOGETHER_MS);
     await pass(100);
@@ -367,8 +361,7 @@ describe("a stream over HTTP", () => {
 
   for (const [name, body] of Object.entries({ publish: { topic: "a", id: "i" }, request: { name: "a", id: "i" } })) {
     it(`has no answer for a ${name} whose own connection broke, as it may have arrived, and goes on`, async () => {
-      const stream = await open();
-      await stream.welcome();
+      await joined();
       const outcome = request(name, body);
       await turn();
       assert.deepEqual([asked.at(-1).url.pathname.split("/").at(-1), asked.at(-1).body.name, asked.at(-1).body.body], ["request", name, body]);
@@ -380,8 +373,7 @@ describe("a stream over HTTP", () => {
   }
 
   it("that its owner has left says nothing more", async () => {
-    const stream = await open();
-    await stream.welcome();
+    const stream = await joined();
     const outcome = request("subscribe", { pattern: "b" });
     const before = calls.length;
     transport.disconnect();
@@ -392,8 +384,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("that its owner leaves within an event gives nothing that came with it", async () => {
-    const stream = await open();
-    await stream.welcome();
+    const stream = await joined();
     const { push } = calls;
     calls.push = (...entries) => {
       push.apply(calls, entries);
@@ -404,8 +395,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("that stays silent is lost", async () => {
-    const stream = await open();
-    await stream.welcome();
+    const stream = await joined();
     await pass(24_000);
     await stream.write(": \n\n");
     await pass(24_000);
@@ -416,8 +406,7 @@ describe("a stream over HTTP", () => {
   });
 
   it("leaves its owner to connect again where a log that has lost its end does not go on", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcome = request("subscribe", { pattern: "b" });
     await pass(TOGETHER_MS);
     await asked[1].begin();
@@ -460,8 +449,7 @@ describe("an answer that is no stream", () => {
   });
 
   it("is lost where a change is refused, and only refused where it has not been up", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcome = request("subscribe", { pattern: "b" });
     await pass(TOGETHER_MS);
     await asked[1].whole(503, { error: { code: "bus_unavailable", message: "not yet", retry: true } }, { "Retry-After": "1" });
@@ -502,8 +490,7 @@ describe("a stream that something holds back", () => {
   });
 
   it("keeps a change that opened it, with its presence", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcomes = [request("subscribe", { pattern: "b", since: { offset: 1 } }), request("presence", { topic: "r", act: "page", after: "x" })];
     await pass(TOGETHER_MS);
     await pass(HELD_BACK_MS);
@@ -592,8 +579,7 @@ describe("presence over HTTP", () => {
   const entry = (version) => ({ ok: true, topic: "r", copy: "c", version, members: [], next: null });
 
   it("gives each request its own answer, and asks again for what holds", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const enter = request("presence", { topic: "r", act: "enter" });
     const watch = request("presence", { topic: "s", act: "watch" });
     const page = request("presence", { topic: "q", act: "page", after: "x" });
@@ -608,8 +594,7 @@ describe("presence over HTTP", () => {
   });
 
   it("cuts no stream whose answers have not come", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const enter = request("presence", { topic: "r", act: "enter" });
     await pass(TOGETHER_MS);
     await asked[1].welcome();
@@ -624,8 +609,7 @@ describe("presence over HTTP", () => {
   });
 
   it("answers an entry that is left at once, and another one behind it", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     const outcomes = ["enter", "leave", "enter"].map((act) => request("presence", { topic: "r", act }));
     for (let n = 0; n < 3; n++) {
       await pass(TOGETHER_MS);
@@ -638,8 +622,7 @@ describe("presence over HTTP", () => {
   });
 
   it("has a room read again that has changed between two streams, and no other", async () => {
-    const stream = await open();
-    await stream.welcome();
+    await joined();
     request("presence", { topic: "r", act: "enter" });
     await pass(TOGETHER_MS);
     await asked[1].welcome();

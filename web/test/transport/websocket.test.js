@@ -74,6 +74,19 @@ async function welcome(socket = sockets.at(-1), limits = { max_payload_bytes: 15
   await settle();
 }
 
+/** Open, and be welcomed. */
+async function openWelcomed(options) {
+  const socket = await open(options);
+  await welcome(socket);
+  return socket;
+}
+
+/** A socket ends, and that has its effect. */
+async function ends(nth = 0) {
+  sockets[nth].ends();
+  await settle();
+}
+
 /** Return the body of the CONNECT that was sent. */
 const connectOf = (socket) => JSON.parse(socket.sent.find((text) => text.startsWith("40")).slice("40/notifications,".length));
 
@@ -83,6 +96,12 @@ function note() {
   gate.on("connection:down", ({ reason }) => told.push(reason));
   gate.on("connection:refused", (error, { delayMs }) => told.push([error.code, error.parts.reason, delayMs]));
   return told;
+}
+
+/** Open, and have these noted. */
+async function openNoted(options) {
+  await open(options);
+  return note();
 }
 
 beforeEach(() => {
@@ -147,16 +166,14 @@ describe("over a WebSocket", () => {
   });
 
   it("passes over messages of a later protocol, and of other namespaces", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     await welcome();
     for (const text of ["6", '42/other,["event","a",1,{}]', '43/notifications,99[{"ok":true}]', '42/notifications,["news",1]']) sockets[0].says(text);
     assert.deepEqual([told, gate.state.connection], [[], "up"]);
   });
 
   it("answers pings, and takes a gateway for lost that is silent for longer than it said", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     await welcome();
     await pass(40_000);
     sockets[0].says("2");
@@ -171,8 +188,7 @@ describe("over a WebSocket", () => {
   });
 
   it("stays when a page that slept finds messages waiting", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     await welcome();
     await pass(600_000);
     sockets[0].says("2");
@@ -191,8 +207,7 @@ describe("over a WebSocket", () => {
     "joins twice": '40/notifications,{"sid":"z"}',
   })) {
     it(`ends the connection and comes back when a message ${what}`, async () => {
-      await open();
-      const told = note();
+      const told = await openNoted();
       await welcome();
       sockets[0].says(message);
       assert.deepEqual(told, ["parse error"]);
@@ -202,15 +217,13 @@ describe("over a WebSocket", () => {
   }
 
   it("does not come up with a gateway that sends no pings", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     sockets[0].says('0{"sid":"x"}');
     assert.deepEqual(told, [["unreachable", "parse error", 10]]);
   });
 
   it("hears the namespace's refusal", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     sockets[0].says(`0${JSON.stringify(SESSION)}`);
     await settle();
     sockets[0].says('44/notifications,{"message":"no","data":{"code":"forbidden","message":"no","retry":false}}');
@@ -219,8 +232,7 @@ describe("over a WebSocket", () => {
   });
 
   it("hears that a namespace is not served", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     sockets[0].says(`0${JSON.stringify(SESSION)}`);
     await settle();
     sockets[0].says('44/notifications,{"message":"Invalid namespace"}');
@@ -228,8 +240,7 @@ describe("over a WebSocket", () => {
   });
 
   it("says why the gateway closed, and comes back", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     await welcome();
     sockets[0].ends(1008, "unauthorized: expired");
     await pass(20);
@@ -283,10 +294,8 @@ describe("when a WebSocket cannot be opened", () => {
 
   it("says what HTTP answers, and comes again when the gateway wants it", async () => {
     http = answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" });
-    await open();
-    const told = note();
-    sockets[0].ends();
-    await settle();
+    const told = await openNoted();
+    await ends(0);
     assert.deepEqual(told, [["unreachable", "about to stop (HTTP 503)", 7000]]);
     await pass(6999);
     assert.equal(sockets.length, 1);
@@ -295,29 +304,24 @@ describe("when a WebSocket cannot be opened", () => {
   });
 
   it("waits, and loads nothing, where HTTP does not get through either", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     sockets[0].onerror({});
-    sockets[0].ends();
-    await settle();
+    await ends(0);
     await pass(10);
     sockets[1].onerror({ message: "connect ECONNREFUSED" });
-    sockets[1].ends();
-    await settle();
+    await ends(1);
     assert.deepEqual(told.map(([, reason]) => reason), ["websocket error", "connect ECONNREFUSED"]);
   });
 
   it("asks when nothing comes of it for half the time of an attempt", async () => {
     http = answer(502, "<html>");
-    await open({ connectTimeoutMs: 3000 });
-    const told = note();
+    const told = await openNoted({ connectTimeoutMs: 3000 });
     await pass(1499);
     assert.deepEqual(told, []);
     nowMs += 1;
     mock.timers.tick(1);
     // The browser reports the end of the socket that it was asked to close.
-    sockets[0].ends();
-    await settle();
+    await ends(0);
     assert.deepEqual([told[0][1], sockets[0].closed], ["HTTP 502", true]);
   });
 
@@ -327,10 +331,8 @@ describe("when a WebSocket cannot be opened", () => {
       asked.push([url, options.method, options.body]);
       return SESSION_BEGUN();
     };
-    await open({ transport: "websocket" });
-    const told = note();
-    sockets[0].ends();
-    await settle();
+    const told = await openNoted({ transport: "websocket" });
+    await ends(0);
     assert.deepEqual(told, [["unreachable", "websocket error", 10]]);
     const polling = "https://gateway.test/socket.io/?EIO=4&transport=polling";
     assert.deepEqual(asked, [[polling, undefined, undefined], [`${polling}&sid=x`, "POST", "1"]]);
@@ -343,8 +345,7 @@ describe("when a WebSocket cannot be opened", () => {
       return SESSION_BEGUN();
     };
     await open({ transport: "websocket" });
-    sockets[0].ends();
-    await settle();
+    await ends(0);
     assert.deepEqual(caches, ["no-store", "no-store"]);
   });
 
@@ -353,8 +354,7 @@ describe("when a WebSocket cannot be opened", () => {
     await open();
     const told = [];
     gate.on("connection:refused", ({ code, message, retry, parts }, { delayMs }) => told.push({ code, retry, parts, delayMs, isSaid: message.startsWith("limit reached: clients (at most 10)") }));
-    sockets[0].ends();
-    await settle();
+    await ends(0);
     assert.deepEqual(told, [{ code: "limit_reached", retry: true, parts: { retryAfterS: 7, name: "clients", limit: 10 }, delayMs: 7000, isSaid: true }]);
     await pass(6999);
     assert.equal(sockets.length, 1);
@@ -364,14 +364,11 @@ describe("when a WebSocket cannot be opened", () => {
 
   it("takes the time from the header where the error has none, and does not come again after one that stays", async () => {
     http = answer(429, '{"error":{"code":"limit_reached","message":"m","retry":true}}', { "Retry-After": "5" });
-    await open();
-    const told = note();
-    sockets[0].ends();
-    await settle();
+    const told = await openNoted();
+    await ends(0);
     http = answer(421, '{"error":{"code":"unknown_host","message":"m","retry":false,"host":"x"}}');
     await pass(5000);
-    sockets[1].ends();
-    await settle();
+    await ends(1);
     assert.deepEqual([told.map(([code, , delayMs]) => [code, delayMs]), gate.status], [[["limit_reached", 5000], ["unknown_host", null]], "refused"]);
   });
 
@@ -383,10 +380,8 @@ describe("when a WebSocket cannot be opened", () => {
       globalThis.location = { origin };
       try {
         sockets = [];
-        await open();
-        const told = note();
-        sockets[0].ends();
-        await settle();
+        const told = await openNoted();
+        await ends(0);
         assert.deepEqual(told, [["unreachable", reason, 10]]);
         gate.close();
       } finally {
@@ -398,10 +393,8 @@ describe("when a WebSocket cannot be opened", () => {
   it("gives up asking when the gate closes", async () => {
     let signal;
     http = (_url, options) => new Promise(() => ({ signal } = options));
-    await open();
-    const told = note();
-    sockets[0].ends();
-    await settle();
+    const told = await openNoted();
+    await ends(0);
     assert.equal(signal.aborted, false);
     gate.close();
     await settle();
@@ -414,8 +407,7 @@ describe("when a WebSocket cannot be opened", () => {
     http = SESSION_BEGUN;
     sockets[0].ends();
     await pass(20);
-    sockets[1].ends();
-    await settle();
+    await ends(1);
     await pass(20);
     assert.equal(sockets.length, 3);
   });
@@ -429,8 +421,7 @@ describe("when a WebSocket cannot be opened", () => {
     await open({ transport: undefined });
     sockets[0].says(`0${JSON.stringify(SESSION)}`);
     await settle();
-    sockets[0].ends();
-    await settle();
+    await ends(0);
     for (let turn = 0; turn < 10_000 && !asked.at(-1).includes("/stream?"); turn++) await settle();
     assert.deepEqual([sockets.length, asked.at(-1)], [1, "https://gateway.test/socket.io/stream?namespace=notifications"]);
   });
@@ -471,8 +462,7 @@ describe("when the network or the page was away", () => {
 
   for (const name of ["offline", "online", "visibilitychange", "pageshow"]) {
     it(`asks at once for a sign of life, and stays connected with one: ${name}`, async () => {
-      const socket = await open();
-      await welcome(socket);
+      const socket = await openWelcomed();
       page[name]();
       assert.equal(asked(socket), 1);
       await live(PROBE_MS - 1);
@@ -482,8 +472,7 @@ describe("when the network or the page was away", () => {
     });
 
     it(`replaces a socket that gives no sign of life in a short time: ${name}`, async () => {
-      const socket = await open();
-      await welcome(socket);
+      const socket = await openWelcomed();
       const told = note();
       page[name]();
       await live(PROBE_MS + GRACE_MS);
@@ -494,8 +483,7 @@ describe("when the network or the page was away", () => {
   }
 
   it("takes any message for a sign of life", async () => {
-    const socket = await open();
-    await welcome(socket);
+    const socket = await openWelcomed();
     page.offline();
     await live(PROBE_MS);
     socket.says('42/notifications,["cursor",{"epoch":"e","offset":101}]');
@@ -504,8 +492,7 @@ describe("when the network or the page was away", () => {
   });
 
   it("does not let questions that repeat put the end off", async () => {
-    const socket = await open();
-    await welcome(socket);
+    await openWelcomed();
     for (let nth = 0; nth < 3; nth++) {
       page.visibilitychange();
       await live(1000);
@@ -514,15 +501,13 @@ describe("when the network or the page was away", () => {
   });
 
   it("leaves an attempt that is under way when the network goes", async () => {
-    await open();
-    const told = note();
+    const told = await openNoted();
     page.offline();
     assert.deepEqual(told, [["unreachable", "offline", 10]]);
   });
 
   it("asks when the clock has jumped, for the machine slept", async () => {
-    const socket = await open();
-    await welcome(socket);
+    const socket = await openWelcomed();
     await live(20_000);
     assert.equal(asked(socket), 0);
     await sleep(60_000);
@@ -532,8 +517,7 @@ describe("when the network or the page was away", () => {
   });
 
   it("does not take the late timers of a hidden page for sleep", async () => {
-    const socket = await open();
-    await welcome(socket);
+    const socket = await openWelcomed();
     globalThis.document.hidden = true;
     await sleep(60_000);
     assert.equal(asked(socket), 0);
@@ -560,8 +544,7 @@ describe("when the network or the page was away", () => {
     "of an attempt": async () => {
       http = answer(503, '{"message":"full"}', { "Retry-After": "60" });
       await open();
-      sockets[0].ends();
-      await settle();
+      await ends(0);
     },
     "of a CONNECT": async () => {
       const socket = await open();
@@ -591,8 +574,7 @@ describe("when the network or the page was away", () => {
   it("connects at once when the application says so, whatever the gateway has said", async () => {
     http = answer(503, '{"message":"full"}', { "Retry-After": "60" });
     await open();
-    sockets[0].ends();
-    await settle();
+    await ends(0);
     gate.open();
     assert.equal(sockets.length, 2);
   });
@@ -653,8 +635,7 @@ describe("a class of WebSocket that throws", () => {
   });
 
   it("in close or send ends the connection all the same", async () => {
-    const socket = await open();
-    await welcome(socket);
+    const socket = await openWelcomed();
     socket.send = socket.close = () => {
       throw Error("InvalidStateError");
     };
@@ -664,9 +645,8 @@ describe("a class of WebSocket that throws", () => {
   });
 
   it("leaves room for an error of the application's auth, which no packet can hold", async () => {
-    const socket = await open({ auth: { tenant: 7n } });
-    const told = note();
-    socket.says(`0${JSON.stringify(SESSION)}`);
+    const told = await openNoted({ auth: { tenant: 7n } });
+    sockets[0].says(`0${JSON.stringify(SESSION)}`);
     await settle();
     assert.deepEqual([told.map(([code]) => code), gate.status], [["not_serializable"], "refused"]);
   });
@@ -691,8 +671,7 @@ describe("the address that is dialled", () => {
       note();
       await settle();
       assert.equal(sockets[0].url, `${dialled}?EIO=4&transport=websocket`);
-      sockets[0].ends();
-      await settle();
+      await ends(0);
       assert.equal(asked, `${dialled.replace(/^ws/, "http")}?EIO=4&transport=polling`);
     });
   }

@@ -34,152 +34,119 @@ function sideBySide(script) {
   return logs[1];
 }
 
+/** What both do alike. @type {Record<string, (both: any) => void>} */
+const ALIKE = {
+  "binds and triggers several names and maps"({ bus, fn, context }) {
+    bus.on("a b  c", fn("abc"));
+    bus.on({ a: fn("map a"), "b c": fn("map bc") }, context("map context"));
+    bus.on({ a: fn("map, third") }, undefined, context("third"));
+    bus.trigger("a b", 1).trigger("c");
+    bus.trigger({ a: 1, b: 2 }, 3);
+  },
+  "calls a callback as often as it was bound"({ bus, fn }) {
+    const twice = fn("twice");
+    bus.on("a", twice).on("a", twice).trigger("a").off("a", twice).trigger("a");
+  },
+  "gives `all` the name first, after the named"({ bus, fn, context }) {
+    bus.on("all", fn("all"), context("c")).on("a", fn("a"));
+    bus.trigger("a", 1).trigger("b").trigger("a b", 2).trigger("all", 3);
+    bus.off("all").trigger("a");
+  },
+  "removes by name, callback and context"({ bus, fn, context }) {
+    const [f, g] = [fn("f"), fn("g")];
+    const [c, d] = [context("c"), context("d")];
+    const bind = () => bus.off().on("a", f, c).on("a", g, c).on("a", f, d).on("b", f, c).on("b", g);
+    const calls = [
+      ["a"], ["a", f], ["a", f, c], ["a", null, c], [null, f], [null, null, c], [null, g, d], [], ["b a", f], [{ a: f, b: g }],
+      [{ a: null }, undefined, d], ["none"], [undefined, undefined, d], ["b", g, c],
+    ];
+    for (const call of calls) {
+      bind();
+      bus.off(...call);
+      bus.trigger("a").trigger("b");
+    }
+  },
+  "calls `once` once for each name, and finds it by its callback"({ bus, fn, context }) {
+    const f = fn("f");
+    bus.once("a b", f).trigger("a").trigger("a").trigger("b").trigger("b");
+    bus.once({ a: fn("map a"), b: fn("map b") }, context("c")).trigger("a b").trigger("a b");
+    bus.once("a", f, context("c")).off("a", f).trigger("a");
+    bus.once("a", f).once("a", f).trigger("a");
+    bus.once("all", fn("all")).trigger("x").trigger("y");
+    bus.once("a", undefined).trigger("a");
+  },
+  "calls a nested once a single time"({ bus, fn }) {
+    bus.once("a", fn("a", () => bus.trigger("a"))).trigger("a");
+  },
+  "is not disturbed by binding and unbinding inside a callback"({ bus, fn }) {
+    const late = fn("late");
+    const second = fn("second");
+    bus.on("a", fn("adds", () => bus.on("a", late)));
+    bus.on("a", fn("removes", () => bus.off("a", second)));
+    bus.on("a", second);
+    bus.on("all", fn("all", () => bus.off("all")));
+    bus.trigger("a").trigger("a");
+  },
+  "ignores missing callbacks"({ bus }) {
+    bus.on("a").on("a", null).listenTo(null, "a").listenTo(undefined).stopListening().off("nothing").trigger("a");
+  },
+  "listens to others and stops"({ bus, fn, other }) {
+    const [one, two] = [other("one"), other("two")];
+    const f = fn("f");
+    const bind = () => {
+      bus.stopListening();
+      bus.listenTo(one, "a b", f).listenTo(one, "a", fn("g")).listenTo(two, { a: f, b: fn("h") });
+    };
+    for (const stop of [[], [one], [one, "a"], [one, "a", f], [null, "a"], [null, null, f], [two, { a: f }], [one, "b a"], [other("three")]]) {
+      bind();
+      bus.stopListening(...stop);
+      one.trigger("a", 1).trigger("b", 2);
+      two.trigger("a", 3).trigger("b", 4);
+    }
+    bus.stopListening(one).stopListening(one).stopListening();
+    one.trigger("a");
+  },
+  "leaves alone what `on` has bound to an object that does not listen, or listens no more"({ bus, fn, other }) {
+    const one = other("one");
+    const f = fn("f");
+    one.on("a", f, bus);
+    bus.stopListening(one);
+    one.trigger("a", 1);
+    bus.listenTo(one, "b", f);
+    one.off("b");
+    bus.stopListening(one).stopListening();
+    one.trigger("a", 2);
+    bus.listenTo(one, "b", f).stopListening();
+    one.trigger("a", 3);
+  },
+  "listens once"({ bus, fn, other }) {
+    const one = other("one");
+    const f = fn("f");
+    bus.listenToOnce(one, "a b", f);
+    one.trigger("a").trigger("a").trigger("b").trigger("b");
+    bus.listenToOnce(one, { a: f, b: f });
+    bus.stopListening(one, "a", f);
+    one.trigger("a b").trigger("a b");
+  },
+  "listens to itself"({ bus, fn }) {
+    bus.listenTo(bus, "a", fn("a")).trigger("a").stopListening().trigger("a");
+    bus.listenTo(bus, "a", fn("a")).off().trigger("a");
+  },
+  "answers to the old names"({ bus, fn }) {
+    const f = fn("f");
+    bus.bind("a", f).trigger("a").unbind("a", f).trigger("a");
+  },
+};
+
 describe("Dispatcher as Backbone.Events", () => {
+  for (const [claim, script] of Object.entries(ALIKE)) it(claim, () => void sideBySide(script));
+
   it("passes arguments and context", () => {
     const log = sideBySide(({ bus, fn, context }) => {
       bus.on("a", fn("plain")).on("a", fn("with context"), context("c"));
       bus.trigger("a").trigger("a", 1).trigger("a", 1, 2, 3, 4, 5).trigger("b");
     });
     assert.equal(log.length, 6);
-  });
-
-  it("binds and triggers several names and maps", () => {
-    sideBySide(({ bus, fn, context }) => {
-      bus.on("a b  c", fn("abc"));
-      bus.on({ a: fn("map a"), "b c": fn("map bc") }, context("map context"));
-      bus.on({ a: fn("map, third") }, undefined, context("third"));
-      bus.trigger("a b", 1).trigger("c");
-      bus.trigger({ a: 1, b: 2 }, 3);
-    });
-  });
-
-  it("calls a callback as often as it was bound", () => {
-    sideBySide(({ bus, fn }) => {
-      const twice = fn("twice");
-      bus.on("a", twice).on("a", twice).trigger("a").off("a", twice).trigger("a");
-    });
-  });
-
-  it("gives `all` the name first, after the named", () => {
-    sideBySide(({ bus, fn, context }) => {
-      bus.on("all", fn("all"), context("c")).on("a", fn("a"));
-      bus.trigger("a", 1).trigger("b").trigger("a b", 2).trigger("all", 3);
-      bus.off("all").trigger("a");
-    });
-  });
-
-  it("removes by name, callback and context", () => {
-    sideBySide(({ bus, fn, context }) => {
-      const [f, g] = [fn("f"), fn("g")];
-      const [c, d] = [context("c"), context("d")];
-      const bind = () => bus.off().on("a", f, c).on("a", g, c).on("a", f, d).on("b", f, c).on("b", g);
-      const calls = [
-        ["a"], ["a", f], ["a", f, c], ["a", null, c], [null, f], [null, null, c], [null, g, d], [], ["b a", f], [{ a: f, b: g }],
-        [{ a: null }, undefined, d], ["none"], [undefined, undefined, d], ["b", g, c],
-      ];
-      for (const call of calls) {
-        bind();
-        bus.off(...call);
-        bus.trigger("a").trigger("b");
-      }
-    });
-  });
-
-  it("calls `once` once for each name, and finds it by its callback", () => {
-    sideBySide(({ bus, fn, context }) => {
-      const f = fn("f");
-      bus.once("a b", f).trigger("a").trigger("a").trigger("b").trigger("b");
-      bus.once({ a: fn("map a"), b: fn("map b") }, context("c")).trigger("a b").trigger("a b");
-      bus.once("a", f, context("c")).off("a", f).trigger("a");
-      bus.once("a", f).once("a", f).trigger("a");
-      bus.once("all", fn("all")).trigger("x").trigger("y");
-      bus.once("a", undefined).trigger("a");
-    });
-  });
-
-  it("calls a nested once a single time", () => {
-    sideBySide(({ bus, fn }) => {
-      bus.once("a", fn("a", () => bus.trigger("a"))).trigger("a");
-    });
-  });
-
-  it("is not disturbed by binding and unbinding inside a callback", () => {
-    sideBySide(({ bus, fn }) => {
-      const late = fn("late");
-      const second = fn("second");
-      bus.on("a", fn("adds", () => bus.on("a", late)));
-      bus.on("a", fn("removes", () => bus.off("a", second)));
-      bus.on("a", second);
-      bus.on("all", fn("all", () => bus.off("all")));
-      bus.trigger("a").trigger("a");
-    });
-  });
-
-  it("ignores missing callbacks", () => {
-    sideBySide(({ bus }) => {
-      bus.on("a").on("a", null).listenTo(null, "a").listenTo(undefined).stopListening().off("nothing").trigger("a");
-    });
-  });
-
-  it("listens to others and stops", () => {
-    sideBySide(({ bus, fn, other }) => {
-      const [one, two] = [other("one"), other("two")];
-      const f = fn("f");
-      const bind = () => {
-        bus.stopListening();
-        bus.listenTo(one, "a b", f).listenTo(one, "a", fn("g")).listenTo(two, { a: f, b: fn("h") });
-      };
-      for (const stop of [[], [one], [one, "a"], [one, "a", f], [null, "a"], [null, null, f], [two, { a: f }], [one, "b a"], [other("three")]]) {
-        bind();
-        bus.stopListening(...stop);
-        one.trigger("a", 1).trigger("b", 2);
-        two.trigger("a", 3).trigger("b", 4);
-      }
-      bus.stopListening(one).stopListening(one).stopListening();
-      one.trigger("a");
-    });
-  });
-
-  it("leaves alone what `on` has bound to an object that does not listen, or listens no more", () => {
-    sideBySide(({ bus, fn, other }) => {
-      const one = other("one");
-      const f = fn("f");
-      one.on("a", f, bus);
-      bus.stopListening(one);
-      one.trigger("a", 1);
-      bus.listenTo(one, "b", f);
-      one.off("b");
-      bus.stopListening(one).stopListening();
-      one.trigger("a", 2);
-      bus.listenTo(one, "b", f).stopListening();
-      one.trigger("a", 3);
-    });
-  });
-
-  it("listens once", () => {
-    sideBySide(({ bus, fn, other }) => {
-      const one = other("one");
-      const f = fn("f");
-      bus.listenToOnce(one, "a b", f);
-      one.trigger("a").trigger("a").trigger("b").trigger("b");
-      bus.listenToOnce(one, { a: f, b: f });
-      bus.stopListening(one, "a", f);
-      one.trigger("a b").trigger("a b");
-    });
-  });
-
-  it("listens to itself", () => {
-    sideBySide(({ bus, fn }) => {
-      bus.listenTo(bus, "a", fn("a")).trigger("a").stopListening().trigger("a");
-      bus.listenTo(bus, "a", fn("a")).off().trigger("a");
-    });
-  });
-
-  it("answers to the old names", () => {
-    sideBySide(({ bus, fn }) => {
-      const f = fn("f");
-      bus.bind("a", f).trigger("a").unbind("a", f).trigger("a");
-    });
   });
 
   it("returns itself from every call", () => {

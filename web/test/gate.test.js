@@ -43,6 +43,13 @@ function countTimers() {
   return timers;
 }
 
+/** The same, with a handler of `a`. */
+async function wanting(handler = () => {}) {
+  open().on("a", handler);
+  await gateway.welcome();
+}
+const recording = () => wanting(record("h"));
+
 beforeEach(() => {
   gateway = new FakeGateway();
   calls = [];
@@ -513,8 +520,7 @@ describe("dispatching", () => {
   });
 
   it("drops duplicates by offset, and lets plain events through", async () => {
-    open().on("a", record("h"));
-    await gateway.welcome();
+    await recording();
     for (const offset of [101, 102, 102, 101, undefined, undefined, 103]) gateway.event("a", null, offset);
     assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, null, null, 103]);
   });
@@ -603,8 +609,7 @@ describe("the past", () => {
   });
 
   it("has been asked for when its subscription is ready, though the pattern was active before", async () => {
-    open().on("a", () => {});
-    await gateway.welcome();
+    await wanting();
     let ready = false;
     const { ready: acknowledged } = gate.subscribe("a", { since: { last: 3 } }, () => {});
     void acknowledged.then(() => {
@@ -725,8 +730,7 @@ describe("connection", () => {
   });
 
   it("gets the events that it missed, in order, and not those that it had", async () => {
-    open().on("a", record("h"));
-    await gateway.welcome();
+    await recording();
     gateway.event("a", 1, 101);
     await gateway.comeBack(2, { offset: 104 });
     for (const offset of [101, 102, 103]) gateway.event("a", null, offset, { replayed: true });
@@ -735,8 +739,7 @@ describe("connection", () => {
   });
 
   it("starts anew in a new epoch, whose offsets are lower", async () => {
-    open().on("a", record("h"));
-    await gateway.welcome();
+    await recording();
     gateway.event("a", null, 500);
     await gateway.comeBack(2, { epoch: "e2", offset: 3, resumed: false, from: null });
     assert.deepEqual([gate.state.epoch, gate.state.offset], ["e1", 500]);
@@ -762,8 +765,7 @@ describe("connection", () => {
   });
 
   it("keeps where to resume when welcome says a new log and the gap follows", async () => {
-    open().on("a", () => {});
-    await gateway.welcome();
+    await wanting();
     await gateway.comeBack(2, { epoch: "e2", offset: 3, resumed: false, from: null });
     gateway.emit("gap", { patterns: ["a"], from: null, to: null, count: null, bytes: 0, reason: "log_lost", recoverable: false });
     gateway.cut();
@@ -772,8 +774,7 @@ describe("connection", () => {
   });
 
   it("moves its cursor with the gateway's heartbeat", async () => {
-    open().on("a", () => {});
-    await gateway.welcome();
+    await wanting();
     gateway.emit("cursor", { epoch: "e1", offset: 150 });
     gateway.cut();
     await gateway.until(() => gateway.connects.length === 2);
@@ -781,8 +782,7 @@ describe("connection", () => {
   });
 
   it("does not take an overflow gap for a position: events of other policies may be on their way", async () => {
-    open().on("a", record("h"));
-    await gateway.welcome();
+    await recording();
     gateway.emit("gap", { patterns: ["b"], from: 101, to: 120, count: 10, bytes: 50, reason: "overflow", recoverable: true });
     gateway.event("a", null, 110);
     assert.deepEqual(calls, [["h", null, 110]]);
@@ -994,8 +994,7 @@ describe("connection", () => {
   });
 
   it("ignores messages of a later protocol", async () => {
-    open().on("a", () => {});
-    await gateway.welcome();
+    await wanting();
     gateway.emit("novelty", { any: "thing" });
     assert.equal(gate.state.connection, "up");
   });
@@ -1065,8 +1064,7 @@ describe("connection", () => {
       return next ?? Promise.reject(next);
     };
     open({ token }).on("delivery:error", ({ error }) => errors.push([error.code, error.retry]));
-    await settle();
-    await settle();
+    for (let turn = 0; turn < 2; turn++) await settle();
     await gateway.welcome();
     // In steps, or the client would take it for sleep.
     for (let tick = 0; tick < 16; tick++) mock.timers.tick(5000);
@@ -1284,8 +1282,7 @@ describe("subscribe", () => {
     process.on("unhandledRejection", note);
     const { ready } = gate.subscribe("a", () => {});
     await gateway.answer("subscribe", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
-    await settle();
-    await settle();
+    for (let turn = 0; turn < 2; turn++) await settle();
     process.off("unhandledRejection", note);
     assert.deepEqual(unhandled, []);
     await assert.rejects(ready, { code: "forbidden" });
@@ -1609,8 +1606,7 @@ describe("a busy page", () => {
   });
 
   it("does not begin an attempt while messages of the last connection wait", async () => {
-    open().on("a", record("h"));
-    await gateway.welcome();
+    await recording();
     let nowMs = 1000;
     performance.now.mock.mockImplementation(() => (nowMs += 1000));
     for (let offset = 101; offset <= 103; offset++) gateway.event("a", null, offset);

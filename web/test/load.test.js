@@ -47,6 +47,13 @@ async function letIn(more) {
   await gateway.letIn(more);
 }
 
+/** Begin a load of a client that is let in. */
+async function begun(...given) {
+  const list = begin(...given);
+  await letIn();
+  return list;
+}
+
 async function pass(ms) {
   mock.timers.tick(ms);
   await settle();
@@ -69,8 +76,7 @@ describe("a load", () => {
   });
 
   it("fetches again after a loss, one fetch at a time, and meanwhile shows what comes", async () => {
-    const list = begin();
-    await letIn();
+    const list = await begun();
     gateway.emit("gap", TRIMMED);
     await pass(1);
     assert.equal(fetches.length, 1);
@@ -86,8 +92,7 @@ describe("a load", () => {
   });
 
   it("fetches again when the log has lost its end, though events of the same offsets come", async () => {
-    begin();
-    await letIn();
+    await begun();
     gateway.event("orders.1", 1, 101);
     await answer(0, 7);
     gateway.emit("gap", { patterns: [], from: 101, to: 101, count: 1, bytes: null, reason: "rolled_back", recoverable: false, epoch: "e2" });
@@ -98,24 +103,21 @@ describe("a load", () => {
   });
 
   it("leaves out what the answer has, where it names its position", async () => {
-    begin();
-    await letIn();
+    await begun();
     for (const n of [101, 102, 103]) gateway.event("orders.1", n, n);
     await answer(0, { n: 7, position: { epoch: "e1", offset: 102 } });
     assert.deepEqual(calls, ["reset 7", "apply 103"]);
   });
 
   it("leaves out nothing by a position of another epoch", async () => {
-    begin();
-    await letIn();
+    await begun();
     gateway.event("orders.1", 101, 101);
     await answer(0, { n: 7, position: { epoch: "e9", offset: 102 } });
     assert.deepEqual(calls, ["reset 7", "apply 101"]);
   });
 
   it("fetches nothing where the page came with its state, until something is lost", async () => {
-    const list = begin({ since: { epoch: "e1", offset: 98 } });
-    await letIn();
+    const list = await begun({ since: { epoch: "e1", offset: 98 } });
     assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "orders.#", since: { epoch: "e1", offset: 98 } }]);
     gateway.event("orders.1", 99, 99, { replayed: true });
     assert.deepEqual([calls, fetches.length, list.status], [["apply 99"], 0, "current"]);
@@ -125,8 +127,7 @@ describe("a load", () => {
   });
 
   it("does not go back to an answer from before a loss, once it shows a later event", async () => {
-    const list = begin();
-    await letIn();
+    const list = await begun();
     await answer(0, 1);
     gateway.emit("gap", TRIMMED);
     await pass(1);
@@ -140,8 +141,7 @@ describe("a load", () => {
   });
 
   it("fetches a state that came with the page of another epoch", async () => {
-    const list = begin({ since: { epoch: "e0", offset: 98 } });
-    await letIn();
+    const list = await begun({ since: { epoch: "e0", offset: 98 } });
     assert.deepEqual([fetches.length, list.status], [1, "behind"]);
   });
 
@@ -170,8 +170,7 @@ describe("a load", () => {
   });
 
   it("is not changed by what the application reads again", async () => {
-    begin();
-    await letIn();
+    await begun();
     await answer(0, 7);
     gateway.event("orders.1", "new", 101);
     const done = gate.replay("orders.#", { from: 99, to: 99 });
@@ -181,8 +180,7 @@ describe("a load", () => {
   });
 
   it("applies what the page has published without an echo after an answer that may be older, and not before", async () => {
-    begin();
-    await letIn();
+    await begun();
     await answer(0, 7);
     const published = gate.publish("orders.1", "own", { echo: false, id: "mine" });
     gateway.event("orders.1", "own", 101, { id: "mine" });
@@ -198,8 +196,7 @@ describe("a load", () => {
   });
 
   it("takes events without a place in the log", async () => {
-    begin();
-    await letIn();
+    await begun();
     gateway.emit("event", "orders.1", "early", { id: "i", time: 1 });
     await answer(0, 7);
     gateway.emit("event", "orders.1", "late", { id: "i", time: 1 });
@@ -207,8 +204,7 @@ describe("a load", () => {
   });
 
   it("holds at most 10,000 events for an answer, and fetches once more when there were more", async () => {
-    begin();
-    await letIn();
+    await begun();
     for (let n = 1; n <= 10_001; n++) gateway.event("orders.1", n, 100 + n);
     await answer(0, 7);
     await pass(1);
@@ -230,8 +226,7 @@ describe("a load that fails", () => {
       mock.method(Math, "random", () => 0.5);
       const delays = [];
       let nth = 0;
-      const list = begin({}, (how) => (++nth < 4 ? failing() : fetch(how)));
-      await letIn();
+      const list = await begun({}, (how) => (++nth < 4 ? failing() : fetch(how)));
       for (let at = 0; fetches.length === 0; at++) {
         const was = nth;
         await pass(1);
@@ -247,8 +242,7 @@ describe("a load that fails", () => {
   }
 
   it("gives up a fetch that hangs, by its signal, and takes no late answer of it", async () => {
-    const list = begin({ timeoutMs: 50 });
-    await letIn();
+    const list = await begun({ timeoutMs: 50 });
     await pass(50);
     assert.match(list.error.message, /The fetch of load\("orders.#"\) has not settled in 50 ms\. It was aborted/);
     assert.deepEqual([list.status, list.error.code, list.error.parts, fetches[0].signal.aborted], ["failed", "timeout", { pattern: "orders.#", where: "fetch", timeoutMs: 50 }, true]);
@@ -259,8 +253,7 @@ describe("a load that fails", () => {
   });
 
   it("takes the first of two answers, and a value that is no promise", async () => {
-    begin();
-    await letIn();
+    await begun();
     fetches[0].resolve(1);
     await answer(0, 2);
     begin({}, () => 3);
@@ -295,8 +288,7 @@ describe("a load that fails", () => {
 
   it("is told in the console where nothing else hears of it", async () => {
     const reported = mock.method(console, "error", () => {});
-    begin({ changed: undefined }, () => Promise.reject(new Error("503")));
-    await letIn();
+    await begun({ changed: undefined }, () => Promise.reject(new Error("503")));
     assert.equal(reported.mock.calls[0].arguments[0].message, "503");
   });
 
@@ -328,8 +320,7 @@ describe("a load that has ended", () => {
   for (const [how, end] of Object.entries(ends)) {
     it(`takes no answer and leaves nothing behind when it ${how}`, async () => {
       const leaving = new AbortController();
-      const list = begin({ signal: leaving.signal });
-      await letIn();
+      const list = await begun({ signal: leaving.signal });
       end(list, leaving);
       assert.deepEqual([list.status, fetches[0].signal.aborted, statuses.at(-1)], ["closed", true, "closed"]);
       await answer(0, 7);
@@ -340,8 +331,7 @@ describe("a load that has ended", () => {
   }
 
   it("applies nothing more when it is closed in apply", async () => {
-    const load = begin({ apply: (data) => calls.push(data) && load.close() });
-    await letIn();
+    const load = await begun({ apply: (data) => calls.push(data) && load.close() });
     for (const offset of [101, 102]) gateway.event("orders.1", offset, offset);
     await answer(0, []);
     assert.deepEqual(calls, ["reset ", 101]);
@@ -362,8 +352,7 @@ describe("a load that has ended", () => {
   });
 
   it("never begins where its signal was aborted before", async () => {
-    const list = begin({ signal: AbortSignal.abort() });
-    await letIn();
+    const list = await begun({ signal: AbortSignal.abort() });
     assert.deepEqual([list.status, gateway.connects[0].subscriptions, fetches.length], ["closed", [], 0]);
   });
 });

@@ -136,7 +136,7 @@ class Page:
         return SimpleNamespace(control_bytes=1 << 20 if self.slow else 0)
 
     def offer_control(self, frame: Frame) -> None:
-        """Take a notice, as web/src/presence/room.js does."""
+        """Take a notice, as web/src/presence/members.js does."""
         packet = frame.packet.decode()
         body = json.loads(packet[packet.index(",") + 1 :])[1]
         if body.get("reset"):

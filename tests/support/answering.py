@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
@@ -11,6 +12,34 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from tests.support.redis_server import DEADLINE_S
+
+# Where a command begins in the bytes of a client.
+_COMMAND = re.compile(rb"\*\d+\r\n\$")
+
+
+@contextmanager
+def answering_each(reply: bytes) -> Iterator[str]:
+    """Answer every command with `reply`, as something that is like Redis; give the URL."""
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            while sent := connection.recv(65536):
+                connection.sendall(reply * len(_COMMAND.findall(sent)))
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(DEADLINE_S)
 
 
 @contextmanager

@@ -188,10 +188,10 @@ class Budget:
         is_patient: each step may take all of the time, because none is retried.
     """
 
-    __slots__ = ("_address", "_admission", "_began_s", "_breaker", "_is_over", "_token", "end_s", "is_patient", "limit_s")
+    __slots__ = ("_admission", "_began_s", "_breaker", "_is_over", "_token", "address", "end_s", "is_patient", "limit_s")
 
     def __init__(self, address: str, limit_s: float, *, is_patient: bool = False) -> None:
-        self._address, self.limit_s, self.is_patient = address, limit_s, is_patient
+        self.address, self.limit_s, self.is_patient = address, limit_s, is_patient
         self.end_s = self._began_s = 0.0
         self._is_over = False
         self._token: Token[Budget | None] | None = None
@@ -210,7 +210,7 @@ class Budget:
                     _count(Counted.REFUSED)
             if self._admission is Admission.REFUSED:
                 raise BusUnavailable(
-                    f"{self._address} did not answer in time a moment ago, so nothing was sent; "
+                    f"{self.address} did not answer in time a moment ago, so nothing was sent; "
                     f"the next call after {OPEN_S:g} s tries again",
                     shown="it does not answer",
                 )
@@ -240,9 +240,9 @@ class Budget:
             if opened or closed:
                 _count(Counted.OPENED if opened else Counted.CLOSED)
         if opened and was is State.CLOSED:
-            log.warning("%s did not answer in %.1f s: calls fail at once until it answers", self._address, took_s)
+            log.warning("%s did not answer in %.1f s: calls fail at once until it answers", self.address, took_s)
         elif closed:
-            log.warning("%s answers again", self._address)
+            log.warning("%s answers again", self.address)
 
 
 def _active() -> Budget | None:

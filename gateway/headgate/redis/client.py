@@ -82,7 +82,7 @@ def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = Tru
     if isinstance(client, ClusterClient):
         return client.run_many(commands, shaped=shaped)
     replies = exchange(client, list(commands), shaped=shaped)
-    return [translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
+    return [translate(reply, address_of(client)) if isinstance(reply, Exception) else reply for reply in replies]
 
 
 def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:

@@ -24,7 +24,7 @@ from . import connections
 from .bounded import NewestReceipts
 from .cluster import Topology, key_of, slot_of
 from .connections import Command, cluster_topology, exchange, execute, failed, open_server
-from .faults import reply_of, shown_cause, translate, unavailable
+from .faults import FAULTS, reply_of, shown_cause, translate, unavailable
 from .pool import reset_in_child
 
 # Attempts for a command that meets MOVED. A slot may move again while the reply travels.
@@ -63,7 +63,7 @@ class ClusterClient:
             client = self._client(node)
             try:
                 return execute(client, *command)
-            except (redis.RedisError, OSError) as error:
+            except FAULTS as error:
                 if not self._has_moved(node, error):
                     raise self._doubted(failed(client, error)) from shown_cause(error)
         raise self._moving_on()
@@ -99,7 +99,8 @@ class ClusterClient:
             raise broken
         for index in left:
             replies[index] = self._moving_on()
-        return [self._doubted(translate(reply)) if isinstance(reply, redis.RedisError) else reply for reply in replies]
+        where = str(self.address)
+        return [self._doubted(translate(reply, where)) if isinstance(reply, redis.RedisError) else reply for reply in replies]
 
     def node_of(self, key: str | bytes) -> redis.Redis:
         """Return the client of the node that owns a key. Raises as `Topology.owner`."""

@@ -30,7 +30,7 @@ from . import cluster
 from .bounded import Connection, NewestReceipts, SocketConnection, TlsConnection
 from .budget import left_s, renew
 from .cluster import ASK_TIMEOUT_S, Topology
-from .faults import advised, shown_cause, translate
+from .faults import FAULTS, advised, shown_cause, translate
 from .pool import Pool
 from .primary_switch import switch_of
 from .sentinel import Discovery, SentinelConnection, SentinelTlsConnection
@@ -129,7 +129,7 @@ def run(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any
     """Run one command and return its reply, as `execute` does. Raises as `client.call`."""
     try:
         return execute(client, *command, **options)
-    except (redis.RedisError, OSError) as error:
+    except FAULTS as error:
         raise failed(client, error) from shown_cause(error)
 
 
@@ -147,7 +147,7 @@ def exchange(client: redis.Redis, commands: Sequence[Command], *, shaped: bool =
         for command in commands:
             pipeline.execute_command(*command)
         return list(pipeline.execute(raise_on_error=False))
-    except (redis.RedisError, OSError) as error:
+    except FAULTS as error:
         raise failed(client, error) from shown_cause(error)
     finally:
         _record(began_s, *commands[-1:])
@@ -187,7 +187,7 @@ def check_primary(client: redis.Redis) -> None:
     pool: Any = client.connection_pool
     try:
         pool.release(pool.get_connection())
-    except (redis.RedisError, OSError) as error:
+    except FAULTS as error:
         raise failed(client, error) from shown_cause(error)
 
 
@@ -235,7 +235,7 @@ def _ask_slots(url: RedisUrl, where: str) -> Any:
         connection.connect()
         connection.send_command("CLUSTER", "SLOTS")
         return connection.read_response()
-    except (redis.RedisError, OSError) as error:
+    except FAULTS as error:
         tls = isinstance(connection, redis.SSLConnection)
         raise advised(translate(error, where), error, tls=tls) from shown_cause(error)
     finally:

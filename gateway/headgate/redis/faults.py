@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 import redis
@@ -110,6 +112,12 @@ _CODES_OF_CLASSES: dict[type[BaseException], str] = {
 }
 
 
+# The errors of redis-py's and our code that reads a reply of another form than Redis has, such as a number for a list.
+NO_REPLY = (TypeError, ValueError, AttributeError, LookupError)
+# Every error that a call of redis-py raises. It imports modules as it connects, which fails while the interpreter ends.
+FAULTS = (redis.RedisError, OSError, ImportError, *NO_REPLY)
+
+
 def unavailable(reason: str, redis_code: str = "") -> BusUnavailable:
     """Return the error of a Redis that does not answer. The text for clients does not name its address."""
     return BusUnavailable(reason, shown="it does not answer", redis_code=redis_code)
@@ -121,7 +129,9 @@ def refused(reason: str, redis_code: str = "") -> BusRefused:
 
 
 def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
-    """Return the error of our tree for an error of redis-py or of the operating system."""
+    """Return the error of our tree for an error of redis-py or of the operating system, with the address of the server."""
+    if isinstance(error, NO_REPLY):
+        return refused(f"{where} sent a reply of a form that Redis does not have; needed: {NEEDED}")
     if isinstance(error, redis.exceptions.InvalidResponse):
         return refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
     if isinstance(error, redis.TimeoutError | TimeoutError):
@@ -140,14 +150,23 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
         return refused(f"the server at {where} has no functions; needed: {NEEDED}", code)
     if code in _MEANING or isinstance(error, redis.AuthenticationError):
         return refused(f"{where}: {_MEANING.get(code, 'wrong user name or password')}{detail}", code)
-    if isinstance(error, redis.ConnectionError | OSError):
+    if isinstance(error, redis.ConnectionError | OSError | ImportError):
         return unavailable(f"{where}: {reason_of(error)}")
     return refused(f"{where}: {text or type(error).__name__}", code)
 
 
-def reply_error(text: bytes) -> HeadgateError:
-    """Return the error of our tree for the text of an error reply."""
-    return translate(redis.ResponseError(text.decode("utf-8", "replace")))
+def reply_error(text: bytes, where: str = "Redis") -> HeadgateError:
+    """Return the error of our tree for the text of an error reply of a server."""
+    return translate(redis.ResponseError(text.decode("utf-8", "replace")), where)
+
+
+@contextmanager
+def reading(where: str) -> Iterator[None]:
+    """Report a reply of a server that our code cannot read, as from something like Redis or a proxy. Raises BusRefused."""
+    try:
+        yield
+    except NO_REPLY as error:
+        raise translate(error, where) from error
 
 
 def shown_cause(error: Exception) -> Exception | None:

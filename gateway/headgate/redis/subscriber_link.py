@@ -24,7 +24,7 @@ from headgate.settings.addresses.redis_url import Kind, read_url, shown_node
 
 from .cluster import slot_of
 from .connections import Command, cluster_topology, connection_pool
-from .faults import CHECK_PORT, advised, reason_of, reply_of, shown_cause, translate, unavailable
+from .faults import CHECK_PORT, FAULTS, advised, reason_of, reply_of, shown_cause, translate, unavailable
 from .primary_switch import PrimarySwitch
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class SubscriberLink:
         try:
             connection.connect()
             connection.ask_server()  # now, since a subscribed link cannot ask
-        except (redis.RedisError, OSError) as error:
+        except FAULTS as error:
             tls = isinstance(connection, redis.SSLConnection)
             raise advised(translate(error, self._address), error, tls=tls) from shown_cause(error)
         # redis-py connects (address, TLS, AUTH, SELECT). From here on the socket is ours alone, so that redis-py cannot

@@ -29,7 +29,8 @@ from headgate.events.event import check_event_id
 from headgate.events.json_data import encode_data
 from headgate.events.numbers import check_items, check_seconds, check_whole
 from headgate.events.topic import check_namespace, check_topic, check_user
-from headgate.redis.client import open_client
+from headgate.redis.client import database, open_client
+from headgate.redis.faults import reading
 from headgate.redis.questions import ANSWER_S, MAX_ANSWER_S, MIN_ANSWER_S, Answers, ask
 from headgate.redis.registry import living
 from headgate.services.publisher import find_redis_url
@@ -396,7 +397,8 @@ class Clients:
             may_subscribe, may_publish = check_regrant(
                 () if subscribe is None else subscribe, () if publish is None else publish, for_s
             )
-            explicit = store(self._client, user, may_subscribe, may_publish, for_s)
+            with reading(database(self._client)):
+                explicit = store(self._client, user, may_subscribe, may_publish, for_s)
         question = RegrantQuestion(user, by, explicit, for_s if explicit else 0)
         return _reached(self._ask(Kind.REGRANT, question, _read_count))
 
@@ -407,7 +409,8 @@ class Clients:
     def _ask(
         self, kind: Kind, body: object, read: Callable[..., Any], is_enough: Callable[..., bool] = lambda part: False
     ) -> Answers:
-        return ask(self._client, kind, body, living(self._client), read, within_s=self._within_s, is_enough=is_enough)
+        with reading(database(self._client)):
+            return ask(self._client, kind, body, living(self._client), read, within_s=self._within_s, is_enough=is_enough)
 
 
 def _within(namespaces: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -295,7 +295,7 @@ class Publisher:
                 writer.refuse_unserved(namespace)
                 appended = writer.append(command)
                 writer.warn_unserved(namespace)
-        receipt = _receipt(appended, event_id, new_id=id is None)
+                receipt = _receipt(appended, event_id, new_id=id is None)
         self._note_newest((receipt,))
         return receipt
 
@@ -629,15 +629,15 @@ class Publisher:
                 commands.append(wish.command(wait_ms))
             replies = writer.append_many(commands)
             writer.warn_unserved(namespace)
-        waited = None if wish is None else replies.pop()
-        outcomes: list[Receipt | HeadgateError] = [
-            reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
-            for reply, event in zip(replies, events, strict=True)
-        ]
-        self._note_newest(outcomes)
-        if wish is None:
-            return outcomes
-        return [each if isinstance(each, HeadgateError) else _confirmed(each, wish, waited, wait_ms) for each in outcomes]
+            waited = None if wish is None else replies.pop()
+            outcomes: list[Receipt | HeadgateError] = [
+                reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
+                for reply, event in zip(replies, events, strict=True)
+            ]
+            self._note_newest(outcomes)
+            if wish is None:
+                return outcomes
+            return [each if isinstance(each, HeadgateError) else _confirmed(each, wish, waited, wait_ms) for each in outcomes]
 
     def _check_schemas(self, call: Any) -> None:
         """Check an event against the schemas of its topic. May wait for Redis. Raises as `publish`."""

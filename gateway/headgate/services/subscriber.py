@@ -28,7 +28,8 @@ from headgate.errors import BusUnavailable, InvalidPattern, InvalidRequest
 from headgate.events.numbers import check_seconds, is_whole
 from headgate.events.topic import DEFAULT_NAMESPACE, MAX_KNOWN_TOPICS, check_namespace, check_pattern, matches
 from headgate.events.wire.stream_text import read_cursor
-from headgate.redis.client import call_at, drop_idle, open_client
+from headgate.redis.client import call_at, database, drop_idle, open_client
+from headgate.redis.faults import reading
 from headgate.redis.keys import log_key
 from headgate.redis.lineage import LogPosition
 from headgate.redis.log import PAGE_EVENTS, EventLog, Head
@@ -226,7 +227,8 @@ class Subscriber:
         pause_s = FIRST_PAUSE_S
         while not self._closed.is_set():
             try:
-                return step()
+                with reading(database(self._client)):
+                    return step()
             except BusUnavailable as error:
                 now_s = monotonic()
                 if since_s is None:

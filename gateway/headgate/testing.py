@@ -70,6 +70,7 @@ class Published:
         self._events: list[PublishedEvent] = []
         self._ephemeral: list[EphemeralEvent] = []
         self._receipts: dict[tuple[str, str, str, str], Receipt] = {}
+        self._ids: dict[tuple[str, int], str] = {}
         self._offsets: defaultdict[str, int] = defaultdict(int)
         self._epoch = token_hex(8)
         self._lock = Lock()
@@ -116,6 +117,7 @@ class Published:
             self._offsets[namespace] += 1
             receipt = Receipt(self._epoch, self._offsets[namespace], False, event_id)
             self._receipts[namespace, topic, owner, event_id] = receipt
+            self._ids[namespace, receipt.offset] = event_id
             data = msgspec.json.decode(payload if isinstance(payload, bytes) else str(payload))
             self._events.append(PublishedEvent(topic, data, event_id, namespace, operators_name(shown) or None, receipt))
             return receipt, False
@@ -126,10 +128,16 @@ class Published:
         with self._lock:
             self._ephemeral.append(EphemeralEvent(topic, event.value(), event.id or "", namespace, event.by))
 
-    def fate(self, namespace: str, epoch: str, offset: int) -> Fate:
-        """Return the state of a receipt: its event is in the log, or it is no receipt of this test."""
+    def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
+        """Return the state of a receipt, as from a log that keeps everything."""
         with self._lock:
-            return Fate.IN_LOG if epoch == self._epoch and 0 < offset <= self._offsets.get(namespace, 0) else Fate.UNKNOWN
+            newest = self._offsets.get(namespace, 0)
+            if epoch != self._epoch or not newest:
+                return Fate.UNKNOWN
+            if offset < 1:
+                return Fate.TRIMMED
+            is_another = offset > newest or (event_id and self._ids[namespace, offset] != event_id)
+            return Fate.ROLLED_BACK if is_another else Fate.IN_LOG
 
     def position(self, namespace: str) -> LogPosition | None:
         """Return the position of the newest event of a namespace; None before the first one."""
@@ -183,7 +191,7 @@ class _Writer:
         """Every namespace is served."""
 
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str) -> Fate:
-        return self._published.fate(namespace, epoch, offset)
+        return self._published.fate(namespace, epoch, offset, event_id)
 
     def position(self, namespace: str) -> LogPosition | None:
         return self._published.position(namespace)

@@ -12,6 +12,7 @@ import pytest
 from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headgate import (
     AsyncPublisher,
@@ -56,6 +57,10 @@ def test_what_is_published_is_recorded_with_a_receipt(publisher: Publisher, publ
     assert [event.topic for event in published()] == ["orders.42.shipped", "users.bob.news"]
     assert published("invoices.#") == []
     assert publisher.check(first) is Fate.IN_LOG
+    assert publisher.check(replace(first, id=second.id)) is Fate.ROLLED_BACK
+    assert publisher.check(replace(first, id="")) is Fate.IN_LOG
+    assert publisher.check(replace(second, offset=3)) is Fate.ROLLED_BACK
+    assert publisher.check(replace(first, epoch="e" * 16)) is Fate.UNKNOWN
 
 
 def test_an_id_that_comes_again_adds_nothing(publisher: Publisher, published: Published) -> None:

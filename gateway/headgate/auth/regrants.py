@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 
 import msgspec
 
@@ -43,6 +44,47 @@ class Explicit(msgspec.Struct, frozen=True):
 
 
 _read = msgspec.json.Decoder(Explicit).decode
+
+
+class Asking:
+    """An authenticator at work, as a context. A regrant of its own user would have it asked again, and again.
+
+    Args:
+        user: whom it is asked about, if that is known before its answer.
+    """
+
+    def __init__(self, user: str | None = None) -> None:
+        self._user, self._regranted, self._is_over = user, set[str](), False
+
+    def __enter__(self) -> Asking:
+        self._token = _asking.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _asking.reset(self._token)
+        self._is_over = True  # greenlets that it has started inherit this context
+
+    def check(self, user: str) -> None:
+        """Refuse an answer about a user whom it has regranted. Raises RuntimeError."""
+        if user in self._regranted:
+            raise RuntimeError(_OWN_USER)
+
+    def regrants(self, user: str) -> None:
+        """Note a regrant of a user. Raises RuntimeError: it is asked about that user."""
+        if not self._is_over:
+            if user == self._user:
+                raise RuntimeError(_OWN_USER)
+            self._regranted.add(user)
+
+
+_OWN_USER = "an authenticator may not regrant its own user, as it is asked again then; return the grants in the Identity"
+_asking: ContextVar[Asking | None] = ContextVar("headgate_asking", default=None)
+
+
+def note_regrant(user: str) -> None:
+    """Note that a user is regranted now. Raises RuntimeError: by the authenticator that is asked about the same user."""
+    if (asking := _asking.get()) is not None:
+        asking.regrants(user)
 
 
 def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from headgate.auth.regrants import DEFAULT_REGRANTED_S, Explicit, check_regrant, lift, store
+from headgate.auth.regrants import DEFAULT_REGRANTED_S, Explicit, check_regrant, lift, note_regrant, store
 from headgate.errors import BusUnavailable, InvalidRequest, PayloadTooLarge
 from headgate.events.event import check_event_id
 from headgate.events.json_data import encode_data
@@ -387,9 +387,11 @@ class Clients:
             InvalidRequest, InvalidPattern: nothing has changed.
             LimitReached: 10,000 users have explicit grants.
             BusUnavailable, BusRefused: call again; it is idempotent.
+            RuntimeError: an authenticator calls it for the user that it is asked about, and would be asked again.
         """
         check_user(user)
         by = _requester(by)
+        note_regrant(user)
         explicit = None
         if subscribe is None and publish is None:
             lift(self._client, user)

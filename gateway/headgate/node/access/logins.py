@@ -24,7 +24,7 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
 from headgate.auth.key_sets import configured_keys
-from headgate.auth.regrants import Regrants
+from headgate.auth.regrants import Asking, Regrants
 from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
@@ -204,12 +204,12 @@ class Logins:
         self._check_revoked(identity)
         return self.regrants.apply(identity)
 
-    def ask_again(self, handshake: Handshake) -> Identity:
-        """Return the identity of a previously accepted handshake. A refusal is not a failed login of its address.
+    def ask_again(self, handshake: Handshake, user: str) -> Identity:
+        """Return the identity of a previously accepted handshake of a user. A refusal is not a failed login of its address.
 
         Raises Unauthorized, UnknownNamespace: as `identify`.
         """
-        return self._identified(handshake, False)
+        return self._identified(handshake, False, user)
 
     def check_key(self, handshake: Handshake) -> None:
         """Check the API key of an accepted handshake again. May wait for Redis.
@@ -260,14 +260,14 @@ class Logins:
         elif not under_way.users:
             del self._under_way[address]
 
-    def _identified(self, handshake: Handshake, again: bool) -> Identity:
+    def _identified(self, handshake: Handshake, again: bool, user: str | None = None) -> Identity:
         # A ticket of the console ends after a minute, so it is looked at each time.
         tokens = self._tokens if again and not self.is_application and self._console_of(handshake) is None else None
         keys = None if tokens is None else tokens.keys
         identity = None if keys is None else handshake.kept(keys)
         if identity is None:  # otherwise its token was proved by these keys, and is no API key
             of_key = self._api_keys.identify(handshake) if again and self._api_keys is not None else None
-            identity = of_key or self._proven_identity(handshake, tokens)
+            identity = of_key or self._proven_identity(handshake, tokens, user)
             if not identity.may_enter(self._settings.served(handshake.namespace), self._settings.served(None)):
                 raise Unauthorized(Reason.WRONG_NAMESPACE)
             if of_key is not None:
@@ -279,11 +279,11 @@ class Logins:
             raise Unauthorized(Reason.EXPIRED)
         return self.regrants.apply(identity)
 
-    def _proven_identity(self, handshake: Handshake, tokens: Tokens | None) -> Identity:
+    def _proven_identity(self, handshake: Handshake, tokens: Tokens | None, user: str | None) -> Identity:
         """Return the authenticator's answer. For a token that comes again and again it is the first answer."""
         token = handshake.token
         if tokens is None or token is None:
-            return self._authenticated(handshake).with_own_topics()
+            return self._authenticated(handshake, user).with_own_topics()
         proven = self._proven.get(token, tokens.keys)
         identity = proven or self._authenticated(handshake).with_own_topics()
         if proven is None:  # by the keys in force now, as nothing has waited since the verification
@@ -293,7 +293,7 @@ class Logins:
     def _console_of(self, handshake: Handshake) -> Authenticator | None:
         return self.console if handshake.auth.get(CONSOLE) is True else None
 
-    def _authenticated(self, handshake: Handshake) -> Identity:
+    def _authenticated(self, handshake: Handshake, user: str | None = None) -> Identity:
         """Return the authenticator's answer. For a page of the console, the console answers."""
         if (console := self._console_of(handshake)) is not None:
             identity = console(handshake)
@@ -306,7 +306,7 @@ class Logins:
                 identity = call_application(self.authenticator, handshake)
             elif self.is_application:
                 with deadline(LOGIN_S):
-                    identity = self._asked(handshake)
+                    identity = self._asked(handshake, user)
             else:
                 with self._reading_tokens:
                     identity = call_application(self.authenticator, handshake)
@@ -326,11 +326,14 @@ class Logins:
             raise Unauthorized(Reason.NOT_ACCEPTED)
         return identity
 
-    def _asked(self, handshake: Handshake) -> Identity | None:
+    def _asked(self, handshake: Handshake, user: str | None) -> Identity | None:
         """Return the answer of an application's authenticator, which may wait. Raises whatever that raises."""
         while True:
             since = self.changes
-            identity = call_application(self.authenticator, handshake)
+            with Asking(user) as asking:
+                identity = call_application(self.authenticator, handshake)
+            if isinstance(identity, Identity):
+                asking.check(identity.user)
             if not isinstance(identity, Identity) or not self.has_changed(identity.user, since):
                 return identity
 

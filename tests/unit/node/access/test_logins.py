@@ -21,6 +21,7 @@ from headgate.auth.admission import LoginsThrottled
 from headgate.auth.api_keys import ApiKeys, NewKey, new_key
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.key_sets import configured_keys
+from headgate.auth.regrants import note_regrant
 from headgate.errors import BusUnavailable, HeadgateError, InvalidPattern, Unauthorized, UnauthorizedReason, UnknownNamespace
 from headgate.events.topic import own_topics
 from headgate.node.access import logins as module
@@ -619,6 +620,37 @@ def test_a_key_in_another_namespace_is_refused_and_is_no_failed_login() -> None:
             tried.identify(shown(key.text), again=True)
         assert caught.value.reason is UnauthorizedReason.WRONG_NAMESPACE
     assert tried.identify(shown(key.text, "other"), again=True).scopes == ("clients",)
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_an_authenticator_that_regrants_its_own_user_fails_at_once_and_the_log_says_why(is_connected: bool) -> None:
+    """Each answer would be followed by another question, for 10 s, and for ever where the user is connected."""
+    asked = []
+
+    def authenticator(handshake: Handshake) -> Identity:
+        asked.append(handshake)
+        note_regrant("bob")  # as Clients.regrant does; others may be regranted
+        note_regrant("ana")
+        tried.rights_changed("ana")
+        return Identity("ana")
+
+    tried = logins(authenticator)
+    with capture_logs() as lines, pytest.raises(Unauthorized) as caught:
+        _ = tried.ask_again(shown(), "ana") if is_connected else tried.identify(shown())
+    assert (caught.value.reason, len(asked)) == (UnauthorizedReason.AUTHENTICATOR_FAILED, 1)
+    assert "may not regrant its own user" in lines[0]["error"]
+
+
+def test_a_greenlet_that_an_authenticator_starts_may_regrant_its_user_later() -> None:
+    """It inherits the context of the authenticator, which is over then."""
+    started = []
+
+    def authenticator(handshake: Handshake) -> Identity:
+        started.append(gevent.spawn(note_regrant, "ana"))
+        return Identity("ana")
+
+    logins(authenticator).ask_again(shown(), "ana")
+    started[0].get()
 
 
 def test_however_many_users_rights_change_the_memory_is_bounded_and_no_change_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import ipaddress
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -194,12 +194,14 @@ class HttpPost:
 class PacedPost:
     """Posts with the pauses that the place requests or needs; `origin` is its name in reasons, `now` the monotonic clock.
 
-    A `Retry-After` stops all requests until its time. While the place does not answer, one request at a time is sent there, with
-    growing delays (pause.py).
+    A `Retry-After` stops all requests until its time, but for a status in `final`, which concerns this request only. While the
+    place does not answer, one request at a time is sent there, with growing delays (pause.py).
     """
 
-    def __init__(self, post: HttpPost, origin: str, now: Callable[[], float] = time.monotonic) -> None:
-        self._post, self._origin, self._now = post, origin, now
+    def __init__(
+        self, post: HttpPost, origin: str, now: Callable[[], float] = time.monotonic, final: Container[int] = (GONE,)
+    ) -> None:
+        self._post, self._origin, self._now, self._final = post, origin, now, final
         self._pause = Pause()
 
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
@@ -211,7 +213,7 @@ class PacedPost:
         except Retry as failed:
             raise type(failed)(failed.reason, self._pause.begin(began_s, self._now(), failed.reason).after_s) from failed
         self._pause.end()
-        if answer.status >= 300 and answer.status != GONE and answer.retry_after_s is not None:
+        if answer.status >= 300 and answer.status not in self._final and answer.retry_after_s is not None:
             self._pause.until(self._now() + answer.retry_after_s, f"{self._origin} asked for a pause")
         return answer
 

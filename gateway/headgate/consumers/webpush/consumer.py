@@ -211,7 +211,9 @@ class WebPush(Consumer):
 
     def _service(self, target: Target) -> PacedPost:
         """Return the Post of a push service, after closing the least recently used one if there are too many."""
-        service = self._services.pop(target.origin, None) or PacedPost(self._open_post(target), target.origin, self._now)
+        service = self._services.pop(target.origin, None) or PacedPost(
+            self._open_post(target), target.origin, self._now, (*_GONE, _TOO_LARGE)
+        )
         self._services[target.origin] = service
         if len(self._services) > MAX_SERVICES:
             self._services.popitem(last=False)[1].close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -165,6 +166,19 @@ def test_a_pause_that_one_service_asks_for_holds_up_no_other() -> None:
 
     assert paused.value.after_s == 30.0
     assert [url for url, _, _ in services.requests] == [f"{ORIGIN}/a", "https://other.example/b"]
+
+
+@pytest.mark.parametrize("status", [404, 410, 413])
+def test_an_answer_about_one_browser_holds_up_no_other(status: int) -> None:
+    """Even with a Retry-After: such an answer is final, and concerns one endpoint or one message."""
+    kept["ana"] = [PushBrowser(f"{ORIGIN}/a").subscription, PushBrowser(f"{ORIGIN}/b").subscription]
+    services = Services(Answer(status, 30.0))
+    push = make(services)
+    first, second = (structs.replace(ITEM, key=key) for key in push.keys(ITEM))
+    with suppress(Reject):
+        push.handle(first)
+    push.handle(second)
+    assert len(services.requests) == 2
 
 
 def test_a_browser_that_has_unsubscribed_meanwhile_gets_nothing() -> None:

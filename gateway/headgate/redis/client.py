@@ -28,7 +28,7 @@ from .cluster import slot_of
 from .cluster_client import ClusterClient
 from .connections import ROUND_TRIPS as ROUND_TRIPS
 from .connections import Command, address_of, exchange, open_server, redacted_address, run
-from .faults import CURES, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
+from .faults import CURES, NEEDED, NO_MEMORY, NO_PERMISSION, refusal_of, refused
 
 Client = redis.Redis | ClusterClient
 
@@ -82,7 +82,8 @@ def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = Tru
     if isinstance(client, ClusterClient):
         return client.run_many(commands, shaped=shaped)
     replies = exchange(client, list(commands), shaped=shaped)
-    return [translate(reply, address_of(client)) if isinstance(reply, Exception) else reply for reply in replies]
+    where = address_of(client)
+    return [refusal_of(reply, where) if isinstance(reply, Exception) else reply for reply in replies]
 
 
 def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:

@@ -24,7 +24,7 @@ from . import connections
 from .bounded import NewestReceipts
 from .cluster import Topology, key_of, slot_of
 from .connections import Command, cluster_topology, exchange, execute, failed, open_server
-from .faults import FAULTS, reply_of, shown_cause, translate, unavailable
+from .faults import FAULTS, refusal_of, reply_of, shown_cause, unavailable
 from .pool import reset_in_child
 
 # Attempts for a command that meets MOVED. A slot may move again while the reply travels.
@@ -100,7 +100,7 @@ class ClusterClient:
         for index in left:
             replies[index] = self._moving_on()
         where = str(self.address)
-        return [self._doubted(translate(reply, where)) if isinstance(reply, redis.RedisError) else reply for reply in replies]
+        return [self._doubted(refusal_of(reply, where)) if isinstance(reply, redis.RedisError) else reply for reply in replies]
 
     def node_of(self, key: str | bytes) -> redis.Redis:
         """Return the client of the node that owns a key. Raises as `Topology.owner`."""

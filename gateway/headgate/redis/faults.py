@@ -155,6 +155,11 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
     return refused(f"{where}: {text or type(error).__name__}", code)
 
 
+def refusal_of(reply: Exception, where: str) -> HeadgateError:
+    """Return the error of our tree for an error among the replies of a round trip, with the usual remedy."""
+    return advised(translate(reply, where), reply, tls=False)
+
+
 def reply_error(text: bytes, where: str = "Redis") -> HeadgateError:
     """Return the error of our tree for the text of an error reply of a server."""
     return translate(redis.ResponseError(text.decode("utf-8", "replace")), where)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from headgate import BusRefused, Clients, Inbox, Publisher, Subscriber
+from headgate.redis.client import call_many, open_client
+from headgate.redis.faults import CURES
 from tests.support.answering import answering_each
 
 # Texts, numbers, nothing, and lists of another shape.
@@ -66,6 +69,15 @@ def test_a_refusal_names_the_server(call: Callable[[str], object]) -> None:
     """Also where it is the reply to one of several commands: a service may use more than one Redis."""
     with answering_each(b"-NOPERM no\r\n") as url, pytest.raises(BusRefused, match=r": 127\.0\.0\.1:\d+: no permission"):
         call(url)
+
+
+def test_each_refusal_of_a_round_trip_names_the_remedy() -> None:
+    """As that of a single command, so that `headgate revoke` at a full Redis says what to do."""
+    with (
+        answering_each(b"-OOM command not allowed when used memory > 'maxmemory'.\r\n") as url,
+        closing(open_client(url)) as client,
+    ):
+        assert [refused.__notes__ for refused in call_many(client, [("PING",), ("PING",)])] == [[CURES["OOM"]]] * 2
 
 
 def test_a_publish_while_the_interpreter_ends_raises_an_error_of_ours() -> None:

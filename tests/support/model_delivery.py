@@ -35,7 +35,7 @@ from headgate.events.event import Event
 from headgate.events.topic import matches
 from headgate.events.wire.frames import Frame, event_frame, message_frame
 from headgate.events.wire.packets import GapReason, Overflow, notice_packet
-from headgate.node.line import Line
+from headgate.node.log_search import Line
 from headgate.redis.lineage import Lineage, alone, read_lineage
 from headgate.redis.log import Entry, Head, RawEntry
 from tests.support.direct_events import message_of

@@ -37,7 +37,7 @@ from headgate.settings.settings import Settings
 from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
 from headgate.transport.inbox import FULL_MESSAGES
 from headgate.workers.worker_sockets import HAND_OVER_S, MAX_MESSAGE_BYTES
-from headgate_server.api import searches, waiting_bodies
+from headgate_server.api import shares
 from headgate_server.api.v1 import publishing as over_http
 from headgate_server.api.v1.publishing import MAX_BATCH_KEY_LENGTH
 from headgate_server.api.v1.reading import MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES
@@ -235,10 +235,10 @@ PROMISED = [
         r"those of clients too: ([\d,]+) and (\d+) MiB",
         (*thousands(publish_queue.MAX_WAITING_EVENTS), *mib(publish_queue.MAX_WAITING_BYTES)),
     ),
-    (r"of more than (\d+) KiB each \| (\d+) of the", (*kib(waiting_bodies.AT_ONCE_BYTES), *thousands(waiting_bodies.PER_CALLER))),
-    (r"and gateway; (\d+) in all", thousands(waiting_bodies.IN_ALL)),
+    (r"of more than (\d+) KiB each \| (\d+) of the", (*kib(shares.AT_ONCE_BYTES), *thousands(shares.PER_CALLER))),
+    (r"and gateway; (\d+) in all", thousands(shares.IN_ALL)),
     (r"signature is remembered \| ([\d,]+),", thousands(tokens.MAX_PROVEN)),
-    (r"for every (\d+) events that are looked at, .*?, (\d+) in a process", thousands(PAGE_EVENTS, searches.MAX_SEARCHES)),
+    (r"for every (\d+) events that are looked at, .*?, (\d+) in a process", thousands(PAGE_EVENTS, shares.MAX_SEARCHES)),
     (r"four times as many at once; a process remembers ([\d,]+)\[", thousands(rates.MAX_CALLERS)),
     (r"request's headers \| (\d+) KiB, (\d+) lines", (*kib(http_parser.MAX_HEADER_BYTES), str(http_parser.MAX_HEADER_LINES))),
     (r"`max_payload_bytes` \+ (\d+) KiB, a batch (\d+) MiB", (*kib(over_http.ENVELOPE_BYTES), *mib(over_http.MAX_BATCH_BYTES))),

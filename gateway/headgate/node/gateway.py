@@ -10,9 +10,10 @@ the identity has expired or was revoked (population/evictions.py), or the gatewa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -26,7 +27,7 @@ from headgate.redis.connections import is_open, redacted_address
 from headgate.redis.replies import Replies
 from headgate.runtime.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.services.publisher import Publisher
-from headgate.settings.settings import Settings
+from headgate.settings.settings import PREFIX, Settings
 from headgate.transport.limits import TransportLimits
 from headgate.transport.socketio_face import SocketIOFace
 
@@ -38,7 +39,6 @@ from .health import Health, State, health
 from .namespace import Namespace
 from .population.evictions import Evictions
 from .population.population import Population
-from .reloading import OF_TOKENS, Changed, changes
 from .requests.requests import Requests
 from .requests.streams import PATHS
 
@@ -138,7 +138,7 @@ class Gateway:
         return self.cluster.table.retire()
 
     def reload(self, wanted: Settings) -> Changed:
-        """Apply other settings, as far as a running gateway can (reloading.py), and read keys and schemas again.
+        """Apply other settings, as far as a running gateway can (`changes`), and read keys and schemas again.
 
         If the file of keys is faulty, the previous keys stay active and the fault is logged. Raises HeadgateError: the schemas
         are wrong; nothing has changed.
@@ -216,6 +216,45 @@ class Gateway:
             revocations_known=revocations.known,
             revocations_error=None if fault is None else fault.message,
         )
+
+
+# Settings that take effect at once. A limit counts from now on, and clients above it stay. Sessions and clients
+# keep the bounds that they were opened with. A test holds docs/operations/install.md to this list.
+RELOADED = (
+    "log_level",
+    "token_secret",
+    "token_keys",
+    "anonymous_subscribe",
+    "anonymous_namespaces",
+    "failed_logins_burst",
+    "max_clients",
+    "max_clients_per_user",
+    "max_clients_per_address",
+    "max_subscriptions",
+    "publish_per_s",
+    "read_per_s",
+    "schemas",
+    "schema_check",
+)
+# Of these, the ones that wait for a restart where tokens were not accepted before.
+OF_TOKENS = ("token_secret", "token_keys")
+
+
+class Changed(NamedTuple):
+    """The settings that differ, as HEADGATE_ names: those in force now, and those that need a restart."""
+
+    applied: list[str]
+    needs_restart: list[str]
+
+
+def changes(current: Settings, wanted: Settings, excepted: Sequence[str] = ()) -> tuple[Settings, Changed]:
+    """Return the settings that can take effect now, and the differences. `excepted` settings need a restart here."""
+    names = [each.name for each in dataclasses.fields(Settings)]
+    differ = [name for name in names if getattr(wanted, name) != getattr(current, name)]
+    now = [name for name in differ if name in RELOADED and name not in excepted]
+    later = [name for name in differ if name not in now]
+    settings = dataclasses.replace(current, **{name: getattr(wanted, name) for name in now})
+    return settings, Changed(*([PREFIX + name.upper() for name in some] for some in (now, later)))
 
 
 def warn_of_open_redis(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Searches of one namespace's log for a client: its head, a page to replay, the places where pasts begin.
+"""Searches of one namespace's log for a client: its head, a page to replay, where pasts begin; and the log's line.
 
 In: requests of a client. Out: offsets and events. Searches go one at a time over one connection. Each client (by its user, or
 its address) reads at a limited rate. Both limits may make the caller wait.
@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
+from headgate.delivery.bus.listener import Bus
 from headgate.delivery.client import Client
+from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.replay_start import LogTopics, TopicPage, find_starts
 from headgate.errors import BusUnavailable, LimitReached
 from headgate.events.event import Event
@@ -150,3 +152,38 @@ class LogSearch:
             yield self._log
         finally:
             self._turn.release()
+
+
+class Line:
+    """The line of the log as this gateway knows it: where positions of clients, of any epoch, stand on it.
+
+    By the lineage of the feed. This gateway asks Redis before it reports a loss, because the position may come from another
+    gateway, further ahead.
+    """
+
+    def __init__(self, bus: Bus, feed: LiveFeed, search: LogSearch) -> None:
+        self.bus, self.feed, self.search = bus, feed, search
+
+    def end_of(self, epoch: str, offset: int) -> int | None:
+        """Return the newest offset at which a position of an epoch is on the line. None: the epoch is unknown.
+
+        The answer refers to the epoch of the bus on return. Waits for Redis if this gateway does not know the position to be on
+        the line.
+
+        Raises:
+            BusUnavailable: the log goes on in an epoch that the feed has not met yet. Its next fence will find that.
+            BusUnavailable, BusRefused: as `LogSearch.head`.
+        """
+        end = self.bus.lineage.end_of(epoch, self._newest())
+        if end is not None and offset <= end:
+            return end
+        head = self.search.head(epoch)
+        if head.epoch != self.bus.epoch:
+            raise BusUnavailable("the log goes on in an epoch that this gateway has not met yet")
+        self.bus.note_head(head.offset)
+        newest = max(head.offset, self._newest())
+        end = self.bus.lineage.end_of(epoch, newest)
+        return head.lineage.end_of(epoch, newest) if end is None and head.lineage is not None else end
+
+    def _newest(self) -> int:
+        return max(self.feed.position(), self.bus.head)

@@ -38,8 +38,7 @@ from headgate.runtime.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.settings.settings import MOST_LOG_EVENTS, Settings
 from headgate.transport.outbox import Outbox
 
-from .line import Line
-from .log_search import LogSearch
+from .log_search import Line, LogSearch
 from .receipt_check import ReceiptCheck
 from .subscriptions import SHARE_S, Subscriptions
 

@@ -24,7 +24,7 @@ from headgate.events.wire.requests import Since, Subscription, read_subscription
 from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
 
-from .line import Line
+from .log_search import Line
 
 if TYPE_CHECKING:
     from .access.authorizing import Authorizing

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import jwt
 import pytest
 
+from headgate_server.api.shares import PER_CALLER
 from headgate_server.api.v1.publishing import MAX_BATCH_BYTES
-from headgate_server.api.waiting_bodies import PER_CALLER
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 SECRET = "a-secret-of-forty-characters-27182818284"

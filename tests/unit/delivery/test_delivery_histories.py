@@ -19,7 +19,7 @@ from headgate.delivery.page_cache import LogPages
 from headgate.delivery.state import Phase, Step
 from headgate.events.wire.frames import Frame
 from headgate.installation import Build, build_in_use
-from headgate.node.line import Line
+from headgate.node.log_search import Line
 from headgate.transport.send_queue import ClientQueue
 from tests.support.model_delivery import SMALL, World
 

@@ -23,7 +23,7 @@ from headgate.events.event import Event
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
 from headgate.events.wire.requests import Resume
-from headgate.node.line import Line
+from headgate.node.log_search import Line
 from headgate.node.namespace import Namespace, Resumption
 from headgate.redis.log import EventLog, Head
 from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import InvalidSchema, LimitReached
-from headgate.node.reloading import OF_TOKENS, RELOADED, Changed, changes
+from headgate.node.gateway import OF_TOKENS, RELOADED, Changed, changes
 from headgate.settings.settings import Settings
 from tests.support.gateway_here import StartGatewayOnModel
 

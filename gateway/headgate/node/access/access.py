@@ -6,9 +6,10 @@ the clients without access from now on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from headgate.auth.admission import Admission
 from headgate.auth.api_keys import ApiKeys
@@ -18,19 +19,23 @@ from headgate.auth.identity import Authenticator
 from headgate.auth.revocation import TOKEN, kind_of, read_revoked
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
-from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.errors import HeadgateError, Unauthorized, UnauthorizedReason
 from headgate.node.cluster.cluster import Cluster
+from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
 from headgate.redis import api_keys
 from headgate.redis.client import Client as RedisClient
 from headgate.redis.client import drop_idle
+from headgate.runtime.logging import wire_form
+from headgate.runtime.metrics import REFUSED
+from headgate.runtime.rates import Rates
 from headgate.settings.settings import Settings
+from headgate.transport.frame_parser import POLICY
 from headgate.transport.socketio_face import SocketIOFace
 
 from .client_counts_watch import ClientCountsWatch
 from .logins import Logins
 from .origin import Hosts
-from .refusals import Refusals
 from .regranting import Regranting
 
 if TYPE_CHECKING:
@@ -98,3 +103,34 @@ def _read_once(client: RedisClient) -> list[tuple[str, int]]:
     revoked = read_revoked(client)
     drop_idle(client)
     return revoked
+
+
+# A page with an occasional refusal over hours is harmless.
+FORGIVEN_PER_S = 1.0
+
+
+class Refusals:
+    """Counts the refused requests of each connection, and ends one with more than `limit`. `now_s` is monotonic."""
+
+    def __init__(self, limit: int, now_s: Callable[[], float] = monotonic) -> None:
+        self._limit = limit
+        self._now_s = now_s
+        self._rates = Rates(FORGIVEN_PER_S, limit)
+
+    def apply(self, limit: int) -> None:
+        """Apply another limit. All counts start again."""
+        if limit != self._limit:
+            self._limit, self._rates = limit, Rates(FORGIVEN_PER_S, limit)
+
+    def refuse(self, namespace: str, client: Client | None, error: HeadgateError) -> dict[str, Any]:
+        """Count a refusal, and end the connection of a client with too many; return the error for the wire."""
+        REFUSED.labels(namespace, error.code).inc()
+        if client is not None and not error.retry and not client.connection.closed:
+            connection = connection_of(client)
+            if self._rates.spend(connection.sid, self._now_s()):
+                connection.end("refused too often", code=POLICY, shown=f"limit_reached: refusals (at most {self._limit})")
+        return wire_form(error)
+
+    def forget(self, eio_sid: str) -> None:
+        """Forget an ended connection. Idempotent."""
+        self._rates.forget(eio_sid)

@@ -28,7 +28,7 @@ from headgate.redis.server_advice import advise
 from headgate.services.schemas.documents import Documents, read_folder
 from headgate.services.schemas.registry import read_registry
 from headgate.settings.settings import Settings
-from headgate_server.api.searches import Searches
+from headgate_server.api.shares import searches
 from headgate_server.api.v1.services import Consumers
 
 from .gate import ConsoleGate
@@ -45,7 +45,7 @@ MAX_SHOWN_BYTES = 64 * 1024
 def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> None:
     """Add the routes."""
 
-    known, searches = Consumers(), Searches()
+    known, searching = Consumers(), searches()
 
     def namespace() -> str:
         return settings.served(request.args.get("namespace"))
@@ -97,7 +97,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
         wanted = request.args.get("event", "").strip()
         if not wanted:
             raise InvalidRequest("event: expected the id of an event, or its offset")
-        with searches.one(g.operator.user), connected(settings) as client:
+        with searching.lend(g.operator.user), connected(settings) as client:
             return _json(trace(client, namespace(), wanted))
 
     @routes.get("/api/presence")

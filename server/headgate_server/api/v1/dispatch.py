@@ -140,7 +140,7 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
     _check_scope(operation, identity, services, namespace, call)
     assert operation.answer is not None
     try:
-        with services.searches.one(account) if operation.searches else nullcontext():
+        with services.searches.lend(account) if operation.searches else nullcontext():
             value, status = operation.answer(call), operation.status
     finally:
         # One read is already paid for; the rest is charged now.

@@ -157,7 +157,7 @@ class Operation:
         answer: None if the operation answers itself (publishing.py).
         fields: header fields of the request that it reads.
         cost: what its work grows with, and its charge.
-        searches: it may read much of the log, so each caller has at most one running (searches.py).
+        searches: it may read much of the log, so each caller has at most one running (shares.py).
     """
 
     name: str

@@ -28,7 +28,7 @@ from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 from headgate_server.api.gate import Gate
 from headgate_server.api.publish_requests import Asked, traceparent_of
-from headgate_server.api.waiting_bodies import AT_ONCE_BYTES, WaitingBodies
+from headgate_server.api.shares import AT_ONCE_BYTES, waiting_bodies
 
 from .dispatch import check_acceptable, check_media_type, decode, refuse
 from .operation import Cost, EventId, IdField, Operation, Topic
@@ -133,7 +133,7 @@ class Publishing:
         self._max_one_bytes = settings.max_payload_bytes + ENVELOPE_BYTES
         self._max_batch_bytes = max(self._max_one_bytes, MAX_BATCH_BYTES)
         self.rates = SharedRates("publish", settings.publish_per_s, settings.publish_burst)
-        self._bodies = WaitingBodies(self._max_batch_bytes)
+        self._bodies = waiting_bodies(self._max_batch_bytes)
 
     def one(self, asked: Asked) -> Answer:
         """Publish one event. Switches greenlets."""
@@ -249,7 +249,7 @@ class Publishing:
         size = limit_bytes if "HTTP_TRANSFER_ENCODING" in environ else int(length) if length.isdecimal() else 0
         if not AT_ONCE_BYTES < size <= limit_bytes:
             return asked.body(limit_bytes)
-        with self._bodies.coming(account_of(identity, environ, self._settings.proxies), size):
+        with self._bodies.lend(account_of(identity, environ, self._settings.proxies), size):
             return asked.body(limit_bytes)
 
     def _encoded(self, event: NewEvent | BatchEvent) -> JsonText:

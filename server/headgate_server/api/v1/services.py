@@ -18,7 +18,7 @@ from headgate.services.clients import Clients
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from headgate_server.api.gate import Gate
-from headgate_server.api.searches import Searches
+from headgate_server.api.shares import searches
 
 # Connections of each lane, so that one caller of a slow Redis does not block all others.
 MAX_CONNECTIONS = 4
@@ -93,7 +93,7 @@ class Services:
         clients: Clients | None = None,
     ) -> None:
         self.gate, self.settings, self.time_s = gate, settings, time_s
-        self.searches, self.consumers = Searches(), Consumers()
+        self.searches, self.consumers = searches(), Consumers()
         self._open = open_redis or self._of_settings
         self.reads, self.acts = (Lane(self._open, self._url, clients) for _ in range(2))
 

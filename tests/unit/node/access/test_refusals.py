@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.errors import BusUnavailable, Forbidden
-from headgate.node.access.refusals import Refusals
+from headgate.node.access.access import Refusals
 from tests.support.held_clock import HeldClock
 from tests.unit.node.connections import RecordedNamespace, joined
 

@@ -52,87 +52,34 @@ if TYPE_CHECKING:
 
     from .auth.identity import Handshake, Identity, PageRequest
 
+# Module → what it brings, on first use.
 _LAZY = {
-    "AsyncPublisher": "services.async_publisher",
-    "Clients": "services.clients",
-    "ClientsPage": "services.clients",
-    "ConnectedClient": "services.clients",
-    "Reached": "services.clients",
-    "Gap": "services.subscriber",
-    "Headgate": "flask.extension",
-    "Handshake": "auth.identity",
-    "Identity": "auth.identity",
-    "PageRequest": "auth.identity",
-    "PresentUser": "services.publisher",
-    "Publisher": "services.publisher",
-    "Receipt": "services.publisher",
-    "Inbox": "services.inbox",
-    "InboxChange": "services.inbox",
-    "InboxItem": "services.inbox",
-    "InboxPage": "services.inbox",
-    "read_change": "services.inbox",
-    "Subscriber": "services.subscriber",
+    "auth.identity": ("Handshake", "Identity", "PageRequest"),
+    "flask.extension": ("Headgate",),
+    "services.async_publisher": ("AsyncPublisher",),
+    "services.clients": ("Clients", "ClientsPage", "ConnectedClient", "Reached"),
+    "services.inbox": ("Inbox", "InboxChange", "InboxItem", "InboxPage", "read_change"),
+    "services.publisher": ("PresentUser", "Publisher", "Receipt"),
+    "services.subscriber": ("Gap", "Subscriber"),
 }
 
 __all__ = [
-    "AsyncPublisher",
-    "BusRefused",
-    "BusUnavailable",
-    "Clients",
-    "ClientsPage",
-    "ConnectedClient",
-    "Forbidden",
-    "Gap",
-    "Handshake",
-    "Headgate",
-    "HeadgateError",
-    "Identity",
-    "Inbox",
-    "InboxChange",
-    "InboxItem",
-    "InboxPage",
-    "InvalidEvent",
-    "InvalidPattern",
-    "InvalidRequest",
-    "InvalidSchema",
-    "InvalidTopic",
-    "LimitReached",
-    "NamespaceNotServed",
-    "NotDurable",
-    "NotSerializable",
-    "OriginNotAllowed",
-    "Overloaded",
-    "PageRequest",
-    "Paused",
-    "PayloadTooLarge",
-    "PresentUser",
-    "Publisher",
-    "PublisherClosed",
-    "Reached",
-    "Receipt",
-    "RequestFailed",
-    "RequestRefused",
-    "RequestTimedOut",
-    "SchemaViolation",
-    "SettingsError",
-    "Subscriber",
-    "Unauthorized",
-    "UnknownHost",
-    "UnknownNamespace",
-    "UnknownRequest",
-    "__version__",
-    "own_topics",
-    "pattern",
-    "read_change",
-    "user_word",
-]
+    "AsyncPublisher", "BusRefused", "BusUnavailable", "Clients", "ClientsPage", "ConnectedClient", "Forbidden", "Gap",
+    "Handshake", "Headgate", "HeadgateError", "Identity", "Inbox", "InboxChange", "InboxItem", "InboxPage", "InvalidEvent",
+    "InvalidPattern", "InvalidRequest", "InvalidSchema", "InvalidTopic", "LimitReached", "NamespaceNotServed", "NotDurable",
+    "NotSerializable", "OriginNotAllowed", "Overloaded", "PageRequest", "Paused", "PayloadTooLarge", "PresentUser", "Publisher",
+    "PublisherClosed", "Reached", "Receipt", "RequestFailed", "RequestRefused", "RequestTimedOut", "SchemaViolation",
+    "SettingsError", "Subscriber", "Unauthorized", "UnknownHost", "UnknownNamespace", "UnknownRequest", "__version__",
+    "own_topics", "pattern", "read_change", "user_word",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
+    found = next((module for module, names in _LAZY.items() if name in names), None)
+    if found is not None:
         with needing("server", f"headgate.{name}"):
             try:
-                module = import_module(f".{_LAZY[name]}", __name__)
+                module = import_module(f".{found}", __name__)
             except AttributeError as error:  # `from headgate import …` would treat it as a missing name and hide it
                 raise ImportError(f"headgate.{name} cannot be loaded: {error}", name=__name__) from error
             return getattr(module, name)

@@ -75,11 +75,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    found = next((module for module, names in _LAZY.items() if name in names), None)
-    if found is not None:
+    source = next((path for path, names in _LAZY.items() if name in names), None)
+    if source is not None:
         with needing("server", f"headgate.{name}"):
             try:
-                module = import_module(f".{found}", __name__)
+                module = import_module(f".{source}", __name__)
             except AttributeError as error:  # `from headgate import …` would treat it as a missing name and hide it
                 raise ImportError(f"headgate.{name} cannot be loaded: {error}", name=__name__) from error
             return getattr(module, name)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from flask import Blueprint, Flask, render_template, signals
 
-from headgate.auth.identity import Authenticator
 from headgate.flask.page_files import add_page_files
 from headgate.installation import __version__
 from headgate.runtime.shared_rates import SharedRates
@@ -70,7 +69,10 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     tokens = DemoTokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None
     extension: Headgate | None = None
     if gate is None:
-        gate = extension = _extension(app, settings, tokens.authenticator(settings) if tokens else None)
+        # Imported here, so that the routes can be used and tested without gevent, Redis and Socket.IO.
+        from headgate.flask.extension import Headgate
+
+        gate = extension = Headgate(app, authenticator=tokens.authenticator(settings) if tokens else None, settings=settings)
     else:
         add_page_files(app)  # like the extension
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
@@ -92,15 +94,8 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     return app
 
 
-def _extension(app: Flask, settings: Settings, authenticator: Authenticator | None) -> Headgate:
-    # Imported here, so that the routes can be used and tested without gevent, Redis and Socket.IO.
-    from headgate.flask.extension import Headgate
-
-    return Headgate(app, authenticator=authenticator, settings=settings)
-
-
 def _kept(settings: Settings) -> Kept:
-    # Imported here for the same reason.
+    # Imported here, so that the routes can be used and tested without Redis.
     from headgate.services.publisher import find_redis_url
 
     from .demo.kept import Kept
@@ -134,12 +129,7 @@ def watch(app: Flask) -> Callable[[Flask], bool]:
 
 def _front(app: Flask) -> Hashable:
     """Return everything that runs before, after and around the routes of an application."""
-    hooks = (
-        app.before_request_funcs,
-        app.after_request_funcs,
-        app.teardown_request_funcs,
-        app.url_value_preprocessors,
-    )
+    hooks = (app.before_request_funcs, app.after_request_funcs, app.teardown_request_funcs, app.url_value_preprocessors)
     pages = {
         (scope, code, kind): id(page)
         for scope, by_code in app.error_handler_spec.items()

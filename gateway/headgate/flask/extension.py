@@ -234,7 +234,7 @@ class Headgate:
             RuntimeError: as `gateway`.
         """
         if identity.scopes is None:
-            self.gateway.authorizing.check_caller(identity, pattern, action)
+            self.gateway.authorizing.ask(identity, pattern, action)
 
     def publish(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 SHARE_S = 0.001
 # Patterns without a wildcard between two checks of the time. Admitting one takes some 3 µs.
 EXACT_AT_ONCE = 8
+
+# Subscriptions that are not active yet, each with its place in the request; the offsets after which their pasts begin, by that
+# place; the patterns that the bus keeps for them until a client does.
+_Pending: TypeAlias = deque[tuple[int, Subscription]]
+_Starts: TypeAlias = Mapping[int, int]
+_Needed: TypeAlias = dict[str, None]
 
 
 class Subscriptions:
@@ -82,7 +88,7 @@ class Subscriptions:
         """Make the subscriptions among the outcomes active. Errors replace those that cannot be."""
         pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
         # We need each pattern that has no client until it is active. Its first client then keeps it.
-        needed: dict[str, None] = {}
+        needed: _Needed = {}
         try:
             while pending:
                 errors = self._secure(pending, needed)
@@ -221,7 +227,7 @@ class Subscriptions:
             return has_client
         return lambda pattern: has_client(pattern) is not None and is_active(pattern)
 
-    def _secure(self, pending: Iterable[tuple[int, Subscription]], needed: dict[str, None]) -> dict[int, HeadgateError]:
+    def _secure(self, pending: Iterable[tuple[int, Subscription]], needed: _Needed) -> dict[int, HeadgateError]:
         """Acquire from the bus the patterns that no client here keeps; return an error for each that fails. Waits for Redis.
 
         Adds each of them to `needed`.
@@ -281,14 +287,7 @@ class Subscriptions:
         end = self._line.end_of(since.epoch, since.offset)
         return Since(offset=0 if end is None else min(since.offset, end))
 
-    def _activate_all(
-        self,
-        client: Client,
-        pending: deque[tuple[int, Subscription]],
-        epoch: str | None,
-        starts: Mapping[int, int],
-        needed: dict[str, None],
-    ) -> None:
+    def _activate_all(self, client: Client, pending: _Pending, epoch: str | None, starts: _Starts, needed: _Needed) -> None:
         """Make subscriptions active, one after the other.
 
         Leaves in `pending` the subscriptions with `starts` of an earlier epoch, and from the first unsecured one on all the
@@ -313,12 +312,7 @@ class Subscriptions:
             client.pasts_complete()
 
     def _activate_next(
-        self,
-        client: Client,
-        pending: deque[tuple[int, Subscription]],
-        starts: Mapping[int, int],
-        needed: dict[str, None],
-        is_over: Callable[[], object],
+        self, client: Client, pending: _Pending, starts: _Starts, needed: _Needed, is_over: Callable[[], object]
     ) -> bool:
         """Make subscriptions active until `is_over`, which is called between two. False: the next one is no longer secured.
 
@@ -336,12 +330,7 @@ class Subscriptions:
         return True
 
     def _activate_after_pass(
-        self,
-        client: Client,
-        pending: deque[tuple[int, Subscription]],
-        epoch: str | None,
-        starts: Mapping[int, int],
-        needed: dict[str, None],
+        self, client: Client, pending: _Pending, epoch: str | None, starts: _Starts, needed: _Needed
     ) -> None:
         """Wait for the end of the pass under way, and make subscriptions active there, for one slice of time."""
         done = Signal()
@@ -356,7 +345,7 @@ class Subscriptions:
         with self._share.outside():
             done.wait()
 
-    def _activate(self, client: Client, wanted: Subscription, start: int | None, needed: dict[str, None]) -> None:
+    def _activate(self, client: Client, wanted: Subscription, start: int | None, needed: _Needed) -> None:
         """Give a client the events of its subscription, live, and if there is an offset, from there on out of the log.
 
         Both happen in one step. A live event between the two would come out of the log again.

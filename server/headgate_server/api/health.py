@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from flask import Blueprint, Response, current_app, jsonify, request
 
@@ -45,8 +46,10 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        # A scraper asks the gateway directly. A request through a proxy is from outside.
-        if _came_through_a_proxy() or not (metrics_open or _from_loopback()):
+        # A scraper asks the gateway directly. A request through a proxy is from outside. The sidecar of a service mesh adds other
+        # headers to internal requests, such as X-Forwarded-Proto.
+        is_from_outside = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP"))
+        if is_from_outside or not (metrics_open or _from_loopback()):
             raise Forbidden("read", "/metrics")
         peer_workers = _peer_workers()
         kind, body = exposition() if peer_workers is None else peer_workers.exposition()
@@ -75,19 +78,12 @@ def _state(gate: Gate) -> Mapping[str, object]:
         return gate.ready()
     if _from_loopback():
         return peer_workers.health()
-    known: _Known = current_app.extensions.setdefault("headgate.health", _Known())
-    if known.state is None or time.monotonic() - known.asked_s >= FRESH_S:
-        known.asked_s = time.monotonic()
-        known.state = peer_workers.health()
-    return known.state
-
-
-class _Known:
-    """The last answer of the workers, and its time."""
-
-    def __init__(self) -> None:
-        self.asked_s = 0.0
-        self.state: Mapping[str, object] | None = None
+    known: dict[str, Any] = current_app.extensions.setdefault("headgate.health", {"state": None, "asked_s": 0.0})
+    if known["state"] is None or time.monotonic() - known["asked_s"] >= FRESH_S:
+        known["asked_s"] = time.monotonic()  # before the question, so that others get the earlier state while it waits
+        known["state"] = peer_workers.health()
+    state: Mapping[str, object] = known["state"]
+    return state
 
 
 def missing(state: Mapping[str, object]) -> list[str]:
@@ -99,11 +95,6 @@ def _peer_workers() -> PeerWorkers | None:
     """Return the workers that answer together with this process, or None without any."""
     workers: PeerWorkers | None = current_app.extensions.get("headgate.workers")
     return workers
-
-
-def _came_through_a_proxy() -> bool:
-    # Without headers that the sidecar of a service mesh adds to internal requests, such as X-Forwarded-Proto.
-    return any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP"))
 
 
 def _from_loopback() -> bool:

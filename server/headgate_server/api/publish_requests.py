@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 from flask import request
-from werkzeug.exceptions import RequestEntityTooLarge
 
 from headgate.errors import HeadgateError, PayloadTooLarge
 from headgate.events.traceparent import read_traceparent
@@ -22,6 +21,7 @@ from headgate_server.api.security_headers import security_headers
 
 from .callers import has_credentials
 from .error_pages import log_failure
+from .v1.dispatch import read_whole
 from .v1.problems import BodyFault, http_problem, problem_answer
 
 
@@ -110,13 +110,9 @@ class AskedOfFlask:
         self.known: object = None
 
     def body(self, limit_bytes: int) -> bytes:
-        """Return the body. From a chunked one, werkzeug reads up to its limit and presents that as the whole."""
         if limit_bytes > (request.max_content_length or limit_bytes):
             request.max_content_length = limit_bytes  # a batch is larger than any other body of this application
-        body = request.get_data(cache=False)
-        if request.content_length is None and request.environ["wsgi.input"].read(1):
-            raise RequestEntityTooLarge
-        return body
+        return read_whole()
 
 
 class _AskedBelow:

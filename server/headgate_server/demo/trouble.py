@@ -61,11 +61,7 @@ class Troubles:
     """See the module."""
 
     def __init__(
-        self,
-        book: OrderBook,
-        *,
-        now_s: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
+        self, book: OrderBook, *, now_s: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
     ) -> None:
         self._book, self._now_s, self._sleep = book, now_s, sleep
         self._lock = threading.Lock()

@@ -6,7 +6,7 @@ the clients without access from now on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -89,13 +89,10 @@ class Access:
         self.expiry.close()
 
     def _revoked(self, members: Iterable[str]) -> None:
-        self._evictions.refused(self._of(members), Unauthorized(UnauthorizedReason.REVOKED))
-
-    def _of(self, members: Iterable[str]) -> Iterator[Client]:
-        """Return the clients of users and tokens."""
-        for member in members:
-            kind, name = kind_of(member) or (TOKEN, "")
-            yield from self.admission.of_token(name) if kind == TOKEN else self.admission.of_user(name)
+        named = (kind_of(member) or (TOKEN, "") for member in members)
+        of = self.admission
+        clients = (each for kind, name in named for each in (of.of_token(name) if kind == TOKEN else of.of_user(name)))
+        self._evictions.refused(clients, Unauthorized(UnauthorizedReason.REVOKED))
 
 
 def _read_once(client: RedisClient) -> list[tuple[str, int]]:

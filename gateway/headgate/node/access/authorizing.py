@@ -55,7 +55,7 @@ class Authorizing:
             if (action, pattern) in allowed:
                 continue
             try:
-                self._ask(identity, pattern, action, until_s - self._now_s())
+                self.ask(identity, pattern, action, until_s - self._now_s())
             except Forbidden:
                 refused.add(pattern)
             else:
@@ -64,11 +64,7 @@ class Authorizing:
                     del allowed[next(iter(allowed))]
         return refused
 
-    def check_caller(self, identity: Identity, pattern: str, action: str) -> None:
-        """Refuse a caller over HTTP. May wait. Raises Forbidden."""
-        self._ask(identity, pattern, action, AUTHORIZE_S)
-
-    def _ask(self, identity: Identity, pattern: str, action: str, within_s: float) -> None:
+    def ask(self, identity: Identity, pattern: str, action: str, within_s: float = AUTHORIZE_S) -> None:
         """Ask the application. Raises Forbidden: the answer is not True, the function raises, or no time is left."""
         if self.authorizer is None:
             return

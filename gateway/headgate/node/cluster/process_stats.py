@@ -125,7 +125,10 @@ class Together:
             "redis": _spread(_added(each.redis for each in fresh)),
             "now": _now(space for each in known for space in each.report.namespaces.values()),
             "namespaces": [_namespace(name, known, fresh, published[name]) for name in names],
-            "processes": [_process(process, each, now_s) for process, each in sorted(self._known.items(), key=_by_name)],
+            "processes": [
+                _process(process, each, now_s)
+                for process, each in sorted(self._known.items(), key=lambda pair: (pair[1].report.name, pair[0]))
+            ],
         }
 
     def _receive(self, process: str, report: ProcessStats, now_s: float) -> None:
@@ -239,7 +242,3 @@ def _process(process: str, known: _Known, now_s: float) -> dict[str, Any]:
         "sent": sum(rate["sent"] for rate in known.rates.values()),
         **_now(spaces),
     }
-
-
-def _by_name(pair: tuple[str, _Known]) -> tuple[str, str]:
-    return pair[1].report.name, pair[0]

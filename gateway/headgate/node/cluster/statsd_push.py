@@ -104,9 +104,5 @@ class StatsdPush:
 
 
 def _name(prefix: str, name: str, labels: Mapping[str, str]) -> str:
-    words = [name.removeprefix(_OURS), *(_ODD.sub("_", labels[label]) or "_" for label in sorted(labels, key=_namespace_first))]
-    return ".".join([prefix, *words])
-
-
-def _namespace_first(label: str) -> tuple[bool, str]:
-    return label != "namespace", label
+    namespace_first = sorted(labels, key=lambda label: (label != "namespace", label))
+    return ".".join([prefix, name.removeprefix(_OURS), *(_ODD.sub("_", labels[label]) or "_" for label in namespace_first)])

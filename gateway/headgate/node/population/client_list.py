@@ -62,12 +62,12 @@ class ClientList:
 
     def kinds(self) -> Mapping[str, Answering]:
         """Return the handlers of the kinds of questions."""
-        note, missed = self._note_regrant, self._regranting.read_all
+        missed = self._regranting.read_all
         return {
             wire.Kind.LIST: Answering(wire.ListQuestion, self.page),
             wire.Kind.ONE: Answering(wire.OneQuestion, self.one),
             wire.Kind.DISCONNECT: Answering(wire.DisconnectQuestion, self._disconnect),
-            wire.Kind.REGRANT: Answering(wire.RegrantQuestion, self._regrant, note, asks_application=True, missed=missed),
+            wire.Kind.REGRANT: Answering(wire.RegrantQuestion, self._regrant, self._note, asks_application=True, missed=missed),
             wire.Kind.SEND: Answering(wire.SendQuestion, self._send),
         }
 
@@ -114,16 +114,13 @@ class ClientList:
 
     def find(self, session: str, within: Sequence[str] | None) -> Client | None:
         """Return the client of a session if it is here and in one of these namespaces (None: any)."""
-        asked = self._namespaces.items()
-        namespaces = (each for name, each in asked if within is None or name in within)
-        return next((client for each in namespaces if (client := each.clients.get(session)) is not None), None)
+        return next((client for each in self._within(within) if (client := each.clients.get(session)) is not None), None)
+
+    def _within(self, names: Sequence[str] | None) -> list[Namespace]:
+        return [each for name, each in self._namespaces.items() if names is None or name in names]
 
     def _matching(self, question: wire.ListQuestion) -> Iterator[Client]:
-        namespaces = [
-            each
-            for name, each in self._namespaces.items()
-            if question.namespace in (None, name) and (question.within is None or name in question.within)
-        ]
+        namespaces = [each for each in self._within(question.within) if question.namespace in (None, each.name)]
         if question.user is not None:
             names = {each.name for each in namespaces}
             yield from (client for client in self._admission.of_user(question.user) if client.namespace in names)
@@ -190,7 +187,7 @@ class ClientList:
         event = Event(wish.topic, bytes(wish.data), wish.id, int(time() * 1000))
         return [wire.SendAnswer(client.send(event_frame(client.namespace.encode(), event)))]
 
-    def _note_regrant(self, wish: wire.RegrantQuestion) -> None:
+    def _note(self, wish: wire.RegrantQuestion) -> None:
         self._regranting.note(wish.user, wish.explicit, wish.for_s)
 
     def _regrant(self, wish: wire.RegrantQuestion) -> list[wire.CountAnswer]:
@@ -203,9 +200,8 @@ class ClientList:
         client = None if wish.session is None else self.find(wish.session, wish.within)
         clients = [client] if client is not None else []
         if wish.user is not None:
-            clients = [
-                each for each in self._admission.of_user(wish.user) if wish.within is None or each.namespace in wish.within
-            ]
+            names = [each.name for each in self._within(wish.within)]
+            clients = [each for each in self._admission.of_user(wish.user) if each.namespace in names]
         count = self._evictions.disconnected(clients, wish.reason)
         if count:
             audit.disconnected(session=wish.session, user=wish.user, count=count, reason=wish.reason, by=wish.by)

@@ -36,10 +36,7 @@ class Drain:
     """
 
     def __init__(
-        self,
-        namespaces: Mapping[str, Namespace],
-        now_s: Callable[[], float] = monotonic,
-        wait: Callable[[float], None] = sleep,
+        self, namespaces: Mapping[str, Namespace], now_s: Callable[[], float] = monotonic, wait: Callable[[float], None] = sleep
     ) -> None:
         self._namespaces = namespaces
         self._now_s, self._wait = now_s, wait

@@ -64,12 +64,7 @@ class Presence:
     """
 
     def __init__(
-        self,
-        namespace: str,
-        redis_url: str,
-        settings: Settings,
-        publish: Publish,
-        now_s: Callable[[], float] = monotonic,
+        self, namespace: str, redis_url: str, settings: Settings, publish: Publish, now_s: Callable[[], float] = monotonic
     ) -> None:
         self.process = ""
         self._namespace, self._url, self._publish, self._now_s = namespace, redis_url, publish, now_s

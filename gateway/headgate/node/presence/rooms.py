@@ -127,8 +127,7 @@ class Rooms:
     def watch(self, session: str, topic: str, connection: Connection) -> dict[str, Any]:
         """Let a prepared client watch a topic without being a member; return the first part of the members."""
         open_room = self._open[topic]
-        user = open_room.own.leave(session)
-        if user is not None:
+        if (user := open_room.own.leave(session)) is not None:
             self._own_changed(topic, [user])
         return self._watched(session, topic, connection)
 
@@ -211,37 +210,34 @@ class Rooms:
 
     def take(self, topic: str, message: bytes) -> bool:
         """Apply a message of a topic's channel; return whether its room must be read again."""
-        open_room = self._open.get(topic)
-        if open_room is None:
+        room = self.room(topic)
+        if room is None:
             return False
-        doubtful = open_room.room.take(message)
-        if open_room.room.has_changes or open_room.room.has_unmerged:
-            self._untold[topic] = None
-            self._wanted()
+        doubtful = room.take(message)
+        if room.has_changes or room.has_unmerged:
+            self._notify_later(topic)
         return doubtful
 
     def loaded(self, topic: str, nth: int, last: Mapping[str, Written]) -> bool:
         """End a read of a topic (`Room.loaded`); return whether its room is live or closed. Then call `merge`."""
-        open_room = self._open.get(topic)
-        return open_room is None or open_room.room.loaded(nth, last, self._now_s())
+        room = self.room(topic)
+        return room is None or room.loaded(nth, last, self._now_s())
 
     def dead(self, process: str) -> None:
         """Remove a dead process and its members."""
         for topic, open_room in self._open.items():
             open_room.room.dead(process)
             if open_room.room.has_unmerged:
-                self._untold[topic] = None
-                self._wanted()
+                self._notify_later(topic)
 
     def merge(self, topic: str) -> bool:
         """Merge part of a read (`Room.merge`); return whether more remains."""
-        open_room = self._open.get(topic)
-        if open_room is None:
+        room = self.room(topic)
+        if room is None:
             return False
-        more = open_room.room.merge()
-        if open_room.room.has_changes:
-            self._untold[topic] = None
-            self._wanted()
+        more = room.merge()
+        if room.has_changes:
+            self._notify_later(topic)
         return more
 
     # -- to pages -----------------------------------------------------------------------------------------------------
@@ -310,6 +306,9 @@ class Rooms:
         for user in users:
             open_room.room.own_changed(user, open_room.own.entry(user))
         self.writes.changed(topic, users)
+        self._notify_later(topic)
+
+    def _notify_later(self, topic: str) -> None:
         self._untold[topic] = None
         self._wanted()
 
@@ -318,8 +317,7 @@ class Rooms:
         open_room.sessions -= 1
         open_room.watchers.remove(session)
         if in_order:
-            user = open_room.own.leave(session)
-            if user is not None:
+            if (user := open_room.own.leave(session)) is not None:
                 self._own_changed(topic, [user])
         else:
             open_room.own.break_off(session, self._now_s())

@@ -102,11 +102,7 @@ class Handlers:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def _answer(
-        self,
-        namespace: Namespace,
-        session: str,
-        arguments: tuple[object, ...],
-        request: Request,
+        self, namespace: Namespace, session: str, arguments: tuple[object, ...], request: Request
     ) -> dict[str, Any] | Later:
         client = namespace.clients.get(session)
         try:

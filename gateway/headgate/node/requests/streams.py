@@ -71,12 +71,7 @@ class Streams:
     """See the module."""
 
     def __init__(
-        self,
-        namespaces: Mapping[str, Namespace],
-        settings: Settings,
-        joining: Joining,
-        handlers: Handlers,
-        sockets: SocketIOFace,
+        self, namespaces: Mapping[str, Namespace], settings: Settings, joining: Joining, handlers: Handlers, sockets: SocketIOFace
     ) -> None:
         self._namespaces, self._settings, self._joining = namespaces, settings, joining
         self._handlers = {name: handlers.requests(namespace) for name, namespace in namespaces.items()}

@@ -223,10 +223,15 @@ def read_body(operation: Operation) -> Any:
     if (request.content_length or 0) > limit:
         raise PayloadTooLarge(request.content_length or 0, limit, "http")
     request.max_content_length = limit
+    return decode(read_whole(), partial(msgspec.json.decode, type=operation.body))
+
+
+def read_whole() -> bytes:
+    """Return the body of a Flask request. From a chunked one, werkzeug reads up to its limit and presents that as the whole."""
     body = request.get_data(cache=False)
     if request.content_length is None and request.environ["wsgi.input"].read(1):
         raise RequestEntityTooLarge
-    return decode(body, partial(msgspec.json.decode, type=operation.body))
+    return body
 
 
 def decode(body: bytes, decoder: Any) -> Any:

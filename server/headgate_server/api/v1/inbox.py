@@ -56,11 +56,7 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
 
 
 # Required and optional fields of each operation.
-_FIELDS = {
-    "read_all": ((), ("up_to", "epoch")),
-    "mute": (("pattern", "channels"), ()),
-    "unmute": (("pattern",), ()),
-}
+_FIELDS = {"read_all": ((), ("up_to", "epoch")), "mute": (("pattern", "channels"), ()), "unmute": (("pattern",), ())}
 
 
 @operation("GET /inbox", Who.ANY_CALLER, query=PartOf)

@@ -39,8 +39,7 @@ Topic = Annotated[
 Pattern = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TOPIC_BYTES, "pattern": f"^{_PATTERN}$"})]
 EventId = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_ID_LENGTH, "pattern": f"^{ID_CHARACTERS}+$"})]
 Scope = Annotated[
-    str,
-    Meta(max_length=MAX_SCOPE, extra_json_schema={"pattern": f"^(({'|'.join(WITH_PATTERN)}):{_PATTERN}|{'|'.join(PLAIN)})$"}),
+    str, Meta(max_length=MAX_SCOPE, extra_json_schema={"pattern": f"^(({'|'.join(WITH_PATTERN)}):{_PATTERN}|{'|'.join(PLAIN)})$"})
 ]
 
 T = TypeVar("T")

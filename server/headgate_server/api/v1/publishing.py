@@ -158,9 +158,10 @@ class Publishing:
         self._count(identity, 1)
         events: _Events = [(event.topic, data, event_id)]
         trace = traceparent_of(asked) if "HTTP_TRACEPARENT" in asked.environ else None
-        return _one_answer(
-            self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace, id_for_s=event.id_for_s)
-        )  # fmt: skip
+        (outcome,) = self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace, id_for_s=event.id_for_s)
+        if isinstance(outcome, HeadgateError):
+            raise outcome
+        return encoded_answer(201, _receipt(outcome) + b"\n")
 
     def batch(self, asked: Asked) -> Answer:
         """Publish a batch. Switches greenlets."""
@@ -199,12 +200,7 @@ class Publishing:
         trace = traceparent_of(asked) if "HTTP_TRACEPARENT" in asked.environ else None
         try:
             published = self._gate.publish_each(
-                events,
-                namespace,
-                by=identity.user,
-                all_or_none=batch.atomic,
-                traceparent=trace,
-                id_for_s=batch.id_for_s,
+                events, namespace, by=identity.user, all_or_none=batch.atomic, traceparent=trace, id_for_s=batch.id_for_s
             )
         except NonePublished as error:
             raise BodyFault([(f"/events/{index}", each) for index, each in error.errors.items()]) from error
@@ -292,14 +288,6 @@ def _receipt(receipt: Receipt) -> bytes:
     """Return a receipt as JSON. No character of an epoch or id needs escaping."""
     duplicate = "true" if receipt.duplicate else "false"
     return f'{{"duplicate":{duplicate},"epoch":"{receipt.epoch}","id":"{receipt.id}","offset":{receipt.offset}}}'.encode()
-
-
-def _one_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
-    """Return the answer to one event. Raises the error that prevented it."""
-    outcome = outcomes[0]
-    if isinstance(outcome, HeadgateError):
-        raise outcome
-    return encoded_answer(201, _receipt(outcome) + b"\n")
 
 
 def _batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:

@@ -237,10 +237,10 @@ def test_a_caller_over_http_is_asked_about_each_time(gateway: GatewayOnModel, ap
     """Nothing is remembered, because there is no connection."""
     authorizing = gateway.gateway.authorizing
     for _ in range(2):
-        authorizing.check_caller(Identity("ana"), "a.1", "replay")
+        authorizing.ask(Identity("ana"), "a.1", "replay")
     assert application.asked == [("ana", "a.1", "replay")] * 2
     application.refuses = {"a.1"}
     with pytest.raises(Forbidden):
-        authorizing.check_caller(Identity("ana"), "a.1", "replay")
+        authorizing.ask(Identity("ana"), "a.1", "replay")
     authorizing.authorizer = None
-    authorizing.check_caller(Identity("ana"), "a.1", "replay")
+    authorizing.ask(Identity("ana"), "a.1", "replay")

@@ -24,7 +24,7 @@ from .api.console import add_console
 from .api.console.built_files import add_built_files
 from .api.error_pages import install_error_pages
 from .api.publish_requests import posted, routes_below
-from .api.security_headers import install_security_headers
+from .api.security_headers import add_security_headers
 from .api.v1.dispatch import routes as api_routes
 from .api.v1.publishing import BATCH, ENVELOPE_BYTES, EVENTS, Publishing
 from .api.v1.services import Services
@@ -63,7 +63,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_payload_bytes + ENVELOPE_BYTES
     install_error_pages(app)
-    install_security_headers(app)
+    app.after_request(add_security_headers)
     add_built_files(app)
     kept = _kept(settings) if settings.demo and gate is None else None
     tokens = DemoTokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None

@@ -145,7 +145,7 @@ class Headgate:
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)
                 self._gateway.set_authorizer(self._authorizer)
-                self._gateway.answer_requests(self._answerers)
+                self._gateway.requests.page_requests.answerers = self._answerers
         return self._gateway
 
     @property

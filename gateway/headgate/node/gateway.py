@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from headgate.auth.identity import Answerer, Authenticator, Authorizer
+from headgate.auth.identity import Authenticator, Authorizer
 from headgate.errors import BusUnavailable, UnknownHost
 from headgate.node.presence.presence import Presence
 from headgate.redis.bounded import read_with
@@ -95,10 +95,6 @@ class Gateway:
         if authorizer is not None:
             self._sockets.reuse_greenlets(False)
 
-    def answer_requests(self, answerers: Mapping[str, Answerer]) -> None:
-        """Let functions of the application answer requests of pages, by name. The mapping may grow."""
-        self.requests.page_requests.answerers = answerers
-
     def start(self) -> None:
         """Listen to the bus and to revocations, register with the other gateways, fetch the keys of tokens. Idempotent."""
         self.cluster.start()
@@ -151,7 +147,7 @@ class Gateway:
         self.access.apply(settings)
         self.population.apply(settings)
         for namespace in self.namespaces.values():
-            namespace.apply(settings)
+            namespace.subscriptions.settings = settings
         return changed
 
     def drain(self, within_s: float, *, alone: bool = False) -> None:

@@ -6,7 +6,7 @@ its address) reads at a limited rate. Both limits may make the caller wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
@@ -18,7 +18,7 @@ from headgate.errors import BusUnavailable, LimitReached
 from headgate.events.event import Event
 from headgate.events.topic import matches
 from headgate.events.wire.requests import Replay, Since
-from headgate.redis.log import PAGE_EVENTS, EventLog, Head
+from headgate.redis.log import PAGE_EVENTS, Entry, EventLog, Head
 from headgate.runtime.loop import Lock, Share, sleep
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings.settings import Settings
@@ -99,19 +99,10 @@ class LogSearch:
         """
         with self._turn_to_search() as log:
             entries = log.page(wanted.first - 1, wanted.last, epoch=wanted.epoch)
-        events: list[Event] = []
-        size = 0
-        upto = wanted.last if len(entries) < PAGE_EVENTS else entries[-1].offset
-        for entry in entries:
-            event = entry.event
-            if event is None or not matches(wanted.pattern, event.topic):
-                continue
-            if events and size + len(event.data) > REPLAY_BYTES:
-                upto = entry.offset - 1
-                break
-            size += len(event.data)
-            events.append(event)
-        return events, upto + 1 if upto < wanted.last else None
+        events, next_ = _part(entries, wanted.pattern, PAGE_EVENTS)
+        if next_ is None:
+            next_ = entries[-1].offset + 1 if len(entries) >= PAGE_EVENTS else wanted.last + 1
+        return events, next_ if next_ <= wanted.last else None
 
     def page_back(self, pattern: str, before: int, epoch: str | None, limit: int) -> tuple[list[Event], int | None]:
         """Return matching events of one page of the log below an offset, newest first, and the offset to go on from, if any.
@@ -121,16 +112,9 @@ class LogSearch:
         first = max(1, before - PAGE_EVENTS)
         with self._turn_to_search() as log:
             entries = log.page(first - 1, before - 1, epoch=epoch)
-        events: list[Event] = []
-        size = 0
-        for entry in reversed(entries):
-            event = entry.event
-            if event is None or not matches(pattern, event.topic):
-                continue
-            if len(events) == limit or (events and size + len(event.data) > REPLAY_BYTES):
-                return events, entry.offset + 1
-            size += len(event.data)
-            events.append(event)
+        events, next_ = _part(reversed(entries), pattern, limit)
+        if next_ is not None:
+            return events, next_ + 1
         return events, first if first > 1 and entries else None
 
     def _borrow_read(self, client: Client, max_wait_s: float) -> float:
@@ -152,6 +136,21 @@ class LogSearch:
             yield self._log
         finally:
             self._turn.release()
+
+
+def _part(entries: Iterable[Entry], pattern: str, limit: int) -> tuple[list[Event], int | None]:
+    """Return the first matching events, at most `limit` and about REPLAY_BYTES, and the offset of the next one, if any."""
+    events: list[Event] = []
+    size = 0
+    for entry in entries:
+        event = entry.event
+        if event is None or not matches(pattern, event.topic):
+            continue
+        if len(events) == limit or (events and size + len(event.data) > REPLAY_BYTES):
+            return events, entry.offset
+        size += len(event.data)
+        events.append(event)
+    return events, None
 
 
 class Line:

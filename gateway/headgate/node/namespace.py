@@ -86,7 +86,11 @@ class Namespace:
         self.traced = Traced() if settings.otel else None
         self._router = Router(name, matcher, self.tallies, self.traced)
         direct = direct_writer(name, matcher, settings.max_payload_bytes, self.tallies, self.bus.database)
-        self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, self._quarantine, direct=direct)
+
+        def quarantine(entry: Entry) -> None:
+            self.bus.quarantine(entry.error or InvalidEvent("entry", "unreadable"))
+
+        self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, quarantine, direct=direct)
         self._catch_up.follow(self._live)
         self._line = Line(self.bus, self._live, self.search)
         self.subscriptions = Subscriptions(self.clients, matcher, self._line, authorizing, settings)
@@ -100,10 +104,6 @@ class Namespace:
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
         DELIVERY.tellers[name] = self._delivery_values
-
-    def apply(self, settings: Settings) -> None:
-        """Apply other limits of subscriptions."""
-        self.subscriptions.apply(settings)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -379,9 +379,6 @@ class Namespace:
             ("headgate_queue_oldest_seconds", "", ""): _age_s(balance.oldest_ms),
             ("headgate_clients_catching_up", "", ""): balance.catching_up,
         }
-
-    def _quarantine(self, entry: Entry) -> None:
-        self.bus.quarantine(entry.error or InvalidEvent("entry", "unreadable"))
 
 
 def _meta(event: Event) -> dict[str, object]:

@@ -42,7 +42,7 @@ _Needed: TypeAlias = dict[str, None]
 
 
 class Subscriptions:
-    """See the module. `clients` are the joined clients by session."""
+    """See the module. `clients` are the joined clients by session. `settings` may be replaced; what is above a limit stays."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Subscriptions:
     ) -> None:
         self._clients, self._matcher, self._line = clients, matcher, line
         self._bus, self._feed, self._search, self._share = line.bus, line.feed, line.search, line.search.share
-        self._authorizing, self._settings = authorizing, settings
+        self._authorizing, self.settings = authorizing, settings
         self._admitted: dict[Client, Identity] = {}  # of each subscribing client, its identity at the request
 
     @property
@@ -124,10 +124,6 @@ class Subscriptions:
                 self._share.pause()
         return ended
 
-    def apply(self, settings: Settings) -> None:
-        """Apply other limits. Subscriptions above them stay."""
-        self._settings = settings
-
     def forget(self, client: Client) -> None:
         """End all subscriptions of a client after it left. Lets the loop run."""
         # Until then the matcher still returns the client for events, and it takes none.
@@ -147,7 +143,7 @@ class Subscriptions:
     def _admit(self, client: Client, requests: Iterable[object]) -> list[Subscription | HeadgateError]:
         """Read requests, and check first the limits and then the client's grants. Lets the loop run."""
         outcomes: list[Subscription | HeadgateError] = []
-        held, settings, identity = client.subscriptions, self._settings, client.identity
+        held, settings, identity = client.subscriptions, self.settings, client.identity
         fresh: set[str] = set()
         wildcards = held.wildcards
         with self._share as share:

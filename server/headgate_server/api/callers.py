@@ -25,11 +25,6 @@ SLOW_BODY_S = 1.0
 _BY_NAMESPACE = frozenset((Reason.WRONG_NAMESPACE, Reason.NOT_ACCEPTED, Reason.NO_TOKEN, Reason.AUTHENTICATOR_FAILED))
 
 
-def has_credentials(environ: Mapping[str, Any]) -> bool:
-    """Return whether a request has credentials. One without them is handled in a Flask request."""
-    return bool(environ.get("HTTP_AUTHORIZATION"))
-
-
 def caller(gate: Gate, namespace: str, environ: Mapping[str, Any]) -> Identity:
     """Return the identity of the caller. Without credentials, only in a Flask request.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from flask import Flask, Response, request
+from flask import Response, request
 
 # The Host header comes from the caller. Only text that must be host and port is copied into a policy.
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
@@ -14,11 +14,6 @@ _POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src {connect}; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-src 'none'; frame-ancestors 'none'"
 )
-
-
-def install_security_headers(app: Flask) -> None:
-    """Add the headers to every response of `app`'s routes, error pages included."""
-    app.after_request(add_security_headers)
 
 
 def content_security_policy(host: str) -> str:

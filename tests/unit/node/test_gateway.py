@@ -604,7 +604,7 @@ def test_a_gateway_that_never_registered_does_not_know_that_it_is_alone(gateway_
 def test_a_page_that_waits_for_a_function_is_moved_after_the_answer(gateway_on_model: StartGatewayOnModel) -> None:
     """By the drain and by the balance after a deploy, which both ask the requests."""
     here, go_on = gateway_on_model(), Event()
-    here.gateway.answer_requests({"orders.price": lambda request: go_on.wait()})
+    here.gateway.requests.page_requests.answerers = {"orders.price": lambda request: go_on.wait()}
     client = here.join()
     client.wait_for(lambda: client.named("welcome"), "welcome")
     request = PageRequest("orders.price", 1, Identity("ana"), NAMESPACE, "r1")

@@ -111,11 +111,7 @@ class Maintenance:
         ]
         self._rounds = Rounds(self._round, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)
         self._logged: dict[str, str] = {}
-        self.start = self._rounds.start
-
-    def close(self) -> None:
-        """Stop. Idempotent. Waits for the round under way."""
-        self._rounds.end()
+        self.start, self.close = self._rounds.start, self._rounds.end
 
     def _round(self) -> float:
         for upkeep in self._logs:

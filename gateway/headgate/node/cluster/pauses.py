@@ -42,7 +42,7 @@ class Pauses:
         self._until_s: dict[str, float] = {}
         self._rounds = Rounds(self.read, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
         self._logged = ""
-        self.start, self.hurry = self._rounds.start, self._rounds.hurry
+        self.start, self.hurry, self.close = self._rounds.start, self._rounds.hurry, self._rounds.end
 
     def replace(self, left_s: Mapping[str, float]) -> None:
         """Store all pauses, with the seconds left; log the new and the ended ones."""
@@ -86,10 +86,6 @@ class Pauses:
                 if left_s < after_s:
                     after_s = math.ceil(left_s) + self._spread(*AFTER_END_S)
                 raise Paused(each.partition(":")[0], after_s, namespace_of(each))
-
-    def close(self) -> None:
-        """Stop. Idempotent. Waits for a read under way."""
-        self._rounds.end()
 
     def read(self) -> float:
         """Read the pauses once; log the first of several failures. Return the seconds until the next read. Waits for Redis."""

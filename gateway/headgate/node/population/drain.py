@@ -2,7 +2,7 @@
 
 In: the namespaces with their clients, the seconds that it may take, and which connections wait for the answer of a function
 (requests/page_requests.py). Out: a notice to each client in turn that it must move (moves.py), evenly over that time. One that
-waits for an answer has its turn after that. From `begin` on, new clients are refused.
+waits for an answer has its turn after that. Once `begun`, new clients are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Drain:
     """See the module. `now_s` is monotonic, `wait` lets the loop run.
 
     Attributes:
-        begun: new clients are refused.
+        begun: new clients are refused from now on.
         asking: returns the connections that wait for an answer; one that has closed since counts while its function runs.
     """
 
@@ -42,10 +42,6 @@ class Drain:
         self._now_s, self._wait = now_s, wait
         self.begun = False
         self.asking: Callable[[], Collection[object]] = tuple
-
-    def begin(self) -> None:
-        """Refuse new clients from now on. Idempotent."""
-        self.begun = True
 
     def check(self) -> None:
         """Refuse a newcomer once the drain has begun. Raises BusUnavailable: with the advice to try another gateway."""
@@ -61,7 +57,7 @@ class Drain:
             within_s: the time of the whole.
             alone: no other gateway serves the clients. They move at once when all functions have ended.
         """
-        self.begin()
+        self.begun = True
         began_s = self._now_s()
         while alone and self.asking() and self._now_s() - began_s < within_s:
             self._wait(_POLL_S)

@@ -56,7 +56,7 @@ class Population:
 
     def apply(self, settings: Settings) -> None:
         """Apply other limits. Clients above them stay."""
-        self.shedding.apply(settings.max_clients)
+        self.shedding.max_clients = settings.max_clients
         self.joining.apply(settings)
         self.evictions.apply(settings)
 
@@ -70,7 +70,7 @@ class Population:
 
     def retire(self) -> None:
         """Refuse new clients from now on, and take none from other processes. Waits for Redis."""
-        self.drain.begin()
+        self.drain.begun = True
         self._rebalancing.leave()
 
     def close(self) -> None:

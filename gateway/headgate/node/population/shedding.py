@@ -82,7 +82,7 @@ class Shedding:
     """See the module.
 
     Args:
-        max_clients: the limit of clients; 0: none.
+        max_clients: the limit of clients, which may be replaced; 0: none.
         count: returns the number of clients.
     """
 
@@ -93,15 +93,11 @@ class Shedding:
         now_s: Callable[[], float] = monotonic,
         spread: Callable[[int, int], int] = randint,
     ) -> None:
-        self._max_clients, self._count = max_clients, count
+        self.max_clients, self._count = max_clients, count
         self._now_s, self._spread = now_s, spread
         self.state = State.ADMITTING
         self._late_beats = 0
         self._calm_from_s = 0.0
-
-    def apply(self, max_clients: int) -> None:
-        """Apply another limit."""
-        self._max_clients = max_clients
 
     def beat(self, lag_s: float) -> None:
         """Take one beat of the loop with its lag. Runs in the hub, never waits."""
@@ -124,21 +120,21 @@ class Shedding:
     def check_session(self, sessions: int) -> None:
         """Refuse a new session; `sessions` are the others. Raises Overloaded: the loop lags; LimitReached: `clients`."""
         self._check_lag()
-        if 0 < self._max_clients <= max(sessions, self._count()):
+        if 0 < self.max_clients <= max(sessions, self._count()):
             raise self._full()
 
     def check_client(self, *, returning: bool) -> None:
         """Refuse one client more; `returning`: it was here before. Raises Overloaded, LimitReached: as `check_session`."""
         self._check_lag()
-        reserved = 0 if returning else self._max_clients // RETURNING_SHARE
-        if 0 < self._max_clients <= self._count() + reserved:
+        reserved = 0 if returning else self.max_clients // RETURNING_SHARE
+        if 0 < self.max_clients <= self._count() + reserved:
             raise self._full()
 
     def word(self) -> str:
         """Return the state as a word for people: `admitting`, `full` or `shedding`."""
         if self.state in _REFUSING:
             return "shedding"
-        return "full" if 0 < self._max_clients <= self._count() else "admitting"
+        return "full" if 0 < self.max_clients <= self._count() else "admitting"
 
     def _check_lag(self) -> None:
         # Three times in a join. A lookup in _REFUSING would hash the enum, which Python code does.
@@ -148,7 +144,7 @@ class Shedding:
 
     def _full(self) -> LimitReached:
         SHED.labels("clients").inc()
-        return LimitReached("clients", self._max_clients, self._spread(*FULL_RETRY_S))
+        return LimitReached("clients", self.max_clients, self._spread(*FULL_RETRY_S))
 
     def _take(self, step: Step) -> None:
         before, self.state = self.state, _MACHINE[self.state, step]

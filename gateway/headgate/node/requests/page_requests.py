@@ -47,7 +47,7 @@ log = structlog.get_logger("headgate.page_requests")
 
 
 class PageRequests:
-    """See the module. `answerers`: the functions, by the name of the request."""
+    """See the module. `answerers`: the functions, by the name of the request; the mapping may grow."""
 
     def __init__(self, settings: Settings) -> None:
         self.answerers: Mapping[str, Answerer] = {}

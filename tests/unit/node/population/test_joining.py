@@ -280,12 +280,12 @@ def test_a_newcomer_is_refused_once_the_drain_has_begun(gateway_on_model: StartG
     """An authenticator may take its time, and a client let in after the others were notified would not be."""
 
     def accept(handshake: Handshake) -> Identity:
-        gateway.gateway.population.drain.begin()
+        gateway.gateway.population.drain.begun = True
         return Identity("clerk")
 
     gateway = gateway_on_model(accept)
     if when == "before it connects":
-        gateway.gateway.population.drain.begin()
+        gateway.gateway.population.drain.begun = True
     error = refusal(gateway.join({"token": "clerk"}))
     assert (error["code"], error["retry"]) == ("bus_unavailable", True)
     assert not gateway.namespace.clients

@@ -454,7 +454,7 @@ def test_a_stream_ends_within_two_seconds_after_its_key_was_revoked(gateway_on_m
 def test_a_gateway_that_stops_ends_its_streams(gateway: GatewayOnModel) -> None:
     """And takes no new ones in that time."""
     stream = Reading(gateway)
-    gateway.gateway.population.drain.begin()
+    gateway.gateway.population.drain.begun = True
     refused = Reading(gateway)
     assert (refused.error["code"], refused.status[:3]) == ("bus_unavailable", "503")
     gateway.gateway.close()

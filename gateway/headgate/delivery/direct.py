@@ -14,7 +14,7 @@ written to without a greenlet switch, so no other code sees a part of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
@@ -31,9 +31,6 @@ try:
     from headgate._native import Writer
 except ImportError:  # it was not built
     Writer = None  # type: ignore[assignment,misc]
-
-# Wire, size of its header, topic, offset, size of the payload, time in ms.
-_Parts: TypeAlias = tuple[bytes, int, str, int, int, int]
 
 
 class Left(NamedTuple):
@@ -105,8 +102,9 @@ class DirectWriter:
         except Exception:
             front.reached = writer.written
             raise
+        left = [Left(client, sent, error, [WrittenFrame(*parts) for parts in frames]) for client, sent, error, frames in left]
         self._tallies.left_out(matched - len(tallied), front.reached)
-        return Run(taken, matched, unwanted, routed, writes, times, tallied, [_left(*each) for each in left], crowd, full)
+        return Run(taken, matched, unwanted, routed, writes, times, tallied, left, crowd, full)
 
     def _find(self, topic: str) -> Audience[Client] | None:
         try:
@@ -122,7 +120,3 @@ def direct_writer(
     if Writer is None or build_in_use() is Build.PYTHON:
         return None
     return DirectWriter(namespace, matcher, max_payload_bytes, tallies, Writer, database)
-
-
-def _left(client: Client, sent: int, error: OSError | None, frames: list[_Parts]) -> Left:
-    return Left(client, sent, error, [WrittenFrame(*parts) for parts in frames])

@@ -11,28 +11,22 @@ client is always last (with 1,000 clients the last one waits 8 ms longer than th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from headgate.events.wire.frames import Frame
+from headgate.events.event import Event
+from headgate.events.wire.frames import Frame, event_frame
 
 from .client import Client
-from .matcher import Audience
+from .direct import Run
+from .matcher import Audience, SubscriptionMatcher
+from .tally import Tallies, Traced
 
 if TYPE_CHECKING:
     from headgate.transport.outbox import Outbox
-
-from collections.abc import Iterable, Iterator
-
-from headgate.events.event import Event
-from headgate.events.wire.frames import event_frame
-
-from .direct import Run
-from .matcher import SubscriptionMatcher
-from .tally import Tallies, Traced
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from headgate.events.event import Event
-from headgate.events.wire.frames import Frame, message_frame
+from headgate.events.wire.frames import Frame, event_frame, message_frame
 from headgate.events.wire.packets import CURSOR, GapReason, notice_packet
 from headgate.runtime.histogram import Histogram
 from headgate.runtime.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from headgate.redis.log import Entry
 
     from .bus.listener import Bus
-
-
-from headgate.events.wire.frames import event_frame
 
 # Clients that get a notice before the loop runs.
 _NOTICE_STRIDE = 256

@@ -215,18 +215,8 @@ class Traced:
                 continue
             event, routed_ms = tally
             counts = dict(zip(NAMES, values(frame.tally), strict=True))
-            self._delivered.append(
-                Delivered(
-                    event.traceparent or "",
-                    event.topic,
-                    event.id or "",
-                    event.offset or 0,
-                    event.time_ms,
-                    routed_ms,
-                    now_ms,
-                    counts,
-                )
-            )
+            place = (event.traceparent or "", event.topic, event.id or "", event.offset or 0)
+            self._delivered.append(Delivered(*place, event.time_ms, routed_ms, now_ms, counts))
 
     def take(self) -> list[Delivered]:
         """Return the events delivered since the last call."""

@@ -48,14 +48,9 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         options["async_mode"] = "gevent"
         options["monitor_clients"] = False
         engineio.Server.__init__(self, **options)
-        Engine.__init__(
-            self,
-            self,
-            self._limits(transport_limits, options),
-            cors=Cors(self.cors_allowed_origins, credentials=self.cors_credentials),
-            transports=self.transports,
-            allow_upgrades=self.allow_upgrades,
-        )
+        cors = Cors(self.cors_allowed_origins, credentials=self.cors_credentials)
+        own: Any = {"cors": cors, "transports": self.transports, "allow_upgrades": self.allow_upgrades}
+        Engine.__init__(self, self, self._limits(transport_limits, options), **own)
         self.sockets = self.sessions
         self._user_sessions: dict[str, dict[str, object]] = {}
         self.settle: Callable[[], None] = lambda: None
@@ -99,9 +94,10 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
 
     def encoded(self, body: bytes, environ: WSGIEnvironment) -> tuple[bytes, list[tuple[str, str]]]:
         """Return the body of a poll's answer, compressed if it is large enough and the client takes it."""
-        if self.http_compression and len(body) >= self.compression_threshold and _accepts_gzip(environ):
-            return gzip.compress(body), [("Content-Encoding", "gzip")]
-        return body, []
+        if not self.http_compression or len(body) < self.compression_threshold:
+            return body, []
+        accepts = parse_accept_header(environ.get("HTTP_ACCEPT_ENCODING")).quality("gzip") > 0  # RFC 9110 section 12.5.3
+        return (gzip.compress(body), [("Content-Encoding", "gzip")]) if accepts else (body, [])
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 
@@ -171,8 +167,3 @@ def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
         if attribute != "name":
             parts.append(attribute if value is True else f"{attribute}={value}")
     return "; ".join(parts)
-
-
-def _accepts_gzip(environ: WSGIEnvironment) -> bool:
-    """Return whether the client takes gzip, by Accept-Encoding (RFC 9110 section 12.5.3)."""
-    return parse_accept_header(environ.get("HTTP_ACCEPT_ENCODING")).quality("gzip") > 0

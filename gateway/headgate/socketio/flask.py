@@ -76,13 +76,10 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
             from werkzeug.debug import DebuggedApplication
 
             self.sockio_mw.wsgi_app = DebuggedApplication(self.sockio_mw.wsgi_app, evalex=True)
-        self.wsgi_server = HTTPServer((host or "127.0.0.1", port or _port_of(app)), app, **tls)
+        named: str = app.config["SERVER_NAME"] or ""
+        port = port or (int(named.rpartition(":")[2]) if ":" in named else 5000)
+        self.wsgi_server = HTTPServer((host or "127.0.0.1", port), app, **tls)
         if use_reloader:
             flask_socketio.run_with_reloader(self.wsgi_server.serve_forever, **reloader_options)
         else:
             self.wsgi_server.serve_forever()
-
-
-def _port_of(app: Any) -> int:
-    name: str = app.config["SERVER_NAME"] or ""
-    return int(name.rpartition(":")[2]) if ":" in name else 5000

@@ -57,7 +57,4 @@ def destination_of(message: object) -> Destination | None:
 
 
 def _decoded(text: bytes) -> str:
-    if b"\\" in text:
-        decoded: str = json.loads(text)
-        return decoded
-    return text[1:-1].decode()
+    return json.loads(text) if b"\\" in text else text[1:-1].decode()

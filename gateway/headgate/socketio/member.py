@@ -11,6 +11,7 @@ slow for a broadcast or for the deadline of an emit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.events.wire.frames import Frame
@@ -55,13 +56,11 @@ def parts_of(frame: Frame) -> Sequence[Frame]:
     return frame.parts if isinstance(frame, Bundle) else (frame,)
 
 
+@dataclass(slots=True, eq=False)
 class Early:
     """The sender of broadcasts that are taken back if a running connect handler refuses the client."""
 
-    __slots__ = ("sent",)
-
-    def __init__(self) -> None:
-        self.sent = 0
+    sent: int = 0
 
 
 def namespace_of(frame: Frame) -> str | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -69,14 +70,12 @@ class Reason(socketio.Server.reason):  # type: ignore[misc]
     PAYLOAD_TOO_LARGE = "payload too large"
 
 
+@dataclass(slots=True, eq=False)
 class _RunningHandlers:
     """The running handlers of one session. It exists only while there are any."""
 
-    __slots__ = ("count", "room")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.room = Signal()
+    count: int = 0
+    room: Signal = field(default_factory=Signal)
 
 
 class _Instrumented(InstrumentedServer):  # type: ignore[misc]
@@ -315,7 +314,9 @@ class Server(socketio.Server):  # type: ignore[misc]
             super()._handle_connect(eio_sid, namespace, data)
             return
         namespace = namespace or "/"
-        if not self._serves(namespace):
+        # "*" is the key of the handlers for all namespaces.
+        named = self.namespaces == "*" or namespace in {*self.namespaces, *self.handlers, *self.namespace_handlers}
+        if namespace == "*" or not named:
             refusal = {"message": "Invalid namespace"}
             self._send_packet(eio_sid, self.packet_class(socket_packet.CONNECT_ERROR, data=refusal, namespace=namespace))
             return
@@ -344,12 +345,6 @@ class Server(socketio.Server):  # type: ignore[misc]
             session.joined = True
         elif sid not in (None, before):
             self.manager.disconnect(sid, namespace, ignore_queue=True)
-
-    def _serves(self, namespace: str) -> bool:
-        if namespace == "*":
-            return False  # the key of the handlers for all namespaces
-        named = self.namespaces == "*" or namespace in self.namespaces
-        return named or namespace in self.handlers or namespace in self.namespace_handlers
 
     def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[object]) -> None:
         """Run an event's handler, with `async_handlers` in a greenlet, while there are fewer than `max_handlers`."""

@@ -81,19 +81,15 @@ class Cors:
     def _is_allowed(self, origin: str, environ: Mapping[str, Any]) -> bool:
         allowed = self._allowed
         if callable(allowed):
-            return _ask(allowed, origin, environ)
+            try:
+                return bool(allowed(origin, environ))
+            except TypeError:  # it takes only the origin
+                return bool(allowed(origin))
         listed = _own(environ) if allowed is None else [allowed] if isinstance(allowed, str) else allowed
         if "*" in listed or origin in listed:
             return True
         shown = origin_in_header(origin)
         return shown is not None and any(origin_in_header(each) == shown for each in listed)
-
-
-def _ask(allowed: Callable[..., bool], origin: str, environ: Mapping[str, Any]) -> bool:
-    try:
-        return bool(allowed(origin, environ))
-    except TypeError:  # it takes only the origin
-        return bool(allowed(origin))
 
 
 def _own(environ: Mapping[str, Any]) -> list[str]:

@@ -73,7 +73,10 @@ class Incoming:
         while (event := parser.next_event()) is None:
             if parser.state is ParserState.OVER:
                 raise ConnectionResetError(errno.ECONNRESET, "this body could not be read")
-            self._give_leave()
+            if self._client_waits:
+                self._client_waits, sent_bytes = False, channel.sent_bytes
+                channel.send(CONTINUE)
+                channel.sent_bytes = sent_bytes
             if channel.part is Part.ANSWER:
                 channel.begin(Part.BODY)
             read_bytes = READ_BYTES if self._is_chunked else TURN_BYTES
@@ -124,14 +127,6 @@ class Incoming:
         except OSError:
             pass
         return False
-
-    def _give_leave(self) -> None:
-        """Send 100 Continue to a client that waits for it."""
-        if self._client_waits:
-            self._client_waits = False
-            sent_bytes = self.channel.sent_bytes
-            self.channel.send(CONTINUE)
-            self.channel.sent_bytes = sent_bytes
 
 
 class RequestBody(io.RawIOBase):

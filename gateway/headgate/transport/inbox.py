@@ -78,12 +78,8 @@ class Inbox:
         if self._bucket is None or self._bucket.spend(monotonic()):
             return True
         limits = session.server.limits
-        session.end(
-            "inbound flood",
-            abort=True,
-            code=POLICY,
-            shown=f"limit_reached: rate (at most {limits.inbound_per_s:g}/s, burst {limits.inbound_burst})",
-        )
+        shown = f"limit_reached: rate (at most {limits.inbound_per_s:g}/s, burst {limits.inbound_burst})"
+        session.end("inbound flood", abort=True, code=POLICY, shown=shown)
         return False
 
     def discard(self) -> None:
@@ -99,7 +95,11 @@ class Inbox:
         messages.append(message)
         self._bytes += len(message)
         if not self.paused and (len(messages) >= FULL_MESSAGES or self._bytes >= FULL_BYTES):
-            self._pause()
+            self.paused, session = True, self._session
+            if session.wire is not None:
+                session.wire.pause_reading()
+            else:
+                session.long_poll.pause()
 
     def _work(self) -> None:
         session, messages, since_s = self._session, self._messages, turn_clock()
@@ -117,14 +117,6 @@ class Inbox:
             self._messages, self._bytes, self.paused = None, 0, False
             if session.closed:
                 session.forget()
-
-    def _pause(self) -> None:
-        self.paused = True
-        session = self._session
-        if session.wire is not None:
-            session.wire.pause_reading()
-        else:
-            session.long_poll.pause()
 
     def _resume(self) -> None:
         self.paused = False

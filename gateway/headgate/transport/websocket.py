@@ -133,10 +133,16 @@ class WebSocket:
             self._writer.close()
             self._writer = None  # most clients never back up again
         self.writing = False
-        if self.closing:
-            self._finish()
-        elif self.owner is not None:
-            self.owner.all_written()
+        if not self.closing:
+            if self.owner is not None:
+                self.owner.all_written()
+            return
+        try:  # end our side, and read what the browser still sends
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            self.lose(error)
+        else:
+            self._deadlines.after(LINGER_S, self.lose, "closed")
 
     def _next_chunk(self) -> memoryview | None:
         """Return what goes out next: a pong, else the owner's frames, at last the goodbye."""
@@ -254,12 +260,3 @@ class WebSocket:
         else:
             self._timing = True
             self._deadlines.after(left_s, self._check_progress)
-
-    def _finish(self) -> None:
-        """End our side when everything is written, and read what the browser still sends."""
-        try:
-            self._sock.shutdown(socket.SHUT_WR)
-        except OSError as error:
-            self.lose(error)
-        else:
-            self._deadlines.after(LINGER_S, self.lose, "closed")

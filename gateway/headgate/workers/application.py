@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 
 from flask import Flask
 
@@ -26,8 +25,13 @@ def load_application(target: str | None, settings: Settings) -> Flask:
     if target is None:
         made: Flask = import_string(READY_MADE, APPLICATION)(settings)
         return made
-    application = import_string(target, APPLICATION, default="app")
-    app = _made_by(application, target) if not isinstance(application, Flask) and callable(application) else application
+    app = import_string(target, APPLICATION, default="app")
+    if not isinstance(app, Flask) and callable(app):
+        try:
+            inspect.signature(app).bind()
+        except TypeError as error:
+            raise InvalidRequest(f"{target!r} needs arguments ({error}); expected a function that takes none") from error
+        app = app()
     return made_ready(app, settings, repr(target))
 
 
@@ -78,11 +82,3 @@ def start_gateway(gate: Headgate) -> list[str]:
 def clients_of(gate: Headgate) -> int:
     """Return the number of clients of all namespaces."""
     return sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values())
-
-
-def _made_by(factory: Callable[..., object], target: str) -> object:
-    try:
-        inspect.signature(factory).bind()
-    except TypeError as error:
-        raise InvalidRequest(f"{target!r} needs arguments ({error}); expected a function that takes none") from error
-    return factory()

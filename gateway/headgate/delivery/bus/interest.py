@@ -299,9 +299,6 @@ class Interest:
         """Return the name of a source's channel, or the glob of its channels."""
         return self._feed_reach if self._sharded and source in self._everything else source[1]
 
-    def _needs(self, source: Source) -> bool:
-        return source in self._globs or source in self._channels
-
     def _count(self, source: Source) -> bool:
         """Count a source once more; return whether it is new."""
         if not self._is_glob(source):
@@ -435,7 +432,7 @@ class Interest:
         if source not in self._synced:
             return False  # its late acknowledgement would pass for that of a later request
         reach = self._reach(source)
-        if self._needs(source) and not cover.covers(reach):
+        if (source in self._globs or source in self._channels) and not cover.covers(reach):
             return False
         if not self._is_glob(source):
             return True

@@ -473,14 +473,8 @@ class Bus:
 
     def _change_line(self, action: out.LineChanged) -> None:
         rolled_back = max(0, action.was_offset - action.end)
-        log.log(
-            logging.ERROR if rolled_back else logging.INFO,
-            "line changed",
-            namespace=self._namespace,
-            epoch=action.head.epoch,
-            end=action.end,
-            rolled_back=rolled_back,
-        )
+        level, epoch = logging.ERROR if rolled_back else logging.INFO, action.head.epoch
+        log.log(level, "line changed", namespace=self._namespace, epoch=epoch, end=action.end, rolled_back=rolled_back)
         metrics.ROLLED_BACK.labels(self._namespace).inc(rolled_back)
         self._receiver.line_changed(action.end)
 

@@ -38,7 +38,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     # The command line patches the standard library before anything else of ours is loaded.
     "gevent": (
         *("runtime.loop", "socketio.other_servers", "transport.detach", "transport.peer_socket"),
-        *("transport.tls_pipe", "cli.gateway", "cli.keeper", "workers.gunicorn_worker"),
+        *("cli.gateway", "cli.keeper", "workers.gunicorn_worker"),
     ),
     "gunicorn": ("workers.gunicorn_worker",),
     "h11": ("runtime.http_exchange",),

@@ -13,8 +13,7 @@ written to without a greenlet switch, so no other code sees a part of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
@@ -70,23 +69,16 @@ class Run(NamedTuple):
 
 
 class DirectWriter:
-    """The direct writes of one namespace."""
+    """The direct writes of one namespace. `database` is the number of the log's."""
 
     def __init__(
-        self,
-        namespace: str,
-        matcher: SubscriptionMatcher[Client],
-        max_payload_bytes: int,
-        tallies: Tallies,
-        native: Callable[..., Any],
-        database: int = 0,
+        self, namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tallies: Tallies, database: int = 0
     ) -> None:
-        self._matcher = matcher
-        self._tallies = tallies
+        self._matcher, self._tallies = matcher, tallies
         # Only channels of users and the feed channel have a slash at this index. Their messages begin with the topic.
         mark_at = len(mixed_prefix(namespace, database)) - 1
         prefix_bytes = len(channel_prefix(namespace, database))
-        self._writer = native(namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tallies.step, self._find)
+        self._writer = Writer(namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tallies.step, self._find)
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run:
         """Write the usual events at the front, and move `front` past them. Never waits, never switches.
@@ -116,7 +108,6 @@ class DirectWriter:
 def direct_writer(
     namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tallies: Tallies, database: int = 0
 ) -> DirectWriter | None:
-    """Return the direct writer of a namespace, or None where it was not built. `database` is the number of the log's."""
-    if Writer is None or build_in_use() is Build.PYTHON:
-        return None
-    return DirectWriter(namespace, matcher, max_payload_bytes, tallies, Writer, database)
+    """Return the direct writer of a namespace, or None where it was not built."""
+    missing = Writer is None or build_in_use() is Build.PYTHON
+    return None if missing else DirectWriter(namespace, matcher, max_payload_bytes, tallies, database)

@@ -117,8 +117,10 @@ class LogReaders:
             # A client skips pages without anything for it at once, as this takes no turn from other clients.
             goes_on = feed.bridge.is_open or page.lacks(client.subscriptions.key)
             page = self._pages.known_after(client.position) if goes_on else None
-        if _cross(client, feed) and _hand_over(client, feed):
-            return
+        if client.position < (handed_on := feed.position()) and not client.state.full:
+            frames = feed.bridge.above(client.position, client.wants)  # since its read
+            if frames is not None and client.take_chunk(frames, handed_on) and _hand_over(client, feed):
+                return
         ahead = feed.position() - client.position
         if 0 < ahead <= self._pages.offsets_after(client.position) and self._pages.known_after(client.position) is None:
             self._nearly.add(client)
@@ -132,15 +134,6 @@ def _hand_over(client: Client, feed: LiveFeed) -> bool:
     client.reach_feed()
     feed.on_live(client)
     return True
-
-
-def _cross(client: Client, feed: LiveFeed) -> bool:
-    """Send a client what the feed has handed on since its read; return whether it has reached the feed."""
-    position = feed.position()
-    if client.position >= position or client.state.full:
-        return False
-    frames = feed.bridge.above(client.position, client.wants)
-    return frames is not None and client.take_chunk(frames, position)
 
 
 def _miss_up_to(client: Client, last: int) -> None:

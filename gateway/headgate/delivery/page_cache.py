@@ -335,27 +335,19 @@ class LogPages:
             if (offset - 1) // PAGE_OFFSETS != index:
                 if index >= 0:
                     self._count(index, page)
-                index, page = self._page_of(offset)
+                index = (offset - 1) // PAGE_OFFSETS
+                page = self._pages.setdefault(index, Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS))
+                self._pages.move_to_end(index)
             if offset <= page.last:
                 continue
-            frame: Frame | None = None
-            if isinstance(framed, Frame):
-                frame = framed
-            else:
+            frame = framed if isinstance(framed, Frame) else None
+            if not isinstance(framed, Frame):
                 quarantine(framed)
             page.add(offset, frame)
             size += _size_of(frame)
         if index >= 0:
             self._count(index, page)
         return offsets, size
-
-    def _page_of(self, offset: int) -> tuple[int, Page]:
-        """Return the number and the page of an offset, a new one if necessary, and mark it as the last used."""
-        index = (offset - 1) // PAGE_OFFSETS
-        if (page := self._pages.get(index)) is None:
-            page = self._pages[index] = Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS)
-        self._pages.move_to_end(index)
-        return index, page
 
 
 def native() -> Native | None:

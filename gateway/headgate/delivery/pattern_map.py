@@ -65,7 +65,12 @@ class PatternMap(Generic[V]):
         self._values[pattern] = value
         hashes = pattern.count("#")
         if hashes > 1:
-            self._add_to_automaton(pattern, value)
+            automaton = next((each for each in self._automata if len(each.patterns) < _AUTOMATON_PATTERNS), None)
+            if automaton is None:
+                automaton = _Automaton()
+                self._automata.append(automaton)
+            automaton.add(pattern, value)
+            self._automaton_of[pattern] = automaton
         elif hashes or "*" in pattern:
             shape = pattern.translate(_WITHOUT_WORDS)
             count = self._shapes[shape] = self._shapes.get(shape, 0) + 1
@@ -106,14 +111,6 @@ class PatternMap(Generic[V]):
         for automaton in self._automata:
             automaton.reached(words, values)
         return values
-
-    def _add_to_automaton(self, pattern: str, value: V) -> None:
-        automaton = next((each for each in self._automata if len(each.patterns) < _AUTOMATON_PATTERNS), None)
-        if automaton is None:
-            automaton = _Automaton()
-            self._automata.append(automaton)
-        automaton.add(pattern, value)
-        self._automaton_of[pattern] = automaton
 
 
 def _recipes(tokens: Sequence[str]) -> Iterator[tuple[int, _Recipe]]:

@@ -147,11 +147,8 @@ class Tallies:
         if offset % self.every:
             self._singles += 1
             self._single_from, self._single_to = min(self._single_from, offset), max(self._single_to, offset)
-        if self._kept > MAX_TALLIES:
-            self._forget_oldest()
-        return tally
-
-    def _forget_oldest(self) -> None:
+        if self._kept <= MAX_TALLIES:
+            return tally
         epoch = next(epoch for epoch, tallies in self._by_epoch.items() if tallies)
         oldest = self._by_epoch[epoch].pop(next(iter(self._by_epoch[epoch])))
         if not self._by_epoch[epoch]:
@@ -159,11 +156,7 @@ class Tallies:
         self._reported.pop(oldest, None)
         self._kept -= 1
         self._forgotten_to = max(self._forgotten_to, oldest.offset)
-
-
-def values(tally: Tally) -> tuple[int, ...]:
-    """Return the counts of a tally, in the order of NAMES."""
-    return tuple(getattr(tally, name) for name in NAMES)
+        return tally
 
 
 MAX_KEPT = 1000
@@ -224,5 +217,7 @@ class Traced:
         return taken
 
 
-_counted = attrgetter("matched", "queued", "kept", "discarded", "conflated", "left_to_log", "gone", "from_log")
 NAMES = ("matched", "written", "queued", "kept", "discarded", "conflated", "left_to_log", "gone", "from_log")
+# The counts of a tally, in the order of NAMES.
+values: Callable[[Tally], tuple[int, ...]] = attrgetter(*NAMES)
+_counted = attrgetter("matched", "queued", "kept", "discarded", "conflated", "left_to_log", "gone", "from_log")

@@ -51,11 +51,6 @@ def bundled(frames: Sequence[Frame]) -> Frame:
     return frames[0] if len(frames) == 1 else Bundle(frames)
 
 
-def parts_of(frame: Frame) -> Sequence[Frame]:
-    """Return the frames of one packet."""
-    return frame.parts if isinstance(frame, Bundle) else (frame,)
-
-
 @dataclass(slots=True, eq=False)
 class Early:
     """The sender of broadcasts that are taken back if a running connect handler refuses the client."""
@@ -103,7 +98,7 @@ class Member:
         session, owner = self.connection, self._owner
         if session.closed:
             return
-        parts = parts_of(frame)
+        parts: Sequence[Frame] = frame.parts if isinstance(frame, Bundle) else (frame,)
         if not self._fits(frame, len(parts)):
             self._write()  # the kernel may have room again
             if not self._fits(frame, len(parts)):
@@ -113,7 +108,11 @@ class Member:
                 if owner.overflow is Overflow.DISCONNECT:
                     self.cut()
                     return
-        self._put(parts, self._early_sender(parts[0]) if session.corks else self)
+        sender: Sender = self
+        if session.corks:
+            self._early = {} if self._early is None else self._early
+            sender = self._early.setdefault(namespace_of(parts[0]), Early())
+        self._put(parts, sender)
         if owner.overflow is Overflow.WAIT and session.queue.level >= HIGH_WATER:
             owner.behind.add(self)
 
@@ -126,11 +125,6 @@ class Member:
         early = self._early.pop(namespace, None) if self._early is not None else None
         if early is not None and not admitted:
             self.connection.queue.discard(early)
-
-    def _early_sender(self, frame: Frame) -> Sender:
-        if self._early is None:
-            self._early = {}
-        return self._early.setdefault(namespace_of(frame), Early())
 
     def _write(self) -> None:
         """Write what the socket takes now, without waiting for the loop to report its room."""

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import gevent.ssl
 
-from headgate.transport.detach import CannotDetach, Carrying, Detached, detach, forget_body, gunicorn_socket, handler_of
+from headgate.transport.detach import CannotDetach, Carrying, Detached, TlsPipe, detach, forget_body, gunicorn_socket, handler_of
 from headgate.transport.peer_socket import NativeSocket
-from headgate.transport.tls_pipe import TlsPipe
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment

@@ -130,7 +130,11 @@ class Server(socketio.Server):  # type: ignore[misc]
         self._fan_out = FanOut()
         if transport_limits is not None:
             options["transport_limits"] = transport_limits
-        _check_serializer(serializer)
+        a_class = isinstance(serializer, type) and issubclass(serializer, Packet)
+        if not a_class and serializer not in ("default", "msgpack"):
+            raise ValueError(
+                f"serializer: expected 'default', 'msgpack' or a subclass of socketio.packet.Packet, got {serializer!r}"
+            )
         if not is_patched():
             raise RuntimeError(
                 "headgate.socketio needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
@@ -261,7 +265,11 @@ class Server(socketio.Server):  # type: ignore[misc]
             return
         fault = packet = None
         if (begun := self._begun.get(eio_sid)) is not None:
-            fault = self._attachment_fault(begun, data)
+            most = MAX_ATTACHED_MESSAGES * self.eio.limits.max_message_bytes
+            if not isinstance(data, bytes):
+                fault = "attachment expected"
+            elif len(data) + sum(map(len, begun.attachments)) > most:
+                fault = f"attachments of more than {most} bytes together"
         elif isinstance(data, bytes) and self._has_attachments:
             fault = "binary message without a binary packet before it"
         else:
@@ -284,13 +292,6 @@ class Server(socketio.Server):  # type: ignore[misc]
         except Exception:  # noqa: BLE001 - application code
             # The session goes on, as with stock python-socketio.
             self._failed("event handler failed", eio_sid)
-
-    def _attachment_fault(self, begun: Packet, data: str | bytes) -> str | None:
-        if not isinstance(data, bytes):
-            return "attachment expected"
-        size = len(data) + sum(map(len, begun.attachments))
-        most = MAX_ATTACHED_MESSAGES * self.eio.limits.max_message_bytes
-        return None if size <= most else f"attachments of more than {most} bytes together"
 
     def _dispatch(self, eio_sid: str, packet: Packet) -> None:
         """Give a checked packet to python-socketio, whose own dispatch would parse it again. A binary one waits to be whole."""
@@ -442,13 +443,6 @@ def _warn_of_untried_versions() -> None:
     for package, tried in TRIED.items():
         if not (installed := version(package)).startswith(f"{tried}."):
             log.warning("untried version", package=package, version=installed, tried=f"{tried}.*")
-
-
-def _check_serializer(serializer: object) -> None:
-    """Raise ValueError for what is no packet class. It names what is allowed."""
-    a_class = isinstance(serializer, type) and issubclass(serializer, Packet)
-    if not a_class and serializer not in ("default", "msgpack"):
-        raise ValueError(f"serializer: expected 'default', 'msgpack' or a subclass of socketio.packet.Packet, got {serializer!r}")
 
 
 def _has_attachments(packet_class: type[Packet]) -> bool:

@@ -1,12 +1,15 @@
 """Sockets of requests: `detach` takes one for a WebSocket, and `PollWatch` notices that a waiting poll was aborted.
 
-A detached connection needs neither greenlet nor request any more; over TLS it keeps both (tls_pipe.py). The drop-in takes sockets
-of other servers, too (socketio/other_servers.py).
+A detached connection needs neither greenlet nor request any more. Over TLS it keeps both, as a session writes in the hub and asks
+the kernel for room, which TLS cannot answer: there bytes go through a `TlsPipe`. The drop-in takes sockets of other servers, too
+(socketio/other_servers.py).
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,14 +17,18 @@ import gevent
 import gevent.socket
 import gevent.ssl
 
-from headgate.runtime.loop import READ, Watcher, io_watcher
+from headgate.runtime.loop import READ, Watcher, io_watcher, later, spawn
 
 from .http_connection import HttpConnection
-from .peer_socket import NativeSocket, PlainPeer, TlsPeer, is_readable
-from .tls_pipe import TlsPipe
+from .peer_socket import NativeSocket, PlainPeer, TlsPeer, end, is_readable, say_last
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
+
+
+# A TLS record has at most so many bytes.
+RECORD_BYTES = 16384
+LINGER_S = 2.0
 
 
 class CannotDetach(Exception):
@@ -75,6 +82,65 @@ def detach(
 def forget_body(environ: WSGIEnvironment) -> None:
     """Take the body out of an environment, as its reader keeps 8 KiB."""
     environ["wsgi.input"] = BytesIO()
+
+
+class PlainEnd(NativeSocket):
+    """The session's socket. Closing it ends the pipe."""
+
+    pipe: TlsPipe
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        if self.fileno() >= 0:
+            super().close()
+            self.pipe.plain_closed()
+
+
+class TlsPipe:
+    """A pipe between the TLS socket of a browser and a plain socket, which is the session's: `plain`, non-blocking.
+
+    Two greenlets carry the bytes, one for each direction; `carry` runs in that of the request. Each waits for the slower side, so
+    back-pressure and deadlines work as without TLS. When the session has closed its socket, the browser has LINGER_S to take the
+    rest and to end its side.
+    """
+
+    def __init__(self, tls: gevent.ssl.SSLSocket) -> None:
+        ours, theirs = socket.socketpair()
+        self.plain = PlainEnd(fileno=ours.detach())
+        self.plain.setblocking(False)
+        self.plain.pipe = self
+        self._inner = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=theirs.detach())
+        self._tls = tls
+        tls.settimeout(None)
+
+    def carry(self) -> None:
+        """Carry bytes both ways until one side is over; then close the inner socket. Switches greenlets. Once."""
+        outward = spawn(self._carry_outward)
+        try:
+            with suppress(OSError):
+                while data := self._tls.recv(RECORD_BYTES):
+                    self._inner.sendall(data)
+            with suppress(OSError):
+                self._inner.shutdown(socket.SHUT_WR)
+            outward.join()
+        finally:
+            outward.kill()
+            self._inner.close()
+
+    def plain_closed(self) -> None:
+        """The session has closed its end."""
+        later(LINGER_S, self._end)
+
+    def _carry_outward(self) -> None:
+        with suppress(OSError):
+            while data := self._inner.recv(RECORD_BYTES):
+                self._tls.sendall(data)
+            say_last(self._tls.fileno())
+
+    def _end(self) -> None:
+        """End a connection whose browser takes no more, or goes on sending."""
+        with suppress(OSError):
+            end(self._tls.fileno())
 
 
 class Carrying:

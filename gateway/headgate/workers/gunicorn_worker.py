@@ -351,11 +351,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from headgate.transport.http_server import finish_requests
 
         began_s = time.monotonic()
-        while (
-            self._has_successor_booting()
-            and not self._at_once.is_set()
-            and time.monotonic() - began_s < self._successor_s(gateway.settings.drain_s)
-        ):
+        until_s = began_s + self._successor_s(gateway.settings.drain_s)
+        while not self._at_once.is_set() and time.monotonic() < until_s:
+            if not any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows()):
+                break
             sleep(POLL_S)
         self._move(State.DRAINING)
         for server in self._servers:
@@ -392,9 +391,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         """Return how long to wait for a successor: what the drain leaves of graceful_timeout, or half of it if that is more."""
         graceful_s = self._graceful_s(math.inf)
         return min(SUCCESSOR_S, max(graceful_s - drain_s, graceful_s / 2))
-
-    def _has_successor_booting(self) -> bool:
-        return any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows())
 
     def _count_request(self) -> None:
         self._requests += 1

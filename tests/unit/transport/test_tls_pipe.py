@@ -17,10 +17,9 @@ import pytest
 from gevent import pywsgi
 
 from headgate.socketio.other_servers import detach_any
-from headgate.transport import tls_pipe
-from headgate.transport.detach import Detached, detach
+from headgate.transport import detach as module
+from headgate.transport.detach import Detached, PlainEnd, TlsPipe, detach
 from headgate.transport.http_server import HTTPServer
-from headgate.transport.tls_pipe import PlainEnd, TlsPipe
 from tests.support.certificates import Authority
 from tests.support.session_clock import turn
 
@@ -59,7 +58,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 
 @pytest.fixture
 def piped(contexts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Piped]:
-    monkeypatch.setattr(tls_pipe, "LINGER_S", 0.01)
+    monkeypatch.setattr(module, "LINGER_S", 0.01)
     serving, browsing = contexts
     ours, theirs = gevent.socket.socketpair()
     accepting = gevent.spawn(serving.wrap_socket, ours, server_side=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.workers.board import Row, State
-from headgate.workers.health import joined
+from headgate.workers.peer_workers import joined
 
 UP = {"ready": True, "bus": "up", "revocations": True}
 

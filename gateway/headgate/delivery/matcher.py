@@ -122,11 +122,10 @@ class _Pattern(Audience[S]):
 class _Union(Audience[S]):
     """The clients of several patterns, or of none; each once, pattern by pattern."""
 
-    __slots__ = ("_clients", "_lists", "_made", "patterns", "place")
+    __slots__ = ("_clients", "_lists", "_made", "patterns")
 
     def __init__(self, patterns: tuple[_Pattern[S], ...], lists: _Lists[S]) -> None:
         self.patterns = patterns
-        self.place = 0  # index among the holders of a list, if it is one
         self._lists = lists
         self._clients: tuple[S, ...] | None = None
         self._made = 0  # the number of the last change in the list
@@ -145,10 +144,8 @@ class _Union(Audience[S]):
             return clients
         fresh = tuple(dict.fromkeys(chain.from_iterable([pattern.clients for pattern in self.patterns])))
         self._made = lists.changes
-        if clients is not None and len(fresh) == len(clients):
-            self._clients = fresh
-        else:
-            self._clients = fresh if lists.replace(self, clients, fresh) else None
+        is_counted = (clients is not None and len(fresh) == len(clients)) or lists.replace(self, fresh)
+        self._clients = fresh if is_counted else None
         return fresh
 
     @property
@@ -161,67 +158,50 @@ class _Union(Audience[S]):
         self._made = self._lists.changes
         return False
 
-    def forget(self) -> int:
-        """Forget the list of clients; return how many there were."""
-        count = len(self._clients or ())
+    def forget(self) -> None:
+        """Forget the list of clients."""
         self._clients = None
-        return count
 
 
 class _Lists(Generic[S]):
     """The unions with a list of clients, and the bounds of all lists together."""
 
-    __slots__ = ("_clients", "_hand", "_holders", "_max_clients", "_max_lists", "changes")
+    __slots__ = ("_clients", "_holders", "_max_clients", "_max_lists", "changes")
 
     def __init__(self, max_lists: int, max_clients: int) -> None:
         self.changes = 0  # of patterns in unions
-        self._max_lists = max_lists
-        self._max_clients = max_clients
-        self._holders: list[_Union[S]] = []
+        self._max_lists, self._max_clients = max_lists, max_clients
+        # With the number of clients. The first one is the next to be checked, or to make room.
+        self._holders: OrderedDict[_Union[S], int] = OrderedDict()
         self._clients = 0
-        self._hand = 0  # index of the next holder to check, or to make room
 
-    def replace(self, holder: _Union[S], old: tuple[S, ...] | None, new: tuple[S, ...]) -> bool:
+    def replace(self, holder: _Union[S], new: tuple[S, ...]) -> bool:
         """Count a new list in place of an old one, if any. Without room for it, return False and hold neither.
 
         Forgetting a list takes a fraction of the time that making this one takes per client, so a quarter as many lists as it
         has clients may make room.
         """
-        if old is not None:
-            if self._clients + len(new) - len(old) <= self._max_clients:
-                self._clients += len(new) - len(old)
-                return True
-            self._let_go(holder, len(old))
-        if len(new) > self._max_clients:
-            return False
-        for _ in range(16 + len(new) // 4):
+        self._clients -= self._holders.pop(holder, 0)
+        for _ in range(16 + len(new) // 4 if len(new) <= self._max_clients else 0):
             if self._clients + len(new) <= self._max_clients and len(self._holders) < self._max_lists:
-                holder.place = len(self._holders)
-                self._holders.append(holder)
+                self._holders[holder] = len(new)
                 self._clients += len(new)
                 return True
-            other = self._next()
-            self._let_go(other, other.forget())
+            self._let_go(next(iter(self._holders)))
         return False
 
     def check_one(self) -> None:
         """Forget the next list if it is stale, so that an unused list does not keep departed clients in memory."""
         if self._holders:
-            holder = self._next()
+            holder = next(iter(self._holders))
             if holder.stale:
-                self._let_go(holder, holder.forget())
+                self._let_go(holder)
+            else:
+                self._holders.move_to_end(holder)
 
-    def _next(self) -> _Union[S]:
-        self._hand = (self._hand + 1) % len(self._holders)
-        return self._holders[self._hand]
-
-    def _let_go(self, holder: _Union[S], clients: int) -> None:
-        """Remove a holder with a list of this many clients."""
-        self._clients -= clients
-        last = self._holders.pop()
-        if last is not holder:
-            self._holders[holder.place] = last
-            last.place = holder.place
+    def _let_go(self, holder: _Union[S]) -> None:
+        self._clients -= self._holders.pop(holder)
+        holder.forget()
 
 
 class _Topics(Generic[S]):

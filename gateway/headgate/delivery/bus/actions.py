@@ -29,14 +29,18 @@ class Do(Enum):
     READ_LINK_HEAD = "read link head"  # on the subscriber connection, before it subscribes
 
 
-class Deliver(msgspec.Struct, eq=False):
+class Act(msgspec.Struct, frozen=True):
+    """An action with parameters."""
+
+
+class Deliver(Act, frozen=True, eq=False):
     """Hand these events on, in order. While this is under way, a `live` one takes more events from `Feed.more`."""
 
     events: list[Event]
     live: bool
 
 
-class Gap(msgspec.Struct, frozen=True):
+class Gap(Act, frozen=True):
     """Notify the clients that offsets `first`…`last` of the log will not come."""
 
     first: int
@@ -44,14 +48,14 @@ class Gap(msgspec.Struct, frozen=True):
     reason: GapReason
 
 
-class LogLost(msgspec.Struct, frozen=True):
+class LogLost(Act, frozen=True):
     """Notify the clients that the log was replaced, with no epoch in common. The position moved from `was_offset` to `head`."""
 
     head: Head
     was_offset: int
 
 
-class LineChanged(msgspec.Struct, frozen=True):
+class LineChanged(Act, frozen=True):
     """Notify the clients that the log continues in the epoch of `head`, and shares everything up to `end` with the line before.
 
     The position was `was_offset`, and is now at most `end`. The events of the new line above it come next. If `end` is below
@@ -63,25 +67,25 @@ class LineChanged(msgspec.Struct, frozen=True):
     was_offset: int
 
 
-class Synced(msgspec.Struct, frozen=True):
+class Synced(Act, frozen=True):
     """A fence has passed, so everything up to the position has been handed on. `sources` are active from now on."""
 
     sources: frozenset[Source]
 
 
-class Quarantine(msgspec.Struct, frozen=True):
+class Quarantine(Act, frozen=True):
     """Count an undeliverable message."""
 
     error: HeadgateError
 
 
-class ReadHead(msgspec.Struct, frozen=True):
+class ReadHead(Act, frozen=True):
     """Read the head of the log by `EventLog.head(*known)`. Answer with `Feed.answer(head)`."""
 
     known: tuple[str | int, ...]
 
 
-class ReadLog(msgspec.Struct, frozen=True):
+class ReadLog(Act, frozen=True):
     """Read a page of the log with `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
 
     after: int
@@ -89,7 +93,7 @@ class ReadLog(msgspec.Struct, frozen=True):
     epoch: str | None
 
 
-class ReadFenceHead(msgspec.Struct, frozen=True):
+class ReadFenceHead(Act, frozen=True):
     """Read the head of the log for a fence, as `ReadHead` does. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
 
     number: int
@@ -97,43 +101,28 @@ class ReadFenceHead(msgspec.Struct, frozen=True):
     known: tuple[str | int, ...]
 
 
-class Ping(msgspec.Struct, frozen=True):
+class Ping(Act, frozen=True):
     """Send PING with this token on the subscriber connection."""
 
     token: bytes
 
 
-class Subscribe(msgspec.Struct, frozen=True):
+class Subscribe(Act, frozen=True):
     """Send the commands that subscribe to sources, then call `Feed.sent`."""
 
     sources: list[Source]
 
 
-class Unsubscribe(msgspec.Struct, frozen=True):
+class Unsubscribe(Act, frozen=True):
     """Send the commands that unsubscribe from sources, then call `Feed.sent`."""
 
     sources: list[Source]
 
 
-class Close(msgspec.Struct, frozen=True):
+class Close(Act, frozen=True):
     """Close the connection. `error` is the reason; None means that fences were late."""
 
     error: HeadgateError | None
 
 
-Action: TypeAlias = (
-    Do
-    | Deliver
-    | Gap
-    | LineChanged
-    | LogLost
-    | Synced
-    | Quarantine
-    | ReadHead
-    | ReadLog
-    | ReadFenceHead
-    | Ping
-    | Subscribe
-    | Unsubscribe
-    | Close
-)
+Action: TypeAlias = Do | Act

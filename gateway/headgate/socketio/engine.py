@@ -10,6 +10,7 @@ import gzip
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from wsgiref.types import WSGIEnvironment
 
 import engineio
 from engineio.packet import MESSAGE, Packet
@@ -27,8 +28,6 @@ from .limits import TransportLimits
 from .other_servers import detach_any
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIEnvironment
-
     from headgate.transport import limits
 
 

@@ -10,15 +10,13 @@ gunicorn -k gevent  the socket is `gunicorn.socket`; StopIteration out of the ap
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import gevent.ssl
 
 from headgate.transport.detach import CannotDetach, Carrying, Detached, TlsPipe, detach, forget_body, gunicorn_socket, handler_of
 from headgate.transport.peer_socket import NativeSocket
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
 
 
 def detach_any(

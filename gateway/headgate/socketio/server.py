@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+from wsgiref.types import WSGIEnvironment
 
 import socketio
 import structlog
@@ -39,8 +40,6 @@ from .packet_check import fault_of, refuse_not_json
 from .rooms import FanOut, RoomAudience, adopt
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIEnvironment
-
     from engineio.packet import Packet as EnginePacket
 
 log = structlog.get_logger("headgate.engine")

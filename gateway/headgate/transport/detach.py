@@ -11,7 +11,8 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import gevent
 import gevent.socket
@@ -21,10 +22,6 @@ from headgate.runtime.loop import READ, Watcher, io_watcher, later, spawn
 
 from .http_connection import HttpConnection
 from .peer_socket import NativeSocket, PlainPeer, TlsPeer, end, is_readable, say_last
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
-
 
 # A TLS record has at most so many bytes.
 RECORD_BYTES = 16384

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import structlog
 
@@ -32,8 +33,6 @@ from .timers import Deadlines
 from .upgrade import UPGRADE_S, begin_upgrade
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
-
     from .http_routes import RoutedRequest
 
 Headers = list[tuple[str, str]]

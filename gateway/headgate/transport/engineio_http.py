@@ -11,8 +11,8 @@ import re
 from binascii import b2a_base64
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
+from wsgiref.types import WSGIEnvironment
 
 import msgspec
 
@@ -22,9 +22,6 @@ from headgate.events.wire.frames import Frame
 from .http_answers import http_error
 from .http_parser import list_of
 from .limits import TransportLimits
-
-if TYPE_CHECKING:
-    from wsgiref.types import WSGIEnvironment
 
 # A client has four or five.
 MAX_QUERY_FIELDS = 32

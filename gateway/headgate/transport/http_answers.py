@@ -11,12 +11,10 @@ from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from random import randint
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from headgate.errors import HeadgateError, LimitReached
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
 
 NO_STORE = ("Cache-Control", "no-store")
 # A random number of seconds, so that clients do not all come back at once.

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from wsgiref.types import WSGIEnvironment
 
 import structlog
 
@@ -30,8 +31,6 @@ from .http_wsgi import WsgiExchange
 from .peer_socket import PeerSocket, TlsPeer
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIEnvironment
-
     from .http_server import HTTPServer
 
 log = structlog.get_logger("headgate.wsgi")

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+from wsgiref.types import WSGIEnvironment
 
 from .http_parser import Request
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIEnvironment
-
     from .http_answers import Answer
 
 

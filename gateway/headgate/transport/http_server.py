@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from wsgiref.types import WSGIApplication
 
 from headgate.runtime.loop import Signal, Watcher, repeat, sleep, spawn
 from headgate.runtime.metrics import HTTP_CONNECTIONS, HTTP_ENDED
@@ -23,7 +24,6 @@ from .peer_socket import NativeSocket, PeerSocket, PlainPeer, TlsPeer, tls_conte
 
 if TYPE_CHECKING:
     import ssl
-    from wsgiref.types import WSGIApplication
 
 _READ_BYTES = 65536
 # How often connections without their first byte are checked.

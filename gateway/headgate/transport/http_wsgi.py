@@ -9,14 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+from wsgiref.types import WSGIEnvironment
 
 from .http_answers import http_date
 from .http_incoming import Incoming
 from .http_parser import Request, list_of
-
-if TYPE_CHECKING:
-    from wsgiref.types import WSGIEnvironment
 
 Headers: TypeAlias = list[tuple[str, str]]
 ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]"

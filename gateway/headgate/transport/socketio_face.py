@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import structlog
 
@@ -32,9 +33,6 @@ from .limits import TransportLimits
 from .session import Session
 from .session_state import CLIENT_DISCONNECT, SERVER_DISCONNECT
 from .socketio_packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT, Malformed, Packet, read_packet, write_packet
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
 

@@ -120,13 +120,11 @@ class Monitoring(Consumer):
             faults += [f"{kind}: the name {name} is used more than once" for name in taken]
         if len(metrics) > MAX_METRICS:
             faults.append(f"{len(metrics)} counters and gauges: at most {MAX_METRICS} are allowed")
-        rules = [("counters", rule.name, rule.pattern) for rule in options.counters]
-        rules += [("gauges", rule.name, rule.pattern) for rule in options.gauges]
-        rules += [("alerts", rule.name, rule.pattern) for rule in options.alerts]
         faults += [
-            f"{kind}[{name}].pattern={pattern!r}: no topic matches it and the consumer's patterns"
-            for kind, name, pattern in rules
-            if not any(overlaps(pattern, one) for one in patterns)
+            f"{kind}[{rule.name}].pattern={rule.pattern!r}: no topic matches it and the consumer's patterns"
+            for kind in ("counters", "gauges", "alerts")
+            for rule in getattr(options, kind)
+            if not any(overlaps(rule.pattern, one) for one in patterns)
         ]
         return faults + _topic_faults(options.alerts)
 

@@ -114,6 +114,13 @@ function request(name, body, timeoutMs = 10_000) {
   return outcome;
 }
 
+/** The same, and have the next stream ask. */
+async function asking(...given) {
+  const outcome = request(...given);
+  await pass(TOGETHER_MS);
+  return outcome;
+}
+
 const named = (name) => calls.filter(([each]) => each === name);
 const offsets = () => named("arrived").filter(([, name]) => name === "event").map(([, , args]) => args[2].offset);
 
@@ -177,8 +184,7 @@ describe("a stream over HTTP", () => {
   it("goes on behind the last whole block when subscriptions change", async () => {
     const stream = await joined();
     await stream.write(event(101) + event(102).slice(0, -5));
-    const outcome = request("subscribe", { pattern: "b", overflow: "drop", since: { offset: 50 } });
-    await pass(TOGETHER_MS);
+    const outcome = await asking("subscribe", { pattern: "b", overflow: "drop", since: { offset: 50 } });
     assert.ok(stream.given);
     const second = asked[1];
     assert.deepEqual(second.body.resume, { epoch: "e", offset: 101 });
@@ -189,8 +195,7 @@ describe("a stream over HTTP", () => {
     assert.deepEqual(offsets(), [101, 102]);
     assert.equal(named("arrived").filter(([, name]) => name === "welcome").length, 1);
     await second.write(event(103));
-    request("unsubscribe", { pattern: "a" });
-    await pass(TOGETHER_MS);
+    await asking("unsubscribe", { pattern: "a" });
     assert.deepEqual(asked[2].body.subscriptions, [{ pattern: "b", overflow: "drop" }], "its past was empty, or it would have come before 103");
     assertPromises();
   });
@@ -198,8 +203,7 @@ describe("a stream over HTTP", () => {
   it("goes on with a past that a change cuts, until it is over", async () => {
     const since = () => asked.at(-1).body.subscriptions.map(({ since }) => since);
     const change = async () => {
-      request("subscribe", { pattern: "c" });
-      await pass(TOGETHER_MS);
+      await asking("subscribe", { pattern: "c" });
       await asked.at(-1).welcome(100);
     };
     const stream = await open([{ pattern: "a", since: { last: 5 } }, { pattern: "b", since: { last: 9 } }]);
@@ -219,23 +223,19 @@ describe("a stream over HTTP", () => {
     const stream = await open([{ pattern: "a", since: { last: 5 } }]);
     await stream.welcome(100);
     for (const [wish, together] of [[{ last: 3 }, { last: 5 }], [{ last: 7 }, { last: 7 }], [{ time: 1 }, { offset: 0 }]]) {
-      request("subscribe", { pattern: "a", since: wish });
-      await pass(TOGETHER_MS);
+      await asking("subscribe", { pattern: "a", since: wish });
       assert.deepEqual(asked.at(-1).body.subscriptions, [{ pattern: "a", since: together }]);
       await asked.at(-1).welcome(100);
     }
-    request("unsubscribe", { pattern: "a" });
-    await pass(TOGETHER_MS);
+    await asking("unsubscribe", { pattern: "a" });
     await asked.at(-1).welcome(100);
-    request("subscribe", { pattern: "a" });
-    await pass(TOGETHER_MS);
+    await asking("subscribe", { pattern: "a" });
     assert.deepEqual(asked.at(-1).body.subscriptions, [{ pattern: "a" }]);
   });
 
   it("answers a change that comes while it opens with the next stream", async () => {
     await joined();
-    const one = request("subscribe", { pattern: "b" });
-    await pass(TOGETHER_MS);
+    const one = await asking("subscribe", { pattern: "b" });
     const two = request("subscribe", { pattern: "c" });
     await pass(TOGETHER_MS * 5);
     assert.equal(asked.length, 2, "the stream that opens is not cut");
@@ -277,8 +277,7 @@ describe("a stream over HTTP", () => {
     const error = { code: "forbidden", message: "no" };
     await asked[1].welcome(100, { subscriptions: [{ pattern: "a", ok: true }, { pattern: "b", ok: false, error }, { pattern: "c", ok: true }] });
     assert.deepEqual(outcomes.map(({ settled }) => [settled.ok, settled.error]), [[false, error], [true, undefined]]);
-    request("refresh", { token: "u" });
-    await pass(TOGETHER_MS);
+    await asking("refresh", { token: "u" });
     assert.deepEqual(asked[2].body.subscriptions.map(({ pattern }) => pattern), ["a", "c"]);
     assert.equal(asked[2].body.token, "u");
   });
@@ -313,8 +312,7 @@ describe("a stream over HTTP", () => {
 
   it("asks again for the stream of a change where a gateway behind the proxy is gone", async () => {
     await joined();
-    const outcome = request("subscribe", { pattern: "b" });
-    await pass(TOGETHER_MS);
+    const outcome = await asking("subscribe", { pattern: "b" });
     await asked[1].whole(502, "<html>");
     assert.equal(asked.length, 2, "not at once");
     await pass(AGAIN_MS);
@@ -326,8 +324,7 @@ describe("a stream over HTTP", () => {
 
   it("does not ask again before the time that an answer names", async () => {
     await joined();
-    void request("subscribe", { pattern: "b" });
-    await pass(TOGETHER_MS);
+    await asking("subscribe", { pattern: "b" });
     await asked[1].whole(503, "<html>", { "Retry-After": "3" });
     assert.deepEqual(named("lost"), [["lost", "HTTP 503", 3]]);
     await pass(AGAIN_MS);
@@ -407,8 +404,7 @@ describe("a stream over HTTP", () => {
 
   it("leaves its owner to connect again where a log that has lost its end does not go on", async () => {
     await joined();
-    const outcome = request("subscribe", { pattern: "b" });
-    await pass(TOGETHER_MS);
+    const outcome = await asking("subscribe", { pattern: "b" });
     await asked[1].begin();
     await asked[1].write(block("welcome", welcomeOf(asked[1], 3, { epoch: "f", resumed: false })) + block("gap", { reason: "log_lost" }) + event(1));
     assert.ok(outcome.settled instanceof Error);
@@ -450,8 +446,7 @@ describe("an answer that is no stream", () => {
 
   it("is lost where a change is refused, and only refused where it has not been up", async () => {
     await joined();
-    const outcome = request("subscribe", { pattern: "b" });
-    await pass(TOGETHER_MS);
+    const outcome = await asking("subscribe", { pattern: "b" });
     await asked[1].whole(503, { error: { code: "bus_unavailable", message: "not yet", retry: true } }, { "Retry-After": "1" });
     assert.ok(outcome.settled instanceof Error);
     assert.deepEqual([named("lost"), named("refused")], [[["lost", "not yet", 1]], []]);
@@ -522,8 +517,7 @@ describe("a stream that something holds back", () => {
     const poll = await held();
     await poll.whole(200, answer("e:100", [], [noticed(poll, 100)]));
     const long = asked.at(-1);
-    const outcome = request("subscribe", { pattern: "b" });
-    await pass(TOGETHER_MS);
+    const outcome = await asking("subscribe", { pattern: "b" });
     assert.ok(long.given);
     const change = asked.at(-1);
     assert.equal(change.url.searchParams.get("wait"), "0");
@@ -582,21 +576,18 @@ describe("presence over HTTP", () => {
     await joined();
     const enter = request("presence", { topic: "r", act: "enter" });
     const watch = request("presence", { topic: "s", act: "watch" });
-    const page = request("presence", { topic: "q", act: "page", after: "x" });
-    await pass(TOGETHER_MS);
+    const page = await asking("presence", { topic: "q", act: "page", after: "x" });
     await asked[1].welcome();
     assert.deepEqual([enter.settled, watch.settled, page.settled], [undefined, undefined, undefined]);
     await asked[1].write(answers(entry(1), { ok: true, topic: "s", copy: "d", version: 4 }, { ok: true, topic: "q", copy: "e", version: 9 }));
     assert.deepEqual([enter, watch, page].map(({ settled }) => settled.version), [1, 4, 9]);
-    request("subscribe", { pattern: "b" });
-    await pass(TOGETHER_MS);
+    await asking("subscribe", { pattern: "b" });
     assert.deepEqual(asked[2].body.requests.map(([, { topic, act }]) => [topic, act]), [["r", "enter"], ["s", "watch"]]);
   });
 
   it("cuts no stream whose answers have not come", async () => {
     await joined();
-    const enter = request("presence", { topic: "r", act: "enter" });
-    await pass(TOGETHER_MS);
+    const enter = await asking("presence", { topic: "r", act: "enter" });
     await asked[1].welcome();
     const subscribe = request("subscribe", { pattern: "b" });
     await pass(TOGETHER_MS * 2);
@@ -623,8 +614,7 @@ describe("presence over HTTP", () => {
 
   it("has a room read again that has changed between two streams, and no other", async () => {
     await joined();
-    request("presence", { topic: "r", act: "enter" });
-    await pass(TOGETHER_MS);
+    await asking("presence", { topic: "r", act: "enter" });
     await asked[1].welcome();
     await asked[1].write(answers(entry(1)));
     for (const version of [1, 2]) {

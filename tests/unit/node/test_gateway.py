@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity, PageRequest
+from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway
@@ -589,6 +590,22 @@ def test_the_welcome_comes_before_the_news_that_redis_is_lost(gateway_on_model: 
     gateway.clock.advance(3)
     client.read()
     assert client.named("status") == [[{"bus": "down"}], [{"bus": "up"}]]
+
+
+def test_an_idle_client_in_a_busy_log_is_told_its_position_sooner(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its point of resume would be trimmed away by events of others within seconds."""
+    gateway = gateway_on_model(log_max_events=100)
+    monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)
+    gateway.namespace._cursors = CursorTurns(gateway.clock.now_s)
+    client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
+    assert client.welcome
+    for _ in range(3):
+        gateway.publish(50, "bills.1")
+        gateway.clock.advance(2.5)
+    client.read()
+    assert [cursor["offset"] for (cursor,) in client.named("cursor")] == [50, 100, 150]
 
 
 # The end, and the rest ---------------------------------------------------------------------------------------------------

@@ -45,6 +45,21 @@ def health(gateway: GatewayProcess) -> tuple[int, Any]:
 # Publishing --------------------------------------------------------------------------------------------------------------
 
 
+def test_a_granted_publish_is_acknowledged_with_a_receipt(gateway_here: StartGatewayHere) -> None:
+    """Epoch, offset and id; the same id again is the same event, and reaches no client twice."""
+    client = gateway_here(clerk).join({"token": "clerk", "subscriptions": [{"pattern": "orders.*.seen"}]})
+    assert client.welcome
+    first = client.request("publish", {"topic": "orders.1.seen", "data": {"by": "clerk"}, "id": "seen-1"})
+    again = client.request("publish", {"topic": "orders.1.seen", "data": {"by": "clerk"}, "id": "seen-1"})
+    client.request("publish", {"topic": "orders.2.seen", "data": None})
+
+    events = client.wait_for_events(2)
+
+    assert first == {"ok": True, "id": "seen-1", "epoch": first["epoch"], "offset": events[0][2]["offset"], "duplicate": False}
+    assert again == {**first, "duplicate": True}
+    assert [topic for topic, _, _ in events] == ["orders.1.seen", "orders.2.seen"]
+
+
 def test_an_event_names_its_sender_where_the_namespace_allows_it(gateway_here: StartGatewayHere, redis_url: str) -> None:
     """Live, read again and after `since` it is the user of the token, whatever the payload and the request say."""
     gateway = gateway_here(clerk, event_by=("orders.1.seen",))

@@ -84,6 +84,8 @@ def test_a_url_becomes_a_value(url: str, value: RedisUrl) -> None:
         ("redis+sentinel://a", "names no primary"),
         ("redis+sentinel://a,/m", "names no host"),
         ("redis+sentinel://a/m?sentinel_tls=maybe", "option sentinel_tls; expected yes or no"),
+        ("redis+sentinel://a/m?sentinel_tls=", "option sentinel_tls; expected yes or no"),
+        ("rediss://h?ssl_check_hostname=%20", "option ssl_check_hostname; expected yes or no"),
         ("redis+cluster://a,b/3", "database 3, and a Cluster has only database 0"),
         ("redis+cluster://,a", "names no host"),
     ],

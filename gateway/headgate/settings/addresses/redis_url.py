@@ -186,7 +186,9 @@ def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
             raise _wrong(f"has the option {name} twice")
         read, expected = allowed[name]
         try:
-            values[name] = read(_decoded(raw))
+            if not (text := _decoded(raw)).strip():  # or an empty switch would be off
+                raise ValueError
+            values[name] = read(text)
         except (ValueError, KeyError):
             raise _wrong(f"has a wrong value of the option {name}; expected {expected}") from None
     return values

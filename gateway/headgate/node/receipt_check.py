@@ -11,6 +11,7 @@ receipt, the same server may just have begun it. A fence that begins after the r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import monotonic
 
 import structlog
@@ -27,14 +28,13 @@ log = structlog.get_logger("headgate.receipts")
 MAX_WAITING = 16
 
 
+@dataclass(slots=True)
 class _Waiting:
-    """Receipts of one epoch that wait for a fence: their number, the newest offset, and the time of the first."""
+    """Receipts of one epoch that wait for a fence: the time of the first, their number, and the newest offset."""
 
-    __slots__ = ("count", "offset", "since_s")
-
-    def __init__(self, since_s: float) -> None:
-        self.count = self.offset = 0
-        self.since_s = since_s
+    since_s: float
+    count: int = 0
+    offset: int = 0
 
 
 class ReceiptCheck:

@@ -33,10 +33,6 @@ class _Kind(NamedTuple):
         """Return the field of a name in Redis."""
         return f"{ADDRESS}{name}" if self.is_address or name.startswith(ADDRESS[0]) else name
 
-    def fields(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Return counts as fields in Redis."""
-        return {self.field(name): count for name, count in counts.items()}
-
 
 class ClientCountsWatch:
     """See the module."""
@@ -62,7 +58,8 @@ class ClientCountsWatch:
         self._questions = [kind.places.next_question() for kind in self._kinds]
         fields: dict[str, int] = {}
         for kind, question in zip(self._kinds, self._questions, strict=True):
-            fields |= kind.fields(kind.places.all_sent(kind.counts()) if whole_row else question.sent)
+            counts = kind.places.all_sent(kind.counts()) if whole_row else question.sent
+            fields |= {kind.field(name): count for name, count in counts.items()}
         return {field: count or None for field, count in fields.items()}
 
     def asked(self) -> list[str]:

@@ -156,7 +156,7 @@ class Logins:
             address = address_of(handshake.environ, self._settings.proxies)
         under_way = self._begin(address)
         try:
-            return self._identified(handshake, again)
+            return self.identified(handshake, again=again)
         except HeadgateError as error:
             reason = error.reason if isinstance(error, Unauthorized) else None
             # Faults of ours and temporary refusals are no failed logins. A missing key is temporary only until a set of keys has
@@ -203,13 +203,6 @@ class Logins:
         """
         self._check_revoked(identity)
         return self.regrants.apply(identity)
-
-    def ask_again(self, handshake: Handshake, user: str) -> Identity:
-        """Return the identity of a previously accepted handshake of a user. A refusal is not a failed login of its address.
-
-        Raises Unauthorized, UnknownNamespace: as `identify`.
-        """
-        return self._identified(handshake, False, user)
 
     def check_key(self, handshake: Handshake) -> None:
         """Check the API key of an accepted handshake again. May wait for Redis.
@@ -260,7 +253,8 @@ class Logins:
         elif not under_way.users:
             del self._under_way[address]
 
-    def _identified(self, handshake: Handshake, again: bool, user: str | None = None) -> Identity:
+    def identified(self, handshake: Handshake, *, again: bool = False, user: str | None = None) -> Identity:
+        """As `identify`, for a handshake of a user that was accepted before: a refusal is not a failed login of its address."""
         # A ticket of the console ends after a minute, so it is looked at each time.
         tokens = self._tokens if again and not self.is_application and self._console_of(handshake) is None else None
         keys = None if tokens is None else tokens.keys

@@ -187,7 +187,7 @@ class Regranting:
         environ = environ_of(client, self._sockets)
         before = client.identity
         try:
-            identity = self._logins.ask_again(Handshake(client.namespace, auth, environ), before.user)
+            identity = self._logins.identified(Handshake(client.namespace, auth, environ), user=before.user)
             if identity.user != before.user:
                 raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
         except HeadgateError as error:

@@ -92,9 +92,8 @@ class Streams:
             if method == "OPTIONS":
                 return self._readable(Answer("204 No Content", _PREFLIGHT, b""), environ)(environ, start_response)
             if method not in (methods := ("POST",) if is_alone else ("GET", "POST")):
-                refusal = error_answer(
-                    "405 Method Not Allowed", http_error("method_not_allowed", f"expected {' or '.join(methods)}")
-                )
+                fault = http_error("method_not_allowed", f"expected {' or '.join(methods)}")
+                refusal = error_answer("405 Method Not Allowed", fault)
                 refusal = refusal._replace(headers=(*refusal.headers, ("Allow", ", ".join((*methods, "OPTIONS")))))
                 return self._readable(refusal, environ)(environ, start_response)
             if method == "POST" and not environ.get("CONTENT_LENGTH"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -310,38 +311,29 @@ def _key_field(id_of: str, max_length: int) -> Mapping[str, IdField]:
     return {"Idempotency-Key": IdField(about, max_length)}
 
 
+_row = partial(
+    Operation, method="POST", scope="publish", answer=None, status=201, problems=(404, 409, 422, 502), cost=Cost.PUBLISHED
+)
 OPERATIONS = (
-    Operation(
-        "publishEvent",
-        "POST",
-        "/events",
-        "Publish an event",
-        "publish",
-        ReceiptShown,
-        None,
+    _row(
+        name="publishEvent",
+        path="/events",
+        summary="Publish an event",
+        returns=ReceiptShown,
         body=NewEvent,
-        status=201,
-        problems=(404, 409, 422, 502),
         fields=_key_field("The id of the event, if it has none.", MAX_ID_LENGTH),
-        cost=Cost.PUBLISHED,
         about="The answer comes when the event is in the log.",
     ),
-    Operation(
-        "publishBatch",
-        "POST",
-        "/events/batch",
-        "Publish a batch of events",
-        "publish",
-        Receipts,
-        None,
+    _row(
+        name="publishBatch",
+        path="/events/batch",
+        summary="Publish a batch of events",
+        returns=Receipts,
         body=NewBatch,
-        status=201,
         also={207: SomeReceipts},
-        problems=(404, 409, 422, 502),
         fields=_key_field(
             "With a dot and the number of the event after it, the id of each event that has none.", MAX_BATCH_KEY_LENGTH
         ),
-        cost=Cost.PUBLISHED,
         about=(
             "Each event stands for itself: where some are refused, the answer is 207, with an error in their places. With "
             "`atomic` nothing is published unless every event can be: the problem names each that cannot (`errors[].pointer`)."

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, Flask, render_template, signals
+from flask import Flask, render_template, signals
 
 from headgate.flask.page_files import add_page_files
 from headgate.installation import __version__
@@ -65,11 +65,17 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     install_error_pages(app)
     app.after_request(add_security_headers)
     add_built_files(app)
-    kept = _kept(settings) if settings.demo and gate is None else None
+    kept: Kept | None = None
+    if settings.demo and gate is None:
+        # Imported here, as below, so that the routes can be used and tested without gevent, Redis and Socket.IO.
+        from headgate.services.publisher import find_redis_url
+
+        from .demo.kept import Kept
+
+        kept = Kept(lambda: find_redis_url(settings, within_s=0.0))
     tokens = DemoTokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None
     extension: Headgate | None = None
     if gate is None:
-        # Imported here, so that the routes can be used and tested without gevent, Redis and Socket.IO.
         from headgate.flask.extension import Headgate
 
         gate = extension = Headgate(app, authenticator=tokens.authenticator(settings) if tokens else None, settings=settings)
@@ -83,7 +89,8 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     if tokens:
         app.register_blueprint(demo_routes(OrderBook(gate.publish_each, users=USERS, keep=kept), tokens))
     else:
-        app.register_blueprint(_index_route(settings))
+        shown = {"version": __version__, "namespaces": settings.namespaces, "dev": settings.dev}
+        app.add_url_rule("/", "index", lambda: render_template("index.html", **shown))
     if extension is not None:
         extension.share_rates(publishing.rates, reads)
         add_console(app, extension, settings)
@@ -92,25 +99,6 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
         for (method, path), route in routes_below(answered, extension.answers_to).items():
             extension.add_route(method, path, route, untouched)
     return app
-
-
-def _kept(settings: Settings) -> Kept:
-    # Imported here, so that the routes can be used and tested without Redis.
-    from headgate.services.publisher import find_redis_url
-
-    from .demo.kept import Kept
-
-    return Kept(lambda: find_redis_url(settings, within_s=0.0))
-
-
-def _index_route(settings: Settings) -> Blueprint:
-    routes = Blueprint("index", __name__)
-
-    @routes.get("/")
-    def index() -> str:
-        return render_template("index.html", version=__version__, namespaces=settings.namespaces, dev=settings.dev)
-
-    return routes
 
 
 def watch(app: Flask) -> Callable[[Flask], bool]:

@@ -109,9 +109,7 @@ class Client:
         account: str | None = None,
         since_ms: int = 0,
     ) -> None:
-        self.namespace = namespace
-        self.session = session
-        self.identity = identity
+        self.namespace, self.session, self.identity = namespace, session, identity
         self.account = account or session
         self.connection = connection
         self.subscriptions = Policies()

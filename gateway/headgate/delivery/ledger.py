@@ -66,8 +66,7 @@ class Ledger:
     """See the module. `clients` are the present ones."""
 
     def __init__(self, clients: Mapping[str, Client], router: Router, readers: LogReaders) -> None:
-        self._clients = clients
-        self._router, self._readers = router, readers
+        self._clients, self._router, self._readers = clients, router, readers
         self._departed = Balance()
 
     def depart(self, client: Client) -> None:

@@ -137,14 +137,8 @@ class LiveFeed:
         budget_s: float = BUDGET_S,
         direct: DirectWriter | None = None,
     ) -> None:
-        self._namespace = namespace
-        self._at = at
-        self._clients = clients
-        self._router = router
-        self._readers = readers
-        self.quarantine = quarantine
-        self._budget_s = budget_s
-        self._direct = direct
+        self._namespace, self._at, self._clients, self._router = namespace, at, clients, router
+        self._readers, self.quarantine, self._budget_s, self._direct = readers, quarantine, budget_s, direct
         self._writes = DELIVERIES.of(namespace)
         self._passes = FAN_OUT.of(namespace)
         self._latency = PUBLISH_TO_SOCKET.of(namespace)

@@ -34,8 +34,7 @@ class LogReaders:
     """
 
     def __init__(self, pages: LogPages, on_work: Callable[[], object], tallies: Tallies | None = None) -> None:
-        self._pages = pages
-        self._on_work = on_work
+        self._pages, self._on_work = pages, on_work
         self._round: OrderedDict[Client, None] = OrderedDict()
         self._nearly: set[Client] = set()  # at the end of the log, with the feed ahead again
         self._paused = False

@@ -125,8 +125,7 @@ class _Union(Audience[S]):
     __slots__ = ("_clients", "_lists", "_made", "patterns")
 
     def __init__(self, patterns: tuple[_Pattern[S], ...], lists: _Lists[S]) -> None:
-        self.patterns = patterns
-        self._lists = lists
+        self.patterns, self._lists = patterns, lists
         self._clients: tuple[S, ...] | None = None
         self._made = 0  # the number of the last change in the list
         for pattern in patterns:

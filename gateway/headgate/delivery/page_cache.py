@@ -228,8 +228,7 @@ class LogPages:
 
     def __init__(self, namespace: str, log: EventLog, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._namespace = namespace.encode()
-        self._log = log
-        self._max_bytes = max_bytes
+        self._log, self._max_bytes = log, max_bytes
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._sizes: dict[int, int] = {}  # of each page, as counted in `_bytes`; selections grow between two calls
         self._bytes = 0

@@ -36,8 +36,7 @@ class ClientQueue:
     __slots__ = ("_control", "_data", "bytes", "control_bytes", "frames", "max_bytes", "max_frames", "peak_bytes", "peak_frames")
 
     def __init__(self, max_frames: int, max_bytes: int) -> None:
-        self.max_frames = max_frames
-        self.max_bytes = max_bytes
+        self.max_frames, self.max_bytes = max_frames, max_bytes
         self.frames = self.bytes = self.control_bytes = 0
         self.peak_frames = self.peak_bytes = 0
         self._data: deque[tuple[Frame, Sender | None]] | None = None

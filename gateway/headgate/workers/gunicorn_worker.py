@@ -449,8 +449,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
     """An application for the arbiter: gunicorn's settings, and a function that loads the application in each worker."""
 
     def __init__(self, options: Mapping[str, object], load: Callable[[], Flask], settings_file: SettingsFile | None) -> None:
-        self._options, self._load = options, load
-        self.settings_file = settings_file
+        self._options, self._load, self.settings_file = options, load, settings_file
         super().__init__()
 
     def load_config(self) -> None:

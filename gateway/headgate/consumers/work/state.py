@@ -33,8 +33,7 @@ class RedisState:
     """The state of one consumer; see `base.State` for its methods. One of these objects holds a lease at a time."""
 
     def __init__(self, client: Client, namespace: str, consumer: str, store: Store) -> None:
-        self._client, self._store = client, store
-        self._namespace, self._consumer = namespace, consumer
+        self._client, self._store, self._namespace, self._consumer = client, store, namespace, consumer
         self._holder = uuid.uuid4().hex
         self._prefix = group_key(namespace, consumer) + ":state:"
 

@@ -145,8 +145,7 @@ class Feed:
     def __init__(
         self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False, database: int = 0
     ) -> None:
-        self._fence_interval_s = fence_interval_s
-        self._database = database
+        self._fence_interval_s, self._database = fence_interval_s, database
         self._interest = Interest(namespace, sharded=sharded, database=database)
         self._messages = Messages(namespace, max_payload_bytes, database)
         self._fence = Fence()

@@ -109,8 +109,7 @@ class Bus:
     def __init__(self, namespace: str, redis_url: str, settings: Settings, receiver: Receiver) -> None:
         self._namespace = namespace
         self._url = redis_url
-        self._settings = settings
-        self._receiver = receiver
+        self._settings, self._receiver = settings, receiver
         self._sharded = is_cluster(redis_url)
         self._primary_check_s = SENTINEL_CHECK_S if read_url(redis_url).kind is Kind.SENTINELS else PRIMARY_CHECK_S
         self._log = self.open_log()

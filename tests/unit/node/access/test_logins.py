@@ -636,7 +636,7 @@ def test_an_authenticator_that_regrants_its_own_user_fails_at_once_and_the_log_s
 
     tried = logins(authenticator)
     with capture_logs() as lines, pytest.raises(Unauthorized) as caught:
-        _ = tried.ask_again(shown(), "ana") if is_connected else tried.identify(shown())
+        _ = tried.identified(shown(), user="ana") if is_connected else tried.identify(shown())
     assert (caught.value.reason, len(asked)) == (UnauthorizedReason.AUTHENTICATOR_FAILED, 1)
     assert "may not regrant its own user" in lines[0]["error"]
 
@@ -649,7 +649,7 @@ def test_a_greenlet_that_an_authenticator_starts_may_regrant_its_user_later() ->
         started.append(gevent.spawn(note_regrant, "ana"))
         return Identity("ana")
 
-    logins(authenticator).ask_again(shown(), "ana")
+    logins(authenticator).identified(shown(), user="ana")
     started[0].get()
 
 

@@ -104,7 +104,7 @@ def test_every_reason_of_unauthorized_says_itself_to_people() -> None:
         error = Unauthorized(reason, claim="sub")
         assert error.to_wire()["reason"] == reason.value
         assert error.detail.endswith(": sub")
-        assert error.retry is (reason is UnauthorizedReason.KEYS_PENDING)
+        assert error.retry is (reason in (UnauthorizedReason.KEYS_PENDING, UnauthorizedReason.AUTHENTICATOR_FAILED))
 
 
 def test_a_sentence_of_an_application_is_told_under_a_word_of_the_list() -> None:

@@ -26,43 +26,42 @@ def answering_each(reply: bytes) -> Iterator[str]:
             while sent := connection.recv(65536):
                 connection.sendall(reply * len(_COMMAND.findall(sent)))
 
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=accept, daemon=True)
-    thread.start()
-    try:
-        yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(DEADLINE_S)
+    with _listening(lambda connection: threading.Thread(target=serve, args=(connection,), daemon=True).start()) as address:
+        yield f"redis://{address}/0"
 
 
 @contextmanager
 def answering(reply: bytes, context: ssl.SSLContext | None = None) -> Iterator[str]:
     """Answer the first bytes of each connection with `reply` and end it, over TLS if there is a context; give host and port."""
 
-    def serve() -> None:
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):  # the client may have gone, or speak no TLS
+            connection.settimeout(DEADLINE_S)
+            spoken = connection if context is None else context.wrap_socket(connection, server_side=True)
+            spoken.recv(65536)
+            spoken.sendall(reply)
+            spoken.shutdown(socket.SHUT_WR)
+            while spoken.recv(65536):  # or the reply could be lost to a reset
+                pass
+
+    with _listening(serve) as address:
+        yield address
+
+
+@contextmanager
+def _listening(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Have each connection served, one after the other; give host and port."""
+
+    def accept() -> None:
         while True:
             try:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            with connection, suppress(OSError):  # the client may have gone, or speak no TLS
-                connection.settimeout(DEADLINE_S)
-                spoken = connection if context is None else context.wrap_socket(connection, server_side=True)
-                spoken.recv(65536)
-                spoken.sendall(reply)
-                spoken.shutdown(socket.SHUT_WR)
-                while spoken.recv(65536):  # or the reply could be lost to a reset
-                    pass
+            serve(connection)
 
     listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=serve, daemon=True)
+    thread = threading.Thread(target=accept, daemon=True)
     thread.start()
     try:
         yield f"127.0.0.1:{listener.getsockname()[1]}"

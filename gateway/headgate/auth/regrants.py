@@ -47,7 +47,7 @@ _read = msgspec.json.Decoder(Explicit).decode
 
 
 class Asking:
-    """An authenticator at work, as a context. A regrant of its own user would have it asked again, and again.
+    """An authenticator at work, as a context. If it regranted its own user, the gateway would ask it again without end.
 
     Args:
         user: whom it is asked about, if that is known before its answer.

@@ -92,10 +92,12 @@ class TlsPeer:
         set_options(self.tls, send_buffer_bytes)
 
     def recv(self, size: int) -> bytes:
-        return self._move(self.tls.recv, size)  # type: ignore[no-any-return]
+        data: bytes = self._move(self.tls.recv, size)
+        return data
 
     def send(self, data: ReadableBuffer) -> int:
-        return self._move(self.tls.send, data)  # type: ignore[no-any-return]
+        size: int = self._move(self.tls.send, data)
+        return size
 
     def wait(self, events: int, timeout_s: float) -> float | None:
         began_s, events = monotonic(), self._wants or events

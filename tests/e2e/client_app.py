@@ -24,6 +24,7 @@ POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src dat
 ASSETS = {
     "headgate.js": ROOT / "web/dist/headgate.global.min.js",
     "headgate.debug.js": ROOT / "web/dist/headgate.debug.js",
+    "headgate.development.js": ROOT / "web/dist/headgate.development.js",
     "headgate.http.js": ROOT / "web/dist/headgate.http.js",
     "headgate.socket.io.js": ROOT / "web/dist/headgate.socket.io.js",
     "underscore.js": ROOT / "node_modules/underscore/underscore-umd-min.js",

@@ -182,7 +182,8 @@ class GatewayProcess:
 
     def _environment(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("HEADGATE_") or k == "HEADGATE_REDIS_SERVER"}
-        return {**inherited, "PYTHONUNBUFFERED": "1", **self._settings}
+        path = os.pathsep.join(filter(None, [self._settings.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]))
+        return {**inherited, "PYTHONUNBUFFERED": "1", **self._settings, "PYTHONPATH": path}
 
     def _collect(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

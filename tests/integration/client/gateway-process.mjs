@@ -3,7 +3,7 @@ import { execFile, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -59,6 +59,7 @@ export class GatewayProcess {
     const foreign = Object.entries(process.env).filter(([name]) => !name.startsWith("HEADGATE_"));
     const port = this.url ? new URL(this.url).port : "0";
     const env = { ...Object.fromEntries(foreign), HEADGATE_DATA_DIR: this.#data, HEADGATE_DEV: "1", HEADGATE_PORT: port, HEADGATE_DRAIN_S: "0", ...this.settings };
+    env.PYTHONPATH = [this.settings.PYTHONPATH, process.env.PYTHONPATH].filter(Boolean).join(delimiter);
     this.#output = "";
     const started = spawn(COMMAND, ["serve", ...this.words], { cwd: this.#folder, env, stdio: ["ignore", "pipe", "pipe"] });
     this.#process = started;

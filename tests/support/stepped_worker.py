@@ -156,6 +156,7 @@ def worker_clock(monkeypatch: pytest.MonkeyPatch) -> WorkerClock:
     clock = WorkerClock()
     for module in (workers, states):
         monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(workers, "awake_or_asleep_s", clock.monotonic)
     return clock
 
 

@@ -28,6 +28,7 @@ from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
 from headgate.events.numbers import check_items, is_number
 from headgate.events.topic import check_topic, is_probe, matches
 from headgate.events.traceparent import is_sampled
+from headgate.redis.time_watch import awake_or_asleep_s
 from headgate.runtime import metrics
 from headgate.runtime.logging import ThrottledLog
 from headgate.runtime.spans import consuming
@@ -72,19 +73,30 @@ class Leases:
     A lock is held while leases move, so a task cannot move between its release and its answer. Work that lasts longer than a
     third of the lease is moved out of the log. It becomes a leased task, and its lease is renewed, so neither another process
     nor the log's retention can take it away in the meantime.
+
+    After a lease without a renewal (the process was stopped, or Redis unreachable), others may have the work. What has not begun
+    by then is given up.
     """
 
     def __init__(self, lease_ms: int) -> None:
         self._lease_ms = lease_ms
         self._lock = threading.Lock()
         self._leased: dict[int, LeasedTask] = {}
+        self._begun: set[int] = set()
         self._since_s = 0.0
 
-    def take(self, work: Sequence[LeasedTask], now_s: float) -> None:
-        """Renew the leases of this work from now on, and no others."""
+    def take(self, work: Sequence[LeasedTask], since_s: float) -> None:
+        """Renew the leases of this work from now on, and no others. `since_s`: when Redis was asked for it."""
         with self._lock:
-            self._leased = {id(leased): leased for leased in work}
-            self._since_s = now_s
+            self._leased, self._begun = {id(leased): leased for leased in work}, set()
+            self._since_s = since_s
+
+    def begin(self, group: Sequence[LeasedTask], now_s: float) -> bool:
+        """Return whether this work is still ours, which begins now."""
+        with self._lock:
+            self._give_up(now_s)
+            self._begun = {id(leased) for leased in group}
+            return self._begun <= self._leased.keys()
 
     def release(self, group: Sequence[LeasedTask]) -> None:
         """Stop renewing these, as their answers follow."""
@@ -106,6 +118,7 @@ class Leases:
         Raises as `redis.client.call`; try again.
         """
         with self._lock:
+            self._give_up(now_s)
             if not self._leased or now_s - self._since_s < self._lease_ms / 3000:
                 return
             in_log = [leased for leased in self._leased.values() if leased.in_log]
@@ -120,6 +133,10 @@ class Leases:
             if names:
                 store.renew(names, self._lease_ms)
             self._since_s = now_s
+
+    def _give_up(self, now_s: float) -> None:
+        if now_s - self._since_s >= self._lease_ms / 1000:
+            self._leased = {name: leased for name, leased in self._leased.items() if name in self._begun}
 
 
 class Worker:
@@ -201,7 +218,7 @@ class Worker:
 
         Raises as `redis.client.call`; try again.
         """
-        self._leases.keep(store, time.monotonic())
+        self._leases.keep(store, awake_or_asleep_s())
 
     def _begin(self) -> Consumer:
         if self._routing is None:
@@ -227,6 +244,7 @@ class Worker:
         self._next_page_s = max(self._next_page_s, now_s - PACE_SLACK_S)
         if self._next_page_s > now_s and self._stopping.wait(self._next_page_s - now_s):
             return
+        asked_s = awake_or_asleep_s()
         page = self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
         if page is None:
             self._log("Redis does not know the consumer any more; it begins with all that is there")
@@ -235,7 +253,7 @@ class Worker:
             return
         self._account(page)
         self._next_page_s += self._page_event_s * (len(page.work) + len(page.unwanted))
-        self._leases.take(page.work, time.monotonic())
+        self._leases.take(page.work, asked_s)
         if page.unwanted:
             self._acknowledge(page.epoch, page.unwanted)
         if page.work:
@@ -314,13 +332,22 @@ class Worker:
             if self._stopping.is_set() or full:
                 left += group
                 continue
+            if not self._begins(group):
+                continue
             if consumer.batch:
                 self._handle_many(consumer, group)
             else:
                 self._handle(consumer, group)
             self._tick(consumer)
-        if left:
+        if left and self._begins(left):
             self._settle(left, lambda leased: [back(leased)])
+
+    def _begins(self, group: Sequence[LeasedTask]) -> bool:
+        """Return whether this work is still ours; if not, Redis hands it out again."""
+        is_ours = self._leases.begin(group, awake_or_asleep_s())
+        if not is_ours:
+            self._log("leases ended before their work began; any instance may have it")
+        return is_ours
 
     # One task, and those that go together ---------------------------------------------------------------------------------
 

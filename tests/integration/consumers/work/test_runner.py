@@ -81,6 +81,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
 
     monkeypatch.setattr(runners, "threading", SimpleNamespace(Event=Event, Thread=threading.Thread))
     monkeypatch.setattr(workers, "time", SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() * times))
+    monkeypatch.setattr(workers, "awake_or_asleep_s", lambda: time.monotonic() * times)
 
 
 def test_instances_and_workers_share_the_work(
@@ -118,7 +119,7 @@ def test_slow_work_is_not_handed_to_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is kept leased for as long as it takes, also when the log has trimmed it in between, with two instances."""
-    hurry(monkeypatch, 1200)
+    hurry(monkeypatch, 120)
     release = threading.Event()
     recorder.script = staticmethod(lambda delivery: _wait(release))
     for _ in range(2):

@@ -31,6 +31,8 @@ redis.call('XREADGROUP', 'GROUP', ARGV[1], 'headgate', 'STREAMS', KEYS[1], '>')
 redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '1-0', 'RETRYCOUNT', 3, 'IDLE', 10000000, 'JUSTID')
 redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', 'RETRYCOUNT', 2, 'IDLE', 10000000, 'JUSTID')
 """
+# The leases of the second and the third event have ended.
+ABANDON = "redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', '3-0', 'IDLE', 120000, 'JUSTID')"
 
 
 @pytest.fixture(autouse=True)
@@ -626,6 +628,29 @@ def test_slow_work_is_not_repeated_where_the_answer_to_its_move_is_lost(
 
     site.check_at_rest(slow, 1)
     assert [delivery.attempt for delivery in site.recorder.seen] == ([1] if answer is None else [1, 2])
+
+
+def test_a_worker_that_stood_still_for_a_lease_leaves_the_rest_of_its_page_to_others(site: Site) -> None:
+    """Another instance has done it since, so only the work in hand may be done twice."""
+    site.clock.stand_still()
+    stopped, other = site.make(lease_s=120), site.make(lease_s=120)
+
+    def script(delivery: Delivery) -> None:
+        if delivery.value() == 1:
+            site.clock.move(120)
+            call(site.redis, "EVAL", ABANDON, 1, LOG, group)
+            other.work()
+            stopped.worker.keep(other.store)
+
+    site.recorder.script = staticmethod(script)
+    receipt = site.publisher.publish("a", 1)
+    site.publisher.publish_many([("a", 2), ("a", 3)])
+    group = group_in_log("mail", receipt.epoch)
+
+    stopped.work()
+
+    assert site.values() == [1, 2, 3]
+    site.check_at_rest(stopped, 3)
 
 
 # Trouble with the log ------------------------------------------------------------------------------------------------------

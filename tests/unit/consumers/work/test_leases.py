@@ -75,10 +75,10 @@ def test_work_that_is_about_to_be_answered_is_kept_no_longer(leases: Leases, sto
     leases.take([first, second], 0.0)
     leases.release([first])
     leases.release([first])
-    leases.keep(store, LEASE_S)
+    leases.keep(store, LEASE_S / 2)
     assert [names for names, _ in store.renewed] == [["second"]]
     leases.take([], 0.0)
-    leases.keep(store, LEASE_S)
+    leases.keep(store, LEASE_S / 2)
     assert len(store.renewed) == 1
 
 
@@ -90,6 +90,16 @@ def test_the_work_of_a_page_takes_the_place_of_the_page_before(leases: Leases, s
     assert store.renewed == []
     leases.keep(store, 100.0 + LEASE_S / 3)
     assert [names for names, _ in store.renewed] == [["second"]]
+
+
+def test_work_that_has_not_begun_is_given_up_with_its_lease(leases: Leases, store: RecordingStore) -> None:
+    """Others may have it by then. Work that has begun is renewed all the same, as nothing else can end it."""
+    first, second = leased(1, "first"), leased(2, "second")
+    leases.take([first, second], 100.0)
+    assert leases.begin([first], 100.0)
+    leases.keep(store, 100.0 + LEASE_S)
+    assert [names for names, _ in store.renewed] == [["first"]]
+    assert not leases.begin([second], 100.0 + LEASE_S + 1)
 
 
 def test_an_entry_of_the_log_gets_the_only_key_of_its_event(leases: Leases) -> None:

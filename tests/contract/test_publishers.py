@@ -38,7 +38,7 @@ from headgate.redis.keys import head_key, log_key
 from headgate.services.publisher import MAX_BATCH_EVENTS, PublishManyError, Receipt
 from tests.support.publisher_on_loop import PublisherOnLoop
 from tests.support.raw_log import read_log
-from tests.support.redis_server import DEADLINE_S, wait_until, write_at_once
+from tests.support.redis_server import DEADLINE_S, full_memory, wait_until, write_at_once
 
 KEY = log_key("notifications")
 Publishes: TypeAlias = Publisher | PublisherOnLoop
@@ -345,14 +345,11 @@ def test_a_stopped_redis_raises_and_the_same_id_is_not_doubled(
 def test_a_full_redis_refuses_and_nothing_is_claimed(publisher: Publishes, redis_client: Client) -> None:
     """maxmemory: an error for one and for a batch, no receipt, no event; afterwards it goes on."""
     publisher.publish("a", 1)
-    call(redis_client, "CONFIG", "SET", "maxmemory", 1)
-    try:
+    with full_memory(redis_client):
         with pytest.raises(BusRefused, match="out of memory"):
             publisher.publish("a", 2)
         with pytest.raises(PublishManyError, match="2 of 2 events were refused"):
             publisher.publish_many([("a", 3), ("a", 4)])
-    finally:
-        call(redis_client, "CONFIG", "SET", "maxmemory", "1gb")
 
     assert publisher.publish("a", 5).offset == 2
 

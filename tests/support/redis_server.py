@@ -96,6 +96,16 @@ def as_user(redis_client: Client, limited_url: str) -> Iterator[Callable[..., Cl
         each.close()
 
 
+@contextlib.contextmanager
+def full_memory(client: Client) -> Iterator[None]:
+    """Keep Redis at its `maxmemory`, where it evicts nothing."""
+    call(client, "CONFIG", "SET", "maxmemory", 1)
+    try:
+        yield
+    finally:
+        call(client, "CONFIG", "SET", "maxmemory", "1gb")
+
+
 Listen = Callable[..., SubscriberLink]
 
 

@@ -19,7 +19,8 @@ import msgspec
 from headgate.errors import InvalidRequest, LimitReached
 from headgate.events.numbers import check_items, check_whole
 from headgate.events.topic import check_pattern
-from headgate.redis.client import Client, call, call_all, call_at
+from headgate.redis.client import Client, call, call_at
+from headgate.redis.functions import write_all
 from headgate.redis.keys import REGRANTED
 
 from .identity import Identity
@@ -112,7 +113,7 @@ def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[
     if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:
         _sweep(client, now_s, user)
     explicit = Explicit(subscribe, publish, now_s + for_s)
-    call_all(client, [("HSET", REGRANTED, user, msgspec.json.encode(explicit).decode()), ("EXPIRE", REGRANTED, MAX_REGRANTED_S)])
+    write_all(client, [("HSET", REGRANTED, user, msgspec.json.encode(explicit).decode()), ("EXPIRE", REGRANTED, MAX_REGRANTED_S)])
     return explicit
 
 

@@ -17,6 +17,7 @@ from headgate.errors import InvalidRequest, LimitReached, Unauthorized, Unauthor
 from headgate.events.numbers import check_whole
 from headgate.events.topic import check_user
 from headgate.redis.client import Client, call, call_all, call_at, database_number
+from headgate.redis.functions import write_all
 from headgate.redis.keys import DEFAULT_REVOKED_S, REVOKED, revoked_channel
 
 from .identity import Identity
@@ -53,7 +54,7 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
     change = ("ZADD", REVOKED, now_s + for_s, member) if for_s else ("ZREM", REVOKED, member)
     # Each call renews the expiry of the whole set, so it never outlives its last member by much.
     news = ("PUBLISH", revoked_channel(database_number(client)), f"{for_s} {member}")
-    call_all(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), news])
+    write_all(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), news])
 
 
 def read_revoked(client: Client) -> list[tuple[str, int]]:

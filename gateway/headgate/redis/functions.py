@@ -13,14 +13,15 @@ has no conditional FUNCTION LOAD REPLACE. The loser's version check at its next 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from headgate.errors import BusRefused
+from headgate.errors import BusRefused, HeadgateError
 
-from .client import Client, call, call_at, primaries
+from .client import Client, call, call_at, call_many, is_forbidden, is_full, primaries
+from .connections import Command
 from .faults import NO_FUNCTION, NO_PERMISSION
 
 # Lines of a library's file to replace by other files, because libraries of Redis cannot call each other.
@@ -140,3 +141,29 @@ def is_missing(error: BaseException) -> bool:
 LOG_LIBRARY = Library("headgate.redis", "log.lua", "headgate_version")
 SOURCE, VERSION = LOG_LIBRARY.source, LOG_LIBRARY.version
 loaded_version, ensure_loaded, call_function = LOG_LIBRARY.loaded_version, LOG_LIBRARY.ensure_loaded, LOG_LIBRARY.call
+
+
+def write_all(client: Client, commands: Iterable[Command]) -> list[Any]:
+    """Run commands as `call_all`, of which a full Redis also runs each HSET, RPUSH and ZADD.
+
+    For keys with a bound that must be written then, such as revocations. A full Redis refuses these commands, unless a function
+    runs them. That takes a round trip for each, the right to call `headgate_write`, and a library that has it.
+
+    Raises HeadgateError: the first error among the replies, or as of `call_many`.
+    """
+    commands = list(commands)
+    replies = call_many(client, commands)
+    is_repeated = False
+    for at, (command, reply) in enumerate(zip(commands, replies, strict=True)):
+        if isinstance(reply, BusRefused) and is_full(reply):
+            name, key, *rest = command
+            try:
+                replies[at] = call_function(client, "FCALL", "headgate_write", 1, key, name, *rest)
+            except BusRefused as error:
+                raise reply if is_forbidden(error) else error from None
+            is_repeated = True
+        elif isinstance(reply, HeadgateError):
+            raise reply
+        elif is_repeated and command[0] == "EXPIRE":
+            call(client, *command)  # its key did not exist before
+    return replies

@@ -16,6 +16,7 @@
 --   FCALL    headgate_trim      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, events trimmed]
 --   FCALL_RO headgate_inbox     1 hg:{N}:log <user> <before, or ''> <limit> <archived, or ''>
 --                                                → a page of a user's inbox (inbox.lua)
+--   FCALL    headgate_write     1 <key> HSET|RPUSH|ZADD <argument>…   → the reply of the command, which also a full Redis runs
 --   FCALL_RO headgate_version   0 [server [<epoch> <offset>]… [<server that is known>]]
 --                                                → version of this library; with `server`: [version, server, replica 0/1]
 --
@@ -96,7 +97,7 @@
 --
 -- Raise VERSION with every change of the code. Processes replace an older library by a newer one, never the reverse.
 
-local VERSION = 18
+local VERSION = 19
 -- The version in the reply to an older gateway that would otherwise miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
@@ -1485,6 +1486,18 @@ local function upkeep(keys, args, with_trim)
   return { head.epoch, head.clock, head.first - before }
 end
 
+-- Small writes ------------------------------------------------------------------------------------------------------------
+
+-- What processes share, and what operators order, must get through while Redis is full. The caller bounds its key.
+local SMALL_WRITES = { HSET = true, RPUSH = true, ZADD = true }
+
+local function write_small(keys, args)
+  if #keys ~= 1 or not SMALL_WRITES[args[1]] then
+    return refusal('invalid_request', { reason = 'expected one key, and HSET, RPUSH or ZADD with its arguments' })
+  end
+  return try(args[1], keys[1], unpack(args, 2))
+end
+
 local function register(name, callback, flag)
   redis.register_function{
     function_name = name,
@@ -1502,6 +1515,7 @@ register('headgate_append_batch', append_batch)
 -- A full Redis must allow these: it stays full without a trim, and a gateway that cannot start does not trim.
 register('headgate_configure', configure, 'allow-oom')
 register('headgate_trim', function(keys, args) return upkeep(keys, args, true) end, 'allow-oom')
+register('headgate_write', write_small, 'allow-oom')
 register('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
 register('headgate_head', head_position, 'no-writes')
 register('headgate_inbox', inbox.page, 'no-writes')

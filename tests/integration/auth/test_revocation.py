@@ -12,16 +12,18 @@ import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
 
+from headgate.auth import regrants
 from headgate.auth.identity import Identity
 from headgate.auth.revocation import read_revoked
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.cli.main import main
 from headgate.errors import BusUnavailable, Unauthorized
 from headgate.redis.client import Client, call, open_client
-from headgate.redis.keys import REVOKED
+from headgate.redis.functions import ensure_loaded
+from headgate.redis.keys import REGRANTED, REVOKED
 from headgate.runtime import logging
 from headgate.services.publisher import Publisher
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_server import DEADLINE_S, full_memory, wait_until
 
 
 class Watching:
@@ -107,3 +109,18 @@ def test_the_command_line_revokes_and_lifts(redis_client: Client, redis_url: str
         ("revoked", "token", "t-1", 90, by),
         ("revocation lifted", "user", "fred", 0, by),
     ]
+
+
+def test_a_full_redis_takes_access_away(publisher: Publisher, redis_client: Client, watching: Watching) -> None:
+    """Revocations and explicit grants are stored until their end, and are lifted."""
+    ensure_loaded(redis_client)
+    with full_memory(redis_client):
+        publisher.revoke(user="ana")
+        assert watching.heard() == ["user:ana"]
+        regrants.store(redis_client, "ben", (), (), 60)
+        assert [member for member, _ in read_revoked(redis_client)] == ["user:ana"]
+        assert list(regrants.read_regrants(redis_client)) == ["ben"]
+        assert min(call(redis_client, "TTL", key) for key in (REVOKED, REGRANTED)) > 0
+        publisher.revoke(user="ana", for_s=0)
+        regrants.lift(redis_client, "ben")
+    assert call(redis_client, "KEYS", "hg:re*") == []

@@ -28,7 +28,7 @@ from headgate.events.topic import check_topic
 from headgate.redis import functions as function_library
 from headgate.redis import keys
 from headgate.redis.client import Client, call, open_client
-from tests.support.redis_server import Listen
+from tests.support.redis_server import Listen, full_memory
 from tests.support.wall_clock import WallClock
 
 NAMESPACE = "orders"
@@ -373,12 +373,8 @@ def test_without_memory_nothing_is_appended_and_nothing_published(client: Client
     call(client, "HSET", keys.head_key(NAMESPACE), "database", 0)
     publish(client)
     link = listen(keys.channel(NAMESPACE, "a.b"))
-    call(client, "CONFIG", "SET", "maxmemory", 1)
-    try:
-        with pytest.raises(BusRefused, match="out of memory"):
-            publish(client)
-    finally:
-        call(client, "CONFIG", "SET", "maxmemory", "1gb")
+    with full_memory(client), pytest.raises(BusRefused, match="out of memory"):
+        publish(client)
     # The answer to a PING comes after whatever was published before it.
     link.send(("PING", "fence"))
 
@@ -504,3 +500,44 @@ def test_a_log_has_channels_once_somebody_has_said_its_database(client: Client) 
             configure("", "", wrong)
     with pytest.raises(HeadgateError, match="sharded"):
         configure("", "shard", 0)
+
+
+# Small writes in a full Redis ----------------------------------------------------------------------------------------------
+
+SET_AND_END = [("HSET", "hg:x", "a", 1), ("EXPIRE", "hg:x", 60), ("HGETALL", "hg:x")]
+
+
+def test_a_full_redis_takes_a_small_write_and_the_end_of_its_key(client: Client) -> None:
+    """The other replies are those of the first attempt."""
+    with full_memory(client):
+        assert function_library.write_all(client, SET_AND_END) == [1, 0, {}]
+        assert function_library.write_all(client, [("ZADD", "hg:y", 1, "a"), ("RPUSH", "hg:z", "a", "b")]) == [1, 2]
+    assert call(client, "HGETALL", "hg:x") == {b"a": b"1"}
+    assert call(client, "TTL", "hg:x") > 0
+
+
+@pytest.mark.parametrize(
+    "words", [(1, "hg:x", "SET", "1"), (1, "hg:x"), (0, "HSET", "a", "1"), (2, "hg:x", "hg:y", "HSET", "a", "1")]
+)
+def test_the_function_for_small_writes_takes_no_other_command(client: Client, words: tuple[str | int, ...]) -> None:
+    """Nor another number of keys."""
+    with pytest.raises(InvalidRequest, match="one key, and HSET, RPUSH or ZADD"):
+        call(client, "FCALL", "headgate_write", *words)
+    assert call(client, "KEYS", "*") == []
+
+
+def test_a_full_redis_with_an_older_library_refuses_for_want_of_memory(client: Client) -> None:
+    """It cannot load a newer one, and says why; once there is room, the write loads it."""
+    older = function_library.SOURCE.replace("register('headgate_write'", "register('headgate_other'")
+    older = older.replace(f"VERSION = {function_library.VERSION}\n", f"VERSION = {function_library.VERSION - 1}\n")
+    call(client, "FUNCTION", "LOAD", "REPLACE", older)
+    with full_memory(client), pytest.raises(BusRefused, match="out of memory"):
+        function_library.write_all(client, SET_AND_END)
+    assert function_library.write_all(client, SET_AND_END) == [1, 1, {b"a": b"1"}]
+
+
+def test_a_user_who_may_not_call_the_function_hears_of_the_memory(client: Client, as_user: Callable[..., Client]) -> None:
+    """It is what keeps that user from writing."""
+    limited = as_user("-@all", "+hset", "+expire", "+hgetall")
+    with full_memory(client), pytest.raises(BusRefused, match="out of memory"):
+        function_library.write_all(limited, SET_AND_END)

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from headgate.redis.client import Client, call
+from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import LOADS, table_key
 from headgate.redis.loads import LEASE_S, Load, LoadTable, read
+from headgate.redis.registry import living
 from headgate.redis.shared_table import RENEW_EVERY_S, TIDY_EVERY, Fields, SharedTable
+from tests.support.redis_server import full_memory
 from tests.support.small_redis import SmallRedis
 
 
@@ -294,6 +297,24 @@ def test_a_short_partition_loses_nothing(site: Site) -> None:
     site.turn(one, two)
     assert two.whole.others == {one.table.id: {"ana": "1"}}
     assert True not in one.whole.lost
+
+
+def test_a_full_redis_keeps_what_processes_share(redis_client: Client) -> None:
+    """A process registers, shares and leaves as ever, so that the others neither miss it nor wait for it."""
+    ensure_loaded(redis_client)
+    site = Site(Real(redis_client))
+    with full_memory(redis_client), capture_logs() as lines:
+        one, two = pair_of(site)
+        one.whole.put("ana", "1")
+        site.turn(one, two)
+        assert two.whole.others == {one.table.id: {"ana": "1"}}
+        assert living(redis_client) == {one.table.id, two.table.id}
+        assert min(call(redis_client, "TTL", key) for key in call(redis_client, "KEYS", "*")) > 0
+        assert [one.table.retire(), two.table.retire()] == [False, True]
+        one.table.close()
+        site.turn(two)
+        assert not two.whole.others
+    assert lines == []
 
 
 def test_a_partition_longer_than_a_lease_is_a_loss(site: Site) -> None:

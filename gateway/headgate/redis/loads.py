@@ -23,7 +23,8 @@ import msgspec
 from headgate.errors import InvalidRequest
 from headgate.events.numbers import is_number
 
-from .client import Client, call, call_all, call_at
+from .client import Client, call, call_at
+from .functions import write_all
 from .keys import LOADS
 
 LEASE_S, LEFT_S = 15, 300
@@ -121,7 +122,7 @@ def request(client: Client, per_s: float) -> None:
     if not (is_number(per_s, 0, MAX_PER_S) and per_s):
         raise InvalidRequest(f"per second: expected a number above 0 and up to {MAX_PER_S}")
     value = msgspec.json.encode([now_s(client), per_s]).decode()
-    call_all(client, [("HSET", LOADS, _REQUEST, value), ("EXPIRE", LOADS, LEFT_S)])
+    write_all(client, [("HSET", LOADS, _REQUEST, value), ("EXPIRE", LOADS, LEFT_S)])
 
 
 def read_rows(now: int, fields: Mapping[bytes, bytes], server: str) -> LoadTable:

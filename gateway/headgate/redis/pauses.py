@@ -16,6 +16,7 @@ from headgate.events.numbers import is_whole
 from headgate.events.topic import check_namespace
 
 from .client import Client, call, call_all, call_at
+from .functions import write_all
 from .keys import PAUSED
 from .questions import announce
 
@@ -55,7 +56,7 @@ def pause(client: Client, member: str, for_s: int | None = None) -> None:
     if known is None and int(count) >= MAX_PAUSES:
         raise LimitReached("pauses", MAX_PAUSES)
     until = "+inf" if for_s is None else now_s + for_s
-    call_all(client, [("ZADD", PAUSED, until, member)])
+    write_all(client, [("ZADD", PAUSED, until, member)])
     _announce(client)
 
 

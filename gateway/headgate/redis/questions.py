@@ -24,7 +24,8 @@ import msgspec
 
 from headgate.events.numbers import check_seconds
 
-from .client import Client, call, call_all, call_at, database_number
+from .client import Client, call, call_at, database_number
+from .functions import write_all
 from .keys import REVOKED, answers_key, questions_channel
 from .registry import living, name_of
 
@@ -138,7 +139,7 @@ def answer(client: Client, question: Question, gateway_id: str, body: object, *,
     """Answer a question with one part, which may be the last of this process. One round trip. Raises as `redis.client.call`."""
     key = answers_key(question.id)
     part = _encode(Part(gateway_id, last, msgspec.Raw(_encode(body))))
-    call_all(client, [("RPUSH", key, part), ("EXPIRE", key, KEPT_S)])
+    write_all(client, [("RPUSH", key, part), ("EXPIRE", key, KEPT_S)])
 
 
 def _publish(client: Client, question: Question) -> int:

@@ -29,7 +29,7 @@ from headgate.errors import BusRefused, HeadgateError, NamespaceNotServed
 
 from .client import Client, call, call_all, call_at, call_many, database
 from .connections import Command
-from .functions import server_token
+from .functions import server_token, write_all
 from .keys import NAMESPACES, gateways_key, group_key, head_key, log_key
 from .loads import LEFT_S
 from .time_watch import WATCH_EVERY_S
@@ -97,7 +97,7 @@ def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
             ("ZRANGE", key, now_s - LEASE_S, "+inf", "BYSCORE", "LIMIT", 0, 2),  # LEFT, and another gateway if there is one
             ("EXPIRE", key, KEPT_S),
         ]
-    replies = call_all(client, commands)
+    replies = write_all(client, commands)
     fresh = all(score is not None and float(score) >= now_s - LEASE_S for score in replies[::5])
     return fresh and all(set(live) <= {LEFT.encode()} for live in replies[3::5])
 
@@ -235,7 +235,7 @@ def give_word(client: Client, group: str, name: str) -> None:
     """
     with suppress(BusRefused):
         if server := server_token(client, group):
-            call(client, "HSET", group, f"{_FIELD}{name}", f"{server} {_now_s(client, group)}")
+            write_all(client, [("HSET", group, f"{_FIELD}{name}", f"{server} {_now_s(client, group)}")])
 
 
 def take_out(client: Client, group: str, name: str) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 
 from .client import Client, call, call_all
 from .connections import Command
+from .functions import write_all
 from .keys import VITALS, trace_key
 
 PART = 256
@@ -73,7 +74,7 @@ def exchange(client: Client, process: str, report: bytes, *, read: bool) -> dict
     commands: list[Command] = [("HSET", VITALS, process, report), ("EXPIRE", VITALS, LEASE_S)]
     if read:
         commands.append(("HGETALL", VITALS))
-    replies = call_all(client, commands)
+    replies = write_all(client, commands)
     if not read:
         return {}
     return {name.decode("utf-8", "replace"): report for name, report in replies[2].items()}

@@ -33,6 +33,7 @@ from headgate.runtime.periodic import Rounds
 
 from .client import Client, call_all
 from .connections import Command
+from .functions import write_all
 from .keys import LOADS, table_key
 from .loads import LEASE_S, LEFT_S, Load, LoadTable, clock, process_name, read_rows
 from .registry import leave, registering
@@ -204,7 +205,7 @@ class SharedTable:
             commands.append(("EXPIRE", LOADS, LEFT_S))
         if is_full and not self._retired:
             commands += registering(now_s, self.id, self._namespaces, tidy=whole or whole_row)
-        rows = read_rows(now_s, call_all(self._client, commands)[0], own.server)
+        rows = read_rows(now_s, write_all(self._client, commands)[0], own.server)
         lost = before_s is not None and (has_ended or self.id not in rows.fields or self._row not in (None, rows.fields[self.id]))
         self._row, self._written_s, self._since_s = row, now_s, own.since_s
         living = {each: other for each, other in rows.living.items() if each != self.id}

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.cli.main import main
+from headgate.redis.client import Client
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_server import DEADLINE_S, full_memory, wait_until
 
 HANDSHAKE = "/socket.io/?EIO=4&transport=polling"
 
@@ -83,3 +84,15 @@ def test_a_pause_holds_on_every_gateway_until_it_is_resumed(start_gateway: Start
             error = refused.wait_for(lambda: refused.refusal, "the refusal")["data"]
         assert (error["code"], error["what"], error["namespace"]) == ("paused", "namespace", "notifications")
         assert publish(gateways[0])[0] == 503
+
+
+def test_operators_reach_the_gateways_of_a_full_redis(start_gateway: StartGateway, redis_url: str, redis_client: Client) -> None:
+    """A pause, a balance and questions about clients are small, and stop what fills it."""
+    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url}, "--dev")
+    with RawClient(gateway.url, {}) as client, full_memory(redis_client):
+        assert client.welcome
+        assert headgate(redis_url, "pause", "publishes") == "paused publishes"
+        wait_until(lambda: ask(gateway, "/healthz")[1].get("paused") == ["publishes"], "it obeys")
+        assert headgate(redis_url, "rebalance")
+        assert headgate(redis_url, "regrant", "anonymous", "--nothing")
+        assert headgate(redis_url, "disconnect", "--user", "anonymous").startswith("disconnected 1 client")

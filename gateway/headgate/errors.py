@@ -44,6 +44,10 @@ class HeadgateError(Exception):
         """Return the lines for a person at a terminal: the message, and the remedy if a note (PEP 678) has one."""
         return [self.message, *getattr(self, "__notes__", [])[:1]]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Restore the attributes in another process or a copy. Python would call `__init__` with the finished text instead."""
+        return HeadgateError.__new__, (type(self), *self.args), self.__dict__
+
     def to_wire(self) -> dict[str, Any]:
         """Return `{code, message, retry, retry_after_s?, **parts}`, the form for clients and HTTP callers."""
         if self.public is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +98,20 @@ def test_every_error_can_be_imported_from_the_package() -> None:
     for kind in KINDS:
         assert getattr(headgate, kind.__name__) is kind
         assert kind.__name__ in headgate.__all__
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
+def test_an_error_reaches_another_process_whole(example: HeadgateError) -> None:
+    """A pool of processes pickles what a worker raises. One that cannot be restored blocks `multiprocessing.Pool` for ever."""
+    error = copy.copy(example)
+    error.add_note("the remedy")
+
+    restored = pickle.loads(pickle.dumps(error))
+
+    assert type(restored) is type(example)
+    assert (str(restored), restored.to_wire()) == (str(example), example.to_wire())
+    assert restored.lines() == [*example.lines(), "the remedy"]
+    assert vars(restored) == vars(error)
 
 
 def test_every_reason_of_unauthorized_says_itself_to_people() -> None:

@@ -816,6 +816,7 @@ class World:
             assert connection.idle
             assert connection.ready or connection.wire is None
             assert (browser.epoch, browser.checked) == (self.log.epoch, self.log.head)
+            assert not browser.replaced, f"the newest of {browser.replaced} has not come"
             assert not browser.states or browser.states[-1] == "off"
             assert client.routed == client.direct + client.sent + client.discarded + client.conflated
             assert isinstance(client, _Recorded)

@@ -49,8 +49,8 @@ class Data:
     epochs: Mapping[str, tuple[int, int]]  # epoch → its first offset, and its number on the line
     log: Mapping[int, Logged]
     before: Data | None
-    sharded: bool = False
-    process: tuple[str, int, Mapping[str, int]] = ("", LIBRARY, {})
+    sharded: bool
+    process: tuple[str, int, Mapping[str, int]]
 
 
 # Moments of which there may be a copy somewhere.
@@ -95,7 +95,7 @@ class ModelRedis:
         self._begin_process()
         self._first = 1
         self._epochs: dict[str, tuple[int, int]] = {}
-        self.copies: deque[Data] = deque([Data("", 0, 1, {}, {}, None)], maxlen=COPIES)
+        self.copies: deque[Data] = deque([Data("", 0, 1, {}, {}, None, False, (self.server, LIBRARY, {}))], maxlen=COPIES)
         self._channels: set[bytes] = set()
         self._shards: set[bytes] = set()
         self._globs: list[bytes] = []

@@ -32,7 +32,7 @@
 --
 -- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
-local VERSION = 8
+local VERSION = 9
 
 -- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
@@ -824,7 +824,7 @@ local function may_count(_, key)
   return may('ZADD', key, '0', '') or may('PEXPIRE', key, '1') or may('ZREM', key, '') or may('ZREMRANGEBYSCORE', key, '0', '0')
 end
 
-register('group_open', {}, may_create, open)
+register('group_open', OOM, may_create, open)
 register('group_take', {}, may_take, take)
 register('group_take_known', OOM, may_take, function(name, args) return take(name, args, true) end)
 register('group_settle', OOM, may_settle, settle)

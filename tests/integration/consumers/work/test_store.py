@@ -19,7 +19,7 @@ from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from tests.support.consumers_state import count_leased
-from tests.support.redis_server import wait_until
+from tests.support.redis_server import full_memory, wait_until
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
 GROUP = "hg:{notifications}:group:mail"
@@ -558,15 +558,25 @@ def test_a_full_redis_takes_answers_renewals_and_a_removal(store: Store, publish
     page = take(store)
     store.settle([answer for leased in page.work for answer in (done(leased), defer_for(leased.task, 0))])
     waiting = take(store).work
-    call(redis_client, "CONFIG", "SET", "maxmemory", 1)
-    try:
+    with full_memory(redis_client):
         with pytest.raises(BusRefused, match="out of memory"):
             publisher.publish("a", "more")
         store.renew([leased.name for leased in waiting], LEASE_MS)
         still_waiting, _ = store.settle([done(leased) for leased in waiting[:4]])
         assert still_waiting == len(waiting) - 4
         GROUP_LIBRARY.call(redis_client, "FCALL", "headgate_group_remove", 1, LOG, "mail", 0)
-    finally:
-        call(redis_client, "CONFIG", "SET", "maxmemory", "1gb")
 
     assert call(redis_client, "KEYS", f"{GROUP}*") == []
+
+
+def test_a_consumer_that_starts_in_a_full_redis_finishes_the_tasks_that_fill_it(
+    store: Store, publisher: Publisher, redis_client: Client
+) -> None:
+    """Its group is opened; a new consumer's group too, which takes events once there is room."""
+    store.open("new")
+    publisher.publish_many([("a", number) for number in range(2)])
+    store.settle([answer for leased in take(store).work for answer in (done(leased), defer_for(leased.task, 0))])
+    with full_memory(redis_client):
+        assert store.open("new")[1] == 2
+        assert store.settle([done(leased) for leased in take(store).work]) == (0, 0)
+        GROUP_LIBRARY.call(redis_client, "FCALL", "headgate_group_open", 1, LOG, "another", "new")

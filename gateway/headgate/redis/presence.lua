@@ -4,7 +4,7 @@
 --
 -- KEYS[1] of each function is `hg:{N}:presence`. The other names are built from it, in the same slot. In a database other than
 -- 0, KEYS[2] has its number: `hg:{N}:presence@1`. Channels have no databases, so their names have the number.
-local VERSION = 3
+local VERSION = 4
 -- Pairs in one HSET, because Lua's stack is bounded.
 local STRIDE = 500
 -- The most events waiting to be published. Beyond that the oldest are dropped.
@@ -141,9 +141,11 @@ local function forget(keys, args)
   return left
 end
 
-redis.register_function('headgate_presence_write', write)
-redis.register_function{ function_name = 'headgate_presence_beat', callback = beat, flags = { 'allow-oom' } }
-redis.register_function{ function_name = 'headgate_presence_forget', callback = forget, flags = { 'allow-oom' } }
+-- A full Redis must accept these. Members who leave would otherwise stay, and those who come are bounded by the clients.
+local OOM = { 'allow-oom' }
+redis.register_function{ function_name = 'headgate_presence_write', callback = write, flags = OOM }
+redis.register_function{ function_name = 'headgate_presence_beat', callback = beat, flags = OOM }
+redis.register_function{ function_name = 'headgate_presence_forget', callback = forget, flags = OOM }
 redis.register_function{
   function_name = 'headgate_presence_version', callback = function() return VERSION end, flags = { 'no-writes' },
 }

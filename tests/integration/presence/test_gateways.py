@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
+from headgate.errors import BusRefused
 from headgate.node.presence import presence
+from headgate.redis.client import Client, call
+from headgate.runtime.metrics import PRESENCE_WRITES, totals
 from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere
+from tests.support.redis_server import full_memory
 
 TOPIC = "rooms.7"
 Start = Callable[..., GatewayHere]
@@ -120,3 +125,38 @@ def test_the_first_member_and_the_end_of_the_last_one_are_events_where_that_is_w
         ("rooms.7.occupied", {"topic": TOPIC}),
         ("rooms.7.vacated", {"topic": TOPIC}),
     ]
+
+
+def test_a_full_redis_delays_what_is_published_about_members_and_loses_none_of_it(
+    start: Start, redis_url: str, redis_client: Client
+) -> None:
+    """Members come and go in the meantime."""
+    gateway, other = start(presence_events=("rooms.7",)), start(presence_events=("rooms.7",))
+    ana, ben = gateway.join({"token": "ana"}), other.join({"token": "ben"})
+    assert ben.welcome
+    assert ben.request("subscribe", {"pattern": "rooms.*.*"})["ok"]
+    enter(ana)
+    ben.wait_for_events(1)
+    with Publisher(redis_url) as publisher, full_memory(redis_client):
+        assert ana.request("presence", {"topic": TOPIC, "act": "leave"})["ok"]
+        ana.wait_for(lambda: not publisher.presence(TOPIC), "nobody in Redis")
+        enter(ana)
+        ana.wait_for(lambda: publisher.presence(TOPIC), "ana in Redis")
+        with pytest.raises(BusRefused, match="out of memory"):
+            publisher.publish("a", 1)
+        assert len(ben.events) == 1
+    assert [topic for topic, _, _ in ben.wait_for_events(3)] == ["rooms.7.occupied", "rooms.7.vacated", "rooms.7.occupied"]
+
+
+def test_writes_that_are_refused_between_good_beats_are_one_line_in_the_log(start: Start, redis_client: Client) -> None:
+    """The beats of the process do not need the right that its user lacks."""
+    ana = start().join({"token": "ana"})
+    call(redis_client, "ACL", "SETUSER", "default", "-sadd")
+    try:
+        with capture_logs() as lines:
+            before = totals(PRESENCE_WRITES).get("notifications", 0)
+            enter(ana)
+            ana.wait_for(lambda: totals(PRESENCE_WRITES).get("notifications", 0) >= before + 8, "several writes")
+    finally:
+        call(redis_client, "ACL", "SETUSER", "default", "+sadd")
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["presence out of reach"]

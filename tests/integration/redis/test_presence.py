@@ -11,6 +11,7 @@ from headgate.redis.client import Client, call
 from headgate.redis.keys import presence_key
 from headgate.redis.presence_entries import Entry, TopicWrite, Written, encode_entry
 from tests.support.presence_world import ModelStore
+from tests.support.redis_server import full_memory
 
 NAMESPACE = "notifications"
 PROCESSES, TOPICS, USERS = ("p1", "p2", "p3"), ("rooms.7", "rooms.8"), ("ana", "ben", "o:eve", "ü")
@@ -118,3 +119,14 @@ def test_each_topic_that_a_dead_process_leaves_vacant_has_an_event_of_its_own(re
         2 * [(kind, topic) for kind in ("occupied", "vacated") for topic in TOPICS]
     )
     assert len({each.id for each in news}) == len(news)
+
+
+def test_a_full_redis_takes_those_who_come_and_those_who_leave(redis_client: Client) -> None:
+    """Or members would be shown long after they have gone."""
+    store.beat(redis_client, NAMESPACE, "p1")
+    with full_memory(redis_client):
+        join = TopicWrite("t", 0, 1, 1, [("ana", value(1))], [], b"[]")
+        assert store.write(redis_client, NAMESPACE, "p1", [join], events=True) == 1
+        assert store.read_written(redis_client, NAMESPACE, "t") == {"p1": Written(1, 1)}
+        assert store.write(redis_client, NAMESPACE, "p1", [TopicWrite("t", 1, 2, 0, [], ["ana"], b"[]")], events=True) == 2
+        assert store.read_written(redis_client, NAMESPACE, "t") == {}

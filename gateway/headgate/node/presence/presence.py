@@ -18,10 +18,10 @@ from typing import Any, Protocol
 import structlog
 
 from headgate.auth.grants import compiled
-from headgate.errors import BusUnavailable, HeadgateError, LimitReached
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError, LimitReached
 from headgate.events.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 from headgate.redis import presence as store
-from headgate.redis.client import database_number, drop_idle, open_client
+from headgate.redis.client import database_number, drop_idle, is_full, open_client
 from headgate.redis.keys import presence_channel, presence_key
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, Signal, one_round, sleep, spawn
@@ -203,6 +203,7 @@ class Presence:
             wait_s: float | None = 0.0
             try:
                 wait_s = self._beat_and_write()
+                self._faults.pop("write", None)
             except HeadgateError as error:
                 self._log_once("write", error)
                 sleep(LAST_RETRY_S)
@@ -247,7 +248,6 @@ class Presence:
         except BaseException:
             rooms.writes.failed(writes)
             raise
-        self._faults.pop("write", None)
         if waiting is None:
             rooms.writes.failed(writes)
             self._has_lease = False
@@ -258,9 +258,7 @@ class Presence:
         """Without rooms: check for dead processes; return the seconds until the next check, or None until a room opens."""
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + IDLE_CHECK_S
-            any_process = store.any_process(self._commands, self._namespace)
-            self._faults.pop("write", None)
-            if any_process:
+            if store.any_process(self._commands, self._namespace):
                 self._beat("")
             elif not self._events:
                 drop_idle(self._commands)  # until a room is opened
@@ -284,7 +282,6 @@ class Presence:
         except HeadgateError:
             self._leases.missed()
             raise
-        self._faults.pop("write", None)
         if process and not beats.known and self._rooms is not None:
             self._rooms.writes.write_all()  # the first beat, a flush, or others declared this process dead
         for dead in self._leases.received(beats.beats, beats.now_ms, self._now_s()):
@@ -301,7 +298,7 @@ class Presence:
     def _announce(self) -> None:
         """Publish the pending events of topics that announce them."""
         news = store.read_news(self._commands, self._namespace)
-        for each in news:
+        for at, each in enumerate(news):
             name = f"{each.topic}.{each.kind}"
             fits = name.count(".") < MAX_TOPIC_WORDS and len(name) <= MAX_TOPIC_BYTES
             if fits and self._announced.contain(each.topic):
@@ -310,8 +307,12 @@ class Presence:
                 except BusUnavailable:
                     raise
                 except HeadgateError as error:
+                    if isinstance(error, BusRefused) and is_full(error):
+                        del news[at:]  # until there is room
+                        break
                     log.warning("not published", topic=name, error=error.message)
-        store.published(self._commands, self._namespace, news)
+        if news:
+            store.published(self._commands, self._namespace, news)
 
     # -- the link -----------------------------------------------------------------------------------------------------
 

@@ -34,10 +34,10 @@ _log_throttle = LogThrottle()
 
 
 def wire_form(error: HeadgateError) -> dict[str, Any]:
-    """Return the wire form of an error for clients. Private details go to the log, throttled."""
+    """Return the wire form of an error for clients. Private details and the remedy go to the log, throttled."""
     wire = error.to_wire()
     if error.public is not None and (left_out := _log_throttle.due(error.code)) is not None:
-        _log.warning("refused", code=error.code, reason=error.message, left_out=left_out)
+        _log.warning("refused", code=error.code, reason="; ".join(error.lines()), left_out=left_out)
     return wire
 
 

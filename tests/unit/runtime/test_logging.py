@@ -55,9 +55,10 @@ def test_the_log_of_a_consumer_says_how_many_lines_of_an_event_it_left_out() -> 
 
 
 def test_the_log_holds_the_reason_of_the_bus_that_strangers_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the message nor a part names the address."""
+    """Neither the message nor a part names the address or the remedy."""
     monkeypatch.setattr("headgate.runtime.logging._log_throttle", LogThrottle())
     error = BusUnavailable("redis.internal:6379 did not answer in time", shown="it does not answer")
+    error.add_note("start it")
     with structlog.testing.capture_logs() as lines:
         wire = wire_form(error)
     assert wire == {
@@ -68,7 +69,7 @@ def test_the_log_holds_the_reason_of_the_bus_that_strangers_are_not_told(monkeyp
         "reason": "it does not answer",
     }
     assert "redis.internal:6379" in str(error)
-    assert ["redis.internal:6379" in line["reason"] for line in lines] == [True]
+    assert [line["reason"] for line in lines] == ["the bus is unavailable: redis.internal:6379 did not answer in time; start it"]
 
 
 @pytest.fixture

@@ -41,8 +41,8 @@ class LogMaintenance:
         self._measured = "", 0, 0  # epoch, clock and newest offset at the last measurement
         self._is_short = False
 
-    def tick(self) -> int | None:
-        """Write the clock and read the state; return how many events were trimmed, or None if Redis is not full.
+    def tick(self) -> tuple[BusRefused | None, int | None]:
+        """Write the clock and read the state; return the refusal of a full Redis and how many events were trimmed, if it is full.
 
         Raises BusUnavailable, BusRefused: as `redis.client.call`.
         """
@@ -51,8 +51,8 @@ class LogMaintenance:
         except BusRefused as error:
             if not is_full(error):
                 raise
-            return self._make_room()
-        return None
+            return error, self._make_room()
+        return None, None
 
     def _make_room(self) -> int:
         total = 0
@@ -121,21 +121,22 @@ class Maintenance:
 
     def _tick(self, upkeep: LogMaintenance) -> None:
         try:
-            trimmed = upkeep.tick()
+            refusal, trimmed = upkeep.tick()
             if (retention_s := upkeep.measure()) is not None:
                 self._namespaces[upkeep.namespace].retention_s = retention_s
         except BusUnavailable:
             return  # the bus reports it
         except BusRefused as error:
-            self._log_once(upkeep.namespace, error.message)
+            self._log_once(upkeep.namespace, error)
         except Exception:
             # A fault of ours must not cost the other logs their turn.
             log.exception("upkeep failed", namespace=upkeep.namespace)
         else:
-            self._log_once(upkeep.namespace, "" if trimmed is None else "it is full", trimmed=trimmed)
+            self._log_once(upkeep.namespace, refusal, trimmed=trimmed)
 
-    def _log_once(self, namespace: str, trouble: str, **more: int | None) -> None:
-        """Log an error, unless it is the same as the one before."""
+    def _log_once(self, namespace: str, error: BusRefused | None, **more: int | None) -> None:
+        """Log an error with its remedy, unless it is the same as the one before."""
+        trouble = "; ".join(error.lines()) if error is not None else ""
         if trouble and trouble != self._logged.get(namespace):
             log.warning("Redis refuses writes", namespace=namespace, error=trouble, **more)
         self._logged[namespace] = trouble

@@ -21,6 +21,7 @@ from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
 
 FULL = BusRefused("it is out of memory (maxmemory)", redis_code="OOM")
+FULL.add_note("raise maxmemory")
 
 
 class Log:
@@ -127,7 +128,7 @@ def test_without_a_clock_there_is_nothing_to_say(upkeep: Maintenance, clock: Loo
 
 
 def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
-    """One with room is not, and the trouble is logged once."""
+    """One with room is not, and the trouble is logged once, with the remedy."""
     assert log.trims == 0
     log.full, log.too_old = True, 5
     with capture_logs() as lines:
@@ -135,6 +136,7 @@ def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Maintenan
     assert log.too_old == 0
     assert log.trims == 4 + 1
     assert [(line["event"], line["trimmed"]) for line in lines] == [("Redis refuses writes", 5)]
+    assert lines[0]["error"].endswith("it is out of memory (maxmemory); raise maxmemory")
 
 
 def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:

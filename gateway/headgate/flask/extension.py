@@ -469,7 +469,7 @@ class Headgate:
 
     def _refuse(self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Refuse a browser in a process that serves none. Only the first is logged, because browsers retry again and again."""
-        message = f"{instead(environ)}; {NOT_PATCHED}"
+        message = f"{instead(environ)}. Publishing works here as it is."
         if not self._has_logged_refusal:
             self._has_logged_refusal = True
             app.logger.error("A browser was refused: %s", message)

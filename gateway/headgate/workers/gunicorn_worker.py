@@ -37,7 +37,7 @@ from urllib.parse import quote
 
 from headgate.installation import needing
 
-with needing("gunicorn", "several workers"):
+with needing("gunicorn", "serving with several workers"):
     import gunicorn.arbiter
     from gunicorn.app.base import BaseApplication
     from gunicorn.config import Config

@@ -376,5 +376,5 @@ def test_without_gunicorn_one_line_says_how_to_install_it(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "gunicorn", None)
     done = CliRunner().invoke(main, ["serve", "--workers", "2"])
     assert done.exit_code == 1
-    assert "several workers needs the package gunicorn: run " + install_command("gunicorn") in done.stderr
+    assert "serving with several workers needs the package gunicorn: run " + install_command("gunicorn") in done.stderr
     assert not (tmp_path / ".headgate").exists()

@@ -78,7 +78,10 @@ def test_variables_for_a_service_called_headgate_are_no_settings(monkeypatch: py
 
 
 def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgate) -> None:
-    """Each time, with the reason; other requests are the application's, and the gateway is not ready."""
+    """Each time, with what to use; other requests are the application's, and the gateway is not ready.
+
+    It does not advise to patch the process, since the same server would refuse the browser then too.
+    """
     app.add_url_rule("/", view_func=lambda: "hello")
     client = app.test_client()
     for _ in range(2):
@@ -87,7 +90,8 @@ def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgat
         assert refused.headers["Access-Control-Allow-Origin"] == "http://localhost"
         assert refused.json is not None
         assert refused.json["error"]["code"] == "not_implemented"
-        assert "patch" in refused.json["error"]["message"]
+        assert "headgate serve" in refused.json["error"]["message"]
+        assert "patch" not in refused.json["error"]["message"]
     assert client.get("/").text == "hello"
     assert gate.ready()["ready"] is False
 

@@ -31,6 +31,12 @@ def needs_an_argument(name):
     return app
 
 number = 7
+
+class WSGIHandler:
+    def __call__(self, environ, start_response):
+        return []
+
+of_django = WSGIHandler()
 """
 BARE = """
 from flask import Flask

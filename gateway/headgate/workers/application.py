@@ -30,8 +30,10 @@ def load_application(target: str | None, settings: Settings) -> Flask:
         try:
             inspect.signature(app).bind()
         except TypeError as error:
-            raise InvalidRequest(f"{target!r} needs arguments ({error}); expected a function that takes none") from error
-        app = app()
+            if inspect.isroutine(app) or inspect.isclass(app):
+                raise InvalidRequest(f"{target!r} needs arguments ({error}); expected a function that takes none") from error
+        else:
+            app = app()
     return made_ready(app, settings, repr(target))
 
 
@@ -41,7 +43,10 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
     Raises InvalidRequest: it is no Flask application. The error has its `name`.
     """
     if not isinstance(app, Flask):
-        raise InvalidRequest(f"{name} is a {type(app).__name__}; expected a Flask application or a function that returns one")
+        raise InvalidRequest(
+            f"{name} is a {type(app).__name__}; expected a Flask application or a function that returns one. An application of "
+            "another framework (Django, FastAPI) keeps its own server and publishes: start `headgate serve` without it"
+        )
     if getattr(getattr(app.extensions.get("socketio"), "sockio_mw", None), "engineio_path", "") == SOCKET_PATH:
         raise InvalidRequest(
             f"{name} has Flask-SocketIO at {SOCKET_PATH}, where the gateway's clients come: give it another path, or serve it "

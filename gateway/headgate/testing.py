@@ -8,6 +8,7 @@ Questions that only Redis can answer are answered as by an empty, healthy one.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,6 +22,7 @@ import pytest
 from headgate.events.event import decode_message
 from headgate.events.sender import operators_name
 from headgate.events.topic import check_pattern, matches
+from headgate.services.async_publisher import AsyncPublisher
 from headgate.services.publisher import Publisher, Receipt
 
 from .errors import SettingsError
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
     from .redis.presence_entries import Member
     from .services.schemas.check import OnViolation, SchemaCheck
 
-# The unreachable Redis of a publisher that was created in a test without HEADGATE_REDIS_URL and is used after it.
-_NO_REDIS = "unix:///nonexistent/redis-of-a-test-that-has-ended"
+# The unreachable Redis of a publisher that was made without HEADGATE_REDIS_URL; its name is in the error of a publish.
+_NO_REDIS = "unix:///nonexistent/redis-of-a-test-without-the-fixture-published"
 _KEY, _TOPIC, _PAYLOAD, _ID, _BY = 3, 4, 5, 6, 7
 
 
@@ -221,6 +223,14 @@ def _waited(command: Command) -> int | list[int]:
     return [1, 0] if command[0] == "WAITAOF" else int(command[1])
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let modules that the tests import make publishers without any Redis: no test has begun then, and no fixture applies."""
+    find = data_folder.wait_for_private_redis
+    patched = pytest.MonkeyPatch()
+    patched.setattr(data_folder, "wait_for_private_redis", lambda folder, within_s: find(folder, within_s) or _NO_REDIS)
+    config.add_cleanup(patched.undo)
+
+
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> Published:
     """The events published in this test, including those of older publishers: `published("orders.*")`. See `Published`."""
@@ -235,6 +245,12 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Published:
     def keep(publisher: Publisher, real: object) -> None:
         publisher.__dict__["_writer"] = real  # for use after the test; it has not connected
 
+    def begin_again(publisher: AsyncPublisher) -> None:
+        if publisher._loop is not asyncio.get_running_loop():
+            publisher._loop = publisher._opening = publisher._publisher = None
+
+    # A publisher at module level serves tests with an event loop each.
+    monkeypatch.setattr(AsyncPublisher, "_check_loop", begin_again)
     # A property of the class takes precedence over an attribute of an instance.
     monkeypatch.setattr(Publisher, "_writer", property(lambda publisher: writer, keep), raising=False)
     monkeypatch.setattr(data_folder, "wait_for_private_redis", lambda folder, within_s: _NO_REDIS)

@@ -132,6 +132,15 @@ def test_the_publisher_for_asyncio_is_recorded(published: Published) -> None:
     ]
 
 
+def test_one_publisher_serves_tests_with_an_event_loop_each(published: Published) -> None:
+    """As one at module level under pytest-asyncio, or Django's async client."""
+    publisher = AsyncPublisher()
+    for number in range(2):
+        asyncio.run(publisher.publish("a", number))
+
+    assert [event.data for event in published()] == [0, 1]
+
+
 def test_the_flask_extension_is_recorded(published: Published, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """From a view of the application, without a gateway and without HEADGATE_REDIS_URL."""
     monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)
@@ -148,14 +157,30 @@ def test_the_flask_extension_is_recorded(published: Published, monkeypatch: pyte
     assert len(published()) == 2
 
 
-def test_the_example_of_the_page_passes_without_redis(tmp_path: Path) -> None:
-    """As docs/howto/testing.md shows it for Flask; tests/examples/test_python.py runs those of Django and FastAPI."""
-    folder = Path(__file__).parents[2] / "examples" / "flask"
+def run_pytest(folder: Path, tmp_path: Path) -> str:
+    """Run the tests of a project, where no Redis is known; return what pytest wrote. They pass."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTEST_"))}
     words = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", "--rootdir", str(folder)]
     done = subprocess.run([*words, str(folder)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    return done.stdout
+
+
+def test_the_example_of_the_page_passes_without_redis(tmp_path: Path) -> None:
+    """As docs/howto/testing.md shows it for Flask; tests/examples/test_python.py runs those of Django and FastAPI."""
+    assert "1 passed" in run_pytest(Path(__file__).parents[2] / "examples" / "flask", tmp_path)
+
+
+def test_a_module_makes_its_publisher_before_a_test_begins(tmp_path: Path) -> None:
+    """Test modules import the application while pytest collects them. A publish without the fixture names it."""
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["headgate.testing"]')
+    (tmp_path / "shop.py").write_text("from headgate import Publisher\npublisher = Publisher()\n")
+    (tmp_path / "test_shop.py").write_text(
+        "import pytest\nfrom headgate import BusUnavailable\nfrom shop import publisher\n\n"
+        "def test_one(published):\n    publisher.publish('a', 1)\n    assert len(published()) == 1\n\n"
+        "def test_two():\n    with pytest.raises(BusUnavailable, match='fixture-published'):\n        publisher.publish('a', 1)\n"
+    )
+    assert "2 passed" in run_pytest(tmp_path, tmp_path)
 
 
 def test_a_publisher_that_outlives_its_test_reaches_no_log(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,7 +235,10 @@ class AsyncPublisher:
 
     def _check_loop(self) -> None:
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            raise PublisherClosed("it belongs to another event loop: make one for each loop")
+            raise PublisherClosed(
+                "it belongs to another event loop: make one for each loop, or use Publisher where each call has its own loop "
+                "(asyncio.run, an async view under WSGI)"
+            )
 
     async def _open(self) -> Publisher:
         """Make the publisher in a thread, since that loads redis-py and may wait for a private Redis to start."""

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.fault.redis_process import RedisProcess
-from tests.support.checkout import DEADLINE_S
+from tests.support.checkout import DEADLINE_S, ROOT
 from tests.support.gateway_process import StartGateway
 from tests.support.held_port import HeldPort
 from tests.support.pictures import picture
@@ -104,6 +104,22 @@ def test_django_rings_the_bell_of_the_user_whose_order_has_failed(
         page.get_by_role("button", name="Order 42 failed").click()
         expect(page.locator("#unread")).to_have_text("0")
         expect(other.locator("#unread")).to_have_text("0")
+
+
+def test_django_answers_as_usual_when_a_committed_change_cannot_be_published(example: MakeExample) -> None:
+    """By the view of docs/howto/django.md, while Redis is unreachable. The change is saved and Django logs the error."""
+    django = example("django")
+    (view,) = re.findall(r"```python\n(from django\.conf.*?)```", (ROOT / "docs/howto/django.md").read_text(), re.DOTALL)
+    (django.folder / "shop" / "ship.py").write_text(view)
+    settings = django.folder / "shop" / "settings.py"
+    settings.write_text(settings.read_text() + 'HEADGATE_REDIS_URL = "unix:///nonexistent/redis.sock"\n')
+    django.run("python", "manage.py", "migrate", "--run-syncdb", "--verbosity", "0")
+    program = (
+        "import os; os.environ['DJANGO_SETTINGS_MODULE'] = 'shop.settings'; import django; django.setup()\n"
+        "from shop.models import Order; from shop.ship import ship; Order.objects.create(pk=42)\n"
+        "print(ship(None, 42).status_code, Order.objects.get(pk=42).status)"
+    )
+    assert django.run("python", "-c", program) == "204 shipped\n"
 
 
 def test_fastapi_publishes(example: MakeExample, page: Page, port: int) -> None:

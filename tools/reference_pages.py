@@ -115,8 +115,8 @@ def python_page() -> str:
 
 def _class(name: str, thing: type) -> Iterator[str]:
     yield f"## `{name}`\n\n"
-    if not issubclass(thing, Enum):
-        yield f"```python\n{name}{_signature(thing)}\n```\n\n"
+    if not issubclass(thing, Enum) and (signature := _signature(thing)) != "(…)":
+        yield f"```python\n{name}{signature}\n```\n\n"
     yield f"{_documented(thing)}\n\n"
     for attribute, value in vars(thing).items():
         if attribute.startswith("_") or dataclasses.is_dataclass(value):
@@ -136,7 +136,7 @@ def _function(name: str, thing: Any, depth: int) -> Iterator[str]:
 def _signature(thing: Any) -> str:
     try:
         signature = inspect.signature(thing)
-    except (TypeError, ValueError):
+    except (NameError, TypeError, ValueError):  # fields of a type that is only there for type checkers
         return "(…)"
     kept = [each for number, each in enumerate(signature.parameters.values()) if not (number == 0 and each.name == "self")]
     text = str(signature.replace(parameters=kept))

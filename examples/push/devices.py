@@ -3,8 +3,8 @@
 import json
 import sqlite3
 
+from headgate import user_of
 from headgate.consumers import Delivery
-from headgate.events.topic import user_of
 
 
 def run(statement: str, *values: object) -> list[tuple[str]]:

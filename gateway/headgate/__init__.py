@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headgate.events.topic import own_topics, pattern, user_word
+from headgate.events.topic import own_topics, pattern, user_of, user_word
 from headgate.installation import __version__, needing
 
 from .errors import (
@@ -43,11 +43,21 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from headgate.events.event import Event
     from headgate.flask.extension import Headgate
+    from headgate.redis.lineage import Fate, LogPosition
     from headgate.services.async_publisher import AsyncPublisher
     from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached
     from headgate.services.inbox import Inbox, InboxChange, InboxItem, InboxPage, read_change
-    from headgate.services.publisher import PresentUser, Publisher, Receipt
+    from headgate.services.publisher import (
+        NonePublished,
+        Prepared,
+        PresencePage,
+        PresentUser,
+        Publisher,
+        PublishManyError,
+        Receipt,
+    )
     from headgate.services.subscriber import Gap, Subscriber
 
     from .auth.identity import Handshake, Identity, PageRequest
@@ -55,22 +65,27 @@ if TYPE_CHECKING:
 # Module → what it brings, on first use.
 _LAZY = {
     "auth.identity": ("Handshake", "Identity", "PageRequest"),
+    "events.event": ("Event",),
     "flask.extension": ("Headgate",),
+    "redis.lineage": ("Fate", "LogPosition"),
     "services.async_publisher": ("AsyncPublisher",),
     "services.clients": ("Clients", "ClientsPage", "ConnectedClient", "Reached"),
     "services.inbox": ("Inbox", "InboxChange", "InboxItem", "InboxPage", "read_change"),
-    "services.publisher": ("PresentUser", "Publisher", "Receipt"),
+    "services.publisher": (
+        "NonePublished", "Prepared", "PresencePage", "PresentUser", "PublishManyError", "Publisher", "Receipt",
+    ),
     "services.subscriber": ("Gap", "Subscriber"),
-}
+}  # fmt: skip
 
 __all__ = [
-    "AsyncPublisher", "BusRefused", "BusUnavailable", "Clients", "ClientsPage", "ConnectedClient", "Forbidden", "Gap",
-    "Handshake", "Headgate", "HeadgateError", "Identity", "Inbox", "InboxChange", "InboxItem", "InboxPage", "InvalidEvent",
-    "InvalidPattern", "InvalidRequest", "InvalidSchema", "InvalidTopic", "LimitReached", "NamespaceNotServed", "NotDurable",
-    "NotSerializable", "OriginNotAllowed", "Overloaded", "PageRequest", "Paused", "PayloadTooLarge", "PresentUser", "Publisher",
-    "PublisherClosed", "Reached", "Receipt", "RequestFailed", "RequestRefused", "RequestTimedOut", "SchemaViolation",
-    "SettingsError", "Subscriber", "Unauthorized", "UnknownHost", "UnknownNamespace", "UnknownRequest", "__version__",
-    "own_topics", "pattern", "read_change", "user_word",
+    "AsyncPublisher", "BusRefused", "BusUnavailable", "Clients", "ClientsPage", "ConnectedClient", "Event", "Fate", "Forbidden",
+    "Gap", "Handshake", "Headgate", "HeadgateError", "Identity", "Inbox", "InboxChange", "InboxItem", "InboxPage", "InvalidEvent",
+    "InvalidPattern", "InvalidRequest", "InvalidSchema", "InvalidTopic", "LimitReached", "LogPosition", "NamespaceNotServed",
+    "NonePublished", "NotDurable", "NotSerializable", "OriginNotAllowed", "Overloaded", "PageRequest", "Paused",
+    "PayloadTooLarge", "Prepared", "PresencePage", "PresentUser", "PublishManyError", "Publisher", "PublisherClosed", "Reached",
+    "Receipt", "RequestFailed", "RequestRefused", "RequestTimedOut", "SchemaViolation", "SettingsError", "Subscriber",
+    "Unauthorized", "UnknownHost", "UnknownNamespace", "UnknownRequest", "__version__", "own_topics", "pattern", "read_change",
+    "user_of", "user_word",
 ]  # fmt: skip
 
 

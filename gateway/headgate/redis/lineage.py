@@ -24,19 +24,26 @@ MAX_LOST = 64
 
 
 class LogPosition(TypedDict):
-    """A position in the log as in JSON, everything up to `offset` in `epoch`."""
+    """A position in the log, `{"epoch": str, "offset": int}` as in JSON: everything up to `offset` in `epoch`."""
 
     epoch: str
     offset: int
 
 
 class Fate(StrEnum):
-    """The fate of a published event, as `Publisher.check` returns it."""
+    """The fate of a published event, as `Publisher.check` returns it. Each is a text: its name in lower case.
+
+    Attributes:
+        IN_LOG: the log has it.
+        ROLLED_BACK: Redis has lost it with the end of its log.
+        TRIMMED: it is older than the retention of the log.
+        UNKNOWN: another log, which never had this epoch, has lost all of it, or has begun too many since.
+    """
 
     IN_LOG = "in_log"
-    ROLLED_BACK = "rolled_back"  # Redis has lost it with the end of its log
-    TRIMMED = "trimmed"  # it is older than the retention of the log
-    UNKNOWN = "unknown"  # another log, which never had this epoch, has lost all of it, or has begun too many since
+    ROLLED_BACK = "rolled_back"
+    TRIMMED = "trimmed"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from .redis.presence_entries import Member
     from .services.schemas.check import OnViolation, SchemaCheck
 
-# The unreachable Redis of a publisher that was made without HEADGATE_REDIS_URL; its name is in the error of a publish.
-_NO_REDIS = "unix:///nonexistent/redis-of-a-test-without-the-fixture-published"
+# The unreachable Redis of what was made without HEADGATE_REDIS_URL; its name is in the error of a use outside the fixture.
+_NO_REDIS = "unix:///nonexistent/no-redis-in-tests"
 _KEY, _TOPIC, _PAYLOAD, _ID, _BY = 3, 4, 5, 6, 7
 
 

@@ -172,13 +172,13 @@ def test_the_example_of_the_page_passes_without_redis(tmp_path: Path) -> None:
 
 
 def test_a_module_makes_its_publisher_before_a_test_begins(tmp_path: Path) -> None:
-    """Test modules import the application while pytest collects them. A publish without the fixture names it."""
+    """Test modules import the application while pytest collects them. A publish without the fixture fails."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["headgate.testing"]')
     (tmp_path / "shop.py").write_text("from headgate import Publisher\npublisher = Publisher()\n")
     (tmp_path / "test_shop.py").write_text(
         "import pytest\nfrom headgate import BusUnavailable\nfrom shop import publisher\n\n"
         "def test_one(published):\n    publisher.publish('a', 1)\n    assert len(published()) == 1\n\n"
-        "def test_two():\n    with pytest.raises(BusUnavailable, match='fixture-published'):\n        publisher.publish('a', 1)\n"
+        "def test_two():\n    with pytest.raises(BusUnavailable, match='no-redis-in-tests'):\n        publisher.publish('a', 1)\n"
     )
     assert "2 passed" in run_pytest(tmp_path, tmp_path)
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -39,9 +40,12 @@ for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
     if _name not in _FOR_TESTS:
         del os.environ[_name]
 
-# The processes of the tests have the packages of a user's. A tool's, which structlog would load if it found it, is hidden.
+# The processes of the tests have the packages of a user's. Two that structlog and redis-py would load are hidden there, but not
+# here, where a process of xdist has the path of the one that started it.
 _HIDING = str(Path(__file__).with_name("not_installed"))
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_HIDING, os.environ.get("PYTHONPATH")]))
+sys.path[:] = [path for path in sys.path if path != _HIDING]
+_others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", _HIDING)]
+os.environ["PYTHONPATH"] = os.pathsep.join([_HIDING, *_others])
 
 # A command that a test runs in this process configures the loggers, and a logger keeps the configuration and the streams that it
 # was first used with. No test may decide where the lines of the next one go.

@@ -150,8 +150,12 @@ def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sink]:
         yield sink
 
 
-def test_the_way_of_a_sampled_event_is_one_line_of_spans(sink: Sink, start_gateway: StartGateway, tmp_path: Path) -> None:
+def test_the_way_of_a_sampled_event_is_one_line_of_spans(
+    sink: Sink, start_gateway: StartGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """checkout → publish → route → deliver, and publish → consume; the browser has the trace. An unsampled one has no span."""
+    # The first folder hides OpenTelemetry.
+    monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"].partition(os.pathsep)[2])
     (tmp_path / "nothing_consumer.py").write_text(CONSUMER)
     (tmp_path / "headgate.toml").write_text(CONFIGURATION)
     exporting = {"OTEL_EXPORTER_OTLP_ENDPOINT": sink.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}

@@ -203,7 +203,7 @@ class World:
         self._of_sockets = Random(f"sockets of {seed}")
         self.record = SocketRecord(NAMESPACE)
         self.neighbours = 0
-        self._wanted: dict[tuple[str, int | None], set[Client]] = {}
+        self._wanted: dict[tuple[str, int | None], set[tuple[Client, str]]] = {}
         fanout._hand = self._hand  # SMALL puts it back
         self._budget_s = -1.0
         self.lines = Lines()
@@ -399,7 +399,7 @@ class World:
             return 0  # its events go into a bridge as well
         self.taken_directly += run.taken
         for event in some[: run.taken]:
-            if wanting := self._wanting(event.topic):
+            if wanting := dict(self._wanting(event.topic)):
                 self.record.came(event_frame(NAMESPACE.encode(), event), len(wanting))
             self.bus.arrived.popleft()
         self.bus.reached = front.reached
@@ -418,9 +418,10 @@ class World:
             self._wanted[event.topic, event.offset] = self._wanting(event.topic)
         return events
 
-    def _wanting(self, topic: str) -> set[Client]:
-        """Return the clients that want a topic, by their subscriptions."""
-        return {client for client in self.clients.values() if any(_matches(pattern, topic) for pattern in client.subscriptions)}
+    def _wanting(self, topic: str) -> set[tuple[Client, str]]:
+        """Return the clients that want a topic, with the subscription that wants it."""
+        everyone = self.clients.values()
+        return {(client, pattern) for client in everyone for pattern in client.subscriptions if _matches(pattern, topic)}
 
     def _hand(self, slice_: Sequence[Matched]) -> int:
         """A pass takes events, so check, and record, for whom; then act like it."""
@@ -428,7 +429,8 @@ class World:
             topic, clients = matched.frame.topic or "", matched.audience.clients
             now = self._wanting(topic)
             # A client that has subscribed since the event came may have it, or not: it has a place above.
-            assert self._wanted[topic, matched.frame.offset] & now <= set(clients) <= now, topic
+            still, those = (dict(wanting).keys() for wanting in (self._wanted[topic, matched.frame.offset] & now, now))
+            assert still <= set(clients) <= those, topic
             self.record.came(matched.frame, len(clients))
         return _HAND(slice_)
 

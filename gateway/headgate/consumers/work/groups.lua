@@ -702,7 +702,7 @@ end
 -- A consumer's memory -------------------------------------------------------------------------------------------------------
 
 -- Register a function of the memory: <group> <name> and so many arguments in all, of which `numbers` are positive. The body gets
--- the key, all arguments, and these numbers.
+-- the key, all arguments, the names and these numbers.
 local function remember(function_name, flags, needs, count, numbers, expected, body)
   register('state_' .. function_name, flags, needs, function(name, args)
     local found = {}
@@ -710,46 +710,48 @@ local function remember(function_name, flags, needs, count, numbers, expected, b
       found[index] = #args == count and number(args[place]) or 0
       if found[index] < 1 then return invalid('expected a consumer, a name' .. expected) end
     end
-    return body(name.own .. args[2], args, unpack(found))
+    return body(name.own .. args[2], args, name, unpack(found))
   end, true)
 end
 
 -- Count one against a limit in any period: <limit> <period_ms> <unique> → -1, or the time of new room (ms).
-local function rate(key, args, limit, period_ms)
-  local now = wall_ms()
+local function rate(key, args, name, limit, period_ms)
+  local now, wall = read_time(name)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', whole(now - period_ms))
   local used = redis.call('ZCARD', key)
   if used >= limit then
-    return tonumber(redis.call('ZRANGE', key, used - limit, used - limit, 'WITHSCORES')[2]) + period_ms
+    return wall - now + tonumber(redis.call('ZRANGE', key, used - limit, used - limit, 'WITHSCORES')[2]) + period_ms
   end
   redis.call('ZADD', key, whole(now), args[5])
   redis.call('PEXPIRE', key, whole(period_ms))
   return -1
 end
 
+-- Keys expire by the wall clock, so a key has more time left than it was given after the clock was set back.
+
 -- Open a window: <length_ms> → -1 if it was opened now, else the end of the open one (ms).
-local function window(key, args, length_ms)
+local function window(key, args, _, length_ms)
   local left = redis.call('PTTL', key)
-  if left > 0 then return wall_ms() + left end
+  if left > 0 then return wall_ms() + math.min(left, length_ms) end
   redis.call('SET', key, '1', 'PX', whole(length_ms))
   return -1
 end
 
 -- Take or renew a lease: <holder> <for_ms> → 1 ours, 0 another's.
-local function lease(key, args, for_ms)
+local function lease(key, args, _, for_ms)
   local holder = redis.call('GET', key)
-  if holder and holder ~= args[3] then return 0 end
+  if holder and holder ~= args[3] and redis.call('PTTL', key) <= for_ms then return 0 end
   redis.call('SET', key, args[3], 'PX', whole(for_ms))
   return 1
 end
 
 -- Store a value: <value> <for_ms>.
-local function put(key, args, for_ms)
+local function put(key, args, _, for_ms)
   return redis.call('SET', key, args[3], 'PX', whole(for_ms))
 end
 
 -- Store an outcome: <member> <for_ms> <most>. Beyond `most`, the oldest is removed.
-local function record(key, args, for_ms, most)
+local function record(key, args, _, for_ms, most)
   redis.call('ZADD', key, whole(wall_ms()), args[3])
   redis.call('PEXPIRE', key, whole(for_ms))
   local surplus = redis.call('ZRANGE', key, 0, -most - 1)

@@ -73,6 +73,29 @@ def test_a_window_ends(state: State, redis_client: Client) -> None:
     assert state.window("w", 60) is None
 
 
+def set_back(client: Client, names: str, seconds: int) -> None:
+    """Set the wall clock of Redis back, by which these keys end."""
+    for key in call(client, "KEYS", f"*:state:{names}"):
+        call(client, "PEXPIRE", key, call(client, "PTTL", key) + seconds * 1000)
+
+
+def test_a_wall_clock_that_is_set_back_lengthens_no_window(state: State, redis_client: Client) -> None:
+    """Else a digest would wait for an hour more."""
+    assert state.window("w", 60) is None
+    set_back(redis_client, "window:w", 3600)
+    ends_s = state.window("w", 60)
+    assert ends_s is not None
+    assert ends_s < time.time() + 60.1
+
+
+def test_a_wall_clock_that_is_set_back_lengthens_no_lease(state: State, other: State, redis_client: Client) -> None:
+    """Else no instance would judge alerts for an hour, if the holder ended."""
+    assert state.lease("l", 60)
+    set_back(redis_client, "lease:l", 3600)
+    assert other.lease("l", 60)
+    assert not state.lease("l", 60)
+
+
 def test_names_are_kept_apart(state: State) -> None:
     """Also those that cannot stand in a key as they are."""
     assert [state.window(name, 60) for name in ["plain", *ODD]] == [None] * (len(ODD) + 1)

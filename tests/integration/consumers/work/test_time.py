@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.consumers import Defer, Delivery, Retry
+from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Page, Store, defer_for, done
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, log_key
@@ -73,6 +74,18 @@ def consumers(redis_client: Client, redis_url: str) -> Iterator[Consumers]:
     yield found
     found.store.close()
     found.publisher.close()
+
+
+@SET
+def test_a_rate_has_room_again_after_its_period(consumers: Consumers, redis_client: Client, set_ms: int) -> None:
+    """Neither at once nor an hour late."""
+    state = RedisState(redis_client, "notifications", "mail", consumers.store)
+    assert state.within_rate("r", 1, 60) is None
+    consumers.wall.advance(set_ms)
+    consumers.pass_time(30_000)
+    assert state.within_rate("r", 1, 60) is not None
+    consumers.pass_time(41_000)  # the group's clock may stand still for ten seconds
+    assert state.within_rate("r", 1, 60) is None
 
 
 @SET

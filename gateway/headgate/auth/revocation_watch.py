@@ -5,7 +5,8 @@ In: the set REVOKED of revocation.py and its channel. Out: `on_revoked(members)`
 Rules. 1. After every (re)connect it subscribes, waits for Redis' confirmation, and then reads the whole set, so it misses
 nothing. 2. It replaces a link that leaves a PING unanswered for a second. 3. While Redis is unreachable, the known revocations
 stay active. Before the first read, nobody is admitted. 4. If this Redis user may not subscribe to the other channel or read
-what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require.
+what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require. 5. A process that
+stood still reads the set again, over another link, before it hands on events that have arrived since (`renew`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Listening(NamedTuple):
 
 
 class RevocationWatch:
-    """See the module. `revocations` is the copy; `known` and `was_known` once it has been read. `last_error`: why it is outdated.
+    """See the module. `revocations` is the copy; `known` once it has been read, `was_known` also since the last `renew`.
+    `last_error`: why it is outdated.
 
     Args:
         on_revoked: receives members that are refused from now on.
@@ -100,6 +102,12 @@ class RevocationWatch:
         if not self.known:
             raise BusUnavailable("the gateway has not read the revocations yet")
         self.revocations.check(identity)
+
+    def renew(self) -> None:
+        """Read the whole set again, which sets `was_known`. Known revocations stay active. Never waits."""
+        self.was_known.clear()
+        if self._link is not None:
+            self._link.close()
 
     def close(self) -> None:
         """Stop watching. Idempotent; the greenlet ends by itself."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ipaddress
 import itertools
 import json
+import os
+import signal
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +21,9 @@ from typing import Any
 import jwt
 import pytest
 
+from headgate.node.population.population import STOOD_STILL_S
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.services.clients import Clients
 from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
@@ -171,6 +175,30 @@ def test_a_revoked_token_is_disconnected_and_the_users_other_tokens_are_not(
     assert other.request("refresh", {"token": token(jti="t-1")})["error"]["reason"] == "revoked"
     assert running(other)
     assert running(moved)
+
+
+def test_a_gateway_that_stood_still_sends_no_event_of_that_time_to_a_client_without_the_right(
+    gateway: GatewayProcess, join: Join, lift: Callable[..., None], publisher: Publisher, redis: EmbeddedRedis, eve: str
+) -> None:
+    """The user was revoked, the token has expired, or the user was given other grants."""
+    subscriptions = [{"pattern": "news.#"}]
+    revoked, expired, regranted, other = (
+        join(gateway, token(user, lifetime_s, subscribe=["news.#"]), subscriptions=subscriptions)
+        for user, lifetime_s in ((eve, 600), (f"{eve}-expired", 3), (f"{eve}-regranted", 600), ("ben", 600))
+    )
+    os.kill(gateway.pid, signal.SIGSTOP)
+    try:
+        lift(user=eve)
+        with closing(Clients(redis.url, within_s=0.1)) as clients:
+            clients.regrant(f"{eve}-regranted", subscribe=["other.#"], for_s=60)
+        time.sleep(max(3.0, STOOD_STILL_S) + 0.5)  # the length of the fault, longer than the expired token
+        publisher.publish("news.today", 1)
+    finally:
+        os.kill(gateway.pid, signal.SIGCONT)
+    other.wait_for_events(1)
+    assert (disconnected(revoked), disconnected(expired)) == ("revoked", "expired")
+    assert regranted.request("unsubscribe", {"pattern": "nothing"})["ok"]
+    assert [client.events for client in (revoked, expired, regranted)] == [[], [], []]
 
 
 # secrets -------------------------------------------------------------------------------------------------------------------

@@ -64,6 +64,19 @@ def test_the_whole_set_is_read_when_the_subscription_is_confirmed(watched: Watch
     watched.watch.check(Identity("ana"))
 
 
+def test_a_renewed_watch_lets_known_users_in_and_signals_the_next_read(watched: Watched) -> None:
+    """Its link may hold messages that nobody has read yet."""
+    watched.stored = [("user:ana", 60)]
+    watched.take(CONFIRMED)
+    watched.watch.renew()
+    watched.watch.check(Identity("ben"))
+    with pytest.raises(Unauthorized):
+        watched.watch.check(Identity("ana"))
+    assert not watched.watch.was_known.is_set()
+    watched.take(CONFIRMED)
+    assert watched.watch.was_known.is_set()
+
+
 def test_messages_of_one_read_are_one_call(watched: Watched) -> None:
     """A thousand revocations at once disconnect their clients in one pass; a lift, or an invalid message, hits no client."""
     watched.take(CONFIRMED)

@@ -129,6 +129,7 @@ class Bus:
         self._waiting: dict[Idle, tuple[str, float]] = {}
         self._waking = False
         self._closing = Signal()
+        self._held: Callable[[], object] | None = None
         self._closed_for: HeadgateError | None = None  # the feed's reason to close the connection under way
         self._log_throttle = LogThrottle(monotonic, every_s=QUARANTINE_LOG_S)
         self.last_error: HeadgateError | None = None
@@ -209,6 +210,10 @@ class Bus:
         client = open_client(self._url, timeout_s=timeout_s, max_connections=1)
         reached = (lambda: (self.epoch, self.reached)) if verified else None
         return EventLog(self._namespace, client, self._settings.max_payload_bytes, reached)
+
+    def hold(self, wait: Callable[[], object]) -> None:
+        """Call `wait` before anything that has arrived is handed on. Never waits itself."""
+        self._held = wait
 
     # -- patterns -------------------------------------------------------------------------------------------------
 
@@ -301,6 +306,9 @@ class Bus:
             self._hand_on()
             self._unseen = self._read(link)
             while self._unseen:
+                if self._held is not None:
+                    self._held()
+                    self._held = None
                 self._go_on()
 
     def _hand_on(self) -> None:
@@ -356,6 +364,8 @@ class Bus:
 
     def _more(self) -> list[Event]:
         """Return the next events that have arrived by now. Never waits. The fan-out asks between two turns of a pass."""
+        if self._held is not None:
+            return []
         replies, self._unseen = self._unseen, []
         if self._link is not None:
             with suppress(HeadgateError):  # of a broken connection; the next `read` raises it again, and is handled

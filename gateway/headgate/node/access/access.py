@@ -41,6 +41,9 @@ from .regranting import Regranting
 if TYPE_CHECKING:
     from headgate.node.population.evictions import Evictions
 
+# Longest wait for revocations, and for changes of grants. Redis may be unreachable, and an authenticator may hang.
+RIGHTS_WITHIN_S = 2.0
+
 
 class Access:
     """See the module. `authenticator`: the application's; None: tokens decide."""
@@ -74,6 +77,17 @@ class Access:
         self.logins.start()
         self.regranting.start()
         self.revocations.start()
+
+    def check_again(self) -> None:
+        """End what has expired while this process stood still, and read the revocations and other grants again. Never waits."""
+        self.expiry.tick()
+        self.revocations.renew()
+
+    def wait_for_rights(self) -> None:
+        """Wait until that is done, for some seconds at most."""
+        self.revocations.was_known.wait(timeout=RIGHTS_WITHIN_S)
+        if self.regranting.checking is not None:
+            self.regranting.checking.join(timeout=RIGHTS_WITHIN_S)
 
     def apply(self, settings: Settings) -> None:
         """Apply other keys, grants of anonymous clients, and limits."""

@@ -27,7 +27,7 @@ from headgate.events.wire.packets import PRESENCE, STATUS, SUBSCRIBE, notice_pac
 from headgate.node.connection import environ_of
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client as Redis
-from headgate.runtime.loop import Lock, LockLike, Watcher, repeat, sleep, spawn
+from headgate.runtime.loop import Greenlet, Lock, LockLike, Watcher, repeat, sleep, spawn
 from headgate.transport.socketio_face import SocketIOFace
 
 from .logins import Logins
@@ -61,6 +61,7 @@ class Regranting:
         self.regrants = logins.regrants
         self._timer: Watcher | None = None
         self._turns: dict[str, tuple[LockLike, list[None]]] = {}
+        self.checking: Greenlet | None = None  # after changes that may have been missed
         self._noted: dict[str, float] = {}  # user with changed explicit grants and unchecked clients → since when
 
     def start(self) -> None:
@@ -149,7 +150,7 @@ class Regranting:
     def read_all(self, redis: Redis) -> None:
         """Read all explicit grants, as changes may have been missed, and check their users again. Waits for Redis."""
         if changed := self.regrants.replace(read_regrants(redis)):
-            spawn(self.regrant_all, changed)
+            self.checking = spawn(self.regrant_all, changed)
 
     def regrant_all(self, users: Iterable[str]) -> None:
         """Check the grants of users again, after changes may have been missed. May wait."""

@@ -22,6 +22,9 @@ from .joining import Joining
 from .rebalancing import Rebalancing
 from .shedding import Shedding
 
+# After a pause of this length, the rights of clients are checked before they get the events of that time.
+STOOD_STILL_S = 2.0
+
 
 class Population:
     """See the module."""
@@ -35,10 +38,10 @@ class Population:
         evictions: Evictions,
         cluster: Cluster,
     ) -> None:
-        self._namespaces, self._sockets, self.evictions = namespaces, sockets, evictions
+        self._namespaces, self._sockets, self._access, self.evictions = namespaces, sockets, access, evictions
         self.drain = Drain(namespaces)
         self.shedding = Shedding(settings.max_clients, self.count)
-        self._watchdog = Watchdog(self.shedding.beat)
+        self._watchdog = Watchdog(self._beat)
         self._rebalancing = Rebalancing(cluster.table, namespaces, self.connections, settings.rebalance_per_s)
         self.clients = ClientList(settings, namespaces, sockets, access, evictions, cluster.table)
         cluster.answers.add(self.clients.kinds())
@@ -77,3 +80,11 @@ class Population:
         """Stop. Idempotent."""
         self._watchdog.close()
         self._rebalancing.leave()
+
+    def _beat(self, lag_s: float) -> None:
+        """Runs in the hub, before anything that has arrived is read."""
+        self.shedding.beat(lag_s)
+        if lag_s >= STOOD_STILL_S:
+            self._access.check_again()
+            for namespace in self._namespaces.values():
+                namespace.bus.hold(self._access.wait_for_rights)

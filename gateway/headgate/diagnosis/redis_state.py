@@ -23,6 +23,7 @@ from headgate.redis.functions import LOG_LIBRARY, Library, server_token
 from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, REVOKED, STRICT, log_key, trial_key
 from headgate.redis.lineage import Extent
 from headgate.redis.log import RECONNECT_S, EventLog
+from headgate.redis.presence import PRESENCE_LIBRARY
 from headgate.redis.registry import Served, read_groups, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
 from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
@@ -92,6 +93,7 @@ def check_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Che
     yield ok("needed", NEEDED)
     yield _library(client, LOG_LIBRARY, "function library", "publisher or gateway", load)
     yield _library(client, GROUP_LIBRARY, "function library of consumers", "consumer", load)
+    yield _library(client, PRESENCE_LIBRARY, "function library of presence", "gateway with members", load)
     yield from _servers(client)
     served: dict[str, Served] = {}
     unread: HeadgateError | None = None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -64,6 +65,14 @@ class Library:
         this user may not load functions.
         """
         return min(self._ensure_at(run) for run in _servers(client, key))
+
+    def try_to_update(self, client: Client, key: str) -> None:
+        """Replace an older library on the server that has `key`, if this user may and Redis has room. Waits for Redis.
+
+        Raises BusUnavailable: Redis does not answer.
+        """
+        with suppress(BusRefused):
+            self.ensure_loaded(client, key)
 
     def _version_at(self, run: Callable[..., Any]) -> int | None:
         try:

@@ -34,6 +34,11 @@ _NUMBER_AS_USER = "\0#"
 _decode = msgspec.json.Decoder().decode
 
 
+def update_library(client: Client, namespace: str) -> None:
+    """Replace an older function library, if this user may and Redis has room."""
+    PRESENCE_LIBRARY.try_to_update(client, presence_key(namespace))
+
+
 def write(client: Client, namespace: str, process: str, writes: Iterable[TopicWrite], *, events: bool) -> int | None:
     """Write changes of a process's members in one call. Return the number of events to publish.
 

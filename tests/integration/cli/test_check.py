@@ -15,7 +15,7 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 
-    ours, found, needed, library, consumers, role, disk, memory, buffers, connections, writes, *served, clients = (
+    ours, found, needed, library, consumers, members, role, disk, memory, buffers, connections, writes, *served, clients = (
         before.stdout.splitlines()
     )
     assert re.fullmatch(r"headgate: [\d.]+, (python|compiled)", ours)
@@ -23,6 +23,7 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     assert needed == "needed: Redis 7.0 or newer, or Valkey"
     assert library.startswith("function library: not loaded")
     assert consumers.startswith("function library of consumers: not loaded")
+    assert members.startswith("function library of presence: not loaded")
     assert role.startswith("role: primary without replicas")
     assert disk == "disk: append-only file"
     assert re.fullmatch(r"memory: maxmemory [\d,]+ MiB, noeviction; \d+ MiB in use", memory)
@@ -36,9 +37,10 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     assert clients.startswith(
         "clients: with the settings here no client may connect, unless the application has an authenticator"
     )
-    assert loading.stdout.splitlines()[:5] == after.stdout.splitlines()[:5]
+    assert loading.stdout.splitlines()[:6] == after.stdout.splitlines()[:6]
     assert "function library: version " in after.stdout
     assert "function library of consumers: version " in after.stdout
+    assert "function library of presence: version " in after.stdout
 
 
 def test_check_says_what_the_settings_of_a_gateway_here_would_do(run: Run, environment: dict[str, str]) -> None:

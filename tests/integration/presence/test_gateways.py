@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import BusRefused
 from headgate.node.presence import presence
+from headgate.redis import presence as store
 from headgate.redis.client import Client, call
 from headgate.runtime.metrics import PRESENCE_WRITES, totals
 from headgate.services.publisher import Publisher
@@ -160,3 +161,13 @@ def test_writes_that_are_refused_between_good_beats_are_one_line_in_the_log(star
     finally:
         call(redis_client, "ACL", "SETUSER", "default", "+sadd")
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["presence out of reach"]
+
+
+def test_a_gateway_replaces_an_older_library_of_presence(start: Start, redis_client: Client) -> None:
+    """As soon as it has members."""
+    library = store.PRESENCE_LIBRARY
+    older = library.source.replace(f"local VERSION = {library.version}\n", "local VERSION = 0\n")
+    call(redis_client, "FUNCTION", "LOAD", older)
+    ana = start().join({"token": "ana"})
+    enter(ana)
+    ana.wait_for(lambda: library.loaded_version(redis_client) == library.version, "the newer library")

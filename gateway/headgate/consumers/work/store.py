@@ -104,11 +104,12 @@ class Store:
         self._max_payload_bytes = max_payload_bytes
 
     def open(self, start: str) -> tuple[str, int]:
-        """Make the group unless it exists; return its epoch ("": there is no log yet) and position.
+        """Make the group unless it exists; return its epoch ("": there is no log yet) and position. Replaces an older library.
 
         Args:
             start: start of a new one: `new`, `oldest`, or `lost` (it existed before, so it reads all there is now).
         """
+        GROUP_LIBRARY.try_to_update(self._client, self._log)
         epoch, position = self._call("open", start)
         return epoch.decode(), position
 

@@ -323,6 +323,7 @@ class Presence:
             try:
                 link.connect()
                 link.settimeout(LINK_TIMEOUT_S)
+                store.update_library(self._reads, self._namespace)
                 self._link, self._in_touch_since_s = link, self._now_s()
                 self._ping()
                 self._listen()

@@ -548,6 +548,15 @@ def test_the_library_is_loaded_on_first_use(redis_client: Client, store: Store, 
     assert GROUP_LIBRARY.loaded_version(redis_client) == GROUP_LIBRARY.version
 
 
+def test_a_consumer_that_starts_replaces_an_older_library(redis_client: Client, store: Store) -> None:
+    """A newer one stays."""
+    for loaded, after in ((GROUP_LIBRARY.version - 1, GROUP_LIBRARY.version), (GROUP_LIBRARY.version + 1,) * 2):
+        source = GROUP_LIBRARY.source.replace(f"local VERSION = {GROUP_LIBRARY.version}\n", f"local VERSION = {loaded}\n")
+        call(redis_client, "FUNCTION", "LOAD", "REPLACE", source)
+        store.open("new")
+        assert GROUP_LIBRARY.loaded_version(redis_client) == after
+
+
 # A full Redis --------------------------------------------------------------------------------------------------------------
 
 

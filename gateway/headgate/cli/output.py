@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 DONE_UNTOLD = 3
+# The last day that has a text, 9999-12-30, in every zone. Redis may name a later time, in the id of an entry.
+_LAST_TIME_S = 253402214400
 # Commands that need only the extra `consumers`.
 _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
 # From a file, or a terminal, that takes nothing more.
@@ -134,14 +136,14 @@ def local_time(seconds: float) -> str:
     """Return seconds since 1970 as a time of this machine's zone."""
     import time
 
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(min(seconds, _LAST_TIME_S)))
 
 
 def utc_time(seconds: float) -> str:
     """Return seconds since 1970 as a time of UTC (RFC 3339)."""
     import datetime
 
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
+    return datetime.datetime.fromtimestamp(min(seconds, _LAST_TIME_S), datetime.UTC).isoformat(timespec="seconds")
 
 
 def counted(count: int, noun: str) -> str:

@@ -172,15 +172,14 @@ def _namespace(client: Client, name: str, served: Served, at_s: float) -> Namesp
     fields, events, oldest = call_all(
         client, [("HMGET", head, "epoch", "offset", "sum", "first_sum"), ("XLEN", key), ("XRANGE", key, "-", "+", "COUNT", 1)]
     )
-    epoch, offset, total, below = fields
+    raw, offset, total, below = fields
+    epoch = (raw or b"").decode(errors="replace")
     oldest_s = None
     if oldest and (time_ms := oldest[0][1].get(b"time", b"")).isdigit():
         oldest_s = max(0.0, at_s - int(time_ms) / 1000)
     size = max(0, _number(total) - _number(below)) if events else 0
     kept_s, head_offset = retention_s(client, name, at_s), _number(offset)
-    return NamespaceState(
-        name, served.live, served.seen_s_ago, (epoch or b"").decode(), head_offset, int(events), size, oldest_s, kept_s
-    )
+    return NamespaceState(name, served.live, served.seen_s_ago, epoch, head_offset, int(events), size, oldest_s, kept_s)
 
 
 def _number(text: bytes | None) -> int:

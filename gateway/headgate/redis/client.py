@@ -24,7 +24,7 @@ from headgate.settings.addresses.redis_url import Kind, read_url
 from . import connections
 from .bounded import NewestReceipts
 from .budget import answered
-from .cluster import slot_of
+from .cluster import shown_command, slot_of
 from .cluster_client import ClusterClient
 from .connections import ROUND_TRIPS as ROUND_TRIPS
 from .connections import Command, address_of, exchange, open_server, redacted_address, run
@@ -81,9 +81,13 @@ def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = Tru
     """
     if isinstance(client, ClusterClient):
         return client.run_many(commands, shaped=shaped)
-    replies = exchange(client, list(commands), shaped=shaped)
+    asked = list(commands)
+    replies = exchange(client, asked, shaped=shaped)
     where = address_of(client)
-    return [refusal_of(reply, where) if isinstance(reply, Exception) else reply for reply in replies]
+    return [
+        refusal_of(reply, where, shown_command(command)) if isinstance(reply, Exception) else reply
+        for command, reply in zip(asked, replies, strict=True)
+    ]
 
 
 def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:

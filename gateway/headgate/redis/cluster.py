@@ -68,6 +68,12 @@ def key_of(command: Sequence[str | bytes | int]) -> str | bytes | None:
     return str(word) if isinstance(word, int) else word
 
 
+def shown_command(command: Sequence[str | bytes | int]) -> str:
+    """Return the name and the key of a command, for errors."""
+    words = [command[1] if str(command[0]).startswith("FCALL") else command[0], key_of(command)]
+    return " ".join(word.decode(errors="backslashreplace") if isinstance(word, bytes) else str(word) for word in words if word)
+
+
 def read_slots(reply: Any, asked: Node) -> list[tuple[int, int, Node]]:
     """Return (first slot, last slot, its primary) of each range that a node's answer to CLUSTER SLOTS names.
 

@@ -22,7 +22,7 @@ from headgate.settings.addresses.redis_url import Node, RedisUrl
 
 from . import connections
 from .bounded import NewestReceipts
-from .cluster import Topology, key_of, slot_of
+from .cluster import Topology, key_of, shown_command, slot_of
 from .connections import Command, cluster_topology, exchange, execute, failed, open_server
 from .faults import FAULTS, refusal_of, reply_of, shown_cause, unavailable
 from .pool import reset_in_child
@@ -65,7 +65,7 @@ class ClusterClient:
                 return execute(client, *command)
             except FAULTS as error:
                 if not self._has_moved(node, error):
-                    raise self._doubted(failed(client, error)) from shown_cause(error)
+                    raise self._doubted(failed(client, error, command)) from shown_cause(error)
         raise self._moving_on()
 
     def run_many(self, commands: Iterable[Command], *, shaped: bool = True) -> list[Any]:
@@ -100,7 +100,10 @@ class ClusterClient:
         for index in left:
             replies[index] = self._moving_on()
         where = str(self.address)
-        return [self._doubted(refusal_of(reply, where)) if isinstance(reply, redis.RedisError) else reply for reply in replies]
+        return [
+            self._doubted(refusal_of(reply, where, shown_command(command))) if isinstance(reply, redis.RedisError) else reply
+            for command, reply in zip(batch, replies, strict=True)
+        ]
 
     def node_of(self, key: str | bytes) -> redis.Redis:
         """Return the client of the node that owns a key. Raises as `Topology.owner`."""

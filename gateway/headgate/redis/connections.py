@@ -29,7 +29,7 @@ from headgate.settings.addresses.redis_url import Kind, RedisUrl, read_url, show
 from . import cluster
 from .bounded import Connection, NewestReceipts, SocketConnection, TlsConnection
 from .budget import left_s, renew
-from .cluster import ASK_TIMEOUT_S, Topology
+from .cluster import ASK_TIMEOUT_S, Topology, shown_command
 from .faults import FAULTS, advised, shown_cause, translate
 from .pool import Pool
 from .primary_switch import switch_of
@@ -130,7 +130,7 @@ def run(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any
     try:
         return execute(client, *command, **options)
     except FAULTS as error:
-        raise failed(client, error) from shown_cause(error)
+        raise failed(client, error, command) from shown_cause(error)
 
 
 def exchange(client: redis.Redis, commands: Sequence[Command], *, shaped: bool = True) -> list[Any]:
@@ -205,10 +205,10 @@ def address_of(client: redis.Redis) -> str:
     return str(kwargs.get("path") or shown_node((kwargs["host"], kwargs["port"])))
 
 
-def failed(client: redis.Redis, error: Exception) -> HeadgateError:
-    """Translate an error of a client. After a broken connection or a demoted primary, close the idle connections too."""
+def failed(client: redis.Redis, error: Exception, command: Command = ()) -> HeadgateError:
+    """Translate an error of a client, or of a command. After a broken connection or a demoted primary, close idle ones too."""
     pool = client.connection_pool
-    translated = translate(error, address_of(client))
+    translated = translate(error, address_of(client), shown_command(command) if command else "")
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
         if (switch := pool.connection_kwargs.get("switch")) is not None:

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from .client import Client, call, call_all
+from .client import Client, call, call_all, place_of
+from .faults import reading
 from .keys import head_key, ids_key, log_key
 from .lineage import Lineage, alone
 from .log import EventLog
@@ -101,7 +102,8 @@ class SentEvents:
     def standing(self) -> Standing:
         """Return the state of the log. Call it before the events are sent, so that `find` can find them."""
         epoch, offset, ids = call(self._client, "HMGET", head_key(self._namespace), "epoch", "offset", "ids")
-        return Standing((epoch or b"").decode(), int(offset or 0), int(ids or 0))
+        with reading(place_of(self._client, head_key(self._namespace)), head_key(self._namespace)):
+            return Standing((epoch or b"").decode(), int(offset or 0), int(ids or 0))
 
     def line(self, epochs: Collection[str]) -> tuple[Lineage, int]:
         """Return the lineage of the log as far as it covers these epochs, and the newest offset."""

@@ -41,6 +41,7 @@ NEEDED = "Redis 7.0 or newer, or Valkey"
 NO_PERMISSION = "NOPERM"
 NO_MEMORY = "OOM"
 LOADING = "LOADING"
+WRONG_TYPE = "WRONGTYPE"
 NO_FUNCTION = "NOFUNCTION"
 NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
 NO_CLUSTER = "NOCLUSTER"
@@ -68,6 +69,7 @@ _MEANING = {
     "NOAUTH": "it wants a password",
     "WRONGPASS": "wrong user name or password",
     "NOPERM": "no permission",
+    WRONG_TYPE: "wrong type of key",
     "LOADING": "it is loading its data",
     "BUSY": "it is busy running a script",
     "CLUSTERDOWN": "its cluster is down",
@@ -78,6 +80,7 @@ _MEANING = {
     "ASK": "another node of its Cluster is taking over this namespace",
     "TRYAGAIN": "another node of its Cluster is taking over this namespace",
 }
+_ABOUT_A_COMMAND = frozenset({NO_PERMISSION, WRONG_TYPE})
 # What people can do about a refusal.
 CURES = {
     NO_MEMORY: "raise maxmemory, or lower HEADGATE_LOG_MAX_BYTES; it accepts events again once there is room",
@@ -87,6 +90,7 @@ CURES = {
     "NOAUTH": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     "WRONGPASS": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     NO_PERMISSION: "give this Redis user the rights of docs/operations/redis-users.md, or name another one in HEADGATE_REDIS_URL",
+    WRONG_TYPE: "another program writes keys named hg:… here; remove its key, or name another database in HEADGATE_REDIS_URL",
     LOADING: "wait until it has loaded its data; INFO persistence shows the progress",
     "BUSY": "wait, or end the script: SCRIPT KILL, FUNCTION KILL",
     "CLUSTERDOWN": "check CLUSTER INFO and CLUSTER SHARDS on a node",
@@ -113,7 +117,7 @@ _CODES_OF_CLASSES: dict[type[BaseException], str] = {
 
 
 # The errors of redis-py's and our code that reads a reply of another form than Redis has, such as a number for a list.
-NO_REPLY = (TypeError, ValueError, AttributeError, LookupError)
+NO_REPLY = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
 # Every error that a call of redis-py raises. It imports modules as it connects, which fails while the interpreter ends.
 FAULTS = (redis.RedisError, OSError, ImportError, *NO_REPLY)
 
@@ -128,8 +132,11 @@ def refused(reason: str, redis_code: str = "") -> BusRefused:
     return BusRefused(reason, shown="the gateway's log says why", redis_code=redis_code)
 
 
-def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
-    """Return the error of our tree for an error of redis-py or of the operating system, with the address of the server."""
+def translate(error: BaseException, where: str = "Redis", asked: str = "") -> HeadgateError:
+    """Return the error of our tree for an error of redis-py or of the operating system, with the address of the server.
+
+    `asked` is the command with its key, for a refusal that is about one of them.
+    """
     if isinstance(error, NO_REPLY):
         return refused(f"{where} sent a reply of a form that Redis does not have; needed: {NEEDED}")
     if isinstance(error, redis.exceptions.InvalidResponse):
@@ -144,6 +151,8 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
         refusal.is_from_redis = True
         return refusal
     detail = f" ({text})" if text else ""
+    if asked and code in _ABOUT_A_COMMAND:
+        detail = f" for {asked}{detail}"
     if code in _PASSING:
         return unavailable(f"{where}: {_MEANING.get(code, code)}{detail}", code)
     if code == NO_FUNCTIONS_AT_ALL:
@@ -155,23 +164,31 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
     return refused(f"{where}: {text or type(error).__name__}", code)
 
 
-def refusal_of(reply: Exception, where: str) -> HeadgateError:
+def refusal_of(reply: Exception, where: str, asked: str) -> HeadgateError:
     """Return the error of our tree for an error among the replies of a round trip, with the usual remedy."""
-    return advised(translate(reply, where), reply, tls=False)
+    return advised(translate(reply, where, asked), reply, tls=False)
 
 
-def reply_error(text: bytes, where: str = "Redis") -> HeadgateError:
+def reply_error(text: bytes, where: str = "Redis", asked: str = "") -> HeadgateError:
     """Return the error of our tree for the text of an error reply of a server."""
-    return translate(redis.ResponseError(text.decode("utf-8", "replace")), where)
+    error = redis.ResponseError(text.decode("utf-8", "replace"))
+    return refusal_of(error, where, asked)
 
 
 @contextmanager
-def reading(where: str) -> Iterator[None]:
-    """Report a reply of a server that our code cannot read, as from something like Redis or a proxy. Raises BusRefused."""
+def reading(where: str, key: str = "") -> Iterator[None]:
+    """Report a reply of a server that our code cannot read, as from something like Redis or a proxy. Raises BusRefused.
+
+    With `key` the reply is the content of that key, which another program may have written.
+    """
     try:
         yield
     except NO_REPLY as error:
-        raise translate(error, where) from error
+        if not key:
+            raise translate(error, where) from error
+        foreign = refused(f"{where}: {key} has a value that Headgate does not write", WRONG_TYPE)
+        foreign.add_note(CURES[WRONG_TYPE])
+        raise foreign from error
 
 
 def shown_cause(error: Exception) -> Exception | None:

@@ -19,8 +19,9 @@ from headgate.events.topic import check_topic, matches
 from headgate.events.traceparent import read_traceparent
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
-from .client import Client, call, call_all, call_at, call_many, check_primary, database_number, drop_idle
+from .client import Client, call, call_all, call_at, call_many, check_primary, database_number, drop_idle, place_of
 from .connections import Command
+from .faults import reading
 from .functions import VERSION, call_function, ensure_loaded
 from .keys import head_key, log_key
 from .lineage import Entry as Entry
@@ -103,10 +104,10 @@ class EventLog:
         command: Command = ("FCALL", "headgate_configure", 1, self._key, *limits)
         more: Command = ("" if max_bytes is None else max_bytes, "sharded" if sharded else "", self.database, KNOWS_USERS)
         with suppress(InvalidRequest):
-            return read_head(call_function(self._client, *command, *more))
+            return self.read_head(call_function(self._client, *command, *more))
         # The library of 0.2 takes neither database nor users.
         oldest = more[:2] if sharded else () if max_bytes is None else more[:1]
-        return read_head(call_function(self._client, *command, *oldest))
+        return self.read_head(call_function(self._client, *command, *oldest))
 
     def share_of_memory(self, namespaces: int) -> int:
         """Return the bytes that each of that many logs may take, together half of Redis' `maxmemory`.
@@ -158,11 +159,16 @@ class EventLog:
         Never pass values that a client claims. If Redis does not remember such an event, its memory was reverted, and its next
         append begins another epoch.
         """
-        return read_head(call_function(self._client, *self.head_command(), *known, *([KNOWS_USERS] if known else [])))
+        return self.read_head(call_function(self._client, *self.head_command(), *known, *([KNOWS_USERS] if known else [])))
 
     def head_command(self) -> tuple[str | int, ...]:
         """Return the command that asks for the head, for a connection of another kind. `read_head` reads the reply."""
         return ("FCALL_RO", "headgate_head", 1, self._key)
+
+    def read_head(self, reply: list[Any]) -> Head:
+        """Decode the head in a reply of the function library. Raises BusRefused: it has what Headgate does not write."""
+        with reading(place_of(self._client, self._key), self._head_key):
+            return _read_head(reply)
 
     def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
         """Return the entries of `raw_page` decoded: an event, or the error that prevents its delivery."""
@@ -227,7 +233,8 @@ class EventLog:
     def end(self) -> tuple[str, int]:
         """Return the epoch and the newest offset (0: nothing was ever published), by a plain command."""
         epoch, offset = call(self._client, "HMGET", self._head_key, "epoch", "offset")
-        return (epoch or b"").decode(), int(offset or 0)
+        with reading(place_of(self._client, self._key), self._head_key):
+            return (epoch or b"").decode(), int(offset or 0)
 
     def first_since(self, time_ms: int) -> int:
         """Return the offset of the first kept event at or after a time; newest offset + 1 if all are older.
@@ -330,8 +337,7 @@ def time_or_zero(text: bytes) -> int:
         return 0
 
 
-def read_head(reply: list[Any]) -> Head:
-    """Decode the head in a reply of the function library."""
+def _read_head(reply: list[Any]) -> Head:
     epoch, offset, first, _, library, epochs, server, replica, *more = reply
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
     lineage = None if epochs is None else _lineage(name, epochs)

@@ -27,8 +27,9 @@ from dataclasses import dataclass
 
 from headgate.errors import BusRefused, HeadgateError, NamespaceNotServed
 
-from .client import Client, call, call_all, call_at, call_many, database
+from .client import Client, call, call_all, call_at, call_many, database, place_of
 from .connections import Command
+from .faults import reading
 from .functions import server_token, write_all
 from .keys import NAMESPACES, gateways_key, group_key, head_key, log_key
 from .loads import LEFT_S
@@ -142,7 +143,11 @@ def read_served(client: Client) -> dict[str, Served]:
             ("ZCARD", key),
         ]
     replies = call_all(client, commands) if commands else []
-    return {name: _served(now_s, *replies[4 * at : 4 * at + 4]) for at, name in enumerate(names)}
+    served = {}
+    for at, name in enumerate(names):
+        with reading(place_of(client, gateways_key(name)), gateways_key(name)):
+            served[name] = _served(now_s, *replies[4 * at : 4 * at + 4])
+    return served
 
 
 def known_namespaces(client: Client) -> list[str]:

@@ -21,6 +21,7 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRe
 from headgate.redis.bounded import NewestReceipts
 from headgate.redis.budget import Budget, left_s
 from headgate.redis.client import at, call, call_at, call_many, database_number, drop_idle, is_forbidden, open_client, place_of
+from headgate.redis.cluster import shown_command
 from headgate.redis.connections import Command
 from headgate.redis.durability import Durability, OnlineReplicas
 from headgate.redis.faults import NO_REPLY, refused, reply_error, translate
@@ -375,7 +376,7 @@ class Batch(NamedTuple):
         if isinstance(reply, HeadgateError):
             return [reply] * self.events
         try:
-            replies = [each for line in reply.split(b"\n") for each in _read_line(line, self.events, where)]
+            replies = [each for line in reply.split(b"\n") for each in _read_line(line, self.events, where, self.command)]
         except (ValueError, AttributeError):
             replies = []
         if len(replies) != self.events:
@@ -383,9 +384,9 @@ class Batch(NamedTuple):
         return replies
 
 
-def _read_line(line: bytes, at_most: int, where: str) -> list[Any]:
+def _read_line(line: bytes, at_most: int, where: str, command: Command) -> list[Any]:
     if line.startswith(b"-"):
-        return [reply_error(line[1:], where)]
+        return [reply_error(line[1:], where, shown_command(command))]
     epoch, first, events = line.split(b" ")
     offset, count = int(first), int(events)
     if not count:

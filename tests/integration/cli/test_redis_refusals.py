@@ -16,7 +16,7 @@ from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.data_folder import url_of, wait_for_private_redis
 from headgate.redis.embedded import EmbeddedRedis, find_server, start_private_redis
-from headgate.redis.keys import gateways_key
+from headgate.redis.keys import gateways_key, head_key, log_key
 from headgate.redis.registry import LEASE_S
 from headgate.services.publisher import Publisher
 from headgate.settings.settings import redis_program
@@ -25,6 +25,7 @@ from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_un
 from tests.support.registered import register, write_row
 
 COMMANDS = [("check",), ("status",), ("doctor", "--url", "http://127.0.0.1:1", "--idle", "0", "--timeout", "1")]
+LOG, HEAD, GATEWAYS = log_key("notifications"), head_key("notifications"), gateways_key("notifications")
 Said = Callable[[Run, str], list[str]]
 
 
@@ -183,6 +184,42 @@ def test_a_server_that_loads_its_data_is_told(run: Run, tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+FOREIGN = [
+    ("hg:api-keys", "SET", ("x",), ("keys", "list"), "wrong type of key for HVALS hg:api-keys"),
+    ("hg:api-keys", "SET", ("x",), ("keys", "list", "--json"), "wrong type of key for HVALS hg:api-keys"),
+    ("hg:paused", "SET", ("x",), ("pause",), "hg:paused"),
+    (LOG, "SET", ("x",), ("publish", "a", "1"), f"wrong type of key for headgate_append {LOG}"),
+    (LOG, "SET", ("x",), ("replay", "#"), f"wrong type of key for XRANGE {LOG}"),
+    (HEAD, "HSET", ("offset", "ten"), ("replay", "#"), f"{HEAD} has a value that Headgate does not write"),
+    (HEAD, "HSET", ("epoch", b"\xff"), ("publish", "--file", "events"), f"{HEAD} has a value that Headgate does not write"),
+    (GATEWAYS, "ZADD", ("inf", "a"), ("status",), f"{GATEWAYS} has a value that Headgate does not write"),
+]
+
+
+@pytest.mark.parametrize(("key", "write", "value", "command", "says"), FOREIGN)
+def test_a_key_of_another_program_is_named_with_the_cure(
+    run: Run, server: EmbeddedRedis, client: Client, tmp_path: Path, key: str, write: str,
+    value: tuple[str | bytes, ...], command: tuple[str, ...], says: str,
+) -> None:  # fmt: skip
+    """One of another type, or with a value that is none of ours: a line with the key, a line with the cure, no traceback."""
+    (tmp_path / "events").write_text('{"topic": "a", "data": 1}\n')
+    call(client, write, key, *value)
+
+    ended = run(*command, "--redis", server.url, cwd=tmp_path)
+
+    assert ended.returncode == 1
+    assert says in ended.stderr
+    assert "another program writes keys named hg:… here" in ended.stderr
+
+
+def test_a_right_that_is_missing_is_told_with_the_command_and_its_key(run: Run, server: EmbeddedRedis, client: Client) -> None:
+    """Redis names neither if it is the key that the user may not read."""
+    call(client, "ACL", "SETUSER", "other", "reset", "on", ">pass", "~mine:*", "&*", "+@all")
+    ended = run("keys", "list", "--redis", server.url.replace("unix://", "unix://other:pass@"))
+    assert ended.returncode == 1
+    assert "no permission for HVALS hg:api-keys (" in ended.stderr
 
 
 def test_a_gateway_that_died_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:

@@ -9,7 +9,7 @@ import pytest
 from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE, ensure_loaded
-from headgate.redis.log import EventLog, read_head
+from headgate.redis.log import EventLog
 from headgate.redis.subscriber_link import SubscriberLink
 
 
@@ -37,7 +37,7 @@ def test_all_answers_of_one_process_have_one_token(client: Client, redis_url: st
     link = SubscriberLink(redis_url)
     link.connect()
     link.send(log.head_command())
-    tokens.append(read_head(link.read()[0]).server)
+    tokens.append(log.read_head(link.read()[0]).server)
     link.close()
 
     assert len(tokens[0]) == 16

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,12 +22,14 @@ from headgate.cli.output import (
     DONE_UNTOLD,
     echo,
     fail,
+    local_time,
     one_line_errors,
     paint,
     print_done,
     print_json,
     print_result,
     print_title,
+    utc_time,
 )
 from headgate.errors import BusUnavailable
 from headgate.runtime.check_result import fault
@@ -217,3 +219,9 @@ def test_a_printable_line_stays_as_it_is() -> None:
     """A control character becomes the escape that JSON has for it."""
     assert for_terminal('{"é": "😀"}'.encode()) == '{"é": "😀"}'.encode()
     assert for_terminal(b'"\x1b[2J\n\x7f\xc2\x9b"') == b'"\\u001b[2J \\u007f\\u009b"'
+
+
+@pytest.mark.parametrize("shown", [local_time, utc_time])
+def test_a_time_after_the_last_year_is_the_end_of_that_year(shown: Callable[[float], str]) -> None:
+    """An entry of a stream may have any number of milliseconds in its id."""
+    assert shown(2.0**64 / 1000).startswith("9999-12-3")

@@ -23,7 +23,7 @@ from headgate.redis.client import has_answered, is_forbidden, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.keys import log_key
 from headgate.redis.lineage import Head, Lineage
-from headgate.redis.log import EventLog, read_head
+from headgate.redis.log import EventLog
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime import metrics
 from headgate.runtime.log_throttle import LogThrottle
@@ -352,7 +352,7 @@ class Bus:
         if (link := self._link) is None:
             raise BusUnavailable("the connection is closed")
         link.send(self._log.head_command())
-        return read_head(link.read()[0])
+        return self._log.read_head(link.read()[0])
 
     def _read(self, link: SubscriberLink) -> list[list[bytes]]:
         try:

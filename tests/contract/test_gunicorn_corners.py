@@ -37,6 +37,15 @@ def test_a_reload_starts_the_new_workers_before_it_ends_the_old_ones() -> None:
     assert source.index("self.spawn_worker()") < source.index("self.manage_workers()")
 
 
+def test_a_reload_reaps_workers_while_it_waits() -> None:
+    """There our arbiter learns of a stop, and raises what ends gunicorn's main loop."""
+    source = inspect.getsource(gunicorn.arbiter.Arbiter.reload)
+    assert source.index("self.manage_workers()") < source.index("while ") < source.index("self.reap_workers()")
+    assert "except (StopIteration, KeyboardInterrupt):\n            self.halt()" in inspect.getsource(
+        gunicorn.arbiter.Arbiter.run
+    )
+
+
 def test_the_arbiter_asks_the_class_about_its_settings_before_it_forks() -> None:
     """A RuntimeError there is one line, and the end."""
     source = inspect.getsource(gunicorn.arbiter.Arbiter.start)

@@ -126,7 +126,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
                 reload(app, gate.gateway, file)
 
         on_signal(signal.SIGHUP, hang_up)
-    for line in start_gateway(gate):
+    for line in start_gateway(gate, asked_to_stop):
         complain(line)
     heap = Heap(partial(clients_of, gate))
     heap.start()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
+from time import monotonic
 
 from flask import Flask
 
 from headgate.errors import InvalidRequest
 from headgate.flask.extension import SOCKET_PATH, Headgate
 from headgate.runtime.importing import APPLICATION, import_string
+from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
 from headgate.transport.http_limits import MAX_BODY_BYTES
 
 # The application that is served when none is named.
 READY_MADE = "headgate_server.app:create_app"
 READY_S = 10.0
+POLL_S = 0.05
 
 
 def load_application(target: str | None, settings: Settings) -> Flask:
@@ -68,20 +71,26 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
     return app
 
 
-def start_gateway(gate: Headgate) -> list[str]:
+def start_gateway(gate: Headgate, asked_to_stop: Signal) -> list[str]:
     """Start a gateway and wait, READY_S at most for each part, until Redis has told it what it needs to admit clients.
 
-    Returns lines for the operator, as `Gateway.not_ready`.
+    Returns lines for the operator, as `Gateway.not_ready`; none, and early, if the process is asked to stop.
     """
+
+    def wait(ready: Signal) -> None:
+        until_s = monotonic() + READY_S
+        while not asked_to_stop.is_set() and monotonic() < until_s and not ready.wait(POLL_S):
+            pass
+
     gate.start()
     gateway = gate.gateway
     for namespace in gateway.namespaces.values():
-        namespace.bus.was_up.wait(timeout=READY_S)
+        wait(namespace.bus.was_up)
     lines = gateway.not_ready()
-    gateway.cluster.table.tried.wait(timeout=READY_S)  # so that a gateway that stops later finds us
+    wait(gateway.cluster.table.tried)  # so that a gateway that stops later finds us
     if not lines:  # until then every login is refused
-        gateway.access.revocations.was_known.wait(timeout=READY_S)
-    return lines
+        wait(gateway.access.revocations.was_known)
+    return [] if asked_to_stop.is_set() else lines
 
 
 def clients_of(gate: Headgate) -> int:

@@ -8,12 +8,12 @@ The first workers of an arbiter check Redis before they serve. If it is unusable
 serve`. Once a worker has served, later ones do not, so an arbiter with clients goes on while Redis is unreachable.
 
 A worker is BOOTING until it listens, SERVING, then DRAINING (board.py). After SIGTERM it keeps serving while a younger
-worker boots, at most for SUCCESSOR_S, so that a reload does not leave the port without a listener. Then it closes its end of the
-port, moves its clients and finishes its requests within the shorter of `HEADGATE_DRAIN_S` and what is left of gunicorn's
-graceful_timeout, and ends.
+worker boots, at most for SUCCESSOR_S and until a second SIGTERM, so that a reload does not leave the port without a listener.
+Then it closes its end of the port, moves its clients and finishes its requests within the shorter of `HEADGATE_DRAIN_S` and what
+is left of gunicorn's graceful_timeout, and ends.
 
 Private API of gunicorn used here, each with a contract test: the arbiter creates a worker object before it forks; `alive` and
-signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults.
+signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults; a reload waits with `reap_workers`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ SUCCESSOR_S = 20.0
 BUS_S = 10.0
 POLL_S = 0.05
 HEARTBEAT_S = 1.0
+_STOPS = {signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 # Signals that make an earlier SIGHUP pointless.
-_OUTDATES_RELOAD = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
+_OUTDATES_RELOAD = {signal.SIGHUP, *_STOPS}
 # gunicorn's exit code for an application that failed to load, which also ends the arbiter.
 APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
 
@@ -159,6 +160,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._row = self._premises.board.take(age)
         self._requests = 0
         self._servers: list[HTTPServer] = []
+        self._may_have_successor = True
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -197,7 +199,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         signal.set_wakeup_fd(-1)
         self._asked, self._at_once = Signal(), Signal()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        on_signal(signal.SIGTERM, self._end)
+        on_signal(signal.SIGTERM, self._terminate)
         on_signal(signal.SIGQUIT, self._end_at_once)
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> None:
@@ -248,7 +250,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         app.extensions["headgate.workers"] = peer_workers
         self._servers = [self._server(sock, app, gate, peer_workers) for sock in self.sockets]
         HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
-        lines = start_gateway(gate)
+        lines = start_gateway(gate, self._asked)
         if lines and self._premises.is_first("not-ready"):
             for line in lines:
                 complain(line)
@@ -337,6 +339,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def _move(self, state: State) -> None:
         self._premises.board.move(self._row.slot, state)
 
+    def _terminate(self) -> None:
+        # A stop signals a worker again that a reload has signalled, and its successor too.
+        self._may_have_successor = not self._asked.is_set()
+        self._end()
+
     def _end(self) -> None:
         self.alive = False
         self._asked.set()
@@ -352,7 +359,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
         began_s = time.monotonic()
         until_s = began_s + self._successor_s(gateway.settings.drain_s)
-        while not self._at_once.is_set() and time.monotonic() < until_s:
+        while not self._at_once.is_set() and self._may_have_successor and time.monotonic() < until_s:
             if not any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows()):
                 break
             sleep(POLL_S)
@@ -418,6 +425,28 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
     on_ready: Callable[[Any], None] | None = None
     on_tick: Callable[[], None] | None = None
+    _is_reloading = False
+
+    def reload(self) -> None:
+        """Replace the workers. Takes as long as the old ones need to end."""
+        self._is_reloading = True
+        try:
+            super().reload()
+        finally:
+            self._is_reloading = False
+
+    def reap_workers(self) -> None:
+        """Note the workers that have ended. A reload calls this while it waits, and a stop must not wait for its end."""
+        super().reap_workers()
+        if not self._is_reloading:
+            return
+        caught: list[int] = super().wait_for_signals(timeout=0)
+        stop = next((each for each in caught if each in _STOPS), None)
+        for each in caught[caught.index(stop) + 1 :] if stop is not None else caught:
+            self.signal(each, None)
+        if stop is not None:
+            self._is_reloading = False
+            (self.handle_quit if stop == signal.SIGQUIT else self.handle_term)()
 
     def handle_term(self) -> None:
         """Drain the workers, then end."""
@@ -431,8 +460,8 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     def wait_for_signals(self, timeout: float = 1.0) -> list[int]:
         """Wait for signals, with shorter waits until all workers serve.
 
-        gunicorn waits for the old workers in each reload, so later signals wait, too. Of several reloads the last one is enough,
-        and none is needed before a stop, which would otherwise come after all of them.
+        gunicorn waits for the old workers in each reload, so later signals other than a stop wait, too. Of several reloads the
+        last one is enough, and none is needed before a stop.
         """
         caught: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else POLL_S)
         if self.on_ready is not None:

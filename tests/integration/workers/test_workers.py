@@ -208,6 +208,24 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
         client.close()
 
 
+def test_a_stop_during_a_reload_does_not_wait_for_the_old_workers(start_gateway: StartGateway) -> None:
+    """They move their clients for ten minutes; SIGTERM stops the new ones, and Ctrl-C then ends all at once."""
+    gateway = start_gateway({"HEADGATE_DRAIN_S": "600"}, "--dev", "--workers", "2")
+    first = wait_until(lambda: len(found := serving(gateway.url)) == 2 and found, "both serve")
+    clients = [RawClient(gateway.url, OPEN) for _ in range(24)]
+    os.kill(gateway.pid, signal.SIGHUP)
+    wait_until(lambda: not set(serving(gateway.url).values()) & set(first.values()), "only new workers take requests")
+
+    os.kill(gateway.pid, signal.SIGTERM)
+    gateway.wait_for_line("headgate: stopping", DEADLINE_S)
+    os.kill(gateway.pid, signal.SIGINT)
+
+    assert gateway.wait_until_ended() == 0
+    assert "Traceback" not in gateway.output
+    for client in clients:
+        client.close()
+
+
 class GunicornProcess(GatewayProcess):
     """gunicorn with our worker class, on a Unix socket and a port."""
 

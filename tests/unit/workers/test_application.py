@@ -78,21 +78,25 @@ def test_flask_socketio_at_the_gateways_path_is_refused() -> None:
 
 
 @pytest.mark.parametrize("missing", ["was_up", "tried", "was_known"])
-def test_a_gateway_takes_connections_once_it_can_admit_clients(missing: str) -> None:
-    """It follows its namespaces, is registered, and has read the revocations, without which it refuses every login."""
+@pytest.mark.parametrize("asked_to_stop", [False, True])
+def test_a_gateway_takes_connections_once_it_can_admit_clients(missing: str, asked_to_stop: bool) -> None:
+    """It follows its namespaces, is registered, and has read the revocations, without which it refuses every login; a stop
+    ends the wait.
+    """
     signals = {name: Signal() for name in ("was_up", "tried", "was_known")}
+    asked = Signal()
     gate: Any = SimpleNamespace(start=lambda: None, gateway=SimpleNamespace(not_ready=list))
     gate.gateway.namespaces = {"n": SimpleNamespace(bus=SimpleNamespace(was_up=signals["was_up"]))}
     gate.gateway.cluster = SimpleNamespace(table=SimpleNamespace(tried=signals["tried"]))
     gate.gateway.access = SimpleNamespace(revocations=SimpleNamespace(was_known=signals["was_known"]))
     returned: list[list[str]] = []
-    starting = spawn(lambda: returned.append(start_gateway(gate)))
+    starting = spawn(lambda: returned.append(start_gateway(gate, asked)))
     for name, signal in signals.items():
         if name != missing:
             signal.set()
     for _ in range(5):
         sleep(0)
     assert returned == []
-    signals[missing].set()
+    (asked if asked_to_stop else signals[missing]).set()
     starting.join()
     assert returned == [[]]

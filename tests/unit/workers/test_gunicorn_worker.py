@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gunicorn.arbiter
 import pytest
 from gunicorn.glogging import Logger
 
@@ -103,6 +104,33 @@ def test_reloads_that_pile_up_are_one_and_never_delay_a_stop(sent: list[str], ha
     for name in sent:
         arbiter.SIG_QUEUE.put(signal.Signals[f"SIG{name}"])
     assert [signal.Signals(each).name[3:] for each in arbiter.wait_for_signals()] == handled
+
+
+@pytest.mark.parametrize("stop", ["TERM", "INT", "QUIT"])
+def test_a_stop_ends_a_reload_that_waits_for_the_old_workers(stop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before it is outdated; a second stop, which ends the workers at once, is left for it."""
+    arbiter = Arbiter.__new__(Arbiter)
+    arbiter.SIG_QUEUE = queue.SimpleQueue()
+    stopped: list[bool] = []
+    monkeypatch.setattr(gunicorn.arbiter.Arbiter, "reap_workers", lambda arbiter: None)
+    monkeypatch.setattr(gunicorn.arbiter.Arbiter, "stop", lambda arbiter, graceful=True: stopped.append(graceful))
+
+    def reload(arbiter: Arbiter) -> None:
+        arbiter.signal(signal.SIGUSR1, None)
+        arbiter.reap_workers()
+        for name in ("HUP", stop, "INT"):
+            arbiter.signal(signal.Signals[f"SIG{name}"], None)
+        arbiter.reap_workers()
+        pytest.fail("it waits on")
+
+    monkeypatch.setattr(gunicorn.arbiter.Arbiter, "reload", reload)
+    with pytest.raises(StopIteration):
+        arbiter.reload()
+    assert arbiter.SIG_QUEUE.get_nowait() == signal.SIGINT
+    assert stopped == ([False] if stop == "QUIT" else [])  # otherwise the caller stops it
+    arbiter.signal(signal.SIGTERM, None)
+    arbiter.reap_workers()  # no reload waits
+    assert arbiter.SIG_QUEUE.get_nowait() == signal.SIGTERM
 
 
 def parts_s(graceful_timeout_s: int, drain_s: float, boot_s: float) -> tuple[float, float]:

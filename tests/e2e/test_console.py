@@ -265,12 +265,18 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def test_every_view_is_accessible_and_fits(console: ConsolePage) -> None:
-    """Axe finds nothing, in turn on a phone in the dark and at a desk in the light; nothing scrolls sideways at any width."""
+    """Axe finds nothing, in turn on a phone in the dark and at a desk in the light; nothing scrolls sideways at any width.
+
+    A view begins right below the bar, or at the top beside the rail.
+    """
     for nth, view in enumerate(VIEWS):
         console.go(view.path)
         for width in WIDTHS:
             resize(console.page, width)
             assert console.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (view, width)
+            edge = "bottom" if width < 1000 else "top"
+            above = console.page.evaluate(f"document.querySelector('.rail').getBoundingClientRect().{edge}")
+            assert console.page.evaluate("main.getBoundingClientRect().top") == above, (view, width)
             if width == (390, 1440)[nth % 2]:
                 console.page.emulate_media(color_scheme=SCHEMES[width == 390])
                 assert violations(console.page) == [], (view, width)

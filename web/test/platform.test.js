@@ -27,6 +27,7 @@ const FALLS_BACK = {
   localStorage: "there is no debug log",
   location: "connect() needs an address",
   navigator: "tabs do not share; no outbox in IndexedDB",
+  origin: "an error does not name the origin that may not be allowed",
   process: "the short texts of errors",
   reportError: "console.error",
   setImmediate: "MessageChannel",

@@ -29,7 +29,8 @@ export function reasonOf(status, text, retryAfter) {
 
 /** Add to the reason of a failure without an answer what a page may not know. @param {string} address of the gateway @param {string} reason */
 export function unanswered(address, reason) {
-  const origin = globalThis.location?.origin;
+  // Not that of its address: a frame in a sandbox has the origin `null`.
+  const { origin } = globalThis;
   const isOther = origin && origin !== new URL(address).origin;
   return isOther ? `${reason}: no answer, or the gateway may not allow the origin ${origin} (HEADGATE_ALLOWED_ORIGINS)` : reason;
 }

@@ -225,35 +225,37 @@ class ReportsNothing(Feed):
         return (self.epoch or "",)
 
 
-@pytest.mark.parametrize(
-    "faulty",
-    [
-        ReportsNothing,
-        TakesAnyHole,
-        ForgetsTheLog,
-        TrustsTheAcknowledgement,
-        HandsOnTwice,
-        ForgetsAFailedPass,
-        SyncsTooMuch,
-        DropsTooEarly,
-        KeepsTheEpoch,
-        EndsTooHigh,
-        EndsTooLow,
-        StaysAhead,
-        LeapsToTheFork,
-        SkipsTheNewLine,
-        ChangesInSilence,
-        KnowsNoLine,
-        BelievesTheStepBack,
-        TrustsAnyServer,
-    ],
-)
+# Each with the history that finds it. It is tried first. A change of the world may make it another, and then the search begins
+# at 1.
+FAULTY: dict[type[Feed], int] = {
+    ReportsNothing: 163,
+    TakesAnyHole: 113,
+    ForgetsTheLog: 5,
+    TrustsTheAcknowledgement: 70,
+    HandsOnTwice: 70,
+    ForgetsAFailedPass: 102,
+    SyncsTooMuch: 158,
+    DropsTooEarly: 119,
+    KeepsTheEpoch: 1,
+    EndsTooHigh: 1,
+    EndsTooLow: 1,
+    StaysAhead: 1,
+    LeapsToTheFork: 6,
+    SkipsTheNewLine: 1,
+    ChangesInSilence: 1,
+    KnowsNoLine: 1,
+    BelievesTheStepBack: 73,
+    TrustsAnyServer: 509,
+}
+
+
+@pytest.mark.parametrize("faulty", FAULTY)
 def test_a_planted_fault_is_found(faulty: type[Feed]) -> None:
     """The same histories with a feed that breaks one of its rules."""
-    for seed in range(1, MAX_HISTORIES + 1):
+    for seed in (FAULTY[faulty], *range(1, MAX_HISTORIES + 1)):
         fault = fault_of(World(seed, faulty), STEPS)
         if fault is not None:
-            print(f"{faulty.__name__}: HEADGATE_SEED={seed}: {shortest(seed, faulty)}")
+            print(f"{faulty.__name__}: HEADGATE_SEED={seed}: {fault}")
             assert isinstance(fault, Broken)
             return
     pytest.fail(f"not found in {MAX_HISTORIES} histories")

@@ -374,6 +374,16 @@ LATE: dict[Fault, int] = {
     counts_what_a_client_kept_that_has_left: 308,
     stays_in_handover_above_the_end: 6172,
     takes_a_page_that_was_read_while_the_line_changed: 1820,
+    keeps_what_waits_for_one_that_arrives: 163,
+    keeps_pages_of_the_line_before: 150,
+    is_welcomed_above_its_place: 146,
+    counts_what_a_broken_socket_did_not_take_from_the_log: 128,
+    tells_gaps_late: 101,
+    asks_for_a_past_within_a_pass: 65,
+    takes_live_events_below_the_handover_offset: 58,
+    ends_a_handover_within_a_pass: 58,
+    keeps_readers_in_a_lost_log: 45,
+    judges_by_the_gateway_alone: 31,
 }
 
 

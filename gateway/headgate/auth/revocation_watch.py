@@ -126,8 +126,12 @@ class RevocationWatch:
                 link.settimeout(SILENT_S)
                 link.send(("SUBSCRIBE", *([self._also.channel] if self._also else []), self._channel))
                 while True:
-                    self._take(link.read())
-                    wait_s, logged = FIRST_RECONNECT_S, ""
+                    replies = link.read()
+                    self._take(replies)
+                    wait_s = FIRST_RECONNECT_S
+                    # A Redis with a full disk confirms each subscription, and refuses each PING after it.
+                    if any(reply[0] == b"pong" for reply in replies):
+                        logged = ""
             except HeadgateError as error:
                 if self._also is not None and isinstance(error, BusRefused) and is_forbidden(error):
                     log.warning("questions not heard", channel=self._also.channel, error=error.message)

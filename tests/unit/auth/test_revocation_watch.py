@@ -227,6 +227,14 @@ def test_while_redis_is_away_the_watch_tries_again_ever_more_slowly_and_says_so_
     assert all(bound / 2 <= wait_s <= bound for wait_s, bound in zip(linked.waits, bounds, strict=True))
 
 
+def test_a_redis_that_refuses_each_ping_is_one_line_in_the_log() -> None:
+    """One with a full disk confirms the subscriptions; a PING that it answers shows that the trouble is over."""
+    refusal = BusRefused("it cannot write to its disk", redis_code="MISCONF")
+    refusing = [Link([CONFIRMED], refusal) for _ in range(3)]
+    linked = Linked(*refusing, Link([CONFIRMED], [[b"pong", b""]], refusal), Link(refusal))
+    assert [line["error"] for line in linked.run()] == [refusal.message] * 2
+
+
 def test_a_fault_of_ours_does_not_end_the_watch() -> None:
     """It is logged, and the next link is tried."""
     linked = Linked(Link([CONFIRMED]), Link([CONFIRMED], BROKEN), stored=RuntimeError("a fault"))

@@ -89,6 +89,7 @@ class Presence:
         self._beat_at_s = self._check_at_s = 0.0
         self._has_lease = False
         self._in_touch_since_s: float | None = None  # when the link last connected
+        self._step = "beat"  # of the pulse
         self._faults: dict[str, str] = {}
         PRESENCE_ROOMS.labels(namespace).set_function(lambda: 0 if self._rooms is None else len(self._rooms))
         PRESENCE_MEMBERS.labels(namespace).set_function(lambda: 0 if self._rooms is None else self._rooms.members)
@@ -203,9 +204,8 @@ class Presence:
             wait_s: float | None = 0.0
             try:
                 wait_s = self._beat_and_write()
-                self._faults.pop("write", None)
             except HeadgateError as error:
-                self._log_once("write", error)
+                self._log_once(self._step, error)
                 sleep(LAST_RETRY_S)
             except Exception:
                 if not self._closed:  # a bug must not end the pulse
@@ -243,11 +243,13 @@ class Presence:
         if not writes:
             return
         PRESENCE_WRITES.labels(self._namespace).inc()
+        self._step = "write"
         try:
             waiting = store.write(self._commands, self._namespace, self.process, writes, events=self._events)
         except BaseException:
             rooms.writes.failed(writes)
             raise
+        self._faults.pop("write", None)
         if waiting is None:
             rooms.writes.failed(writes)
             self._has_lease = False
@@ -260,7 +262,9 @@ class Presence:
             self._check_at_s = now_s + IDLE_CHECK_S
             if store.any_process(self._commands, self._namespace):
                 self._beat("")
-            elif not self._events:
+                return IDLE_CHECK_S
+            self._faults.pop("beat", None)
+            if not self._events:
                 drop_idle(self._commands)  # until a room is opened
                 return None
         return IDLE_CHECK_S
@@ -277,6 +281,7 @@ class Presence:
                 self._read_soon(topic)
 
     def _beat(self, process: str) -> None:
+        self._step = "beat"
         try:
             beats = store.beat(self._commands, self._namespace, process)
         except HeadgateError:
@@ -294,6 +299,7 @@ class Presence:
                 self._rooms.dead(dead)  # and Redis has no record of it
         if beats.news:
             self._announce()
+        self._faults.pop("beat", None)
 
     def _announce(self) -> None:
         """Publish the pending events of topics that announce them."""

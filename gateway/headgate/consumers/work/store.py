@@ -71,7 +71,8 @@ class Page:
     `unwanted` are the offsets of entries that match no pattern and only need an acknowledgement. `epoch` is the one in which the
     page's entries are leased, and "" without a log. `due_in_s` is the time until the next deferred task is due (None: none
     waits), and `now_ms` the time by the group's clock, in ms since 1970. `missed` counts events that were trimmed before this
-    group got them, `lost` is 1 if the log was replaced by another one, both in this call.
+    group got them, `lost` is 1 if the log was replaced by another one, both in this call. `is_redis_full`: so there are no new
+    entries, even if the log has some.
     """
 
     epoch: str
@@ -84,6 +85,7 @@ class Page:
     now_ms: int
     missed: int
     lost: int
+    is_redis_full: bool = False
 
 
 class Store:
@@ -119,11 +121,13 @@ class Store:
         If `max_waiting` or more tasks wait, or Redis is full, there are no new entries until answers to the others make room.
         `wanted` returns whether a topic is to be read at all.
         """
+        is_redis_full = False
         try:
             reply = self._call("take", count, lease_ms, max_waiting)
         except BusRefused as error:
             if not is_full(error):
                 raise
+            is_redis_full = True
             reply = self._call("take_known", count, lease_ms, max_waiting)
         if not reply:
             return None
@@ -138,7 +142,7 @@ class Store:
             else:
                 unwanted.append(offset)
         due_in_s = None if next_due_ms < 0 else max(0.0, (next_due_ms - now_ms) / 1000)
-        return Page(epoch, work, unwanted, head, position, waiting, due_in_s, now_ms, missed, lost)
+        return Page(epoch, work, unwanted, head, position, waiting, due_in_s, now_ms, missed, lost, is_redis_full)
 
     def acknowledge(self, epoch: str, offsets: Sequence[int]) -> bool:
         """Finish entries of the log; return whether `confirm` is due. Raises nothing, and waits for nothing.

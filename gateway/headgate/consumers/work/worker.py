@@ -279,6 +279,8 @@ class Worker:
         self._metrics.full.set(full)
         if full:
             self._log("consumer is full: no new events are taken while so many wait", waiting=page.waiting)
+        if page.is_redis_full:
+            self._log("no new events are taken while Redis is full", lag=page.head - page.position)
         if page.missed:
             self._metrics.missed.inc(page.missed)
             self._log("events were trimmed from the log before the consumer got them", missed=page.missed)
@@ -293,7 +295,7 @@ class Worker:
         if consumer.tick_s is not None:
             limits.append(self._next_tick_s - time.monotonic())
         timeout_s = max(SHORTEST_WAIT_S, min(limits))
-        if not page.epoch or page.waiting >= self._spec.runner.max_waiting:
+        if not page.epoch or page.is_redis_full or page.waiting >= self._spec.runner.max_waiting:
             self._stopping.wait(timeout_s)
         else:
             self._store.wait(page.position, timeout_s)

@@ -17,6 +17,7 @@ from headgate.consumers.work import runner as runners
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.redis.client import Client, call
 from headgate.redis.functions import server_token
 from headgate.redis.loads import process_name
@@ -25,7 +26,7 @@ from headgate.services.publisher import Publisher
 from headgate.settings.settings import Settings
 from tests.support.consumers_state import count_leased
 from tests.support.recording_consumer import Recorder, values
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_server import DEADLINE_S, full_memory, wait_until
 
 LOG = "hg:{notifications}:log"
 GROUP = "hg:{notifications}:group:mail"
@@ -179,3 +180,28 @@ def _spec(recorder: type[Recorder], **options: Any) -> ConsumerSpec:
 
 def _wait(release: threading.Event) -> None:
     release.wait(DEADLINE_S)
+
+
+def test_a_consumer_waits_for_room_in_a_full_redis_and_then_takes_what_has_come(
+    run: Callable[..., Runner], recorder: type[Recorder], publisher: Publisher, redis_client: Client, logged: list[Any]
+) -> None:
+    """It asks now and then, since a wait for an event would end at once with those that it may not take."""
+
+    def calls(command: str, count: str = "calls") -> int:
+        return int(call(redis_client, "INFO", "commandstats").get(f"cmdstat_{command}", {}).get(count, 0))
+
+    def refused() -> int:
+        return calls("fcall", "rejected_calls") + calls("fcall", "failed_calls")
+
+    GROUP_LIBRARY.ensure_loaded(redis_client)
+    publisher.publish_many([("a", number) for number in range(3)])
+    waits, refusals = calls("xread"), refused()
+    with full_memory(redis_client):
+        run(start="oldest")
+        wait_until(lambda: refused() >= refusals + 3, "it to ask several times")
+        assert calls("xread") == waits
+        assert values(recorder) == []
+    wait_until(lambda: at_rest(redis_client, 3), "everything to be answered")
+
+    assert values(recorder) == [0, 1, 2]
+    assert [line["lag"] for line in logged if "while Redis is full" in line["event"]] == [3]

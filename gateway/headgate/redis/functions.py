@@ -156,7 +156,8 @@ def write_all(client: Client, commands: Iterable[Command]) -> list[Any]:
     """Run commands as `call_all`, of which a full Redis also runs each HSET, RPUSH and ZADD.
 
     For keys with a bound that must be written then, such as revocations. A full Redis refuses these commands, unless a function
-    runs them. That takes a round trip for each, the right to call `headgate_write`, and a library that has it.
+    runs them. That takes a round trip for each, the right to call `headgate_write`, and a library that has it. A read that
+    follows such a write in the same call may not see it.
 
     Raises HeadgateError: the first error among the replies, or as of `call_many`.
     """

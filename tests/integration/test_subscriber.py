@@ -56,6 +56,25 @@ def test_it_yields_what_matches_one_of_its_patterns(publisher: Publisher, subscr
     assert brief(subscriber("orders.*.packed", "orders.1.#", "a", since=0)) == [*wanted, -1]
 
 
+def test_an_event_has_the_epoch_of_its_receipt_for_every_reader(
+    publisher: Publisher, subscriber: MakeSubscriber, redis_client: Client
+) -> None:
+    """Whichever epoch is written by the time that it is read."""
+    reading = subscriber("#")
+    assert list(reading) == []
+    receipts = [publisher.publish("a", 1), publisher.publish("a", 2)]
+    first = next(reading)
+    call(redis_client, "FUNCTION", "LOAD", "REPLACE", SOURCE)  # as another process of Redis begins
+    receipts.append(publisher.publish("a", 3))
+    assert len({receipt.epoch for receipt in receipts}) == 2
+
+    read = [[first, *reading], list(subscriber("#", since="oldest")), list(subscriber("#", since=f"{receipts[2].epoch}:0"))]
+
+    for items in read:
+        events = [item for item in items if isinstance(item, Event)]
+        assert [(event.epoch, event.offset) for event in events] == [(receipt.epoch, receipt.offset) for receipt in receipts]
+
+
 def test_its_cursor_goes_on_where_the_last_item_was(publisher: Publisher, subscriber: MakeSubscriber) -> None:
     """Also in the middle of a page, and past events of other topics."""
     receipts = publisher.publish_many([("a", 1), ("a", 2), ("b", 3), ("a", 4), ("b", 5)])

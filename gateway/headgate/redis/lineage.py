@@ -72,6 +72,15 @@ class Lineage:
         fork = before.fork(self, head) if before is not None else None
         return end if before is None or fork is None else min(before.ends.get(epoch, fork), fork)
 
+    def epoch_at(self, offset: int) -> str:
+        """Return the epoch in which this line's event at an offset was written."""
+        writer = self.epoch
+        for epoch, end in self.ends.items():
+            if offset > end:
+                break
+            writer = epoch
+        return writer
+
     def fork(self, other: Lineage, head: int) -> int | None:
         """Return the newest offset that this line's newest epoch shares with another line, or None.
 

@@ -82,6 +82,7 @@ class LogWalk:
             is_first, self.had = not self.had, max(self.had, head.offset)
             return self._roll_back(head, head.offset) if is_first else None
         if not at.epoch:  # there was no log yet
+            self._line = head.lineage or alone(head.epoch)
             self._go_on(head, 0)
             return None
         self._line = line = (head.lineage or alone(head.epoch)).following(self._line)
@@ -100,7 +101,7 @@ class LogWalk:
             if entry.event is None:
                 items.append((entry.offset, Gap(GapReason.QUARANTINED, entry.offset, entry.offset)))
             elif self._wanted(entry.event.topic):
-                items.append((entry.offset, msgspec.structs.replace(entry.event, epoch=self.at.epoch)))
+                items.append((entry.offset, msgspec.structs.replace(entry.event, epoch=self._line.epoch_at(entry.offset))))
         self._miss(items, last)
         return items
 

@@ -23,6 +23,7 @@ def test_an_event_is_on_the_line_exactly_while_its_epoch_lasts(lengths: list[int
     for number in range(len(lengths)):
         end = max((offset for offset, epoch in enumerate(written, 1) if epoch <= number), default=0)
         assert lineage.end_of(str(number), len(written)) == end
+    assert [lineage.epoch_at(offset) for offset in range(1, len(written) + 1)] == list(map(str, written))
 
 
 def test_of_many_epochs_that_are_lost_at_once_the_newest_are_remembered() -> None:

@@ -23,11 +23,11 @@ from .client import Client, call, call_all, call_at, call_many, check_primary, d
 from .connections import Command
 from .faults import reading
 from .functions import VERSION, call_function, ensure_loaded
-from .keys import head_key, log_key
+from .keys import epochs_key, head_key, log_key
 from .lineage import Entry as Entry
 from .lineage import Extent as Extent
 from .lineage import Head as Head
-from .lineage import Lineage, read_lineage
+from .lineage import Lineage, alone, read_lineage
 from .registry import count_elsewhere
 
 # A page is large enough for cheap round trips per event, and small enough to hold (100 × 64 KiB at the default limit).
@@ -276,15 +276,22 @@ class EventLog:
             pattern, first, upto: as above.
             aside: called with each entry that cannot be delivered.
         """
-        epoch, _ = self.end()
-        after = first - 1
+        line, after = self._line(), first - 1
         while page := self.page(after, upto):
             for entry in page:
                 if entry.event is None:
                     aside(entry)
                 elif matches(pattern, entry.event.topic):
-                    yield msgspec.structs.replace(entry.event, epoch=epoch)
+                    yield msgspec.structs.replace(entry.event, epoch=line.epoch_at(entry.offset))
             after = page[-1].offset
+
+    def _line(self) -> Lineage:
+        """Return the line that leads to the log's epoch, by plain commands. A user who may not read older epochs gets none."""
+        epoch, _ = self.end()
+        with suppress(BusRefused):
+            epochs: Mapping[bytes, bytes] = call(self._client, "HGETALL", epochs_key(self._namespace))
+            return _lineage(epoch, [part for pair in epochs.items() for part in pair])
+        return alone(epoch)
 
     def _edge(self, command: str, begin: str, end: str) -> int:
         entries = call(self._client, command, self._key, begin, end, "COUNT", 1)

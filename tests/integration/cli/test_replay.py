@@ -9,6 +9,7 @@ import pytest
 
 from headgate.redis import keys
 from headgate.redis.client import Client, call
+from headgate.redis.functions import SOURCE
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Publisher
 from tests.integration.cli.conftest import Run, Tail
@@ -51,6 +52,16 @@ def test_replay_writes_a_range_of_the_log(run: Run, redis_client: Client) -> Non
     }  # fmt: skip
     for outside in (("--since", "9999"), ("--since", "1s"), ("--until", "0"), ("--until", "2000-01-01")):
         assert run("replay", "#", *outside).stdout == ""
+
+
+def test_replay_names_the_epoch_of_each_events_receipt(run: Run, redis_client: Client, publisher: Publisher) -> None:
+    """Also of events from before the present one."""
+    first = publisher.publish("orders.1", 1)
+    call(redis_client, "FUNCTION", "LOAD", "REPLACE", SOURCE)  # as another process of Redis begins
+    second = publisher.publish("orders.2", 2)
+    assert first.epoch != second.epoch
+    shown = [json.loads(line) for line in run("replay", "#").stdout.splitlines()]
+    assert [(event["epoch"], event["offset"]) for event in shown] == [(first.epoch, 1), (second.epoch, 2)]
 
 
 @pytest.mark.parametrize(

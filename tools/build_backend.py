@@ -31,7 +31,7 @@ WEB = Path("web")
 # Written by web/build.mjs and web/pages.mjs, and touched when they are done, here and by make.
 CLIENT, PAGES = Path("gateway", "headgate", "static"), Path("server", "headgate_server", "static")
 BUILT = [
-    *(CLIENT / f"headgate{part}.js{gz}" for part in ("", ".http", ".socket.io", ".development") for gz in ("", ".gz")),
+    *(CLIENT / f"headgate{part}.js{gz}" for part in ("", ".debug", ".development", ".http", ".socket.io") for gz in ("", ".gz")),
     *(
         PAGES / f"{name}{gz}"
         for name in ("demo.js", "demo.css", "demo-icon.svg", "console.js", "console.css", "console.svg")

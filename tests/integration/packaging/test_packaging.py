@@ -18,11 +18,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, only_file, pip_wheel, run_module
+from tools.build_backend import BUILT
 
 PAGE = {
-    *(f"headgate/static/headgate{part}.js{gz}" for part in ("", ".socket.io", ".development") for gz in ("", ".gz")),
-    *(f"headgate_server/static/{name}{gz}" for name in ("demo.js", "demo.css", "demo-icon.svg") for gz in ("", ".gz")),
-    *(f"headgate_server/static/console.{kind}{gz}" for kind in ("js", "css", "svg") for gz in ("", ".gz")),
+    *("/".join(path.parts[1:]) for path in BUILT),
     "headgate_server/templates/headgate_console.html",
     "headgate_server/templates/headgate_console_sign_in.html",
 }

@@ -6,11 +6,13 @@ tests/integration/packaging has the wheel and the sdist themselves.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from setuptools import build_meta
 
+from tests.support.checkout import ROOT
 from tools import build_backend
 
 SOURCE = Path("web", "src", "gate.js")
@@ -35,6 +37,17 @@ def told() -> str:
     assert ended.value.code.startswith("headgate: ")
     assert "\n" not in ended.value.code
     return ended.value.code
+
+
+def test_no_file_that_pages_load_is_missing_from_a_wheel() -> None:
+    """The list is that of web/build.mjs. Each page loads one of them, and some load another by its address."""
+    (served,) = re.findall(r"^const SERVED = \{(.+)\};$", (ROOT / "web" / "build.mjs").read_text(), re.MULTILINE)
+
+    names = set(re.findall(r'"([^"]+)": ', served))
+
+    assert {path.name for path in build_backend.BUILT if path.parent == build_backend.CLIENT} == names | {
+        f"{name}.gz" for name in names
+    }
 
 
 def test_a_page_that_is_built_and_current_needs_no_npm(checkout: Path) -> None:

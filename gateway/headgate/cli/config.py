@@ -71,16 +71,9 @@ def show(
 
 
 def _configuration_of(target: str) -> dict[str, object]:
-    from flask import Flask
+    from headgate.workers.application import import_application
 
-    from headgate.errors import InvalidRequest
-    from headgate.runtime.importing import import_string
-
-    application = import_string(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
-    app = application if isinstance(application, Flask) or not callable(application) else application()
-    if not isinstance(app, Flask):
-        raise InvalidRequest(f"{target!r} is a {type(app).__name__}; expected a Flask application or a function that returns one")
-    return {name: value for name, value in app.config.items() if name.startswith("HEADGATE_")}
+    return {name: value for name, value in import_application(target).config.items() if name.startswith("HEADGATE_")}
 
 
 def _text(value: object) -> str:

@@ -31,8 +31,8 @@ def check_string(name: str, expected: str, default: str | None = None) -> None:
             spec = next(filter(None, (finder.find_spec(part, path) for finder in sys.meta_path)), None)
         except KeyError:  # a nested namespace package (no __init__.py), which Python finds only after importing its parent
             return
-        if spec is None:
-            raise _no_module(part)
+        if spec is None or (spec.submodule_search_locations is None and length < len(whole)):
+            raise _no_module(part if spec is None else module_name)  # `shop.app` of a file shop.py, and `shop.py` itself
         path = spec.submodule_search_locations
     if spec is not None and path is None and isinstance(spec.loader, SourceLoader) and spec.origin is not None:
         source = spec.loader.get_data(spec.origin).decode(errors="replace")
@@ -69,7 +69,7 @@ def import_string(name: str, expected: str, default: str | None = None) -> Any:
 def _split(name: str, expected: str, default: str | None) -> tuple[str, str]:
     """Return module and attribute, and put the current folder first on the path."""
     module_name, _, attribute = name.partition(":")
-    attribute = attribute or default or ""
+    attribute = (attribute or default or "").removesuffix("()")  # which gunicorn and Flask want after a factory
     if not attribute or not all(part.isidentifier() for part in module_name.split(".")):
         raise InvalidRequest(f"{name!r} is not of the form {expected}")
     here = os.getcwd()

@@ -28,6 +28,14 @@ def load_application(target: str | None, settings: Settings) -> Flask:
     if target is None:
         made: Flask = import_string(READY_MADE, APPLICATION)(settings)
         return made
+    return made_ready(import_application(target), settings, repr(target))
+
+
+def import_application(target: str) -> Flask:
+    """Return an application by its name, as it is or as its function returns it.
+
+    Raises InvalidRequest: `target` names no Flask application.
+    """
     app = import_string(target, APPLICATION, default="app")
     if not isinstance(app, Flask) and callable(app):
         try:
@@ -37,7 +45,7 @@ def load_application(target: str | None, settings: Settings) -> Flask:
                 raise InvalidRequest(f"{target!r} needs arguments ({error}); expected a function that takes none") from error
         else:
             app = app()
-    return made_ready(app, settings, repr(target))
+    return _checked(app, repr(target))
 
 
 def made_ready(app: object, settings: Settings, name: str) -> Flask:
@@ -45,11 +53,7 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
 
     Raises InvalidRequest: it is no Flask application. The error has its `name`.
     """
-    if not isinstance(app, Flask):
-        raise InvalidRequest(
-            f"{name} is a {type(app).__name__}; expected a Flask application or a function that returns one. An application of "
-            "another framework (Django, FastAPI) keeps its own server and publishes: start `headgate serve` without it"
-        )
+    app = _checked(app, name)
     if getattr(getattr(app.extensions.get("socketio"), "sockio_mw", None), "engineio_path", "") == SOCKET_PATH:
         raise InvalidRequest(
             f"{name} has Flask-SocketIO at {SOCKET_PATH}, where the gateway's clients come: give it another path, or serve it "
@@ -68,6 +72,15 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
 
         # Its own configuration may have other settings.
         add_console(app, app.extensions["headgate"], app.extensions["headgate"].settings)
+    return app
+
+
+def _checked(app: object, name: str) -> Flask:
+    if not isinstance(app, Flask):
+        raise InvalidRequest(
+            f"{name} is a {type(app).__name__}; expected a Flask application or a function that returns one. An application of "
+            "another framework (Django, FastAPI) keeps its own server and publishes: start `headgate serve` without it"
+        )
     return app
 
 

@@ -85,9 +85,10 @@ def test_a_name_that_nobody_knows_is_told_with_the_nearest_right_one(folder: Pat
 
 
 def test_what_is_no_application_is_one_line() -> None:
-    """Exit code 1."""
+    """With exit code 1, as for `headgate serve`."""
     result = show("json:dumps")
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith("headgate: invalid request: 'json:dumps' needs arguments")
 
 
 def test_a_service_link_is_no_origin_of_a_setting() -> None:

@@ -24,7 +24,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("name", ["shop_with_init.web:app", "shop_with_init.web", "shop_bare.inner.web:app"])
+@pytest.mark.parametrize(
+    "name", ["shop_with_init.web:app", "shop_with_init.web", "shop_bare.inner.web:app", "shop_with_init.web:app()"]
+)
 def test_what_may_be_there_passes(name: str) -> None:
     """Nothing was imported."""
     check_string(name, "MODULE:APP", default="app")
@@ -38,6 +40,7 @@ def test_what_may_be_there_passes(name: str) -> None:
         ("shop_with_init.web:ap", "has no 'ap'"),
         ("shop_with_init.web:app(", r"has no 'app\('"),
         ("shop_with_init.wep:app", "no module named 'shop_with_init.wep'"),
+        ("shop_with_init.web.re:app", "no module named 'shop_with_init.web.re'"),
         ("shop_nowhere:app", "no module named 'shop_nowhere'"),
         ("shop with_init:app", "is not of the form"),
     ],

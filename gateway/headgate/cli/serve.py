@@ -31,7 +31,7 @@ from headgate.runtime.standard_streams import never_block
 from headgate.settings.settings import Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer, finish_requests
-from headgate.workers.application import clients_of, load_application, start_gateway
+from headgate.workers.application import async_views, clients_of, load_application, start_gateway
 from headgate.workers.settings_file import SettingsFile
 
 from .children import ConsumersProcess, private_redis
@@ -126,7 +126,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
                 reload(app, gate.gateway, file)
 
         on_signal(signal.SIGHUP, hang_up)
-    for line in start_gateway(gate, asked_to_stop):
+    for line in (*start_gateway(gate, asked_to_stop), *async_views(app)):
         complain(line)
     heap = Heap(partial(clients_of, gate))
     heap.start()

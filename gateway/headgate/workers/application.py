@@ -84,6 +84,18 @@ def _checked(app: object, name: str) -> Flask:
     return app
 
 
+def async_views(app: Flask) -> list[str]:
+    """Return a line for the operator if the application has async views.
+
+    Flask runs each in a loop of its own by asgiref, which refuses a second loop in a thread, and all greenlets are in one thread.
+    """
+    names = sorted(name for name, view in app.view_functions.items() if inspect.iscoroutinefunction(view))
+    if not names:
+        return []
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return [f"async views ({shown}) fail when their requests overlap, as gevent has one thread for all: use plain functions"]
+
+
 def start_gateway(gate: Headgate, asked_to_stop: Signal) -> list[str]:
     """Start a gateway and wait, READY_S at most for each part, until Redis has told it what it needs to admit clients.
 

@@ -236,7 +236,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from headgate.runtime.loop import repeat
         from headgate.runtime.metrics import HTTP_CONNECTIONS
 
-        from .application import clients_of, start_gateway
+        from .application import async_views, clients_of, start_gateway
         from .peer_workers import PeerWorkers, letters_of
 
         heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
@@ -253,6 +253,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         lines = start_gateway(gate, self._asked)
         if lines and self._premises.is_first("not-ready"):
             for line in lines:
+                complain(line)
+        for line in async_views(app):
+            if self._premises.is_first("async-views"):
                 complain(line)
         if gate.lets_nobody_in and self._premises.is_first("nobody"):
             complain(f"nobody may connect: {LET_IN}")

@@ -13,7 +13,7 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.errors import InvalidRequest
 from headgate.runtime.loop import Signal, sleep, spawn
 from headgate.settings.settings import Settings
-from headgate.workers.application import made_ready, start_gateway
+from headgate.workers.application import async_views, made_ready, start_gateway
 
 KEY = "the-admin-key-of-this-test-0123456789"
 
@@ -75,6 +75,23 @@ def test_flask_socketio_at_the_gateways_path_is_refused() -> None:
 
     with pytest.raises(InvalidRequest, match=r"has Flask-SocketIO at /socket.io/, where the gateway's clients come"):
         made_ready(app, Settings(), "'shop:app'")
+
+
+def test_async_views_are_named_at_the_start() -> None:
+    """One request at a time works, as in every trial, so the operator would learn of it under load only."""
+
+    async def ship() -> str:
+        return "shipped"
+
+    app = Flask("shop")
+    app.add_url_rule("/", "page", lambda: "hello")
+    assert async_views(app) == []
+    for name in ("a", "b", "c", "d"):
+        app.add_url_rule(f"/{name}", name, ship)
+
+    (line,) = async_views(app)
+
+    assert line.startswith("async views (a, b, c and 1 more) fail when their requests overlap")
 
 
 @pytest.mark.parametrize("missing", ["was_up", "tried", "was_known"])

@@ -89,7 +89,8 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   let present = user;
   /** What the gateway of this connection has said. */
   let head = { epoch: "", offset: 0 };
-  let heldUntilMs = -Infinity;
+  let isHeld = false;
+  let cancelHold = () => {};
   let cancelLook = () => {};
   /** The storage has failed, and this was reported. */
   let isReported = false;
@@ -101,13 +102,14 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     const { position, epoch, offset } = gate.state;
     // The welcome knows more than a position in a log that has lost its end, and nothing of an epoch that has begun since.
     const at = position === "announced" ? head : { epoch, offset: Math.max(offset ?? 0, epoch === head.epoch ? head.offset : 0) };
-    return { nowMs, owner, offset: at.offset, epoch: (isUp() && at.epoch) || undefined, isReady: isFree && isUp() && nowMs >= heldUntilMs };
+    return { nowMs, owner, offset: at.offset, epoch: (isUp() && at.epoch) || undefined, isReady: isFree && isUp() && !isHeld };
   }
 
   /** @param {{ user?: string | null, epoch: string, offset: number, limits: any }} welcome */
   function connected(welcome) {
     head = welcome;
-    heldUntilMs = -Infinity;
+    isHeld = false;
+    cancelHold();
     if (user === undefined) {
       if (present !== undefined && present !== gate.state.user) owner++;
       present = gate.state.user;
@@ -180,8 +182,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
       const isGone = isOurs && isToTell(entry) ? await tell(entry) : entry.error || entry.state === "dropped";
       if (isGone) givenUp(entry.key);
     }
-    const heldMs = heldUntilMs - clock.nowMs();
-    return nextMs < Infinity && isUp() && heldMs > 0 ? Math.min(nextMs, heldMs) : nextMs;
+    return nextMs;
   }
 
   /** Give up an entry in the next pass. @param {number} key */
@@ -236,9 +237,16 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     }
   }
 
-  /** Send nothing for a time. @param {Entry} entry @param {number} ms */
+  /** Send nothing for a time. By a timer, because the user may set the clock. @param {Entry} entry @param {number} ms */
   function pause(entry, ms) {
-    heldUntilMs = clock.nowMs() + ms;
+    cancelHold();
+    isHeld = !life.is("closed");
+    if (isHeld) {
+      cancelHold = clock.after(() => {
+        isHeld = false;
+        wake();
+      }, ms);
+    }
     return entry;
   }
 
@@ -294,6 +302,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     if (life.is("closed")) return;
     life.take("close");
     cancelLook();
+    cancelHold();
     gate.off("connection:up", connected);
     gate.off("delivery:gap", wake);
     gate.off("status:change", watched);

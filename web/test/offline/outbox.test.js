@@ -174,6 +174,23 @@ describe("an outbox", () => {
     assert.deepEqual(ids(), ["young"]);
   });
 
+  it("sends when the gateway's time is over, though the user has set the clock back", async () => {
+    const { world, tab, outbox, run, connect, pass, ids } = page();
+    await connect("ana");
+    tab.publish = async () => {
+      Reflect.deleteProperty(tab, "publish");
+      throw new HeadgateError("limit_reached", { retryAfterS: 5 }, true);
+    };
+    const receipt = outbox.publish("a.b", 1, { id: "x" });
+    await run();
+    tab.clock.nowMs = () => world.nowMs - 3_600_000;
+    await pass(4000);
+    assert.deepEqual(ids(), []);
+    await pass(4000);
+    assert.deepEqual(ids(), ["x"]);
+    await receipt;
+  });
+
   it("sends again under the same id when no answer came", async () => {
     const { world, tab, outbox, connect, cut, ids } = page();
     tab.connect("ana");

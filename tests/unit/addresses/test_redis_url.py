@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -101,6 +102,9 @@ def test_what_is_wrong_is_one_line(url: str, says: str | None) -> None:
     assert "\n" not in caught.value.message
 
 
+RESERVED = ("/", "#", "?", "%", "@", "?db=", "?foo=", "#@", "/@", "@/", "@?", ":", "[", "]", "&", "%2")
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -108,18 +112,17 @@ def test_what_is_wrong_is_one_line(url: str, says: str | None) -> None:
         *("redis://h/0?password={}", "rediss+sentinel://h/main?sentinel_password={}", "rediss://h?ssl_password={}"),
     ],
 )
-@pytest.mark.parametrize("raw", ["/", "#", "?", "%", "@", "?db=", "?foo=", "#@", "/@", "@/", "@?", ":", "[", "]", "&", "%2"])
-@pytest.mark.parametrize("user", ["", "zebra"])
-def test_no_part_of_a_password_is_shown(form: str, raw: str, user: str) -> None:
+def test_no_part_of_a_password_is_shown(form: str) -> None:
     """Wherever a reserved character cuts it: neither the error nor an accepted URL shows it."""
-    url = form.format(f"{user}:zebra{raw}7zebra")
-    try:
-        value = read_url(url)
-    except BusRefused as error:
-        shown = f"{error.message} {error.__notes__ if hasattr(error, '__notes__') else ''} {error.__cause__}"
-    else:
-        shown = f"{value} {value!r}"
-    assert "zebra" not in shown
+    for user, raw in product(("", "zebra"), RESERVED):
+        url = form.format(f"{user}:zebra{raw}7zebra")
+        try:
+            value = read_url(url)
+        except BusRefused as error:
+            shown = f"{error.message} {error.__notes__ if hasattr(error, '__notes__') else ''} {error.__cause__}"
+        else:
+            shown = f"{value} {value!r}"
+        assert "zebra" not in shown, url
 
 
 @pytest.mark.parametrize("raw", ["/", "#", "?"])

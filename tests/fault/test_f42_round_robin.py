@@ -26,7 +26,7 @@ SECRET = "a secret of thirty-two bytes or more, for tests"
 # pages' own processes. A thousand would leave nothing of two processors for the herd after a kill, and need four.
 PAGES = 1000 if (os.cpu_count() or 1) >= 4 else 300
 LOADS = {"short": replace(SHORT, gateways=3, clients=40), "full": replace(FULL, gateways=3, clients=PAGES, per_s=20)}
-KILLS = {"short": 3, "full": 12}
+KILLS = {"short": 1, "full": 12}
 # Of ten pages one is at a proxy that holds streams back, and one tries a WebSocket first.
 EVERY = 10
 ROOM_MEMBERS = 20

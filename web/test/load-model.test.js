@@ -7,7 +7,7 @@ import { describe, it } from "node:test";
 import { connect, load } from "#headgate";
 import { World } from "./model-gateway.js";
 
-const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 300);
+const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 150);
 const STEPS = 60;
 /** Steps after which a page that meets no more faults must be right. */
 const SETTLE_STEPS = 5000;
@@ -191,8 +191,7 @@ describe("whatever happens, a page that loads and follows", () => {
   });
 
   it("is wrong in some of these histories where it fetches by hand", async () => {
-    let wrong = 0;
-    for (let seed = 1; seed <= 100; seed++) wrong += (await history(seed, loadByHand)).faults.length;
-    assert.ok(wrong > 0);
+    let seed = 1;
+    while (!(await history(seed, loadByHand)).faults.length) assert.ok(++seed <= 100);
   });
 });

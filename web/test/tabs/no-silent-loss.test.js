@@ -9,7 +9,7 @@ import { connectOn } from "../../src/tabs/connect.js";
 import { Oracle, World } from "../model-gateway.js";
 import { Browser, Gateway } from "./world.js";
 
-const HISTORIES = Number(process.env.HEADGATE_TABS_HISTORIES ?? 60);
+const HISTORIES = Number(process.env.HEADGATE_TABS_HISTORIES ?? 30);
 const STEPS = 150;
 const MOST_TABS = 4;
 /** Steps after which tabs that meet no more faults must have everything, and one connection. */

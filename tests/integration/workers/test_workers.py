@@ -293,7 +293,7 @@ def test_gunicorn_has_the_backlog_of_serve(redis_url: str, shop_folder: Path, op
 )
 def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: str, url: str, says: list[str]) -> None:
     """As `headgate serve` does, with the fault and the remedy, once for all workers. No traceback, no second try."""
-    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "3", "-b", "127.0.0.1:0", "--no-control-socket", "shop:app")
+    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "2", "-b", "127.0.0.1:0", "--no-control-socket", "shop:app")
     gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": url.format(ours=redis_url)}, arguments)
     try:
         gunicorn._launch()
@@ -305,7 +305,7 @@ def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: 
     assert all(expected in line for expected, line in zip(says, told, strict=True)), gunicorn.output
     assert "Traceback" not in gunicorn.output
     assert "hunter2" not in gunicorn.output
-    assert gunicorn.output.count("Booting worker") == 3
+    assert gunicorn.output.count("Booting worker") == 2
 
 
 def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start_redis: Callable[..., EmbeddedRedis]) -> None:

@@ -157,7 +157,8 @@ def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
     """Run commands without shaping. Return a reply, or redis-py's error, for each in order.
 
     Any interruption closes the connection, so that no late reply is mistaken for the reply to the next command. Raises
-    redis.RedisError, OSError: the connection broke, or there was no answer in time. It is unknown which commands ran.
+    redis.RedisError, OSError: the connection broke, or there was no answer in time. It is unknown which commands ran. A last
+    command that only waits for the others is not unknown: its reply is the error.
     """
     pool: Any = client.connection_pool  # redis-py does not type what follows
     connection = pool.get_connection()
@@ -168,8 +169,12 @@ def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
         for command in commands:
             if is_batch:
                 renew()
-            if command[0] in _WAITING:
-                connection.can_read(max(left_s() or 0.0, 0.0))  # these wait for replicas or the disk
+            if command[0] in _WAITING:  # for replicas or the disk, at times longer than the caller
+                left = left_s()
+                if not connection.can_read(max(left or 0.0, 0.0)) and replies and left is not None:
+                    connection.disconnect()
+                    replies.append(redis.TimeoutError("no time left for the reply"))  # the commands before it have theirs
+                    break
             try:
                 replies.append(connection.read_response())
             except redis.ResponseError as error:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.errors import HeadgateError, InvalidRequest
+from headgate.errors import BusUnavailable, HeadgateError, InvalidRequest
 from headgate.events.numbers import is_whole
 
 MAX_REPLICAS = 16
@@ -103,5 +103,7 @@ def read_durable(durable: object) -> Durability | None:
 
 
 def not_waited(reply: HeadgateError) -> str:
-    """Explain why Redis did not wait at all: it has no append-only file, or is older than WAITAOF (7.2)."""
+    """Explain why Redis did not wait at all: it has no append-only file, or is older than WAITAOF (7.2). Or it waits still."""
+    if isinstance(reply, BusUnavailable) and not reply.redis_code:
+        return "Redis has not confirmed it within the time of the call"
     return f"Redis did not wait for it: {reply.message}"

@@ -186,7 +186,7 @@ def reading(where: str, key: str = "") -> Iterator[None]:
     except NO_REPLY as error:
         if not key:
             raise translate(error, where) from error
-        foreign = refused(f"{where}: {key} has a value that Headgate does not write", WRONG_TYPE)
+        foreign = refused(f"{where}: {key} has a value that Headgate does not write, or this is not Redis", WRONG_TYPE)
         foreign.add_note(CURES[WRONG_TYPE])
         raise foreign from error
 

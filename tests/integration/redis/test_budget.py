@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from headgate import BusUnavailable, Publisher
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, NotDurable
 from headgate.redis.budget import Budget, Counted, count_with, left_s
 from headgate.redis.client import has_answered
 from headgate.redis.embedded import EmbeddedRedis
@@ -82,6 +82,18 @@ def test_a_check_of_schemas_that_asks_nothing_is_no_answer(stopped: EmbeddedRedi
             count_with(lambda _: None)
         assert Counted.CLOSED not in counted
         assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
+
+
+def test_an_event_in_the_log_has_its_receipt_though_redis_waits_longer_than_the_call(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a pause, and after a retry, whose wait begins late. Redis has answered, so later calls are sent."""
+    monkeypatch.setattr("headgate.services.log_writer._SHARE_OF_WAITING", 100.0)
+    with Publisher(redis_url, timeout_s=BUDGET_S) as publisher:
+        with pytest.raises(NotDurable, match="Redis has not confirmed it within the time of the call") as raised:
+            publisher.publish("a", 1, durable="replica")
+        assert raised.value.receipt.offset == 1
+        assert publisher.publish("a", 2).offset == 2
 
 
 def test_each_call_keeps_its_budget_whatever_it_asks_for(stopped: EmbeddedRedis) -> None:

@@ -45,6 +45,7 @@ class Runner:
     def __init__(self, spec: ConsumerSpec, redis_url: str, settings: Settings) -> None:
         self._spec, self._url, self._limit = spec, redis_url, settings.max_payload_bytes
         self._stopping, self._abandoned, self._ended = threading.Event(), threading.Event(), threading.Event()
+        self._taking = threading.Lock()
         self._log = ThrottledLog(
             structlog.get_logger("headgate.consumers").bind(consumer=spec.name, namespace=spec.namespace).warning
         )
@@ -105,7 +106,7 @@ class Runner:
         client, store = self._client_and_store()
         state = RedisState(client, self._spec.namespace, self._spec.name, store)
         context = context_of(self._spec, state, self._publisher)
-        return Worker(self._spec, context, store, self._log, self._stopping, self._abandoned)
+        return Worker(self._spec, context, store, self._log, self._stopping, self._abandoned, self._taking)
 
     def _client_and_store(self) -> tuple[Client, Store]:
         client = open_client(self._url)

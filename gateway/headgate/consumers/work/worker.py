@@ -15,7 +15,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -147,6 +147,8 @@ class Worker:
         log: events with fields, for operators.
         stopping: set when the worker must finish its current task and return.
         abandoned: set when it must no longer wait for Redis.
+        taking: held by the worker of this process that takes a page, and on while it handles a task that one more lost process
+            would make `poison`, so that no other task in work shares the blame.
     """
 
     def __init__(
@@ -157,10 +159,11 @@ class Worker:
         log: ThrottledLog,
         stopping: threading.Event,
         abandoned: threading.Event,
+        taking: threading.Lock,
     ) -> None:
         self._spec, self._context, self._store = spec, context, store
         self._metrics, self._log = _Metrics(spec.name), log
-        self._stopping, self._abandoned = stopping, abandoned
+        self._stopping, self._abandoned, self._taking = stopping, abandoned, taking
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
         self._asks_keys = spec.consumer.keys is not Consumer.keys
@@ -244,8 +247,15 @@ class Worker:
         self._next_page_s = max(self._next_page_s, now_s - PACE_SLACK_S)
         if self._next_page_s > now_s and self._stopping.wait(self._next_page_s - now_s):
             return
-        asked_s = awake_or_asleep_s()
-        page = self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
+        with ExitStack() as taking:
+            taking.enter_context(self._taking)
+            asked_s = awake_or_asleep_s()
+            page = self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
+            if page is None or not any(_is_last_chance(leased) for leased in page.work):
+                taking.close()
+            self._handle_page(consumer, page, asked_s)
+
+    def _handle_page(self, consumer: Consumer, page: Page | None, asked_s: float) -> None:
         if page is None:
             self._log("Redis does not know the consumer any more; it begins with all that is there")
             self._metrics.logs_lost.inc()
@@ -609,6 +619,11 @@ def _checked_keys(keys: Sequence[str] | None) -> tuple[str, ...]:
     for key in parts:
         key.encode()
     return parts
+
+
+def _is_last_chance(leased: LeasedTask) -> bool:
+    """Whether processes have ended under this task, and one more would be the last."""
+    return leased.out > 1 and leased.task.unknown + leased.out >= MAX_UNKNOWN
 
 
 def _answered(leased: LeasedTask, unknown: bool = False, /, **changes: Any) -> Task:

@@ -80,7 +80,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
         def wait(self, timeout: float | None = None) -> bool:
             return super().wait(None if timeout is None else timeout / times)
 
-    monkeypatch.setattr(runners, "threading", SimpleNamespace(Event=Event, Thread=threading.Thread))
+    monkeypatch.setattr(runners, "threading", SimpleNamespace(Event=Event, Lock=threading.Lock, Thread=threading.Thread))
     monkeypatch.setattr(workers, "time", SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() * times))
     monkeypatch.setattr(workers, "awake_or_asleep_s", lambda: time.monotonic() * times)
 

@@ -93,7 +93,8 @@ class PublicUrl:
                 browser.subscribe(pattern)
             except (Refused, NotConnected) as error:
                 self.browsers.pop(name).close()
-                yield unknown(f"subscribe over {name}", f"to {pattern}: {error}", "give --token a token of a user")
+                check, text = f"subscribe over {name}", f"to {pattern}: {error}"
+                yield _lost_session(check, text) or unknown(check, text, "give --token a token of a user")
 
     def close(self) -> None:
         """Leave the gateway. Idempotent."""
@@ -135,7 +136,7 @@ class PublicUrl:
             return fault(name, f"the gateway refuses this client: {error} ({error.code})")
         except NotConnected as error:
             browser.close()
-            return fault(name, str(error), _fix(name, error))
+            return _lost_session(name, str(error)) or fault(name, str(error), _fix(name, error))
         self.browsers[name] = browser
         self.welcome = self.welcome or welcome
         return ok(name, f"open in {browser.answered_s * 1000:.0f} ms")
@@ -159,15 +160,18 @@ class PublicUrl:
                 yield ok(f"quiet {name}", f"held for {self._idle_s:g} s")
                 continue
             del self.browsers[name]
-            fix = _STICKY_FIX if "Session ID unknown" in browser.ended else _IDLE_FIX
-            yield fault(f"quiet {name}", f"{browser.ended} after {browser.ended_at_s - began_s:.1f} s", fix)
+            check, text = f"quiet {name}", f"{browser.ended} after {browser.ended_at_s - began_s:.1f} s"
+            yield _lost_session(check, text) or fault(check, text, _IDLE_FIX)
+
+
+def _lost_session(name: str, text: str) -> CheckResult | None:
+    """Return a warning if another gateway has answered than the one with the session, which concerns no client of our own."""
+    return warning(name, text, _STICKY_FIX) if "Session ID unknown" in text else None
 
 
 def _fix(name: str, error: NotConnected) -> str | None:
     """Return what to do about a failed connection."""
     text = str(error)
-    if error.code == "unknown_session" or "Session ID unknown" in text:
-        return _STICKY_FIX
     if error.code == "origin_not_allowed" or error.status == 403:
         return _ORIGIN_FIX
     if error.code == "unknown_host" or error.status == 421:

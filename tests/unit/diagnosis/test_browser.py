@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from websockets.sync.server import ServerConnection, serve
 
-from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
+from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of, refusal_of
 from headgate.diagnosis.public_url import PublicUrl
 from headgate.runtime.check_result import Verdict
 from headgate.settings.settings import LET_IN
@@ -151,6 +151,29 @@ def test_a_gateway_that_lets_nobody_in_is_a_fault(reason: str, verdict: Verdict)
     found = PublicUrl("http://h", "n", {}, idle_s=0, timeout_s=1)._join("WebSocket", Scripted({"40/n,": [f"44/n,{said}"]}))
     assert found.verdict is verdict
     assert (found.fix == LET_IN) is (reason == "no_authenticator")
+
+
+class Lost(Scripted):
+    """A client whose packets reach another gateway, once it `has_joined`."""
+
+    has_joined = False
+
+    def _send(self, packet: str) -> None:
+        if "subscribe" in packet or not self.has_joined:
+            raise refusal_of(400, b'{"error": {"code": "unknown_session", "message": "Session ID unknown"}}')
+        super()._send(packet)
+
+
+@pytest.mark.parametrize("has_joined", [False, True])
+def test_a_lost_session_of_a_long_poll_is_a_warning(has_joined: bool) -> None:
+    """Several gateways without sticky sessions are as documented, and serve every client but stock ones that poll."""
+    lost, url = Lost({"40/n,": WELCOME}), PublicUrl("http://h", "n", {}, idle_s=0, timeout_s=1)
+    lost.has_joined = has_joined
+    result = url._join("long poll", lost)
+    if has_joined:
+        [result] = url.subscribe("orders.#")
+    assert result.verdict is Verdict.WARNING
+    assert "sticky sessions" in (result.fix or "")
 
 
 def test_a_refusal_has_its_code() -> None:

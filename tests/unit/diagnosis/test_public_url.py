@@ -21,7 +21,6 @@ DAY_S = 86400
 @pytest.mark.parametrize(
     ("name", "reason", "status", "says"),
     [
-        ("long poll", 'HTTP 400: {"code":1,"message":"Session ID unknown"}', 400, "sticky sessions"),
         ("WebSocket", "HTTP 403", 403, "HEADGATE_ALLOWED_ORIGINS"),
         ("WebSocket", "HTTP 421", 421, "HEADGATE_HOSTS"),
         ("WebSocket", "HTTP 502", 502, "start a gateway behind the proxy"),
@@ -48,7 +47,6 @@ def test_nothing_is_advised_about_what_may_have_any_cause() -> None:
 @pytest.mark.parametrize(
     ("code", "status", "says"),
     [
-        ("unknown_session", 400, "sticky sessions"),
         ("origin_not_allowed", 403, "HEADGATE_ALLOWED_ORIGINS"),
         ("unknown_host", 421, "HEADGATE_HOSTS"),
         ("limit_reached", 503, None),

@@ -17,12 +17,12 @@ from functools import partial
 
 import msgspec
 
-from headgate.consumers.base import Consumer, Context, Delivery, Reject
+from headgate.consumers.base import Consumer, Context, Delivery, Reject, Retry
 from headgate.consumers.templates import BODY, TEMPLATE, TITLE, Message, message_faults
 from headgate.consumers.values import FUNCTION, as_list, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
 from headgate.consumers.webhook.post import HttpPost, PacedPost, judge
-from headgate.events.topic import is_item
+from headgate.events.topic import is_item, user_of
 from headgate.installation import __version__
 from headgate.runtime.importing import import_string
 from headgate.runtime.metrics import PUSHES
@@ -34,6 +34,11 @@ from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, encode,
 MAX_SUBSCRIPTIONS = 32
 # Open connections; all browsers together use four push services.
 MAX_SERVICES = 8
+# A browser may name an endpoint that does not answer. After a push longer than SLOW_S, its user rests for REST_TIMES as long, so
+# one user takes at most a quarter of a worker's time, however many endpoints there are.
+SLOW_S, REST_TIMES = 1.0, 3
+# Users with a rest; beyond that the oldest one ends.
+MAX_RESTS = 10_000
 MAX_TITLE_SHOWN, MAX_BODY_SHOWN = 120, 1_000
 # The service no longer knows the endpoint: RFC 8030, section 7.3, and the practice of services.
 _GONE = (404, 410)
@@ -126,6 +131,7 @@ class WebPush(Consumer):
             HttpPost, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
         )
         self._services: OrderedDict[str, PacedPost] = OrderedDict()
+        self._rests_s: OrderedDict[str, float] = OrderedDict()
 
     @classmethod
     def check(cls, options: WebPushOptions, patterns: Sequence[str]) -> list[str]:
@@ -147,7 +153,8 @@ class WebPush(Consumer):
 
         Raises:
             Reject: the subscription is invalid, or the templates do not fit the event.
-            OutcomeUnknown, Retry: as `webhook.post.PacedPost`; Retry also for any answer except a 2xx, 404, 410 or 413.
+            OutcomeUnknown, Retry: as `webhook.post.PacedPost`; Retry also for any answer except a 2xx, 404, 410 or 413, and while
+                the user rests.
         """
         if (raw := self._stored(delivery).get(delivery.key)) is None:
             PUSHES.labels(self.context.name, "unsubscribed").inc()
@@ -160,7 +167,13 @@ class WebPush(Consumer):
         except ValueError as error:
             raise Reject(f"a subscription is none: {error}") from error
         body = encrypt(self._payload(delivery), to)
-        answer = self._service(target).post(self._headers(delivery, target), body, target.path)
+        user, began_s = user_of(delivery.topic) or delivery.key, self._now()
+        if (rest_s := self._rests_s.get(user, began_s) - began_s) > 0:
+            raise Retry("the last push to this user took long", after_s=rest_s)
+        try:
+            answer = self._service(target).post(self._headers(delivery, target), body, target.path)
+        finally:
+            self._rest(user, self._now() - began_s)
         if answer.status in _GONE:
             self._gone(to.endpoint)
             PUSHES.labels(self.context.name, "gone").inc()
@@ -208,6 +221,13 @@ class WebPush(Consumer):
             "Urgency": self._options.urgency,
             "User-Agent": f"Headgate/{__version__}",
         }
+
+    def _rest(self, user: str, took_s: float) -> None:
+        self._rests_s.pop(user, None)
+        if took_s > SLOW_S:
+            self._rests_s[user] = self._now() + REST_TIMES * took_s
+            if len(self._rests_s) > MAX_RESTS:
+                self._rests_s.popitem(last=False)
 
     def _service(self, target: Target) -> PacedPost:
         """Return the Post of a push service, after closing the least recently used one if there are too many."""

@@ -43,6 +43,7 @@ class Services:
     def __init__(self, *answers: Answer) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.answers = list(answers)
+        self.now_s = self.takes_s = 0.0
         self.open: list[str] = []
 
     def connect(self, target: Target) -> MemoryPost:
@@ -59,6 +60,7 @@ class MemoryPost:
     def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
         lower = {name.lower(): value for name, value in headers.items()}
         self._services.requests.append((f"{self._origin}{path}", lower, body))
+        self._services.now_s += self._services.takes_s
         return self._services.answers.pop(0) if self._services.answers else Answer(201, None)
 
     def close(self) -> None:
@@ -88,7 +90,7 @@ def forget(endpoint: str) -> None:
 
 
 def make(services: Services, **table: Any) -> WebPush:
-    return WebPush(read(table), CONTEXT, cast(Any, services.connect), lambda: 0.0)
+    return WebPush(read(table), CONTEXT, cast(Any, services.connect), lambda: services.now_s)
 
 
 def handle_each(push: WebPush, delivery: Delivery = ITEM) -> None:
@@ -166,6 +168,30 @@ def test_a_pause_that_one_service_asks_for_holds_up_no_other() -> None:
 
     assert paused.value.after_s == 30.0
     assert [url for url, _, _ in services.requests] == [f"{ORIGIN}/a", "https://other.example/b"]
+
+
+def test_endpoints_that_take_long_hold_up_their_user_alone() -> None:
+    """For three times as long as the last one took, however many services a browser has named."""
+    kept["ana"] = [PushBrowser(f"https://{number}.example/").subscription for number in range(2)]
+    kept["ben"] = [PushBrowser(f"{ORIGIN}/b").subscription]
+    services = Services()
+    push = make(services)
+    slow, next_one = (structs.replace(ITEM, key=key) for key in push.keys(ITEM))
+
+    services.takes_s = 15.0
+    push.handle(slow)
+    with pytest.raises(Retry, match="took long") as rests:
+        push.handle(next_one)
+    services.takes_s = 0.1
+    handle_each(push, structs.replace(ITEM, topic="users.ben.inbox.orders.failed"))
+    services.now_s = 60.0
+    push.handle(next_one)
+    push.handle(slow)
+
+    assert rests.value.after_s == 45.0
+    assert [url for url, _, _ in services.requests] == [
+        "https://0.example/", f"{ORIGIN}/b", "https://1.example/", "https://0.example/"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("status", [404, 410, 413])

@@ -162,6 +162,8 @@ class MailServer:
                 smtp.ehlo_or_helo_if_needed()
             if self._options.user is not None:
                 smtp.login(self._options.user, self._password or "")
+        except _ReplyTooLong:
+            raise
         except smtplib.SMTPAuthenticationError as error:
             # Without the server's text, as some servers repeat the credentials.
             raise RefusesUs(answered("the login", error.smtp_code)) from error
@@ -205,6 +207,10 @@ class MailServer:
 
 class RefusesUs(Exception):
     """A refusal, or a missing capability, that no change of the mail would change; one line."""
+
+
+class _ReplyTooLong(smtplib.SMTPException):
+    """A reply longer than MAX_REPLY_BYTES."""
 
 
 class _AnswerLost(Exception):
@@ -272,7 +278,7 @@ class _Smtp(smtplib.SMTP):
     def _read_line(self, deadline_s: float, room: int) -> bytes:
         while b"\n" not in self._received[:room]:
             if len(self._received) >= room:
-                raise smtplib.SMTPException("a reply that is too long")
+                raise _ReplyTooLong("a reply that is too long")
             left_s = deadline_s - time.monotonic()
             if self.sock is None or left_s <= 0:
                 raise ConnectionResetError if self.sock is None else TimeoutError
@@ -324,7 +330,7 @@ def _reason(error: Exception) -> str:
         return "no answer in time"
     if isinstance(error, smtplib.SMTPServerDisconnected):
         return "the connection broke"
-    if type(error) is smtplib.SMTPException:
+    if type(error) in (smtplib.SMTPException, _ReplyTooLong):
         return str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"

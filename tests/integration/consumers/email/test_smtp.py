@@ -97,8 +97,12 @@ def test_a_server_that_does_not_answer_in_time_is_tried_again(smtp: SmtpServer, 
 
 def test_an_answer_that_does_not_end_is_bounded_in_time_and_in_bytes(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
     """However often another line of it comes."""
-    for how, reason in (("endless", "no answer in time"), ("flood", "a reply that is too long")):
-        smtp.behave("RCPT", how, times=1)
+    for stage, how, reason in (
+        ("RCPT", "endless", "no answer in time"),
+        ("RCPT", "flood", "a reply that is too long"),
+        ("EHLO", "flood", "a reply that is too long"),
+    ):
+        smtp.behave(stage, how, times=1)
         with pytest.raises(Retry, match=f"{reason}$") as failed:
             mails(smtp.port, timeout_s=0.2 if how == "endless" else 30.0).send(MAIL)
         assert not isinstance(failed.value, OutcomeUnknown)

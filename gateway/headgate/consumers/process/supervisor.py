@@ -34,7 +34,9 @@ class Supervisor:
         self._signals: SimpleQueue[int] = SimpleQueue()
 
     def run(self, listen: tuple[str, int] | None = None, parent: int | None = None) -> int:
-        """Run until SIGTERM, SIGINT or the end of the parent, then drain. Call it in the main thread.
+        """Run until SIGTERM, SIGINT, SIGHUP (unless ignored, as under nohup) or the end of the parent, then drain.
+
+        Call it in the main thread.
 
         Args:
             listen: address of the health and metrics page; None: no page.
@@ -48,7 +50,8 @@ class Supervisor:
             InvalidRequest: the address is not available.
         """
         self._say(f"using {describe_server(self._url)}")
-        for number in (signal.SIGINT, signal.SIGTERM):
+        hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+        for number in (signal.SIGINT, signal.SIGTERM, *hang_up):
             signal.signal(number, lambda number, _: self._signals.put(number))
         page = HealthPage(listen, self.states) if listen else None
         if page and listen:

@@ -31,28 +31,31 @@ COUNT_CONSUMERS_EVERY = 6
 
 
 class LogMaintenance:
-    """The maintenance of one namespace's log."""
+    """The maintenance of one namespace's log. `refusal`: why the last tick had to make room, if it had."""
 
     def __init__(self, namespace: str, log: EventLog, watch: TimeWatch) -> None:
         self.namespace = namespace
+        self.refusal: BusRefused | None = None
         self._log, self._watch = log, watch
         self._epoch, self._clock_ms = "", 0
         self._measurements = 0
         self._measured = "", 0, 0  # epoch, clock and newest offset at the last measurement
         self._is_short = False
 
-    def tick(self) -> tuple[BusRefused | None, int | None]:
-        """Write the clock and read the state; return the refusal of a full Redis and how many events were trimmed, if it is full.
+    def tick(self) -> int | None:
+        """Write the clock and read the state; return how many events were trimmed, or None if Redis is not full.
 
         Raises BusUnavailable, BusRefused: as `redis.client.call`.
         """
+        self.refusal = None
         try:
             self._note_time(*self._log.tick(*self._words()))
         except BusRefused as error:
             if not is_full(error):
                 raise
-            return error, self._make_room()
-        return None, None
+            self.refusal = error
+            return self._make_room()
+        return None
 
     def _make_room(self) -> int:
         total = 0
@@ -121,7 +124,7 @@ class Maintenance:
 
     def _tick(self, upkeep: LogMaintenance) -> None:
         try:
-            refusal, trimmed = upkeep.tick()
+            trimmed = upkeep.tick()
             if (retention_s := upkeep.measure()) is not None:
                 self._namespaces[upkeep.namespace].retention_s = retention_s
         except BusUnavailable:
@@ -132,7 +135,7 @@ class Maintenance:
             # A fault of ours must not cost the other logs their turn.
             log.exception("upkeep failed", namespace=upkeep.namespace)
         else:
-            self._log_once(upkeep.namespace, refusal, trimmed=trimmed)
+            self._log_once(upkeep.namespace, upkeep.refusal, trimmed=trimmed)
 
     def _log_once(self, namespace: str, error: BusRefused | None, **more: int | None) -> None:
         """Log an error with its remedy, unless it is the same as the one before."""

@@ -1370,6 +1370,10 @@ describe("an error", () => {
     for (const url of ["example.com", "http://", "//x", "file:///home/ann/page.html", "about:blank", "ftp://example.com"]) assert.throws(() => connect(url), (error) => error.code === "invalid_address" && error.parts.url === url, url);
   });
 
+  it("says that there is no page to take an address from, as while a server renders", () => {
+    assert.throws(() => connect(), { code: "invalid_address", message: /^connect\(\) was given no address, and there is no page to take one from\. Give an origin/ });
+  });
+
   it("refuses an address of which a part would be dropped", () => {
     for (const url of ["https://example.com/gateway", "wss://example.com?token=t", "https://example.com/#a", "https://ana:secret@example.com"]) {
       assert.throws(() => connect(url), { code: "invalid_address", parts: { url, reason: "more than an origin" } });

@@ -55,7 +55,7 @@ export const EXPLAINED = {
   },
   closed: { what: () => "This gate was closed, and stays so", cure: "Make another with connect().", more: "guide.md" },
   token_unavailable: { what: ({ reason }) => `The token function failed: ${reason}`, cure: "Correct the function or the request that it makes. The client calls it again by itself.", more: SIGN_IN },
-  invalid_address: { what: ({ url, reason }) => `connect() was given "${url}": ${reason}`, cure: "Give an origin such as https://example.com, or nothing for the page's own. The endpoint's path and the namespace are the options path and namespace.", more: TROUBLE },
+  invalid_address: { what: ({ url, reason }) => `connect() was given ${url === undefined ? "no address, and there is no page to take one from" : `"${url}": ${reason}`}`, cure: "Give an origin such as https://example.com, or nothing for the page's own. The endpoint's path and the namespace are the options path and namespace.", more: TROUBLE },
   unreachable: { what: ({ url, reason }) => `No connection to ${url}: ${reason}`, cure: "Check that the gateway runs there and that the proxy leads /socket.io/ to it. The client tries again by itself.", more: TROUBLE },
   expired: { what: ({ id, topic }) => `The publish ${id} to ${topic} waited for longer than maxAgeMs and was never sent`, cure: "Publish it again if it still matters.", more: OUTBOX },
   discarded: { what: ({ id, topic }) => `The publish ${id} to ${topic} was discarded before it was sent`, cure: "The application has called discard().", more: OUTBOX },

@@ -34,8 +34,7 @@ const RUNNERS = {
     const config = { rootDir: folder, testEnvironment: "jsdom", testMatch: ["**/jest.cjs"], transform: {}, cache: false, watchman: false };
     return ["npx", "--no-install", "jest", "--ci", "--runInBand", "--config", JSON.stringify(config)];
   },
-  "vitest with jsdom": (folder) => ["npx", "--no-install", "vitest", "run", "--root", folder, "--environment", "jsdom"],
-  "vitest with happy-dom": (folder) => ["npx", "--no-install", "vitest", "run", "--root", folder, "--environment", "happy-dom"],
+  "vitest with jsdom and with happy-dom": (folder) => ["npx", "--no-install", "vitest", "run", "--root", folder],
   // This one is a test of Node's too, and would report to it.
   "node --test": (folder) => ["-u", "NODE_TEST_CONTEXT", "node", "--test", join(folder, "node.mjs")],
   "node --test with happy-dom": (folder) => ["-u", "NODE_TEST_CONTEXT", "PAGE=happy-dom", "node", "--test", join(folder, "node.mjs")],

@@ -222,23 +222,20 @@ def test_a_session_that_is_over_is_freed_without_the_garbage_collector(site: Sit
     """No cycle holds a session, its client, its socket, its request, or an error that it received."""
     kind(site, 0)  # made once
     site.settle()
-    gc.collect()
-    others = sessions_and_theirs()  # kept until the end: no new one has the address of one of these
-    before = set(map(id, others))
-    # A gateway of an earlier test is freed when its last deadline is over, which may be now.
-    earlier = set(map(id, gc.get_objects()))
     gc.disable()
+    gc.freeze()  # the collector looks at what is made from here on
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         for number in range(3):
             kind(site, number)
         site.settle()
-        assert [thing for thing in sessions_and_theirs() if id(thing) not in before] == []
+        assert [thing for thing in gc.get_objects() if isinstance(thing, Session | Client | WebSocket)] == []
         gc.collect()
-        assert [repr(thing) for thing in gc.garbage if is_ours(thing) and id(thing) not in earlier] == []
+        assert [repr(thing) for thing in gc.garbage if is_ours(thing)] == []
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()
 
 
@@ -254,8 +251,8 @@ def test_sessions_that_come_and_go_leave_nothing(site: Site, sessions: int, kind
 
     A module that is imported in between, or a cache that fills up, adds objects once. A leak of sessions grows in every part.
     """
-    gc.collect()
     gc.disable()
+    gc.freeze()
     try:
         counts = []
         for part in range(PARTS):
@@ -267,6 +264,7 @@ def test_sessions_that_come_and_go_leave_nothing(site: Site, sessions: int, kind
             counts.append(len(gc.get_objects()))
         assert min(after - before for before, after in pairwise(counts)) < SLACK_OBJECTS, counts
     finally:
+        gc.unfreeze()
         gc.enable()
 
 
@@ -276,11 +274,6 @@ def test_sessions_that_come_and_go_leave_nothing(site: Site, sessions: int, kind
 def _nothing(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
     start_response("404 Not Found", [("Content-Length", "0")])
     return []
-
-
-def sessions_and_theirs() -> list[object]:
-    """Return all sessions, clients and sockets that there are in the process."""
-    return [thing for thing in gc.get_objects() if isinstance(thing, Session | Client | WebSocket)]
 
 
 def is_ours(thing: object) -> bool:

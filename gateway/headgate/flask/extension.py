@@ -82,6 +82,8 @@ class Headgate:
     def __init__(
         self, app: Flask | None = None, *, authenticator: Authenticator | None = None, settings: Settings | None = None
     ) -> None:
+        if not isinstance(settings, Settings | None):
+            raise TypeError(f"settings: expected Settings, got {type(settings).__name__}")
         self._authenticator = None if authenticator is None else _function(authenticator, "authenticator")
         self._authorizer: Authorizer | None = None
         self._app: Flask | None = None

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, replace
+from typing import Any
 from wsgiref.types import WSGIEnvironment
 
 import engineio
 from engineio.packet import MESSAGE, Packet
 from werkzeug.http import parse_accept_header
 
+from headgate.events.numbers import is_number, is_whole
 from headgate.events.wire.frames import Frame
 from headgate.runtime.servers import instead_for_sockets
+from headgate.transport import limits
 from headgate.transport.cors import Cors
 from headgate.transport.engine import Engine
 from headgate.transport.frame_parser import POLICY
@@ -27,8 +29,9 @@ from headgate.transport.session_state import SERVER_DISCONNECT
 from .limits import TransportLimits
 from .other_servers import detach_any
 
-if TYPE_CHECKING:
-    from headgate.transport import limits
+# Of each limit of a session: the greatest value, the least of seconds, and those that 0 turns off.
+MAX_LIMIT, LEAST_S = 2**31 - 1, 0.001
+_OFF_WITH_0 = frozenset({"handshake_deadline_s", "inbound_per_s"})
 
 
 class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
@@ -55,14 +58,20 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         self.settle: Callable[[], None] = lambda: None
 
     def _limits(self, given: limits.TransportLimits | None, options: Mapping[str, object]) -> limits.TransportLimits:
-        """Return the limits from the options of python-engineio, else from `given`, else from its defaults."""
+        """Return the limits from the options of python-engineio, else from `given`, else from its defaults.
+
+        Raises ValueError, which names the option and what is allowed.
+        """
+        if not isinstance(given, limits.TransportLimits | None):
+            raise ValueError(f"transport_limits: expected TransportLimits, got {given!r:.80}")
         own = {
             "ping_interval": ("ping_interval_s", self.ping_interval),
             "ping_timeout": ("ping_timeout_s", self.ping_timeout),
             "max_http_buffer_size": ("max_message_bytes", self.max_http_buffer_size),
         }
         set_by = {name: value for option, (name, value) in own.items() if given is None or option in options}
-        return replace(given or TransportLimits(), **set_by)
+        names = {name: option for option, (name, _) in own.items() if name in set_by}
+        return _checked(replace(given or TransportLimits(), **set_by), names)
 
     # -- what is above the sessions (engine.Application) --------------------------------------------------------------
 
@@ -166,3 +175,15 @@ def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
         if attribute != "name":
             parts.append(attribute if value is True else f"{attribute}={value}")
     return "; ".join(parts)
+
+
+def _checked(given: limits.TransportLimits, names: Mapping[str, str]) -> limits.TransportLimits:
+    """Return valid limits. `names` are the options that set them, where they have another name. Raises ValueError."""
+    for field in fields(given):
+        value, is_count = getattr(given, field.name), field.type == "int"
+        least = 0 if field.name in _OFF_WITH_0 else 1 if is_count else LEAST_S
+        if not (is_whole(value, 1, MAX_LIMIT) if is_count else is_number(value, least, MAX_LIMIT)):
+            kind = "a whole number" if is_count else "a number"
+            name = names.get(field.name, field.name)
+            raise ValueError(f"{name}: expected {kind} from {least:g} to {MAX_LIMIT}, got {value!r:.80}")
+    return given

@@ -27,6 +27,7 @@ from socketio import packet as socket_packet
 from socketio.admin import InstrumentedServer
 from socketio.packet import Packet
 
+from headgate.events.numbers import is_number, is_whole
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal, current, in_hub, sleep
 from headgate.runtime.patching import is_patched
@@ -47,6 +48,8 @@ log = structlog.get_logger("headgate.engine")
 # Handlers of one client at once, with `async_handlers`; its next event waits, and we stop reading. python-socketio has no limit.
 MAX_HANDLERS = 1024
 EMIT_DEADLINE_S = 60.0
+MOST_HANDLERS = 1_000_000
+MAX_EMIT_DEADLINE_S = 86400
 # Attachments of one packet, in messages of the largest size. They are kept until the last has come.
 MAX_ATTACHED_MESSAGES = 16
 # The answers to a CONNECT, which go ahead of the events that the connect handler emits.
@@ -121,6 +124,12 @@ class Server(socketio.Server):  # type: ignore[misc]
         **options: object,
     ) -> None:
         self.overflow = _overflow(overflow)
+        if not is_number(emit_deadline_s, 0.001, MAX_EMIT_DEADLINE_S):
+            raise ValueError(f"emit_deadline_s: expected 0.001 to {MAX_EMIT_DEADLINE_S} seconds, got {emit_deadline_s!r:.80}")
+        if not is_whole(max_handlers, 0, MOST_HANDLERS):
+            raise ValueError(f"max_handlers: expected a whole number from 0 to {MOST_HANDLERS}, got {max_handlers!r:.80}")
+        if not isinstance(client_manager, socketio.Manager | None):
+            raise ValueError(f"client_manager: expected a socketio.Manager, got {client_manager!r:.80}")
         self.emit_deadline_s = emit_deadline_s
         self.dropped = 0
         self.behind: set[Member] = set()

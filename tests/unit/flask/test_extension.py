@@ -53,6 +53,13 @@ def test_a_namespace_that_is_not_served_is_named(gate: Headgate) -> None:
             publish()
 
 
+@pytest.mark.parametrize("settings", [{}, "headgate.toml", 0])
+def test_settings_of_another_kind_are_refused_when_the_extension_is_made(settings: object) -> None:
+    """An empty mapping too, in place of which the environment would count."""
+    with pytest.raises(TypeError, match=f"settings: expected Settings, got {type(settings).__name__}"):
+        Headgate(settings=settings)  # type: ignore[arg-type]
+
+
 def test_an_extension_without_an_application_says_what_to_do() -> None:
     """In one sentence."""
     with pytest.raises(RuntimeError, match="call init_app"):

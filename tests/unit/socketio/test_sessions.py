@@ -6,6 +6,7 @@ The application and the browser are those of tests/support/socketio_application.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.events.wire.frames import Frame
-from headgate.socketio import Server
+from headgate.socketio import Server, TransportLimits
 from headgate.transport.inbox import FULL_MESSAGES
 from tests.support import packet_classes
 from tests.support.session_clock import turn
@@ -503,6 +504,36 @@ class TestSerializers:
         assert set(told(0, {"user": "ana"}).data) == {"sid"}
         answer = told(2, ["echo", {"deep": [1, None]}, "ü"], 7)
         assert (answer.id, answer.data) == (7, [{"deep": [1, None]}, "ü"])
+
+    @pytest.mark.parametrize("value", [None, "10", b"x", -1, float("nan"), float("inf"), 10**400, [], {}])
+    @pytest.mark.parametrize(
+        "option", ["emit_deadline_s", "max_handlers", "ping_interval", "ping_timeout", "max_http_buffer_size"]
+    )
+    def test_a_number_that_cannot_be_is_refused_with_its_name_and_range(self, make: Make, option: str, value: object) -> None:
+        """When the server is made, and not when the first client is slow."""
+        with pytest.raises(ValueError, match=rf"^{option}: expected .* to \d+") as raised:
+            make(**{option: value})
+        assert repr(value)[:20] in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("option", "value", "told"),
+        [
+            ("client_manager", "redis://", "client_manager: expected a socketio.Manager, got 'redis://'"),
+            ("transport_limits", {"queue_frames": 1}, "transport_limits: expected TransportLimits"),
+            ("transport_limits", TransportLimits(queue_frames=0), "queue_frames: expected a whole number from 1 to"),
+            (
+                "transport_limits",
+                TransportLimits(write_deadline_s=float("nan")),
+                "write_deadline_s: expected a number",
+            ),
+        ],
+    )
+    def test_another_object_than_expected_is_refused_with_the_name(
+        self, make: Make, option: str, value: object, told: str
+    ) -> None:
+        """And so is a limit in it."""
+        with pytest.raises(ValueError, match=re.escape(told)):
+            make(**{option: value})
 
     @pytest.mark.parametrize(
         ("serializer", "told"),

@@ -199,7 +199,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         signal.set_wakeup_fd(-1)
         self._asked, self._at_once = Signal(), Signal()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        on_signal(signal.SIGTERM, self._terminate)
+        # While it loads the application, no loop turns. Nothing is served yet, so it ends there.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         on_signal(signal.SIGQUIT, self._end_at_once)
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> None:
@@ -233,12 +234,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def run(self) -> None:
         """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
         from headgate.runtime.heap import Heap
-        from headgate.runtime.loop import repeat
+        from headgate.runtime.loop import on_signal, repeat
         from headgate.runtime.metrics import HTTP_CONNECTIONS
 
         from .application import async_views, clients_of, start_gateway
         from .peer_workers import PeerWorkers, letters_of
 
+        on_signal(signal.SIGTERM, self._terminate)
         heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
         app: Flask = self.wsgi
         gate: Headgate = app.extensions["headgate"]

@@ -226,6 +226,33 @@ def test_a_stop_during_a_reload_does_not_wait_for_the_old_workers(start_gateway:
         client.close()
 
 
+LOADS_SLOWLY = """
+import time
+from pathlib import Path
+from headgate_server.app import create_app
+from headgate.settings.settings import Settings
+if Path("slow").exists():
+    Path("loading").touch()
+    time.sleep(600)
+app = create_app(Settings.from_environment())
+"""
+
+
+def test_a_stop_does_not_wait_for_workers_that_load_their_application(start_gateway: StartGateway, tmp_path: Path) -> None:
+    """They serve nobody yet."""
+    folder = tmp_path / "gateway-0"
+    folder.mkdir()
+    (folder / "slow_shop.py").write_text(LOADS_SLOWLY)
+    gateway = start_gateway({"HEADGATE_DRAIN_S": "600"}, "slow_shop:app", "--dev", "--workers", "2")
+    (folder / "slow").touch()
+    os.kill(gateway.pid, signal.SIGHUP)
+    wait_until((folder / "loading").exists, "a new worker loads it")
+
+    gateway.ask_to_stop()
+
+    assert gateway.wait_until_ended() == 0
+
+
 class GunicornProcess(GatewayProcess):
     """gunicorn with our worker class, on a Unix socket and a port."""
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.keys import log_key
 from headgate.redis.lineage import Entry, Head
-from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS, RawEntry
+from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS, RawEntry, decode_head
 from headgate.runtime.loop import Signal, sleep
 from tests.support.model_redis import NAMESPACE, TIME_MS, ModelRedis
 from tests.support.raw_log import RawLog, raw_entry, raw_event
@@ -254,6 +254,10 @@ class ModelLog(RawLog):
     def head_command(self) -> tuple[str | int, ...]:
         """Return the command that asks for the same on another connection."""
         return ("FCALL_RO", "headgate_head", 1, log_key(NAMESPACE))
+
+    def read_head(self, reply: list[Any]) -> Head:
+        """Decode the reply to it."""
+        return decode_head(reply)
 
     def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
         """Return the entries of a range."""

@@ -168,7 +168,7 @@ class EventLog:
     def read_head(self, reply: list[Any]) -> Head:
         """Decode the head in a reply of the function library. Raises BusRefused: it has what Headgate does not write."""
         with reading(place_of(self._client, self._key), self._head_key):
-            return _read_head(reply)
+            return decode_head(reply)
 
     def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
         """Return the entries of `raw_page` decoded: an event, or the error that prevents its delivery."""
@@ -344,7 +344,8 @@ def time_or_zero(text: bytes) -> int:
         return 0
 
 
-def _read_head(reply: list[Any]) -> Head:
+def decode_head(reply: list[Any]) -> Head:
+    """Decode the head in a reply of the function library."""
     epoch, offset, first, _, library, epochs, server, replica, *more = reply
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
     lineage = None if epochs is None else _lineage(name, epochs)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from gunicorn.config import Config
 
 import headgate
+from headgate.gunicorn import Worker
 from headgate.installation import EXTRAS, MissingExtra, advice, install_command, needing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,3 +80,24 @@ def test_a_part_that_cannot_be_loaded_keeps_the_cause(monkeypatch: pytest.Monkey
     with pytest.raises(ImportError, match=r"headgate\.Publisher cannot be loaded: .*parse_error") as caught:
         exec("from headgate import Publisher", {})
     assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_an_application_with_flask_alone_refuses_browsers() -> None:
+    """It answers 501 without a package of a gateway (docs/operations/install.md). A traceback for each try would hide why."""
+    program = (
+        "import sys; from headgate.installation import EXTRAS\n"
+        "for name in {*EXTRAS['server']} - {'click', 'flask'}: sys.modules[name] = None\n"
+        "from flask import Flask; from headgate import Headgate\n"
+        "app = Flask('shop'); gate = Headgate(app)\n"
+        "answer = app.test_client().get('/socket.io/?EIO=4&transport=polling', headers={'Origin': 'http://localhost'})\n"
+        "print(answer.status_code, answer.headers['Access-Control-Allow-Origin'], gate.ready()['ready'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "501 http://localhost False\n", done.stderr
+
+
+def test_a_worker_of_gunicorn_names_the_extra_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the error that gunicorn shows in one line."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(RuntimeError, match=re.escape(f"needs the package prometheus_client: run {install_command('server')}")):
+        Worker.check_config(Config(), None)

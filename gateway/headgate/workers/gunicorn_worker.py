@@ -35,7 +35,7 @@ from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
-from headgate.installation import needing
+from headgate.installation import MissingExtra, needing
 
 with needing("gunicorn", "serving with several workers"):
     import gunicorn.arbiter
@@ -164,7 +164,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
-        """Refuse settings that cannot be honoured, and list those without effect. The arbiter calls it once.
+        """Refuse settings that cannot be honoured, or a missing extra; list those without effect. The arbiter calls it once.
 
         Raises RuntimeError: gunicorn prints it, and ends.
         """
@@ -173,8 +173,12 @@ class Worker(BaseWorker):  # type: ignore[misc]
             raise RuntimeError("the worker class headgate.gunicorn.Worker refuses " + "; ".join(faults))
         for line in named(changed, WITHOUT_MEANING):
             log.warning("this setting has no meaning for headgate.gunicorn.Worker: %s", line)
-        for name in _IMPORTED_BEFORE:
-            importlib.import_module(name)
+        try:
+            with needing("server", "headgate.gunicorn.Worker"):
+                for name in _IMPORTED_BEFORE:
+                    importlib.import_module(name)
+        except MissingExtra as error:
+            raise RuntimeError(str(error)) from error
 
     # -- from the fork to the end -------------------------------------------------------------------------------------
 

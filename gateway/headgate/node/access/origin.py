@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headgate.errors import UnknownHost
-from headgate.runtime.metrics import HOSTS_REFUSED
 from headgate.settings.addresses import origins
 from headgate.settings.settings import EVERYWHERE, Settings
 from headgate.transport.http_answers import Answer, error_answer
@@ -51,6 +50,8 @@ class Hosts:
 
     def guard(self, application: WSGIApplication) -> WSGIApplication:
         """Return an application that answers 421 to requests for other names and passes on the rest."""
+        # Only here: a process with Flask alone refuses browsers by this module, without the packages of a gateway.
+        from headgate.runtime.metrics import HOSTS_REFUSED
 
         def guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             try:

@@ -34,7 +34,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "apprise": ("consumers.apprise",),
     "cryptography": ("auth.keys", "consumers.webpush.encryption"),
     "engineio": ("socketio.engine", "socketio.server"),
-    "flask": ("flask", "cli.config", "cli.serve", "workers.application"),
+    "flask": ("flask", "cli.serve", "workers.application"),
     # The command line patches the standard library before anything else of ours is loaded.
     "gevent": (
         *("runtime.loop", "socketio.other_servers", "transport.detach", "transport.peer_socket"),

@@ -13,6 +13,7 @@ from headgate.events.topic import own_topics, pattern, user_of, user_word
 from headgate.installation import __version__, needing
 
 from .errors import (
+    AuthorizeFailed,
     BusRefused,
     BusUnavailable,
     Forbidden,
@@ -78,14 +79,14 @@ _LAZY = {
 }  # fmt: skip
 
 __all__ = [
-    "AsyncPublisher", "BusRefused", "BusUnavailable", "Clients", "ClientsPage", "ConnectedClient", "Event", "Fate", "Forbidden",
-    "Gap", "Handshake", "Headgate", "HeadgateError", "Identity", "Inbox", "InboxChange", "InboxItem", "InboxPage", "InvalidEvent",
-    "InvalidPattern", "InvalidRequest", "InvalidSchema", "InvalidTopic", "LimitReached", "LogPosition", "NamespaceNotServed",
-    "NonePublished", "NotDurable", "NotSerializable", "OriginNotAllowed", "Overloaded", "PageRequest", "Paused",
-    "PayloadTooLarge", "Prepared", "PresencePage", "PresentUser", "PublishManyError", "Publisher", "PublisherClosed", "Reached",
-    "Receipt", "RequestFailed", "RequestRefused", "RequestTimedOut", "SchemaViolation", "SettingsError", "Subscriber",
-    "Unauthorized", "UnknownHost", "UnknownNamespace", "UnknownRequest", "__version__", "own_topics", "pattern", "read_change",
-    "user_of", "user_word",
+    "AsyncPublisher", "AuthorizeFailed", "BusRefused", "BusUnavailable", "Clients", "ClientsPage", "ConnectedClient", "Event",
+    "Fate", "Forbidden", "Gap", "Handshake", "Headgate", "HeadgateError", "Identity", "Inbox", "InboxChange", "InboxItem",
+    "InboxPage", "InvalidEvent", "InvalidPattern", "InvalidRequest", "InvalidSchema", "InvalidTopic", "LimitReached",
+    "LogPosition", "NamespaceNotServed", "NonePublished", "NotDurable", "NotSerializable", "OriginNotAllowed", "Overloaded",
+    "PageRequest", "Paused", "PayloadTooLarge", "Prepared", "PresencePage", "PresentUser", "PublishManyError", "Publisher",
+    "PublisherClosed", "Reached", "Receipt", "RequestFailed", "RequestRefused", "RequestTimedOut", "SchemaViolation",
+    "SettingsError", "Subscriber", "Unauthorized", "UnknownHost", "UnknownNamespace", "UnknownRequest", "__version__",
+    "own_topics", "pattern", "read_change", "user_of", "user_word",
 ]  # fmt: skip
 
 

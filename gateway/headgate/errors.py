@@ -311,6 +311,18 @@ class Forbidden(HeadgateError):
         super().__init__(f"not allowed to {action} {shown!r}", action=action, name=shown)
 
 
+class AuthorizeFailed(HeadgateError):
+    """The application's `authorize` raised an exception or took too long, so the gateway does not know whether it allows this."""
+
+    code = "authorize_failed"
+    retry = True
+    retry_after_s = 1
+
+    def __init__(self, action: str, name: str) -> None:
+        shown = _printable(name)
+        super().__init__(f"the application could not decide whether to {action} {shown!r} is allowed", action=action, name=shown)
+
+
 class LimitReached(HeadgateError):
     """A named limit (`subscriptions`, `wildcards`, `publish_per_s`, …) is used up; `limit` is its value.
 

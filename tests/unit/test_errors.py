@@ -14,6 +14,7 @@ import pytest
 import headgate
 from headgate import errors
 from headgate.errors import (
+    AuthorizeFailed,
     BusRefused,
     BusUnavailable,
     Forbidden,
@@ -63,6 +64,7 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     BusRefused("out of memory"),
     Unauthorized("no token"),
     Forbidden("subscribe to", "secret.#"),
+    AuthorizeFailed("subscribe to", "secret.#"),
     LimitReached("subscriptions", 128),
     LimitReached("clients_per_user", 64, retry_after_s=10),
     InvalidRequest("not a mapping"),
@@ -156,8 +158,10 @@ def test_no_part_hides_behind_code_message_or_retry() -> None:
 def test_only_what_passes_by_itself_is_worth_another_try() -> None:
     """Every other refusal is the same the second time; and a retryable one says after how long."""
     retried = [error for error in EXAMPLES if error.retry]
-    assert [error.code for error in retried] == ["not_durable", "bus_unavailable", "limit_reached", "overloaded", "paused"]
-    assert [error.retry_after_s for error in retried] == [1, 1, 10, 7, 9]
+    assert [error.code for error in retried] == [
+        "not_durable", "bus_unavailable", "authorize_failed", "limit_reached", "overloaded", "paused",
+    ]  # fmt: skip
+    assert [error.retry_after_s for error in retried] == [1, 1, 1, 10, 7, 9]
     assert all(error.retry_after_s is None for error in EXAMPLES if not error.retry)
 
 

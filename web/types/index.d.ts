@@ -194,7 +194,7 @@ export type ConnectionState = "connecting" | "up" | "waiting" | "refused" | "pau
 /** Where the client stands against the log. */
 export type Standing = "none" | "live" | "resuming" | "catching_up" | "announced";
 /** A subscription in one word. */
-export type SubscriptionState = "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "refused" | "idle";
+export type SubscriptionState = "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "retrying" | "refused" | "idle";
 
 /** A snapshot of the client. */
 export interface State {
@@ -228,6 +228,7 @@ export type ErrorCode =
   | "schema_violation"
   | "unauthorized"
   | "forbidden"
+  | "authorize_failed"
   | "limit_reached"
   | "unknown_host"
   | "origin_not_allowed"
@@ -263,6 +264,7 @@ export interface ErrorParts {
   schema_violation: { topic: string; pattern: string; path: string; reason: string };
   unauthorized: { reason: string; claim?: string };
   forbidden: { action: string; name: string };
+  authorize_failed: { action: string; name: string; retryAfterS?: number };
   limit_reached: { name: string; limit: number; retryAfterS?: number };
   unknown_host: { host: string };
   origin_not_allowed: { origin: string };

@@ -186,8 +186,9 @@ class Headgate:
         """Set the function that decides each pattern after the grants; a decorator.
 
         It gets the identity, the pattern, and the action `subscribe`, `replay` or `presence`, and returns True to allow it. Any
-        other result, an exception, or more than 5 s for all patterns of a request refuses with `forbidden`. It may wait. A yes
-        is remembered for the connection until its grants change.
+        other result refuses with `forbidden`, and so does raising `Forbidden`. Any other exception, or more than 5 s for all
+        patterns of a request, refuses with `authorize_failed`, and the page tries again. It may wait. A yes is remembered for
+        the connection until its grants change.
         """
         self._authorizer = _function(authorizer, "authorizer")
         if self._gateway is not None:
@@ -233,6 +234,7 @@ class Headgate:
 
         Raises:
             Forbidden.
+            AuthorizeFailed: the function raised, or took too long.
             RuntimeError: as `gateway`.
         """
         if identity.scopes is None:

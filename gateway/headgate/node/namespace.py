@@ -135,7 +135,8 @@ class Namespace:
         """Make a subscription active, as `Subscriptions.add_all` does for each; return the pattern.
 
         Raises:
-            InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused: nothing has changed.
+            InvalidRequest, InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable, BusRefused: nothing has
+                changed.
             Unauthorized: the client left during the call.
         """
         outcomes = self.subscriptions.add_all(client, [request])
@@ -189,7 +190,7 @@ class Namespace:
 
         The newest event comes first. `before` is the position to go on from, or None if the log has no older events. One call
         reads one page of the log, so it may find fewer than `limit`, or none. May switch greenlets. Raises InvalidRequest,
-        InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
+        InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable, BusRefused.
         """
         wanted = read_history(request)
         self._wait_to_read(client, wanted.pattern)
@@ -222,7 +223,8 @@ class Namespace:
 
         `next` is the offset from which to ask for the rest, or None. `epoch` is the log's. `gap {from, to, reason, epoch}`
         comes with the last page. It is the part of the range that an earlier epoch had and the log has lost. May switch
-        greenlets. Raises InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
+        greenlets. Raises InvalidRequest, InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable,
+        BusRefused.
         """
         wanted = read_replay(request)
         self._wait_to_read(client, wanted.pattern)

@@ -10,7 +10,7 @@ take 60 ms.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -109,20 +109,19 @@ class Subscriptions:
         if client.unsubscribe(pattern):
             self._remove(pattern, client)
 
-    def end_each(self, client: Client, ends: Callable[[str], bool]) -> list[str]:
-        """End a client's subscriptions to patterns for which `ends` is true; return the patterns. Lets the loop run.
+    def end_each(self, client: Client, refusal: Callable[[str], HeadgateError | None]) -> Iterator[tuple[str, HeadgateError]]:
+        """End a client's subscriptions for which `refusal` returns an error; yield each pattern ended, and its error.
 
-        Raises Unauthorized: the client left during the call.
+        The loop may run between two of them. Raises Unauthorized: the client left during the call.
         """
-        ended = []
         with self._share:
             for pattern in tuple(client.subscriptions):
                 self.check_in(client)
-                if ends(pattern) and client.unsubscribe(pattern):
+                error = refusal(pattern)
+                if error is not None and client.unsubscribe(pattern):
                     self._remove(pattern, client)
-                    ended.append(pattern)
+                    yield pattern, error
                 self._share.pause()
-        return ended
 
     def forget(self, client: Client) -> None:
         """End all subscriptions of a client after it left. Lets the loop run."""
@@ -181,7 +180,7 @@ class Subscriptions:
         if refused := self._authorizing.refused(client, patterns, SUBSCRIBE):
             for index, wanted in enumerate(outcomes):
                 if isinstance(wanted, Subscription) and wanted.pattern in refused:
-                    outcomes[index] = Forbidden("subscribe to", wanted.pattern)
+                    outcomes[index] = refused[wanted.pattern]
         self.check_in(client)
 
     def _apply_new_grants(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:

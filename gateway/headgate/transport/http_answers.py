@@ -41,6 +41,7 @@ STATUS_BY_CODE = {
     # 429 where waiting helps.
     "limit_reached": 409,
     "bus_refused": 502,
+    "authorize_failed": 503,
     "bus_unavailable": 503,
     "overloaded": 503,
     "paused": 503,

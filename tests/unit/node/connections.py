@@ -75,9 +75,9 @@ class RecordedNamespace:
     def subscriptions(self) -> Any:
         return self
 
-    def end_each(self, client: Client, ends: Any) -> list[str]:
-        ended = [pattern for pattern in self.subscribed if ends(pattern)]
-        self.subscribed = [pattern for pattern in self.subscribed if pattern not in ended]
+    def end_each(self, client: Client, refusal: Any) -> list[tuple[str, Any]]:
+        ended = [(pattern, error) for pattern in self.subscribed if (error := refusal(pattern)) is not None]
+        self.subscribed = [pattern for pattern in self.subscribed if refusal(pattern) is None]
         return ended
 
     def leave(self, session: str, *, in_order: bool = True) -> None:

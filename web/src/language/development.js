@@ -30,6 +30,7 @@ export const EXPLAINED = {
   schema_violation: { cure: "Correct the data, or the schema of that pattern.", more: "schemas.md" },
   unauthorized: { cure: ({ reason }) => CURES_OF_TOKENS[reason] ?? "Bring another token.", more: SIGN_IN },
   forbidden: { cure: "The token's grants (`subscribe`, `publish`) do not cover it: grant it where the token is made, or ask for less.", more: SIGN_IN },
+  authorize_failed: { cure: "The log of the gateway has the exception. The client asks again by itself.", more: "clients.md#authorize-rights-beyond-the-token" },
   limit_reached: { cure: "Wait until there is room again, or raise the setting of that limit.", more: "settings.md" },
   unknown_host: { cure: "Add the name to HEADGATE_HOSTS, or have the proxy send the Host that the page asked for.", more: TROUBLE },
   origin_not_allowed: { cure: "Add the origin of the page to HEADGATE_ALLOWED_ORIGINS and start the gateway again.", more: TROUBLE },

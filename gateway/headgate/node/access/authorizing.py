@@ -1,8 +1,8 @@
 """Authorizing: an application's function decides each pattern after the grants, for rules that tokens cannot express.
 
 In: a client (or a caller over HTTP) with grants for a pattern, and the action: `subscribe`, `replay` or `presence`.
-Out: `Forbidden`, or nothing. The function runs in the greenlet of the request, and may wait. All patterns of one request share
-AUTHORIZE_S. A function that raises, or takes longer, has refused.
+Out: `Forbidden`, `AuthorizeFailed`, or nothing. The function runs in the greenlet of the request, and may wait. All patterns of
+one request share AUTHORIZE_S. A function that raises, or takes longer, allows nothing, but its client may try again.
 
 A yes is remembered for the client's connection until its grants change (`refresh`, `regrant`), for the last MAX_REMEMBERED
 patterns. A no is not, so the next request asks again. For callers over HTTP nothing is remembered.
@@ -18,7 +18,7 @@ import structlog
 
 from headgate.auth.identity import Authorizer, Identity
 from headgate.delivery.client import Client
-from headgate.errors import Forbidden
+from headgate.errors import AuthorizeFailed, Forbidden, HeadgateError
 from headgate.events.wire.packets import PRESENCE, REPLAY, SUBSCRIBE
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import call_application, deadline
@@ -40,24 +40,26 @@ class Authorizing:
         self._log_throttle = LogThrottle()
 
     def check(self, client: Client, pattern: str, action: str) -> None:
-        """Refuse a client a pattern. May wait. Raises Forbidden."""
-        if pattern in self.refused(client, (pattern,), action):
-            raise Forbidden(_WORDS[action], pattern)
+        """Refuse a client a pattern. May wait. Raises Forbidden, AuthorizeFailed."""
+        for error in self.refused(client, (pattern,), action).values():
+            raise error
 
-    def refused(self, client: Client, patterns: Iterable[str], action: str) -> set[str]:
-        """Return the patterns of a request that a client may not have. May wait, for AUTHORIZE_S in all."""
+    def refused(self, client: Client, patterns: Iterable[str], action: str) -> dict[str, HeadgateError]:
+        """Return the patterns of a request that a client may not have, each with its error. May wait, for AUTHORIZE_S in all."""
         if self.authorizer is None:
-            return set()
+            return {}
         identity, until_s = client.identity, self._now_s() + AUTHORIZE_S
         allowed = client.allowed = client.allowed or {}
-        refused = set()
+        refused: dict[str, HeadgateError] = {}
         for pattern in dict.fromkeys(patterns):
             if (action, pattern) in allowed:
                 continue
             try:
                 self.ask(identity, pattern, action, until_s - self._now_s())
-            except Forbidden:
-                refused.add(pattern)
+            except (Forbidden, AuthorizeFailed) as error:
+                # Its traceback, and that of its cause, hold this frame, which holds the dict, so each refusal would be a cycle.
+                error.__cause__ = error.__context__ = None
+                refused[pattern] = error.with_traceback(None)
             else:
                 allowed[action, pattern] = None  # has no effect if the grants changed, as the client then has another dict
                 if len(allowed) > MAX_REMEMBERED:
@@ -65,12 +67,16 @@ class Authorizing:
         return refused
 
     def ask(self, identity: Identity, pattern: str, action: str, within_s: float = AUTHORIZE_S) -> None:
-        """Ask the application. Raises Forbidden: the answer is not True, the function raises, or no time is left."""
+        """Ask the application. Raises Forbidden: it does not allow it; AuthorizeFailed: it raises, or no time is left."""
         if self.authorizer is None:
             return
         try:
-            with deadline(max(within_s, 0.0)):
-                allows = within_s > 0 and call_application(self.authorizer, identity, pattern, action) is True
+            if within_s <= 0:
+                raise TimeoutError
+            with deadline(within_s):
+                allows = call_application(self.authorizer, identity, pattern, action) is True
+        except Forbidden:
+            allows = False
         except Exception as error:
             if (left_out := self._log_throttle.due(f"{action} {type(error).__name__}")) is not None:
                 # Without the exception's text, which may hold the application's data about the user.
@@ -78,6 +84,6 @@ class Authorizing:
                 where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
                 fields = {"user": identity.user, "action": action, "error": type(error).__name__, "where": where}
                 log.error("authorize failed", **fields, left_out=left_out)
-            raise Forbidden(_WORDS[action], pattern) from error
+            raise AuthorizeFailed(_WORDS[action], pattern) from error
         if not allows:
             raise Forbidden(_WORDS[action], pattern)

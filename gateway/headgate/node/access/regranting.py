@@ -92,34 +92,48 @@ class Regranting:
     def take(self, client: Client, identity: Identity, *, is_notified: bool = False) -> None:
         """Give a client another identity. `is_notified`: it did not ask for this, so it gets a notice that its grants are new.
 
-        Whatever the grants do not cover ends at once. The application's `authorize` decides the rest, and may wait. Lets the
-        loop run. Raises Unauthorized: the client has left.
+        Whatever the grants do not cover ends at once. The application's `authorize` decides the rest, and may wait. If it
+        raises, the subscription ends too, and the client may try again. Lets the loop run. Raises Unauthorized: the client has
+        left.
         """
         namespace = self._namespaces[client.namespace]
         namespace.subscriptions.check_in(client)  # else it would be counted for ever
         self._admission.renew(client, identity)
         client.allowed = None
-        ended = self._end(client, lambda pattern: not client.identity.may_subscribe(pattern))
-        self._notify(client, {**({"ended": ended} if ended else {}), **({"granted": True} if is_notified else {})})
+
+        def outside(pattern: str) -> HeadgateError | None:
+            return None if client.identity.may_subscribe(pattern) else Forbidden("subscribe to", pattern)
+
+        self._end(client, outside, {"granted": True} if is_notified else {})
         topics = namespace.presence.topics_of(client.session)
-        self._end_presence(client, [topic for topic in topics if not client.identity.may_subscribe(topic)])
+        outside_topics = [topic for topic in topics if not client.identity.may_subscribe(topic)]
+        self._end_presence(client, {topic: Forbidden("see who is in", topic) for topic in outside_topics})
         refused = namespace.authorizing.refused(client, tuple(client.subscriptions), SUBSCRIBE)
         if refused and client.identity is identity:  # otherwise the application has been asked about newer grants
-            self._notify(client, {"ended": self._end(client, refused.__contains__)})
+            self._end(client, refused.get)
         if topics := namespace.presence.topics_of(client.session):
             refused = namespace.authorizing.refused(client, topics, PRESENCE)
-            self._end_presence(client, refused if client.identity is identity else ())
+            self._end_presence(client, refused if client.identity is identity else {})
 
-    def _end(self, client: Client, ends: Callable[[str], bool]) -> list[dict[str, object]]:
-        """End subscriptions of a client; return the part of its notice about them."""
-        ended = self._namespaces[client.namespace].subscriptions.end_each(client, ends)
-        return [{"pattern": pattern, "error": Forbidden("subscribe to", pattern).to_wire()} for pattern in ended]
+    def _end(
+        self, client: Client, refusal: Callable[[str], HeadgateError | None], more: Mapping[str, object] | None = None
+    ) -> None:
+        """End a client's subscriptions for which `refusal` returns an error, and notify it of them and of `more`."""
+        ended = []
+        for pattern, error in self._namespaces[client.namespace].subscriptions.end_each(client, refusal):
+            notice = {"pattern": pattern, "error": error.to_wire()}
+            if error.retry:
+                # Before any later event. The client asks for what it misses from the position that it has then.
+                self._notify(client, {"ended": [notice]})
+            else:
+                ended.append(notice)
+        self._notify(client, {**({"ended": ended} if ended else {}), **(more or {})})
 
-    def _end_presence(self, client: Client, topics: Iterable[str]) -> None:
+    def _end_presence(self, client: Client, refused: Mapping[str, HeadgateError]) -> None:
         """End a client's part in topics, and notify it."""
-        for topic in topics:
+        for topic, error in refused.items():
             self._namespaces[client.namespace].presence.rooms.leave(client.session, topic)
-            notice = {"topic": topic, "ended": Forbidden("see who is in", topic).to_wire()}
+            notice = {"topic": topic, "ended": error.to_wire()}
             client.connection.offer_control(message_frame(notice_packet(client.namespace, PRESENCE, notice)))
 
     def _notify(self, client: Client, notice: Mapping[str, object]) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from headgate.auth.client_counts import StillAsking
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
-from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
+from headgate.errors import AuthorizeFailed, BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import STATUS, WELCOME, notice_packet
 from headgate.events.wire.requests import Resume, check_text, read_resume
@@ -340,4 +340,6 @@ def _as_it_is(client: Client, result: dict[str, Any]) -> dict[str, Any]:
     pattern = result["pattern"]
     if not result["ok"] or pattern in client.subscriptions:
         return result
-    return {"pattern": pattern, "ok": False, "error": Forbidden("subscribe to", pattern).to_wire()}
+    # Within the grants it was `authorize` that ended it, and perhaps because that raised. The next answer says so.
+    error = AuthorizeFailed if client.identity.may_subscribe(pattern) else Forbidden
+    return {"pattern": pattern, "ok": False, "error": error("subscribe to", pattern).to_wire()}

@@ -15,6 +15,7 @@ from typing import Any
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity, PageRequest
 from headgate.delivery.client import Client
 from headgate.errors import (
+    AuthorizeFailed,
     Forbidden,
     HeadgateError,
     InvalidRequest,
@@ -221,7 +222,8 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
     Waits for Redis at the first request for a topic in this process.
 
     Raises:
-        InvalidRequest, InvalidTopic, Forbidden, LimitReached, PayloadTooLarge, Paused, BusUnavailable: nothing has changed.
+        InvalidRequest, InvalidTopic, Forbidden, AuthorizeFailed, LimitReached, PayloadTooLarge, Paused, BusUnavailable: nothing
+            has changed.
         Unauthorized: the client left during the call.
     """
     wanted = read_presence(body)
@@ -259,7 +261,7 @@ def _prepare(namespace: Namespace, client: Client, topic: str) -> None:
             checked = client.identity
             try:
                 _check(namespace, client, topic)
-            except Forbidden:
+            except (Forbidden, AuthorizeFailed):
                 presence.rooms.leave(session, topic)
                 raise
         if not namespace.is_in(client):
@@ -268,7 +270,7 @@ def _prepare(namespace: Namespace, client: Client, topic: str) -> None:
 
 
 def _check(namespace: Namespace, client: Client, topic: str) -> None:
-    """Refuse a topic that a client may not have. May wait for the application. Raises Forbidden."""
+    """Refuse a topic that a client may not have. May wait for the application. Raises Forbidden, AuthorizeFailed."""
     if not client.identity.may_subscribe(topic):
         raise Forbidden("see who is in", topic)
     namespace.authorizing.check(client, topic, PRESENCE)

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.errors import Forbidden
+from headgate.errors import AuthorizeFailed, Forbidden
 from headgate.node.access import authorizing as module
 from headgate.node.access.authorizing import AUTHORIZE_S
 from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel
@@ -171,17 +171,61 @@ def test_only_true_allows(gateway: GatewayOnModel, application: Application, ans
 @pytest.mark.parametrize(
     "fault", [RuntimeError("ana's secret"), gevent.Timeout(1), SystemExit("ana's secret")], ids=lambda fault: type(fault).__name__
 )
-def test_one_that_raises_has_refused_and_its_text_stays_out_of_the_log(
+def test_after_one_that_raises_the_client_may_try_again_and_its_text_stays_out_of_the_log(
     gateway: GatewayOnModel, application: Application, fault: BaseException
 ) -> None:
-    """It may hold the application's data on the user; the place in the code is there. The client goes on."""
+    """It may hold the application's data on the user; the place in the code is there. A refused one may not."""
     application.fault = fault
     with capture_logs() as lines:
-        assert outcomes(join(gateway, "a.1", "a.2")) == [False, False]
+        client = join(gateway, "a.1", "a.2", "outside.3")
+    results = client.welcome["subscriptions"]
+    assert [(each["error"]["code"], each["error"]["retry"]) for each in results] == [
+        ("authorize_failed", True), ("authorize_failed", True), ("forbidden", False),
+    ]  # fmt: skip
     (line,) = [line for line in lines if line["event"] == "authorize failed"]
     assert line["error"] == "RuntimeError"
     assert "test_authorizing.py" in line["where"]
     assert "secret" not in str(line)
+    requests = [
+        ("subscribe", {"pattern": "a.1"}),
+        ("replay", {"pattern": "a.1", "from": 1, "to": 2}),
+        ("presence", {"topic": "a.1", "act": "enter"}),
+    ]
+    assert [client.request(*each)["error"]["code"] for each in requests] == ["authorize_failed"] * 3
+    application.fault = None
+    assert all(client.request(*each)["ok"] for each in requests[:2])
+
+
+def test_one_may_also_refuse_by_the_error_for_that(gateway: GatewayOnModel, application: Application) -> None:
+    """That is an answer, and no fault."""
+    application.fault = Forbidden("subscribe to", "a.1")
+    with capture_logs() as lines:
+        (result,) = join(gateway, "a.1").welcome["subscriptions"]
+    assert result["error"]["code"] == "forbidden"
+    assert [line for line in lines if line["event"] == "authorize failed"] == []
+
+
+def test_new_grants_end_what_one_that_raises_was_asked_about_and_the_client_may_try_again(
+    gateway: GatewayOnModel, application: Application
+) -> None:
+    """An old yes says nothing of new grants."""
+    client = join(gateway, "a.1", "a.2", "a.#")
+
+    def fails_for_one(identity: Identity, pattern: str, action: str) -> bool:
+        if pattern == "a.1":
+            raise RuntimeError
+        return application(identity, pattern, action)
+
+    gateway.gateway.set_authorizer(fails_for_one)
+    application.refuses = {"a.2"}
+    with capture_logs():
+        assert client.request("refresh", {"token": "ana"})["ok"]
+    ended = [(each["pattern"], each["error"]["code"]) for (status,) in client.named("status") for each in status["ended"]]
+    assert ended == [("a.1", "authorize_failed"), ("a.2", "forbidden")]
+    gateway.publish(topic="a.1")
+    assert len(client.wait_for_events(1)) == 1
+    gateway.gateway.set_authorizer(application)
+    assert client.request("subscribe", {"pattern": "a.1", "since": {"offset": 0}})["ok"]
 
 
 def test_all_patterns_of_a_request_have_one_time_together(
@@ -198,10 +242,13 @@ def test_all_patterns_of_a_request_have_one_time_together(
     gateway.gateway.set_authorizer(slow)
     client = join(gateway, "a.1", "a.2", "a.3")
     assert outcomes(client) == [True, True, False]
+    assert client.welcome["subscriptions"][2]["error"]["code"] == "authorize_failed"
     assert client.request("subscribe", {"pattern": "a.3"})["ok"]
 
 
-def test_one_that_does_not_answer_in_time_has_refused(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_one_without_answer_in_time_the_client_may_try_again(
+    gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Others are served in the meantime."""
     monkeypatch.setattr(module, "AUTHORIZE_S", 0.01)
 
@@ -211,7 +258,8 @@ def test_one_that_does_not_answer_in_time_has_refused(gateway: GatewayOnModel, m
 
     gateway.gateway.set_authorizer(never)
     with capture_logs() as lines:
-        assert outcomes(join(gateway, "a.1")) == [False]
+        (result,) = join(gateway, "a.1").welcome["subscriptions"]
+    assert result["error"]["code"] == "authorize_failed"
     assert [line["error"] for line in lines if line["event"] == "authorize failed"] == ["TimeoutError"]
 
 
@@ -241,6 +289,9 @@ def test_a_caller_over_http_is_asked_about_each_time(gateway: GatewayOnModel, ap
     assert application.asked == [("ana", "a.1", "replay")] * 2
     application.refuses = {"a.1"}
     with pytest.raises(Forbidden):
+        authorizing.ask(Identity("ana"), "a.1", "replay")
+    application.fault = RuntimeError()
+    with capture_logs(), pytest.raises(AuthorizeFailed):
         authorizing.ask(Identity("ana"), "a.1", "replay")
     authorizing.authorizer = None
     authorizing.ask(Identity("ana"), "a.1", "replay")

@@ -327,6 +327,24 @@ def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(st
     assert (ended["topic"], ended["ended"]["code"]) == (TOPIC, "forbidden")
 
 
+def test_a_client_may_ask_again_after_the_application_has_raised(start: Start, store: StoreHere) -> None:
+    """Its part in the topic ends as after a refusal, and the notice says that it may."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    assert ask(ana, "enter")["ok"]
+
+    def fail(identity: Identity, pattern: str, action: str) -> bool:
+        raise RuntimeError
+
+    gateway.gateway.set_authorizer(fail)
+    assert ana.request("refresh", {"token": "ana"})["ok"]
+    (ended,) = [notice for notice in told(ana) if "ended" in notice]
+    assert (ended["ended"]["code"], ended["ended"]["retry"]) == ("authorize_failed", True)
+    assert ask(ana, "enter")["error"]["code"] == "authorize_failed"
+    gateway.gateway.set_authorizer(None)
+    assert ask(ana, "enter")["ok"]
+
+
 def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for Redis; no client is a member without a grant."""
     gateway = start()

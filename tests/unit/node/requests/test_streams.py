@@ -391,6 +391,22 @@ def test_a_stream_needs_the_grants_of_a_subscription(gateway_on_model: StartGate
     assert len(gateway.namespace.clients) == 1
 
 
+def test_a_stream_of_which_the_application_cannot_say_whether_it_may_be_is_worth_another_try(gateway: GatewayOnModel) -> None:
+    """A POST gets the others, as a CONNECT does."""
+
+    def fail(identity: Identity, pattern: str, action: str) -> bool:
+        if pattern == "orders.#":
+            raise RuntimeError
+        return True
+
+    gateway.gateway.set_authorizer(fail)
+    refused = Reading(gateway)
+    assert (refused.error["code"], refused.status) == ("authorize_failed", "503 Service Unavailable")
+    assert refused.headers["Retry-After"] == "1"
+    (welcome,) = posted(gateway, {"subscriptions": [{"pattern": "orders.#"}, {"pattern": "stock.#"}]}).read().named("welcome")
+    assert [each["ok"] for each in welcome["subscriptions"]] == [False, True]
+
+
 def test_whose_rights_end_is_told_and_gets_nothing_more(gateway_on_model: StartGatewayOnModel) -> None:
     """Not even the waiting events."""
     gateway = gateway_on_model(guard)

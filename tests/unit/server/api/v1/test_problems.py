@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from headgate.errors import BusUnavailable, HeadgateError, InvalidTopic, LimitReached, PayloadTooLarge, SchemaViolation
+from headgate.errors import (
+    AuthorizeFailed,
+    BusUnavailable,
+    HeadgateError,
+    InvalidTopic,
+    LimitReached,
+    PayloadTooLarge,
+    SchemaViolation,
+)
 from headgate_server.api.v1.dispatch import pointer_of
 from headgate_server.api.v1.problems import MAX_NAMED, BodyFault, NotFound, RateReached, descriptions, problem_answer
 
@@ -38,6 +46,8 @@ def test_a_problem_has_the_members_of_rfc_9457_and_the_parts_of_its_error() -> N
 def test_a_problem_that_passes_says_when() -> None:
     """Retry-After, and for a rate the quota too."""
     assert told(BusUnavailable("gone"))[1]["Retry-After"] == "1"
+    status, headers, _ = told(AuthorizeFailed("replay", "a.#"))
+    assert (status, headers["Retry-After"]) == (503, "1")
     status, headers, body = told(RateReached("read_per_s", 0.5, 10, 3.2))
     assert (status, headers["Retry-After"], body["retry_after_s"], body["code"]) == (429, "4", 4, "limit_reached")
     assert headers["RateLimit-Policy"] == '"read_per_s";q=10;w=20'

@@ -237,6 +237,11 @@ export class Load {
     if (this.#gate.status === "closed") this.close();
     else if (this.#gate.status === "refused" || status === "refused" || status === "waiting") this.#refused(error);
     else if (this.#life.offer("retry")) this.#acknowledged();
+    else if (status === "retrying" && this.#life.offer("restart")) {
+      // What is missed meanwhile may follow later events of other patterns.
+      this.#lose();
+      this.#acknowledged();
+    }
   }
 
   /** @param {any} error */

@@ -361,6 +361,70 @@ describe("subscribing", () => {
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "lost" });
   });
 
+  it("asks again for what the gateway cannot decide, by itself and after a growing pause, while its other requests go on", async () => {
+    const told = [];
+    open().on("a", () => {}).on("b", () => {}).on("delivery:error", ({ error }) => told.push(error.code));
+    const unsure = { code: "authorize_failed", message: "no", retry: true, action: "subscribe to", name: "a" };
+    await gateway.welcome({ subscriptions: [{ pattern: "a", ok: false, error: unsure }, { pattern: "b", ok: true }] });
+    await gateway.until(() => gate.state.connection === "up");
+    const ready = gate.subscribed("a");
+    gate.on("c", () => {});
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "c" });
+    await gate.subscribed("c");
+    assert.deepEqual(gate.state.subscriptions, { a: "retrying", b: "active", c: "active" });
+    assert.deepEqual(await gateway.answer("subscribe", { ok: false, error: unsure }), { pattern: "a" }, "a new subscription has no past");
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a" });
+    await ready;
+    assert.deepEqual(told, []);
+  });
+
+  it("does not ask again for what nobody wants any more, and leaves no timer", async () => {
+    const timers = countTimers();
+    open().on("a", () => {}).on("b", () => {});
+    const error = { code: "authorize_failed", message: "no", retry: true };
+    await gateway.letIn({ subscriptions: ["a", "b"].map((pattern) => ({ pattern, ok: false, error })) });
+    assert.deepEqual(gate.state.subscriptions, { a: "retrying", b: "retrying" });
+    gate.off("a");
+    await settle();
+    assert.deepEqual(gate.state.subscriptions, { b: "retrying" });
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "b" });
+    gateway.emit("status", { ended: [{ pattern: "b", error }] });
+    await settle();
+    gate.close();
+    await settle();
+    assert.deepEqual([gateway.requests, timers.pending.size], [[], 0]);
+  });
+
+  it("gets what it has missed of a subscription that the gateway ended for a passing reason, and each event once", async () => {
+    const seen = [];
+    open().on("a.#", (data) => seen.push(data)).on("a.1", () => {});
+    await gateway.letIn();
+    gateway.event("a.2", "had", 101);
+    gateway.emit("status", { ended: [{ pattern: "a.#", error: { code: "authorize_failed", message: "no", retry: true } }] });
+    gateway.event("a.1", "for another", 103);
+    assert.deepEqual(await gateway.answer("subscribe", { ok: true, epoch: "e1", offset: 104 }), { pattern: "a.#", since: { epoch: "e1", offset: 101 } });
+    for (const [topic, data, offset] of [["a.2", "missed", 102], ["a.1", "for another", 103], ["a.2", "missed too", 104]]) gateway.event(topic, data, offset, { replayed: true });
+    gateway.event("a.2", "new", 105);
+    await settle();
+    assert.deepEqual(seen, ["had", "for another", "missed", "missed too", "new"]);
+  });
+
+  it("gets what a connection that resumes could not carry", async () => {
+    const seen = [];
+    open().on("a", (data) => seen.push(data)).on("b", () => {});
+    await gateway.letIn();
+    gateway.event("b", 1, 110);
+    await settle();
+    const error = { code: "authorize_failed", message: "no", retry: true };
+    await gateway.comeBack(2, { offset: 120, subscriptions: [{ pattern: "a", ok: false, error }, { pattern: "b", ok: true }] });
+    await gateway.until(() => gate.state.subscriptions.a === "retrying");
+    gateway.event("b", 2, 115, { replayed: true });
+    assert.deepEqual(await gateway.answer("subscribe", { ok: true, epoch: "e1", offset: 120 }), { pattern: "a", since: { epoch: "e1", offset: 110 } });
+    gateway.event("a", "missed", 112, { replayed: true });
+    await settle();
+    assert.deepEqual(seen, ["missed"]);
+  });
+
   it("brings a fresh token when the gateway asks for one, and tells when it cannot", async () => {
     const tokens = ["first", "second"];
     open({ token: () => tokens.shift() ?? Promise.reject(new Error("signed out")) });

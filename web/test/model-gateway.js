@@ -146,6 +146,12 @@ class ModelGateway extends Listened {
   first = 1;
   /** The outcome of the next CONNECT. @type {"accept" | "refuse" | "fail" | "silence"} */
   next = "accept";
+  /** Whether the application can say of each second pattern only that it does not know whether it allows it. */
+  doubts = false;
+  /** Called with each pattern that has ended or was refused in that way, as its events may come late. */
+  ended = () => {};
+  /** Whether the application has heard that a pattern is active. A late acknowledgement of one that has ended since says nothing. */
+  isPromised = (pattern) => pattern in this.acknowledged;
   /** The position from which each pattern was acknowledged last, once that is delivered. */
   acknowledged = {};
   /** Called with each position that a CONNECT resumes from, and the patterns that it carries. */
@@ -226,19 +232,21 @@ class ModelGateway extends Listened {
       return this.#lane.push({ act: ifPresent(() => this.#tell("connect_error", Object.assign(new Error("no"), { data }))) });
     }
     this.#connected = true;
+    if (resume) this.resumes(resume, subscriptions.map(({ pattern }) => pattern));
+    const results = subscriptions.map(({ pattern }) => this.#doubt(pattern) ?? { pattern, ok: true });
+    subscriptions = subscriptions.filter((_, nth) => results[nth].ok);
     this.#subscribed = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
     this.#starts.clear();
     this.#dropped = null;
     const { epoch, head } = this;
     const end = resume && this.#endOf(resume.epoch);
     const from = end === null || !resume ? null : { epoch, offset: Math.min(resume.offset, end) };
-    if (resume) this.resumes(resume, [...this.#subscribed.keys()]);
     const base = from ?? { epoch, offset: head };
     this.#emit("welcome", {
       session: `s${nth}`, user: "ann", epoch, offset: head, heartbeat_s: 10, from,
       resumed: resume ? from?.offset === resume.offset && from.offset >= this.first - 1 : null,
       limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 },
-      subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })),
+      subscriptions: results,
     }, () => {
       this.#welcomed = true;
       for (const { pattern, since } of subscriptions) this.acknowledged[pattern] ??= { ...base, ...since };
@@ -273,6 +281,8 @@ class ModelGateway extends Listened {
       const events = this.log.slice(from - 1, pageEnd).filter(({ topic, offset }) => offset >= this.first && matches(pattern, topic));
       return [{ ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch }];
     }
+    const refusal = this.#doubt(pattern);
+    if (refusal) return [refusal];
     // A gap is of the subscriptions that there were.
     this.relieve();
     const isNew = !this.#subscribed.has(pattern);
@@ -280,7 +290,30 @@ class ModelGateway extends Listened {
     let offset = head;
     if (since) offset = Math.max(this.#past(pattern, since, isNew), since.epoch === undefined ? since.offset : 0);
     else if (this.#reading && isNew) this.#starts.set(pattern, head);
-    return [{ ok: true, pattern, epoch, offset: head }, () => (this.acknowledged[pattern] ??= { epoch, offset })];
+    return [{ ok: true, pattern, epoch, offset: head }, () => {
+      if (!this.isPromised(pattern)) this.acknowledged[pattern] = { epoch, offset };
+    }];
+  }
+
+  /** Return the refusal of a pattern of which the application cannot say whether it allows it. */
+  #doubt(pattern) {
+    if (!this.doubts || this.world.below(2)) return;
+    this.ended(pattern);
+    return { pattern, ok: false, error: { code: "authorize_failed", message: "no", retry: true, retry_after_s: 1, action: "subscribe to", name: pattern } };
+  }
+
+  /** The client has other grants, and the application was asked again. The notice may overtake events. */
+  reauthorize() {
+    if (!this.#welcomed || !this.#connected) return;
+    this.relieve();
+    for (const pattern of [...this.#subscribed.keys()]) {
+      const ended = this.#doubt(pattern);
+      if (!ended) continue;
+      this.#subscribed.delete(pattern);
+      this.#starts.delete(pattern);
+      const act = () => this.#receive("status", { ended: [ended] });
+      this.#lane.splice(this.world.below(this.#lane.length + 1), 0, { act });
+    }
   }
 
   /** Have the log bring a pattern's events from where it asks, or from where they are still to be sent, if the client has the pattern. */

@@ -68,6 +68,8 @@ export const OVERFLOW = ["catch_up", "latest", "drop"];
 
 /** Reason of a gap in events that were delivered and that the log has since lost at its end. */
 export const ROLLED_BACK = "rolled_back";
+/** Reason of a gap in events of which the client may have some and lack others. */
+export const UPSTREAM = "upstream";
 /** Reason of a gap after which offsets start again, because the log itself was lost. */
 export const LOG_LOST = "log_lost";
 /** Reason of a gap in events that the log no longer holds. */

@@ -14,7 +14,7 @@
  * @typedef {[user: string, connections: number, since: number, meta: string | null]} WireMember
  * @typedef {{ topic: string, copy: string, version: number, base?: number, members: WireMember[], left?: string[], next?: string | null, reset?: boolean, ended?: any }} Notice
  */
-import { delayAfterMs } from "../base/backoff.js";
+import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
 import { PRESENCE } from "../language/protocol.js";
@@ -22,7 +22,8 @@ import { Dispatcher, HeadgateError } from "../index.js";
 
 /** Time before a set is asked for again: after a reset or a hole not all pages ask at once. */
 const RELOAD_MS = 250;
-const RETRY_S = 2;
+/** Before it is asked for again after a refusal for a passing reason. */
+const [RETRY_MIN_MS, RETRY_MAX_MS] = [500, 20_000];
 
 /**
  * `waiting`: there is no connection, or it is not time to ask again.
@@ -59,6 +60,8 @@ export class Members extends Dispatcher {
   #early = [];
   #copy = "";
   #version = 0;
+  /** How often in a row it was refused for a passing reason. */
+  #failures = 0;
   /** Counts readings: an answer to an earlier one is too late. */
   #nth = 0;
   #wasRead = false;
@@ -157,6 +160,7 @@ export class Members extends Dispatcher {
       this.#isReading = false;
       this.#life.take("loaded");
       this.error = null;
+      this.#failures = 0;
       this.#replace();
       if (this.#again) void this.#load();
     } catch (/** @type {any} */ error) {
@@ -179,7 +183,7 @@ export class Members extends Dispatcher {
   /** @param {Notice} notice */
   #notice(notice) {
     const { copy, base = 0, version, members, left = [], reset, ended } = notice;
-    if (ended) return this.#refuse(new HeadgateError(ended.code, ended, ended.retry, ended.message));
+    if (ended) return this.#failed(new HeadgateError(ended.code, ended, ended.retry, ended.message));
     if (reset) return this.#reload();
     if (!this.#life.is("loading", "live")) return;
     if (this.#life.is("loading") && !this.#reading) return void this.#early.push(notice);
@@ -249,7 +253,7 @@ export class Members extends Dispatcher {
   #failed(error) {
     if (!error.retry) return this.#refuse(error);
     this.error = error;
-    this.#reload(delayAfterMs(error.parts.retryAfterS ?? RETRY_S, 0));
+    this.#reload(delayAfterMs(error.parts.retryAfterS, reconnectDelayMs(this.#failures++, RETRY_MIN_MS, RETRY_MAX_MS)));
   }
 
   /** @param {HeadgateError} error */

@@ -157,7 +157,7 @@ export function createCursor(from, replays) {
       const isNew = at > seen;
       if (isNew) {
         move(at);
-        replays.pass();
+        replays.pass(at, epoch);
         standing.take(replayed ? "replay" : "follow");
       } else if (!replayed) return null;
       return (pattern) => replays.admit(pattern, at, isNew);

@@ -17,6 +17,7 @@
  * @property {ReturnType<typeof import("./delivery.js").createDelivery>["deliver"]} deliver
  * @property {{ gaps: number, missed: number }} counts how many there were, and how many of their events are missing, as far as they are numbered
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
+ * @property {ReturnType<typeof import("./replays.js").createReplays>} replays
  * @property {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ request: (name: string, body: object) => Promise<any> }} connection
  * @property {{ waitMs: () => number, turn: (patienceMs: number) => Promise<void> | undefined }} requests `waitMs` takes a request out of the budget and returns 0; else
@@ -29,7 +30,7 @@ import { createRepair } from "./repair.js";
 import { meets } from "../language/pattern-index.js";
 
 /** @param {GapsOwner} owner */
-export function createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync }) {
+export function createGaps({ deliver, counts, cursor, replays, subscriptions, connection, requests, tell, resync }) {
   const repair = createRepair(fetch, requests.waitMs, repaired);
   /** Repairs, over or not, of gaps that no later event has passed. @type {Job[]} */
   let open = [];
@@ -98,7 +99,7 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
       const { offset } = /** @type {{ offset: number }} */ (meta);
       if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => meets(each, topic))) return;
       had.add(offset);
-      deliver(topic, data, meta, (each) => patterns.includes(each));
+      deliver(topic, data, meta, (each) => patterns.includes(each) && replays.isFirst(each, offset));
     });
   }
 

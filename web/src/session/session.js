@@ -61,7 +61,7 @@ import { createNewest } from "./newest.js";
 import { createNotices } from "./notices.js";
 import { createOwnTopics } from "../subscriptions/own-topics.js";
 import { watchPage } from "../connection/page.js";
-import { HANDLED } from "../language/protocol.js";
+import { HANDLED, UPSTREAM } from "../language/protocol.js";
 import { createReplays } from "./replays.js";
 import { createRequests } from "../subscriptions/requests.js";
 import { createStandings } from "./standings.js";
@@ -87,8 +87,11 @@ export function createSession(gate, address, options) {
   const { changed, watch } = createChanges();
 
   // What the page wants.
-  const replays = createReplays();
-  const subscriptions = createSubscriptions((pattern) => stirred.add(pattern));
+  const replays = createReplays((pattern) => {
+    subscriptions.rewind(pattern, []);
+    gaps.take({ patterns: [pattern], from: null, to: null, count: null, bytes: 0, reason: UPSTREAM, recoverable: false });
+  });
+  const subscriptions = createSubscriptions((pattern) => stirred.add(pattern), missing);
   const own = createOwnTopics(subscriptions, replays);
   const tell = createNotices(gate, own.named, () => facts.session, changed);
 
@@ -105,7 +108,7 @@ export function createSession(gate, address, options) {
     if (deliver(topic, data, meta, admits)) counts.received++;
   };
   const newest = createNewest(subscriptions, receive, tell);
-  const gaps = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
+  const gaps = createGaps({ deliver, counts, cursor, replays, subscriptions, connection, requests, tell, resync: options.resync });
   const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
   const status = createStatus({ facts, subscriptions, connection, tell, retry, changed });
   const takes = {
@@ -121,7 +124,7 @@ export function createSession(gate, address, options) {
       status({ bus: "up" });
       own.welcome(message.own);
       welcome(message);
-      for (const { pattern } of message.subscriptions) replays.acknowledge(pattern, message.offset);
+      for (const { pattern, ok } of message.subscriptions) if (ok) replays.acknowledge(pattern, message.offset, message.epoch);
     },
     cursor: cursor.follow,
     gap(/** @type {Gap} */ gap) {
@@ -172,7 +175,13 @@ export function createSession(gate, address, options) {
     // Asked for again once the connection is up: a position and a replay do not go together in one CONNECT.
     replays.rewind(subscriptions.rewind, resume);
     // A new page that goes on where another stopped wants the past for all that it has.
-    return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && facts.session) };
+    return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && facts.session, resume) };
+  }
+
+  /** No events come for a subscription that was active: have it ask for them when it is again. @param {import("../subscriptions/subscription.js").Subscription} subscription */
+  function missing(subscription) {
+    const position = cursor.position();
+    if (position) subscription.replays = replays.miss(subscription.pattern, position, subscription.replays);
   }
 
   /**

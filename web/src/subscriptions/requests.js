@@ -2,24 +2,26 @@
  * Requests: those that bring the gateway's subscriptions into step with the handlers, and turns of the application's own, within the budget.
  *
  * In: which subscriptions have a request due, the gateway's limits. Out: requests, one in flight for each pattern; refusals
- * for the application. A request that was refused for a passing reason is made again later.
+ * for the application. A subscription that was refused or ended for a passing reason is asked for again after a growing pause of its own,
+ * so that it holds up no other.
  *
  * @import { Limits } from "../language/protocol.js"
  * @import { Subscription } from "./subscription.js"
  *
  * @typedef {object} RequestsOwner
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
- * @property {(pattern: string, offset?: number) => void} acknowledged with the newest offset of the log; none: the pattern was given up
+ * @property {(pattern: string, offset?: number, epoch?: string) => void} acknowledged with the newest position of the log
  * @property {{ isUp: () => boolean, request: (name: string, body: object) => Promise<any> }} connection
  * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {() => void} changed
  */
 import { APPLICATION_SHARE, createBudget } from "../base/budget.js";
+import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
 import { startTimer } from "../base/timer.js";
 import { HeadgateError } from "../language/errors.js";
 
-/** Time before a request that was refused for a passing reason is made again. */
-const RETRY_MS = 2000;
+/** Pauses before a subscription is asked for again. */
+const [RETRY_MIN_MS, RETRY_MAX_MS] = [500, 20_000];
 
 /** @param {RequestsOwner} owner */
 export function createRequests({ subscriptions, connection, acknowledged, tell, changed }) {
@@ -29,6 +31,8 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
   let limits = {};
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
+  /** Of the subscriptions that are to be asked for again. @type {Map<Subscription, ReturnType<typeof setTimeout>>} */
+  const pauses = new Map();
   /** Requests of the application that wait for their turns. @type {Map<ReturnType<typeof setTimeout>, (nothing?: any) => void>} */
   const turns = new Map();
 
@@ -40,17 +44,36 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
     }, delayMs);
   }
 
+  /** Begin the pauses of subscriptions, and end those of the ones that nobody wants any more. */
+  function pause() {
+    for (const [each, pausing] of pauses) {
+      if (subscriptions.retrying.has(each)) continue;
+      clearTimeout(pausing);
+      pauses.delete(each);
+    }
+    for (const each of subscriptions.retrying) {
+      if (pauses.has(each)) continue;
+      const again = () => {
+        pauses.delete(each);
+        each.offer("retry");
+        changed();
+      };
+      const delayMs = reconnectDelayMs(each.failures - 1, RETRY_MIN_MS, RETRY_MAX_MS);
+      pauses.set(each, startTimer(again, delayAfterMs(each.error?.parts?.retryAfterS, delayMs)));
+    }
+  }
+
   /** @param {Subscription} subscription */
   function send(subscription) {
     const request = subscription.request();
     const { sent } = subscription;
     const answered = (/** @type {HeadgateError | undefined} */ error) => {
       tell("delivery:error", subscription.answered(error, sent));
-      if (error?.retry && connection.isUp()) after(RETRY_MS * (0.5 + Math.random()));
       changed();
     };
     connection.request(...request).then((answer) => {
-      acknowledged(subscription.pattern, answer?.offset);
+      // Not where its subscription has ended since.
+      if (subscription.is("requested") && subscription.sent === sent) acknowledged(subscription.pattern, answer?.offset, answer?.epoch);
       answered(undefined);
     }, answered);
   }
@@ -86,6 +109,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
 
     /** Send the requests that are due, as far as the budget goes. */
     send() {
+      pause();
       const due = () => (connection.isUp() && !timer ? subscriptions.due((refusal) => tell("delivery:error", refusal)) : undefined);
       for (let next = due(); next; next = due()) {
         const delayMs = waitMs();
@@ -98,6 +122,8 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
     clear() {
       clearTimeout(timer);
       timer = undefined;
+      for (const pausing of pauses.values()) clearTimeout(pausing);
+      pauses.clear();
       for (const [each, resolve] of turns) {
         clearTimeout(each);
         resolve();

@@ -6,7 +6,7 @@
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { Overflow, Since, SubscribeRequest } from "../language/protocol.js"
- * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "refused" | "idle"} SubscriptionState
+ * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "retrying" | "refused" | "idle"} SubscriptionState
  * @typedef {"acquire" | "request" | "acknowledge" | "fail" | "wait" | "refuse" | "change" | "restore" | "unsubscribe" | "end" | "disconnect" | "retry" | "release"} Step
  * @typedef {{ pattern: string, error: HeadgateError }} Refusal
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since }} Wishes of a handler
@@ -20,7 +20,8 @@ import { isFull } from "./places.js";
 /**
  * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
  * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `waiting`: a limit of the gateway's has no
- * place for it now (places.js). `idle`: there is nothing of it.
+ * place for it now (places.js). `retrying`: the gateway refused or ended it for a passing reason, and is asked again after a pause (requests.js).
+ * `idle`: there is nothing of it.
  *
  * `fail`: the answer was no, and may be another later · `restore`: the handlers want the active policy again · `end`: the token
  * no longer grants it · `retry`: a refusal need not stand · `release`: no handler is left, nor anything to unsubscribe.
@@ -30,13 +31,15 @@ export const SUBSCRIPTION = {
   idle: { acquire: "wanted", disconnect: "idle" },
   wanted: { request: "requested", wait: "waiting", disconnect: "wanted", release: "idle" },
   // An end that comes first may be older than the answer or newer: the gateway is asked once more.
-  requested: { acknowledge: "active", fail: "wanted", wait: "waiting", refuse: "refused", end: "wanted", disconnect: "suspended" },
-  active: { change: "changed", end: "refused", disconnect: "suspended" },
-  changed: { restore: "active", request: "requested", unsubscribe: "releasing", end: "refused", disconnect: "suspended" },
+  requested: { acknowledge: "active", fail: "retrying", wait: "waiting", refuse: "refused", end: "wanted", disconnect: "suspended" },
+  active: { change: "changed", fail: "retrying", end: "refused", disconnect: "suspended" },
+  changed: { restore: "active", request: "requested", unsubscribe: "releasing", fail: "retrying", end: "refused", disconnect: "suspended" },
   // A refusal to unsubscribe means that there is nothing to unsubscribe; without an answer it may be active still.
   releasing: { acknowledge: "wanted", refuse: "wanted", fail: "changed", disconnect: "wanted" },
-  suspended: { request: "requested", wait: "waiting", disconnect: "suspended", release: "idle" },
+  // The notice of an end may be dispatched when the connection is gone.
+  suspended: { request: "requested", wait: "waiting", fail: "retrying", disconnect: "suspended", release: "idle" },
   waiting: { retry: "wanted", disconnect: "wanted", release: "idle" },
+  retrying: { retry: "wanted", disconnect: "wanted", release: "idle" },
   refused: { retry: "wanted", disconnect: "wanted", release: "idle" },
 };
 
@@ -52,6 +55,10 @@ export class Subscription extends Machine {
   sent = {};
   /** Why it was refused. @type {HeadgateError | undefined} */
   error;
+  /** How often in a row for a passing reason. */
+  failures = 0;
+  /** Whether its handlers have everything up to the client's position. */
+  followed = false;
   /** How many handlers want each policy. */
   #handlers = { catch_up: 0, latest: 0, drop: 0 };
   #repairing = 0;
@@ -85,6 +92,7 @@ export class Subscription extends Machine {
   request() {
     const { pattern, overflow } = this;
     const [since] = this.replays;
+    this.followed = Boolean(overflow) && this.is("changed", "suspended");
     this.take(overflow ? "request" : "unsubscribe");
     this.sent = { overflow, since };
     return [overflow ? SUBSCRIBE : UNSUBSCRIBE, { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since }];
@@ -99,8 +107,13 @@ export class Subscription extends Machine {
   answered(error, sent = this.sent) {
     if (sent !== this.sent || !this.can("acknowledge")) return;
     if (error && this.can("wait") && isFull({ ...error.parts, code: error.code })) return this.wait(error);
-    this.take(!error ? "acknowledge" : error.retry ? "fail" : "refuse");
-    if (!error && this.replays[0] === sent.since) this.replays.shift();
+    if (error) this.take(this.#refusing(error));
+    else {
+      this.failures = 0;
+      this.followed = Boolean(sent.overflow);
+      this.take("acknowledge");
+      if (this.replays[0] === sent.since) this.replays.shift();
+    }
     return this.#refusal(error);
   }
 
@@ -110,9 +123,15 @@ export class Subscription extends Machine {
     return this.error?.code === error.code ? undefined : this.#refusal(error);
   }
 
-  /** The token no longer grants it. @param {HeadgateError} error @returns {Refusal | undefined} as above */
+  /** The gateway has ended it. @param {HeadgateError} error @returns {Refusal | undefined} as above */
   end(error) {
-    if (this.offer("end")) return this.#refusal(error);
+    if (!this.is("releasing") && this.offer(this.#refusing(error, "end"))) return this.#refusal(error);
+  }
+
+  /** Return the step of a refusal, and count it. @param {HeadgateError} error @param {Step} final @returns {Step} */
+  #refusing({ retry }, final = "refuse") {
+    if (retry) this.failures++;
+    return retry ? "fail" : final;
   }
 
   /** The connection is gone, and with it every subscription and request. */

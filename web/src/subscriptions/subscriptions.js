@@ -17,14 +17,19 @@ import { Subscription } from "./subscription.js";
 /** The most that a gateway answers in one CONNECT. */
 const MAX_CONNECT = 1024;
 
-/** @param {(pattern: string) => void} [stirred] called after each step of a pattern's subscription */
-export function createSubscriptions(stirred = () => {}) {
+/**
+ * @param {(pattern: string) => void} [stirred] called after each step of a pattern's subscription
+ * @param {(subscription: Subscription) => void} [missing] called when handlers miss what comes after the client's position
+ */
+export function createSubscriptions(stirred = () => {}, missing = () => {}) {
   /** @type {Map<string, Subscription>} */
   const all = new Map();
   /** Those that have a request due, and those that wait for a place, in order of arrival. @type {Set<Subscription>} */
   const due = new Set();
   /** @type {Set<Subscription>} */
   const waiting = new Set();
+  /** Those that are asked for again after a pause. @type {Set<Subscription>} */
+  const retrying = new Set();
   const places = createPlaces();
 
   /** @param {Subscription} each @param {SubscriptionState} before */
@@ -32,6 +37,12 @@ export function createSubscriptions(stirred = () => {}) {
     const isFree = places.moved(each, before);
     due[each.can("request") ? "add" : "delete"](each);
     waiting[each.is("waiting") ? "add" : "delete"](each);
+    retrying[each.is("retrying") ? "add" : "delete"](each);
+    if (each.followed && each.is("retrying", "wanted", "refused", "waiting")) {
+      each.followed = false;
+      // The application hears of the others.
+      if (each.overflow && each.is("retrying", "wanted")) missing(each);
+    }
     if (each.is("idle")) all.delete(each.pattern);
     stirred(each.pattern);
     // Not for one that the gateway has just refused: it would be refused again.
@@ -48,6 +59,7 @@ export function createSubscriptions(stirred = () => {}) {
 
   return {
     wanted,
+    retrying,
 
     /** The gateway has named its limits. @param {Limits} limits */
     limit: places.limit,
@@ -74,13 +86,18 @@ export function createSubscriptions(stirred = () => {}) {
     /**
      * Return the requests to send in CONNECT. One that resumes carries only what was active before: a pattern that is new
      * must not be given the past that came before its handler, and a position and a replay do not go together.
-     * @param {any} resuming true if it does
+     * @param {any} resuming true if it does @param {any} [follows] whether they get everything after the client's position
      * @returns {SubscribeRequest[]}
      */
-    connect(resuming) {
+    connect(resuming, follows = resuming) {
       const carried = wanted().filter((each) => !resuming || (each.is("suspended") && !each.replays.length));
       // Each takes its place before the next is looked at.
-      return carried.slice(0, MAX_CONNECT).flatMap((each) => (places.lacks(each) ? [] : [each.request()[1]]));
+      return carried.slice(0, MAX_CONNECT).flatMap((each) => {
+        if (places.lacks(each)) return [];
+        const [, request] = each.request();
+        each.followed = Boolean(follows);
+        return [request];
+      });
     },
 
     /**
@@ -102,7 +119,7 @@ export function createSubscriptions(stirred = () => {}) {
       for (const each of all.values()) each.disconnect();
     },
 
-    /** The token no longer grants a pattern. @param {string} pattern @param {HeadgateError} error */
+    /** The gateway has ended a pattern. @param {string} pattern @param {HeadgateError} error */
     end: (pattern, error) => all.get(pattern)?.end(error),
 
     /** Return those that are refused now. */

@@ -444,7 +444,8 @@ export class Hub {
     const subscription = this.#subscriptions.find(pattern);
     if (subscription?.is("active")) return { pattern, ok: true };
     if (subscription?.is("refused")) return { pattern, ok: false, error: this.#refusals.get(pattern) };
-    if (subscription?.is("waiting")) return { pattern, ok: false, error: wireOf(/** @type {HeadgateError} */ (subscription.error)) };
+    // A tab asks again by itself, and its other patterns do not wait.
+    if (subscription?.is("waiting", "retrying")) return { pattern, ok: false, error: wireOf(/** @type {HeadgateError} */ (subscription.error)) };
   }
 
   /** @param {Session} session */

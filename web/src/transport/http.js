@@ -10,7 +10,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
-import { EVENT, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { EVENT, PRESENCE, REFRESH, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { covers } from "../language/since.js";
 import { meets } from "../language/pattern-index.js";
 import { reasonOf, unanswered } from "./reason.js";
@@ -214,7 +214,10 @@ export function createHttp(address, { path = "" }, owner) {
       for (const [nth, answer] of body.answers.entries()) present(sent[nth], answer);
       answered();
     }
-    else owner.arrived(name, [body]);
+    else {
+      if (name === STATUS) for (const { pattern } of body.ended ?? []) drop(pattern);
+      owner.arrived(name, [body]);
+    }
   }
 
   /** @param {any} welcome */
@@ -240,6 +243,10 @@ export function createHttp(address, { path = "" }, owner) {
   /** @param {any} welcome of a stream that was opened for changes */
   function settle({ epoch, offset, from, user, subscriptions }) {
     const start = from ?? { epoch, offset };
+    // Each stream is another client, and the gateway may refuse it what it allowed the one before.
+    const isAsked = (/** @type {string} */ pattern) => asked.some(({ name, body }) => name === SUBSCRIBE && body.pattern === pattern);
+    const ended = subscriptions.flatMap((/** @type {any} */ { pattern, ok, error }) => (ok || isAsked(pattern) ? [] : [{ pattern, error }]));
+    if (ended.length) take(STATUS, { ended });
     for (const { name, body, settle: done } of asked.slice()) {
       if (name === SUBSCRIBE) {
         const { ok, error } = subscriptions.find((/** @type {any} */ each) => each.pattern === body.pattern) ?? {};

@@ -175,6 +175,19 @@ describe("presence", () => {
     assert.deepEqual([room.status, room.error, names(room)], ["live", null, ["ann"]]);
   });
 
+  it("asks again after a growing pause where the gateway has ended it for a passing reason", async () => {
+    const { gateway, gate, room, told } = await begin();
+    await answer(gateway, part([wire("ann")]));
+    const error = { code: "authorize_failed", message: "no", retry: true };
+    gateway.emit("presence", { topic: "rooms.7", ended: error });
+    await settle();
+    assert.deepEqual([room.status, room.error.code, names(room), told], ["waiting", "authorize_failed", ["ann"], []]);
+    await gateway.until(() => gateway.requests.length === 1);
+    await answer(gateway, part([wire("ann")]));
+    assert.deepEqual([room.status, room.error], ["live", null]);
+    assert.ok(gate.isUp);
+  });
+
   it("refuses what cannot be said at once, and stays as it is", async () => {
     const gateway = new FakeGateway();
     const gate = connect("http://gateway.test", { io: gateway.io });

@@ -38,6 +38,10 @@ describe("Subscriptions", () => {
     wishes.delete(pattern);
   };
   const stateOf = (pattern) => subscriptions.find(pattern)?.state;
+  /** The pauses are over. */
+  const retryAll = () => {
+    for (const each of [...subscriptions.retrying]) each.take("retry");
+  };
 
   it("has one request in flight for each pattern, though handlers come and leave meanwhile", () => {
     want("a");
@@ -124,7 +128,83 @@ describe("Subscriptions", () => {
     want("a");
     subscriptions.connect(false);
     assert.deepEqual(subscriptions.welcome([]), []);
-    assert.deepEqual([stateOf("a"), next().name], ["wanted", "subscribe"]);
+    assert.deepEqual([stateOf("a"), next()], ["retrying", null]);
+    retryAll();
+    assert.equal(next().name, "subscribe");
+  });
+
+  describe("after a refusal for a passing reason", () => {
+    const missed = [];
+
+    beforeEach(() => {
+      missed.length = 0;
+      subscriptions = createSubscriptions(undefined, ({ pattern }) => missed.push(pattern));
+    });
+
+    it("holds up no other pattern, tells nothing, and counts how often until it is active", () => {
+      want("a");
+      want("b");
+      const [first, second] = [next(), next()];
+      assert.equal(first.answer(LATER), undefined);
+      second.answer();
+      assert.deepEqual([stateOf("a"), stateOf("b"), next()], ["retrying", "active", null]);
+      retryAll();
+      next().answer(LATER);
+      assert.equal(subscriptions.find("a").failures, 2);
+      retryAll();
+      next().answer();
+      assert.deepEqual([stateOf("a"), subscriptions.find("a").failures, missed], ["active", 0, []]);
+    });
+
+    it("is forgotten without handlers, and asked for by the next connection", () => {
+      want("a");
+      next().answer(LATER);
+      leave("a");
+      assert.deepEqual([stateOf("a"), subscriptions.retrying.size], [undefined, 0]);
+      want("b");
+      next().answer(LATER);
+      subscriptions.disconnect();
+      assert.deepEqual([stateOf("b"), subscriptions.connect(false).length], ["wanted", 1]);
+    });
+
+    it("misses events where it was active before: ended, asked for with another policy, or carried by a CONNECT that resumes", () => {
+      want("a");
+      next().answer();
+      subscriptions.end("a", LATER);
+      assert.deepEqual([stateOf("a"), missed], ["retrying", ["a"]]);
+      retryAll();
+      next().answer(LATER);
+      assert.deepEqual(missed, ["a"], "only once, for that says from where on");
+      retryAll();
+      next().answer();
+      want("a", { overflow: "latest" });
+      next().answer(LATER);
+      assert.deepEqual(missed, ["a", "a"]);
+      retryAll();
+      next().answer();
+      subscriptions.disconnect();
+      subscriptions.connect(true);
+      subscriptions.welcome([{ pattern: "a", ok: false, error: LATER }]);
+      assert.deepEqual([stateOf("a"), missed], ["retrying", ["a", "a", "a"]]);
+    });
+
+    it("misses no events of handlers that left or come later, nor what it was refused in the end", () => {
+      want("a");
+      next().answer();
+      leave("a");
+      const leaving = next();
+      want("a");
+      leaving.answer();
+      next().answer(LATER);
+      assert.deepEqual(missed, []);
+      want("b");
+      next().answer();
+      subscriptions.end("b", LATER);
+      retryAll();
+      next().answer();
+      next().answer(REFUSED);
+      assert.deepEqual(missed, ["b"]);
+    });
   });
 
   describe("at the gateway's limits", () => {
@@ -321,10 +401,15 @@ describe("Subscriptions", () => {
           wanted.delete(pattern);
         } else if (action < 7) send();
         else if (action < 8 && flying.length) arrive(false);
+        else if (random(2)) retryAll();
         else if (!random(10)) reconnect();
         assert.equal(new Set(flying.map(({ pattern }) => pattern)).size, flying.length);
       }
-      for (send(); flying.length; send()) arrive(true);
+      const retryAndSend = () => {
+        retryAll();
+        send();
+      };
+      for (retryAndSend(); flying.length; retryAndSend()) arrive(true);
       // A subscribe without an answer, and then without handlers, may be left at the gateway until the connection ends.
       for (const [pattern, overflow] of wanted) assert.equal(active.get(pattern), overflow, `round ${round}, ${pattern}`);
       for (const { pattern, state } of subscriptions.wanted()) assert.equal(state, "active", `round ${round}, ${pattern}`);

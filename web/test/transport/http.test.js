@@ -282,6 +282,16 @@ describe("a stream over HTTP", () => {
     assert.equal(asked[2].body.token, "u");
   });
 
+  it("tells its owner which subscriptions have ended with the stream before, and does not ask for them by itself", async () => {
+    await joined();
+    await asking("subscribe", { pattern: "b" });
+    const error = { code: "authorize_failed", message: "no", retry: true };
+    await asked[1].welcome(100, { subscriptions: [{ pattern: "a", ok: false, error }, { pattern: "b", ok: true }] });
+    assert.deepEqual(named("arrived").at(-1), ["arrived", "status", [{ ended: [{ pattern: "a", error }] }]]);
+    await asking("subscribe", { pattern: "c" });
+    assert.deepEqual(asked[2].body.subscriptions.map(({ pattern }) => pattern), ["b", "c"]);
+  });
+
   it("names its place when it asks for an inbox, as any gateway may answer", async () => {
     await joined([], { epoch: "e1", offset: 7 });
     void request("inbox", { limit: 5 });

@@ -112,7 +112,7 @@ gate.on("delivery:gap", (gap) => gap.carrier);
 
 // Subscriptions.
 const subscription: Subscription = gate.subscribe("orders.*.shipped", { overflow: "latest", signal: maybe, since: { last: 5 } }, (shipped) => shipped.carrier);
-sure<Same<typeof subscription.status, "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "refused" | "idle">>();
+sure<Same<typeof subscription.status, "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "retrying" | "refused" | "idle">>();
 gate.subscribe("orders.1.created", (order, { data }) => [order.id, data.status]);
 {
   using block = gate.subscribe("plain", () => {});

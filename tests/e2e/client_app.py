@@ -3,6 +3,7 @@
 `/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/tabs` one
 of modules with tabs_page.js, whose gates share a connection; `/outbox` one with outbox_page.js, which a service worker loads
 without a network; `/presence` one with presence_page.js, `/inbox` one with inbox_page.js; `/elsewhere` a page without;
+`POST /faults?pattern=<pattern>` has the function that authorizes raise for a pattern, and for none without one;
 `POST /token?life=<seconds>` answers like an application's sign-in. Tokens decide about access. Functions answer
 `numbers.double` and `numbers.wait`.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from flask import Flask, Response, request, send_file
 
-from headgate import Headgate, PageRequest
+from headgate import Headgate, Identity, PageRequest
 from headgate.auth.tokens import Tokens
 from headgate.settings.settings import Settings
 
@@ -62,6 +63,21 @@ PAGE = (
 
 app = Flask(__name__)
 gate = Headgate(app)
+faults: set[str | None] = set()
+
+
+@gate.authorize
+def authorize(identity: Identity, pattern: str, action: str) -> bool:
+    if pattern in faults:
+        raise RuntimeError("the data base is unreachable")
+    return True
+
+
+@app.post("/faults")
+def set_faults() -> str:
+    faults.clear()
+    faults.add(request.args.get("pattern"))
+    return ""
 
 
 @gate.on_request("numbers.double")

@@ -118,6 +118,41 @@ def test_socket_io_client_can_be_chosen(page: Page, site: GatewayProcess, publis
 
 
 @pytest.mark.parametrize("query", ["", "transport=stream"])
+def test_a_page_asks_again_after_the_application_could_not_authorize(
+    page: Page, site: GatewayProcess, publisher: Publisher, query: str
+) -> None:
+    """Its other subscription goes on. What a refresh ends in that way comes later, each event once, and no error is told."""
+    faulty = page.request.post
+    faulty(f"{site.url}/faults?pattern=letters.*")
+    try:
+        page.goto(f"{site.url}/client?{query}")
+        wait_until(page, "window.page?.gate.state.connection === 'up'")
+        page.evaluate("page.letters = []; void page.gate.on('letters.*', (letter) => page.letters.push(letter))")
+        wait_until(page, "page.gate.state.subscriptions['letters.*'] === 'retrying'")
+        publisher.publish("numbers.a", 1)
+        wait_until(page, "page.seen.length === 1")
+        faulty(f"{site.url}/faults")
+        wait_until(page, "page.gate.state.subscriptions['letters.*'] === 'active'")
+        publisher.publish("letters.a", "a")
+        wait_until(page, "page.letters.length === 1")
+        faulty(f"{site.url}/faults?pattern=letters.*")
+        page.evaluate("void page.gate.refresh()")
+        wait_until(page, "page.gate.state.subscriptions['letters.*'] === 'retrying'")
+        publisher.publish("letters.b", "b")
+        publisher.publish("numbers.a", 2)
+        wait_until(page, "page.seen.length === 2")
+        faulty(f"{site.url}/faults")
+        publisher.publish("letters.c", "c")
+        wait_until(page, "page.letters.length >= 3 && page.gate.state.subscriptions['letters.*'] === 'active'")
+        publisher.publish("letters.d", "d")
+        wait_until(page, "page.letters.length >= 4")
+        assert page.evaluate("page.letters") == ["a", "b", "c", "d"]
+        assert page.evaluate("page.told.filter((name) => name.startsWith('delivery:error'))") == []
+    finally:
+        faulty(f"{site.url}/faults")
+
+
+@pytest.mark.parametrize("query", ["", "transport=stream"])
 def test_a_page_asks_a_function_of_the_application(page: Page, site: GatewayProcess, query: str) -> None:
     """The answer comes back to it. An unanswered one is of unknown outcome when the network goes, and a later one is answered."""
     page.goto(f"{site.url}/client?{query}")

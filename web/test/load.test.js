@@ -300,6 +300,21 @@ describe("a load that fails", () => {
     assert.deepEqual([calls, list.status, list.error.code], [["reset 7"], "failed", "forbidden"]);
   });
 
+  it("is behind while the gateway has ended its pattern for a passing reason, and fetches again after that", async () => {
+    const list = begin();
+    await letIn();
+    await answer(0, 7);
+    assert.equal(list.status, "current");
+    gateway.emit("status", { ended: [{ pattern: "orders.#", error: { code: "authorize_failed", message: "no", retry: true } }] });
+    await settle();
+    assert.equal(list.status, "behind");
+    await pass(2000);
+    assert.equal((await gateway.answer("subscribe")).pattern, "orders.#");
+    await settle();
+    await answer(1, 8);
+    assert.deepEqual([list.status, calls], ["current", ["reset 7", "reset 8"]]);
+  });
+
   it("refuses what is no function, no option and no pattern when it is made, and names it", () => {
     const { reset, apply } = options;
     assert.throws(() => load(gate, "orders.#", undefined, { reset, apply }), /load: fetch must be function, not undefined/);

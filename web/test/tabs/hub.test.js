@@ -251,6 +251,19 @@ describe("a hub and requests", () => {
     assert.equal(office.said("three")[0][1].reply.error.code, "paused");
   });
 
+  it("lets a tab in and answers it where one pattern is refused for a passing reason: the tab asks again", async () => {
+    const unsure = { code: "authorize_failed", message: "no", retry: true };
+    const office = new Office();
+    office.join("one", ["a.#", "b.#"]);
+    office.hub.greeting();
+    office.hub.arrived("welcome", [{ session: "s1", epoch: "e1", offset: 0, resumed: null, limits: {}, subscriptions: [{ pattern: "a.#", ok: false, error: unsure }, { pattern: "b.#", ok: true }] }]);
+    await turn();
+    const [[, { welcome }]] = office.said("one");
+    assert.deepEqual(welcome.subscriptions.map(({ pattern, ok, error }) => [pattern, ok, error?.code, error?.retry]), [["a.#", false, "authorize_failed", true], ["b.#", true, undefined, undefined]]);
+    await office.ask("one", 1, "subscribe", { pattern: "a.#" });
+    assert.deepEqual(await office.answer(), ["subscribe", "a.#"]);
+  });
+
   it("keeps no refusal of a pattern that no tab has, whatever brought it", async () => {
     const office = await open({ one: ["a.#"] });
     /** @type {WeakRef<object>[]} */

@@ -17,6 +17,8 @@
  * @property {(name: string, body: any) => void} tell a lifecycle event
  */
 
+import { fromWire } from "../language/errors.js";
+
 /** @param {any} message @throws {TypeError} it is no welcome: nothing of it may count */
 export function checkWelcome({ epoch, offset, limits, subscriptions }) {
   if (!(epoch && offset >= 0 && limits && subscriptions.map)) throw TypeError(`epoch ${epoch}, offset ${offset}`);
@@ -30,7 +32,11 @@ export function createWelcome({ facts, cursor, subscriptions, requests, connecti
     Object.assign(facts, { session, user, limits });
     requests.limit(limits);
     subscriptions.limit(limits);
-    if (!connection.welcomed(cursor.state() === "live")) return;
+    if (!connection.welcomed(cursor.state() === "live")) {
+      // Its later messages still move the position, past what these miss.
+      for (const { pattern, error } of welcome.subscriptions) if (error?.retry) subscriptions.end(pattern, fromWire(error));
+      return;
+    }
     const refusals = subscriptions.welcome(welcome.subscriptions);
     tell("connection:up", welcome);
     for (const refusal of refusals) tell("delivery:error", refusal);

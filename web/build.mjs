@@ -25,7 +25,7 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.debug.js": "headgate.debug.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 17_380, terser: 16_530, everything: 45_030, backbone: 22_485, script: 26_949 };
+const MOST = { connect: 17_390, terser: 16_530, everything: 45_035, backbone: 22_490, script: 26_960 };
 /** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
 const MOST_CONSOLE = 63_950;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */

@@ -458,6 +458,9 @@ class StoreHere:
         """Return a link, not connected, in the place of a SubscriberLink."""
         return LinkHere(self)
 
+    def update_library(self, client: Any, namespace: str) -> None:
+        """There is none here."""
+
     def any_process(self, client: Any, namespace: str) -> bool:
         self._ask("any_process")
         return bool(self.model.beats)

@@ -11,6 +11,7 @@ from headgate.redis.connections import Command
 from headgate.services.log_writer import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, Batch, in_batches
 
 KEY = "hg:{n}:log"
+COMMAND = ("FCALL", "headgate_append_batch", 1, KEY)
 
 
 def calls(*sizes: int, by: bool = False) -> list[Command]:
@@ -40,7 +41,7 @@ def test_each_event_is_in_one_batch_in_order_and_batches_are_bounded(sizes: list
 
 def test_a_line_is_a_run_of_new_events_or_one_that_was_known_or_an_error() -> None:
     """Each event gets the answer of the function for one."""
-    batch = Batch((), 6)
+    batch = Batch(COMMAND, 6)
 
     *replies, refused = batch.replies(b'e2 7 3\n-HEADGATE invalid_topic {"topic":"a b","reason":"a blank"}\ne1 2 0\n-NOPERM no')
 
@@ -59,11 +60,11 @@ def test_an_error_of_the_call_is_that_of_each_event() -> None:
     """Nothing of the batch has been written."""
     error = BusUnavailable("READONLY")
 
-    assert Batch((), 3).replies(error) == [error] * 3
+    assert Batch(COMMAND, 3).replies(error) == [error] * 3
 
 
 @pytest.mark.parametrize("answer", [b"e 1 2", b"e 1 4", b"e 1 2\ne 3 0\ne 4 1", b"", b"e 1", b"e one 3", b"-"])
 def test_an_answer_that_is_not_for_these_events_is_no_answer(answer: bytes) -> None:
     """The library is of another kind; a receipt is never invented."""
     with pytest.raises(BusRefused):
-        Batch((), 3).replies(answer)
+        Batch(COMMAND, 3).replies(answer)

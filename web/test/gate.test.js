@@ -1746,6 +1746,24 @@ describe("gaps", () => {
     assert.deepEqual([got, resyncs], [[1, 2], []]);
   });
 
+  it("hide no event that has the place of a repaired one in a log that has lost that", async () => {
+    const got = [];
+    await openDropping({}, (data) => got.push(data));
+    gateway.emit("gap", GAP);
+    await gateway.answer("replay", { ok: true, events: [["a.b", "lost", meta(102)], ["a.b", "kept", meta(101)]], next: null });
+    await gateway.until(() => told.length === 2);
+    // It resumes from 100, which both logs have, so the gateway has nothing to tell it.
+    gateway.cut();
+    gate.open();
+    await gateway.welcome({ resumed: true, from: { epoch: "e2", offset: 100 }, epoch: "e2" }, 2);
+    gateway.event("a.b", "again", 101, { id: "i101" });
+    gateway.event("a.b", "new", 102, { id: "another" });
+    await settle();
+    assert.deepEqual(got, ["lost", "kept", "new"]);
+    assert.deepEqual(told.at(-1), ["gap", false, true, 1]);
+    assert.deepEqual(resyncs.map(({ from, to, reason, epoch }) => [from, to, reason, epoch]), [[102, 102, "rolled_back", "e2"]]);
+  });
+
   it("ask for one resync when the log has not all of it any more", async () => {
     await openDropping();
     gateway.emit("gap", GAP);

@@ -54,7 +54,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
       const end = /** @type {number} */ (from) - 1;
       cursor.rollBack(end, /** @type {string} */ (gap.epoch));
       repair.giveUp(end);
-      for (const { had } of open) for (const offset of had) if (offset > end) had.delete(offset);
+      for (const { had } of open) for (const offset of had.keys()) if (offset > end) had.delete(offset);
     } else counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
     // In the ranges of other reasons there may be events of another policy that are still to come.
     if (reason === wire.LOG_LOST) {
@@ -96,9 +96,9 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     const { gap, patterns, nth, had } = job;
     return page(patterns[nth], job.from, gap.to, cursor.position()?.epoch, (topic, data, meta) => {
       // One that an earlier pattern matches was fetched with it.
-      const { offset } = /** @type {{ offset: number }} */ (meta);
+      const { offset, id } = /** @type {{ offset: number, id: unknown }} */ (meta);
       if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => meets(each, topic))) return;
-      had.add(offset);
+      had.set(offset, id);
       deliver(topic, data, meta, (each) => patterns.includes(each) && replays.isFirst(each, offset));
     });
   }
@@ -126,12 +126,16 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     admit(topic, meta) {
       const before = cursor.position()?.offset ?? 0;
       const admits = cursor.admit(meta);
-      const { offset = 0 } = meta;
+      const { offset = 0, id } = meta;
       // Others are of a replay, which is its own pattern's.
       if (!admits || !open.length || offset <= before) return admits;
       open = open.filter(({ gap }) => /** @type {number} */ (gap.to) >= offset);
+      for (const { gap, patterns, had } of open) {
+        // Another event: the log has lost the one that a repair had brought, above the position from which the client has resumed.
+        if ((had.get(offset) ?? id) !== id && had.delete(offset)) tellGap({ ...gap, epoch: cursor.position()?.epoch, patterns, from: offset, to: offset, count: 1, reason: wire.ROLLED_BACK, recoverable: false }, false, true);
+      }
       const brought = open.filter(({ had }) => had.has(offset));
-      for (const job of open) if (/** @type {number} */ (job.gap.from) <= offset && dropped(job, topic)) job.had.add(offset);
+      for (const job of open) if (/** @type {number} */ (job.gap.from) <= offset && dropped(job, topic)) job.had.set(offset, id);
       return (/** @type {string} */ pattern) => admits(pattern) && !brought.some(({ patterns }) => patterns.includes(pattern));
     },
 

@@ -7,8 +7,8 @@
  * number so far: the gateway says how many events it left out, so the owner knows how many are still missing.
  *
  * @import { Gap } from "../language/protocol.js"
- * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, had: Set<number>, failures: number, policy: (topic: string) => string | undefined }} Job
- *   `from`: where pattern number `nth` goes on; `had`: offsets of events of the gap that handlers have had; `policy` of a topic at that time
+ * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, had: Map<number, unknown>, failures: number, policy: (topic: string) => string | undefined }} Job
+ *   `from`: where pattern number `nth` goes on; `had`: events of the gap that handlers have had, the id by the offset; `policy` of a topic at that time
  */
 
 import { startTimer } from "../base/timer.js";
@@ -60,7 +60,7 @@ export function createRepair(fetch, waitMs, ended) {
       const { from, to } = gap;
       if (!from || !to || to - from >= MAX_POSITIONS || jobs.length >= MAX_JOBS) return;
       /** @type {Job} */
-      const job = { gap, patterns, nth: 0, from, had: new Set(), failures: 0, policy };
+      const job = { gap, patterns, nth: 0, from, had: new Map(), failures: 0, policy };
       jobs.push(job);
       if (!timer) after(0);
       return job;

@@ -92,9 +92,10 @@ class Admission(Generic[C]):
     def renew(self, client: C, identity: Identity) -> None:
         """Replace the identity of an admitted client."""
         self._forget(client)
-        client.identity = identity
+        before, client.identity = client.identity, identity
         self._index(client, identity)
-        self.expiry.set(client, identity.expires_at)
+        if identity.expires_at != before.expires_at:  # otherwise a wall clock that was set since would end it early, or late
+            self.expiry.set(client, identity.expires_at)
 
     def leave(self, client: C) -> None:
         """Remove a client. Idempotent."""

@@ -12,6 +12,7 @@ from headgate.auth.admission import Admission, FailedLogins, LoginsThrottled, Pe
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.errors import LimitReached
+from headgate.runtime.loop import sleep
 from headgate.runtime.rates import MAX_CALLERS
 from headgate.transport.peer_address import address_of
 
@@ -64,6 +65,33 @@ def test_the_anonymous_are_no_user() -> None:
     admission: Admission[Guest] = Admission(1, 0, Expiry(lambda clients: None))
     admission.join(guest(ANONYMOUS), None)
     assert refusal(admission, ANONYMOUS, None) is None
+
+
+def test_other_grants_leave_the_end_of_a_client_where_it_was() -> None:
+    """The wall clock was set ahead since, and does not decide again; another end is by the clock of now."""
+    wall_s, now_s = 1_000_000.0, 50.0
+    ended: list[Guest] = []
+    expiry: Expiry[Guest] = Expiry(ended.extend, lambda: wall_s, lambda: now_s)
+    admission = Admission(0, 0, expiry)
+    client, other = Guest(Identity("ana", expires_at=1_000_060)), Guest(Identity("ben", expires_at=1_000_060))
+    for each in (client, other):
+        admission.join(each, None)
+    wall_s += 3600
+    admission.renew(client, Identity("ana", expires_at=1_000_060, subscribe=("a",)))
+    admission.renew(other, Identity("ben", expires_at=1_003_605))
+
+    def due(at_s: float) -> list[str]:
+        nonlocal now_s
+        now_s = at_s
+        expiry.tick()
+        sleep(0)
+        return [each.identity.user for each in ended]
+
+    assert due(54.0) == []
+    assert due(56.0) == ["ben"]
+    assert due(109.0) == ["ben"]
+    assert due(111.0) == ["ben", "ana"]
+    expiry.close()
 
 
 def test_a_renewed_client_is_found_by_its_new_token_only() -> None:

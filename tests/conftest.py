@@ -52,10 +52,12 @@ os.environ["PYTHONPATH"] = os.pathsep.join([_HIDING, *_others])
 _configure = structlog.configure
 structlog.configure = lambda **options: _configure(**{**options, "cache_logger_on_first_use": False})
 
-# A shell starts background programs with SIGINT ignored, and every process started from here would inherit that. One that a
-# test interrupts would never end.
+# A shell starts background programs with SIGINT ignored, and nohup any program with SIGHUP ignored. Every process started from
+# here would inherit that, and one that a test interrupts would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A slow or busy machine is no fault of the code under test. The timeout of each test catches hangs instead. New examples are
 # for `make fuzz`; the test command tries the same ones each time, so that it is a change that makes it red, and not luck.

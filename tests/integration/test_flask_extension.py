@@ -130,7 +130,7 @@ def test_under_flask_run_the_routes_work_and_browsers_are_refused(shop_folder: P
                 get(running, f"/socket.io/?EIO=4&transport={transport}")
             with refused.value as answer:
                 assert (answer.code, answer.headers["Cache-Control"]) == (501, "no-store")
-                assert "`headgate serve yourmodule:app`" in answer.read().decode()
+                assert "`headgate serve --workers auto yourmodule:app`" in answer.read().decode()
         assert json.loads(get(running, "/hello"))["offset"] == 2
 
 
@@ -165,7 +165,7 @@ def test_a_browser_that_comes_again_and_again_is_logged_once(shop: Flask, caplog
 
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("A browser was refused: ")
-    assert "headgate serve yourmodule:app" in told
+    assert "headgate serve --workers auto yourmodule:app" in told
 
 
 def test_an_application_publishes_and_revokes_without_a_gateway(shop: Flask, redis_url: str) -> None:

@@ -28,10 +28,6 @@ class Sink(Consumer):
         word = delivery.topic.rpartition(".")[2]
         if word == "bad":
             raise Reject("it is bad")
-        if word == "fatal":
-            while not Path("end").exists():
-                time.sleep(0.01)
-            os._exit(9)
         if word == "slow":
             Path("begun").touch()
             while not Path("go").exists():

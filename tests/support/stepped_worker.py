@@ -118,7 +118,8 @@ class SteppedWorker:
         self.state = RedisState(self._client, spec.namespace, spec.name, self.store)
         context = context_of(spec, self.state, self._publisher)
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
-        self.worker = Worker(spec, context, self.store, log, self.stopping, threading.Event(), threading.Lock())
+        self.taking = threading.Lock()
+        self.worker = Worker(spec, context, self.store, log, self.stopping, threading.Event(), self.taking)
         self.store.open(spec.runner.start)
 
     def work(self, waits: int = 0) -> None:

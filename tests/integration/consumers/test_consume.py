@@ -20,7 +20,6 @@ from headgate.consumers import Consumer
 from headgate.consumers.process import dry_run
 from headgate.consumers.process.config import Configuration, read_consumers
 from headgate.consumers.work import worker as workers
-from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
@@ -287,26 +286,3 @@ def test_a_page_where_another_program_listens_is_refused(supervised: Supervised,
 
     assert refused.value.lines()[0].startswith(f"invalid request: cannot listen on 127.0.0.1:{port}: ")
     assert not [line for line in supervised.said if line.startswith("consuming")]
-
-
-def test_an_event_that_ends_its_process_takes_no_other_along(
-    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client
-) -> None:
-    """The other workers of the process have none in work when it ends for the last time."""
-    more = 'workers = 4\nlease_s = 1\nstart = "oldest"'
-    sink_folder.configure(SINK_TABLE.format(name="sink", more=more))
-    publisher.publish_many([("orders.fatal", 0), *((f"orders.{number}.slow", number) for number in range(8))])
-    end = sink_folder.path / "end"
-    for _ in range(3):
-        process = start_consume()
-        end.touch()
-        process.end()
-        end.unlink()
-    (sink_folder.path / "go").touch()
-
-    start_consume()
-
-    letters = DeadLetters(redis_client, "notifications", "sink")
-    wait_until(lambda: len(set(sink_folder.got())) == 8, "the other events are handled")
-    wait_until(letters.count, "the fatal event is set aside")
-    assert [letter.task.topic for letter in letters.page()] == ["orders.fatal"]

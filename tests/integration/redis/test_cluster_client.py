@@ -293,7 +293,7 @@ def test_servers_of_several_versions_are_named(cluster: Cluster, client: Client)
 
 
 def test_check_tells_of_each_node(cluster: Cluster) -> None:
-    """`headgate check --load` loads both libraries at every primary."""
+    """`headgate check --load` loads the libraries at every primary."""
     said = CliRunner().invoke(check, ["--redis", cluster.url, "--load"])
     assert said.exit_code == 0, said.output
     assert f"found: Valkey {check_server(open_client(cluster.url))[1]} at the Cluster of" in said.output.replace(
@@ -301,7 +301,7 @@ def test_check_tells_of_each_node(cluster: Cluster) -> None:
     )
     for node in cluster.nodes[:3]:
         assert f"127.0.0.1:{node.port}: role: primary with 1 replica(s)" in said.output
-        assert {found[1] for found in node.call("FUNCTION", "LIST")} == {b"headgate", b"headgate_consumers"}
+        assert {found[1] for found in node.call("FUNCTION", "LIST")} == {b"headgate", b"headgate_consumers", b"headgate_presence"}
     assert "warning" not in said.output
 
 

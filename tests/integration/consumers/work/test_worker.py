@@ -456,6 +456,24 @@ def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside
     assert [(delivery.value(), delivery.attempt) for delivery in site.recorder.seen] == [("harmless", 3)]
 
 
+def test_no_other_worker_takes_work_beside_a_task_that_one_more_lost_process_would_set_aside(site: Site) -> None:
+    """It would share the blame, and become a dead letter with it. Other tasks hold no worker up."""
+    worker = site.make()
+    site.publisher.publish_many([("a", "deadly"), ("a", "last chance")])
+    epoch = call(site.redis, "HGET", GROUP, "epoch").decode()
+    call(site.redis, "EVAL", THRICE, 1, LOG, group_in_log("mail", epoch))
+    call(site.redis, "HSET", GROUP, "position", 2)
+    held: list[tuple[str, bool]] = []
+    site.recorder.script = staticmethod(lambda delivery: held.append((delivery.value(), worker.taking.locked())))
+
+    worker.work()
+    site.publisher.publish("a", "usual")
+    worker.work()
+
+    assert held == [("last chance", True), ("usual", False)]
+    assert not worker.taking.locked()
+
+
 def test_an_attempt_of_unknown_outcome_is_repeated_twice_and_no_sooner_than_the_last_wait(site: Site) -> None:
     """Then it may have been done, and is repeated no further. The count is kept in Redis, as each attempt has another worker."""
     outcomes = [OutcomeUnknown("no answer"), Retry("451"), OutcomeUnknown("no answer"), OutcomeUnknown("reset")]

@@ -1764,6 +1764,28 @@ describe("gaps", () => {
     assert.deepEqual(resyncs.map(({ from, to, reason, epoch }) => [from, to, reason, epoch]), [[102, 102, "rolled_back", "e2"]]);
   });
 
+  for (const [by, pass] of /** @type {[string, () => void][]} */ ([
+    ["event", () => gateway.event("a.b", "later", 103)],
+    ["cursor", () => gateway.emit("cursor", { epoch: "e2", offset: 103 })],
+  ])) {
+    for (const epoch of ["e1", "e2"]) {
+      it(`are told again ${epoch === "e2" ? "" : "not "}where a repaired one does not come before the next ${by} of a log that goes on in ${epoch}`, async () => {
+        await openDropping();
+        gateway.emit("gap", GAP);
+        await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(102)], ["a.b", 2, meta(101)]], next: null });
+        await gateway.until(() => told.length === 2);
+        gateway.cut();
+        gate.open();
+        await gateway.welcome({ resumed: true, from: { epoch, offset: 100 }, epoch }, 2);
+        gateway.event("a.b", 2, 101);
+        pass();
+        gateway.event("a.b", 3, 104);
+        await settle();
+        assert.deepEqual(resyncs.map(({ from, to, reason, epoch: of }) => [from, to, reason, of]), epoch === "e2" ? [[102, 102, "rolled_back", "e2"]] : []);
+      });
+    }
+  }
+
   it("ask for one resync when the log has not all of it any more", async () => {
     await openDropping();
     gateway.emit("gap", GAP);

@@ -547,6 +547,8 @@ export class Oracle {
   #gone = new Set();
   /** Shown before a log was reported as lost that has lost only the epoch of the client's position. A past may repeat it. */
   #again = new Set();
+  /** Brought by repairs above the client's position, which has not passed them. */
+  #ahead = new Set();
   #last = null;
   /** Where the promise begins. It is set once, when the application was notified that the subscription is active. */
   base = null;
@@ -565,7 +567,13 @@ export class Oracle {
   }
 
   /** The application was notified of a gap. */
-  told({ reason, patterns, covers, gone, lost, recoverable }) {
+  told({ reason, patterns, covers, gone, lost, recoverable, from, to, epoch }) {
+    // The gateway names what is gone. Of what only a repair has brought, the client finds out itself.
+    if (reason === "rolled_back" && !gone.length) {
+      if (!patterns.includes(this.pattern)) return;
+      const isGone = (at) => from <= at.offset && at.offset <= to && !this.gateway.lines.leads(at, { epoch, offset: Infinity });
+      covers = gone = [...this.#ahead].filter((id) => isGone(positionOf(id)));
+    }
     if (reason === "overflow" && !patterns.includes(this.pattern)) return;
     if (reason === "rolled_back" && !covers.length) this.#fail("told of a log that has lost nothing");
     // The client may ask for a pattern before it hears of an older gap, and takes it for one that the gap left out nothing of.
@@ -576,21 +584,36 @@ export class Oracle {
       if (lost || !recoverable) this.#lost.add(id);
     }
     if (reason !== "rolled_back" && reason !== "log_lost") return;
-    for (const id of gone) this.#gone.add(id);
+    for (const id of gone) {
+      this.#gone.add(id);
+      this.#ahead.delete(id);
+    }
     if (reason === "log_lost") this.#again = new Set(this.#seen);
     this.#last = null;
     this.#shown.clear();
-    for (const id of this.#seen) if (!this.#gone.has(id)) this.#show(positionOf(id));
+    for (const id of this.#seen) if (!this.#gone.has(id) && !this.#ahead.has(id)) this.#show(positionOf(id));
   }
 
   #show({ epoch, offset }) {
     this.#shown.set(epoch, Math.max(offset, this.#shown.get(epoch) ?? 0));
   }
 
-  /** The handler saw an event. */
-  saw(entry) {
+  /** The client is at a position. What a repair had brought below it is on the line, or was told as gone. */
+  #pass(position) {
+    for (const id of this.#ahead) {
+      const at = positionOf(id);
+      if (at.offset > position.offset) continue;
+      if (!this.gateway.lines.leads(at, position)) this.#fail(`${idOf(position)} after ${id}, which a repair had brought and the log has lost, and nothing was told`);
+      this.#ahead.delete(id);
+      this.#show(at);
+    }
+  }
+
+  /** The handler saw an event; `isAhead`: by a repair, above the client's position. */
+  saw(entry, isAhead = false) {
     const id = idOf(entry);
     const { lines } = this.gateway;
+    if (!isAhead) this.#pass(entry);
     if (this.#seen.has(id) && !this.#again.delete(id)) this.#fail(`${id} twice`);
     if (this.#gone.has(id)) this.#fail(`${id} after it was told as gone`);
     for (const [epoch, offset] of this.#shown) {
@@ -603,7 +626,8 @@ export class Oracle {
       this.#last = entry;
     }
     this.#seen.add(id);
-    this.#show(entry);
+    if (isAhead) this.#ahead.add(id);
+    else this.#show(entry);
   }
 
   /** Whether the handler saw an event. */
@@ -622,6 +646,7 @@ export class Oracle {
   /** In the end everything on the line was received, or reported for good. */
   end() {
     const { epoch, head } = this.gateway;
+    this.#pass({ epoch, offset: head });
     this.#complete({ epoch, offset: head }, head, this.#lost);
   }
 

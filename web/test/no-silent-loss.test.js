@@ -80,7 +80,7 @@ async function history(seed) {
     const oracle = new Oracle(gateway, pattern, !options.since && !options.overflow);
     oracles.set(pattern, oracle);
     let lastSent = 0;
-    gate.subscribe(pattern, options, (data, { offset }) => {
+    gate.subscribe(pattern, options, (data, { offset, replayed }) => {
       world.nowMs += costMs;
       if (data.sent) {
         // It has no place in the log. It comes once and in its order, and nothing else may be different for it.
@@ -89,7 +89,7 @@ async function history(seed) {
         sends++;
         return;
       }
-      attempt(() => oracle.saw(data));
+      attempt(() => oracle.saw(data, replayed && offset > gate.state.offset));
     });
   };
   const { topics, often, past, drop } = KINDS[world.below(KINDS.length)];

@@ -5,9 +5,10 @@
  * `resync`, replayed events. A gap is reported when its notice is dispatched, before anything later.
  *
  * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one brings the events of
- * the gap as well: each of them reaches the handlers once, by the repair or in its turn, whichever is first.
+ * the gap as well: each of them reaches the handlers once, by the repair or in its turn, whichever is first. If it goes on in another epoch,
+ * the log may have lost those that a repair has brought. The gateway knows the position alone, so the client reports them.
  *
- * @import { EventMeta, Gap } from "../language/protocol.js"
+ * @import { EventMeta, Gap, Position } from "../language/protocol.js"
  * @import { Job } from "./repair.js"
  *
  * @typedef {{ repairing: boolean, lost: boolean }} Fate
@@ -114,8 +115,34 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     if (rest > 0 && patterns.length === gap.patterns.length) tellGap({ ...gap, count: rest, recoverable: false }, false, true);
   }
 
+  /**
+   * The client goes from one position to another, perhaps with the event there. What a repair had brought in between has come again, where the
+   * client has resumed below it: otherwise the log has lost it, and the gateway, which knows only the position, cannot tell.
+   * @param {number} before @param {number} to @param {unknown} [id] of the event
+   */
+  function pass(before, to, id) {
+    for (const { gap, patterns, had, isInDoubt } of open) {
+      for (const [at, known] of had) {
+        if (before < at && (at === to && id ? known !== id : at <= to && isInDoubt) && had.delete(at)) {
+          tellGap({ ...gap, epoch: cursor.position()?.epoch, patterns, from: at, to: at, count: 1, reason: wire.ROLLED_BACK, recoverable: false }, false, true);
+        }
+      }
+    }
+  }
+
   return {
     take,
+
+    /** A welcome goes on in another epoch, above whose beginning the log may have lost something. */
+    doubt() {
+      for (const job of open) job.isInDoubt = true;
+    },
+
+    /** Everything up to a position has been sent. @param {Position} position */
+    follow(position) {
+      pass(cursor.position()?.offset ?? 0, position.offset);
+      cursor.follow(position);
+    },
 
     isReading: () => isReading,
 
@@ -129,11 +156,8 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
       const { offset = 0, id } = meta;
       // Others are of a replay, which is its own pattern's.
       if (!admits || !open.length || offset <= before) return admits;
+      pass(before, offset, id);
       open = open.filter(({ gap }) => /** @type {number} */ (gap.to) >= offset);
-      for (const { gap, patterns, had } of open) {
-        // Another event: the log has lost the one that a repair had brought, above the position from which the client has resumed.
-        if ((had.get(offset) ?? id) !== id && had.delete(offset)) tellGap({ ...gap, epoch: cursor.position()?.epoch, patterns, from: offset, to: offset, count: 1, reason: wire.ROLLED_BACK, recoverable: false }, false, true);
-      }
       const brought = open.filter(({ had }) => had.has(offset));
       for (const job of open) if (/** @type {number} */ (job.gap.from) <= offset && dropped(job, topic)) job.had.set(offset, id);
       return (/** @type {string} */ pattern) => admits(pattern) && !brought.some(({ patterns }) => patterns.includes(pattern));

@@ -7,8 +7,9 @@
  * number so far: the gateway says how many events it left out, so the owner knows how many are still missing.
  *
  * @import { Gap } from "../language/protocol.js"
- * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, had: Map<number, unknown>, failures: number, policy: (topic: string) => string | undefined }} Job
- *   `from`: where pattern number `nth` goes on; `had`: events of the gap that handlers have had, the id by the offset; `policy` of a topic at that time
+ * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, had: Map<number, unknown>, failures: number, policy: (topic: string) => string | undefined, isInDoubt?: boolean }} Job
+ *   `from`: where pattern number `nth` goes on; `had`: events of the gap that handlers have had, the id by the offset; `policy` of a topic at that time;
+ *   `isInDoubt`: the client has resumed in another epoch since, which may lack some of them
  */
 
 import { startTimer } from "../base/timer.js";

@@ -123,10 +123,12 @@ export function createSession(gate, address, options) {
       // A gateway that welcomes has its link to Redis, or says otherwise next.
       status({ bus: "up" });
       own.welcome(message.own);
+      const was = cursor.position()?.epoch;
       welcome(message);
+      if (cursor.position()?.epoch !== was) gaps.doubt();
       for (const { pattern, ok } of message.subscriptions) if (ok) replays.acknowledge(pattern, message.offset, message.epoch);
     },
-    cursor: cursor.follow,
+    cursor: gaps.follow,
     gap(/** @type {Gap} */ gap) {
       // Before anything later.
       newest.flush();

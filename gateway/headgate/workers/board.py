@@ -69,8 +69,8 @@ class Board:
     """See the module. Make it before the fork. `is_alive` gets a process id."""
 
     def __init__(self, rows: int = MAX_WORKERS, is_alive: Callable[[int], bool] | None = None) -> None:
-        # The last cell says whether any worker has served. A file could be cleaned away while the gateway runs.
-        self._cells = memoryview(mmap.mmap(-1, (rows * _CELLS + 1) * 8)).cast("q")
+        # The last cells say whether any worker has served, and whether all stop. A file could be cleaned away meanwhile.
+        self._cells = memoryview(mmap.mmap(-1, (rows * _CELLS + 2) * 8)).cast("q")
         self._rows = rows
         self._is_alive = is_alive or _is_alive
 
@@ -97,11 +97,20 @@ class Board:
         """Move a worker to its next state. Raises IllegalStep if it cannot follow the current one."""
         self._cells[index * _CELLS] = MACHINE[self.row(index).state, state]
         if state is State.SERVING:
-            self._cells[-1] = 1
+            self._cells[-2] = 1
 
     @property
     def has_served(self) -> bool:
         """Whether any worker has served, one that has ended included."""
+        return bool(self._cells[-2])
+
+    def stop(self) -> None:
+        """Note that the process manager stops, before it signals the workers: one that has just been forked misses its signal."""
+        self._cells[-1] = 1
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the process manager stops."""
         return bool(self._cells[-1])
 
     def count(self, index: int, connections: int) -> None:

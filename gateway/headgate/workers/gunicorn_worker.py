@@ -206,6 +206,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         # While it loads the application, no loop turns. Nothing is served yet, so it ends there.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         on_signal(signal.SIGQUIT, self._end_at_once)
+        if self._premises.board.is_stopping:  # a signal before this went to the handlers of the arbiter, which were here before
+            sys.exit(0)
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> None:
         """Handle the signal that the arbiter sends after `timeout` seconds without a heartbeat."""
@@ -456,6 +458,11 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         if stop is not None:
             self._is_reloading = False
             (self.handle_quit if stop == signal.SIGQUIT else self.handle_term)()
+
+    def stop(self, graceful: bool = True) -> None:
+        """End the workers, also one that is being forked."""
+        Premises.here().board.stop()
+        super().stop(graceful)
 
     def handle_term(self) -> None:
         """Drain the workers, then end."""

@@ -153,3 +153,11 @@ def test_a_board_remembers_that_a_worker_has_served() -> None:
     board.move(0, State.FREE)
     board.take(2)
     assert board.has_served
+
+
+def test_a_worker_that_was_forked_before_a_stop_sees_it() -> None:
+    """It may have missed the signal. Whether any worker has served is another matter."""
+    board = Board(rows=1)
+    assert not board.is_stopping
+    board.stop()
+    assert (board.is_stopping, board.has_served) == (True, False)

@@ -440,13 +440,18 @@ def test_a_reason_that_is_an_exception_is_written_out(site: Site) -> None:
     assert (letter.why, letter.reason) == ("rejected", "no such street")
 
 
-def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside(site: Site) -> None:
-    """It ended the process each time, and this one does not even see it. The event that was leased with it is handled."""
-    worker = site.make()
-    site.publisher.publish_many([("a", "deadly"), ("a", "harmless")])
+def hand_out(site: Site, thrice: str, twice: str) -> None:
+    """Publish two events, which processes had that ended without an answer."""
+    site.publisher.publish_many([("a", thrice), ("a", twice)])
     epoch = call(site.redis, "HGET", GROUP, "epoch").decode()
     call(site.redis, "EVAL", THRICE, 1, LOG, group_in_log("mail", epoch))
     call(site.redis, "HSET", GROUP, "position", 2)
+
+
+def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside(site: Site) -> None:
+    """It ended the process each time, and this one does not even see it. The event that was leased with it is handled."""
+    worker = site.make()
+    hand_out(site, "deadly", "harmless")
 
     worker.work()
 
@@ -459,10 +464,7 @@ def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside
 def test_no_other_worker_takes_work_beside_a_task_that_one_more_lost_process_would_set_aside(site: Site) -> None:
     """It would share the blame, and become a dead letter with it. Other tasks hold no worker up."""
     worker = site.make()
-    site.publisher.publish_many([("a", "deadly"), ("a", "last chance")])
-    epoch = call(site.redis, "HGET", GROUP, "epoch").decode()
-    call(site.redis, "EVAL", THRICE, 1, LOG, group_in_log("mail", epoch))
-    call(site.redis, "HSET", GROUP, "position", 2)
+    hand_out(site, "deadly", "last chance")
     held: list[tuple[str, bool]] = []
     site.recorder.script = staticmethod(lambda delivery: held.append((delivery.value(), worker.taking.locked())))
 
@@ -501,10 +503,7 @@ def test_a_process_that_ends_under_its_work_counts_as_an_attempt_of_unknown_outc
     """Lost answers and lost processes together: three copies at most."""
     site.recorder.script = staticmethod(lambda delivery: fail(OutcomeUnknown("no answer")))
     worker = site.make()
-    site.publisher.publish_many([("a", "killed thrice"), ("a", "killed twice")])
-    epoch = call(site.redis, "HGET", GROUP, "epoch").decode()
-    call(site.redis, "EVAL", THRICE, 1, LOG, group_in_log("mail", epoch))
-    call(site.redis, "HSET", GROUP, "position", 2)
+    hand_out(site, "killed thrice", "killed twice")
 
     worker.work()
 

@@ -83,16 +83,20 @@ def test_the_retention_of_the_settings_is_stored_in_redis(model_bus: StartModelB
     assert bus.bus.first == 4
 
 
-def test_a_listener_that_is_held_waits_once_before_it_hands_on_what_has_arrived(model_bus: StartModelBus) -> None:
+def test_a_listener_that_is_held_waits_each_time_before_it_hands_on_what_has_arrived(model_bus: StartModelBus) -> None:
     """Then everything comes, in order."""
     bus = model_bus("#")
-    is_over = bus.clock.signal()
-    bus.bus.hold(is_over.wait)
+    first, second = bus.clock.signal(), bus.clock.signal()
+    bus.bus.hold(first.wait)
     offsets = [*bus.publish(2), *bus.publish(2)]
     assert bus.offsets == []
-    is_over.set()
+    bus.bus.hold(second.wait)  # it stands still again meanwhile
+    first.set()
     bus.run()
-    is_over.clear()
+    assert bus.offsets == []
+    second.set()
+    bus.run()
+    second.clear()
     assert bus.offsets == offsets
     assert bus.publish() == bus.offsets[4:]
 

@@ -306,9 +306,9 @@ class Bus:
             self._hand_on()
             self._unseen = self._read(link)
             while self._unseen:
-                if self._held is not None:
-                    self._held()
+                while (wait := self._held) is not None:  # another may come during the wait
                     self._held = None
+                    wait()
                 self._go_on()
 
     def _hand_on(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from headgate.errors import SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.settings.settings import LET_IN, Settings
+from headgate.settings.settings import CHECK_TOKENS, LET_IN, Settings
 
 from .claims import ClaimRules
 from .identity import ANONYMOUS, Handshake, Identity
@@ -190,7 +190,8 @@ def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[
         if handshake.auth.get("token") is None and anyone is not None:
             return anyone
         if tokens is None:
-            raise Unauthorized(Reason.NO_AUTHENTICATOR, f"this gateway has no authenticator: {LET_IN}")
+            cure = LET_IN if anyone is None else f"connect without a token, or {CHECK_TOKENS}"
+            raise Unauthorized(Reason.NO_AUTHENTICATOR, f"this gateway has no authenticator: {cure}")
         return tokens.verify(handshake.auth.get("token"))
 
     return authenticate

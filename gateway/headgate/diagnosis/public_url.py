@@ -17,7 +17,6 @@ from headgate.errors import UnauthorizedReason
 from headgate.runtime.check_result import CheckResult, fault, ok, unknown, warning
 from headgate.settings.addresses.http_target import read_target
 from headgate.settings.addresses.origins import parse_origin
-from headgate.settings.settings import LET_IN
 
 from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
 
@@ -128,9 +127,7 @@ class PublicUrl:
             welcome = browser.join(self._auth)
         except Refused as error:
             browser.close()
-            if error.reason == UnauthorizedReason.NO_AUTHENTICATOR:
-                return fault(name, "it reaches the gateway, where nobody may connect", LET_IN)
-            if error.code in ("unauthorized", "forbidden"):
+            if error.code in ("unauthorized", "forbidden") and error.reason != UnauthorizedReason.NO_AUTHENTICATOR:
                 fix = "give --token a token of a user; it is tried as a page would"
                 return unknown(name, f"it reaches the gateway, which refuses this client ({error.code}: {error})", fix)
             return fault(name, f"the gateway refuses this client: {error} ({error.code})")

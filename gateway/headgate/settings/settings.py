@@ -64,11 +64,9 @@ STRONG_SECRET = (
     f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
     ", is no placeholder, and has no blank or line end around it"
 )
-# Remedies for a gateway without any way to connect.
-LET_IN = (
-    f"give `Headgate` an authenticator, set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS or {PREFIX}TOKEN_JWKS_URL, or start with "
-    "--dev on your own machine"
-)
+# Remedies for a gateway that cannot check a token, and for one without any way to connect.
+CHECK_TOKENS = f"give `Headgate` an authenticator, or set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS or {PREFIX}TOKEN_JWKS_URL"
+LET_IN = f"{CHECK_TOKENS}, or start with --dev on your own machine"
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
 # Variables that Kubernetes sets in every container, unless `enableServiceLinks: false`, for a Service named headgate or
 # headgate-something: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables

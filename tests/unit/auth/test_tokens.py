@@ -221,9 +221,17 @@ def authenticate(auth: dict[str, Any], **settings: str) -> Identity:
 
 def test_without_keys_and_without_anonymous_grants_nobody_comes_in() -> None:
     """And the message names the setting."""
-    with pytest.raises(Unauthorized, match="HEADGATE_TOKEN_SECRET") as caught:
+    with pytest.raises(Unauthorized, match=r"HEADGATE_TOKEN_SECRET.*--dev") as caught:
         authenticate({})
     assert caught.value.reason == "no_authenticator"
+
+
+@pytest.mark.parametrize("lets_in", [{"dev": "1"}, {"anonymous_subscribe": "news.#"}])
+def test_a_token_that_nothing_can_check_is_refused_where_clients_without_one_come_in(lets_in: dict[str, str]) -> None:
+    """The message does not advise what is done already."""
+    with pytest.raises(Unauthorized, match=r"connect without a token, or .*HEADGATE_TOKEN_SECRET") as caught:
+        authenticate({"token": "of the application"}, **lets_in)
+    assert "--dev" not in str(caught.value)
 
 
 def test_anonymous_clients_come_in_where_configured_with_those_grants_only() -> None:

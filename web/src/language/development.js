@@ -86,7 +86,7 @@ const CURES_OF_TOKENS = {
   expired: "Have the token function bring a new token each time. If it is new, set the clocks.",
   not_yet_valid: "Set the clocks of the two machines.",
   revoked: "An operator has revoked the user or the token.",
-  no_authenticator: "Set HEADGATE_TOKEN_SECRET or an authenticator, or start the gateway with --dev.",
+  no_authenticator: "Set HEADGATE_TOKEN_SECRET or an authenticator. A gateway with --dev lets pages in that bring no token.",
   authenticator_failed: "The gateway's log has the exception of the authenticator.",
 };
 

@@ -99,7 +99,7 @@ export function createConnection(address, options) {
     beganMs ||= performance.now();
     generation++;
     asking = false;
-    after(() => lost(asking ? "no token in time" : "timeout"), connectTimeoutMs);
+    after(() => lost("timeout"), connectTimeoutMs);
     transport.connect();
   }
 
@@ -135,7 +135,7 @@ export function createConnection(address, options) {
 
   /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
-    if (life.is("connecting", "resuming")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
+    if (life.is("connecting", "resuming")) refused(new HeadgateError("unreachable", { url: address, reason: asking ? "no token in time" : reason }, true), retryAfterS);
     else leave("lose", reason, retryAfterS ? namedMs(retryAfterS) : life.is("moving") && inTurn ? 0 : undefined);
   }
 

@@ -75,7 +75,7 @@ const wordsOfGrammar = (reason) => (reason.startsWith("/") ? "not 1 to 8 words o
 
 /** What to do about a token, by the gateway's reason. @type {Record<string, string>} */
 const CURES_OF_TOKENS = {
-  no_token: "Give connect() the option token, or let everybody in with `headgate serve --dev`. Socket.IO's auth: {token} means nothing here.",
+  no_token: "Give connect() the option token, whose function must return a token; or let everybody in with `headgate serve --dev`. Socket.IO's auth: {token} means nothing here.",
   not_accepted: "The application's authenticator has refused it: see what it expects.",
   bad_signature: "Sign the token with the HEADGATE_TOKEN_SECRET that the gateway has.",
   unknown_key: "Sign the token with a key that the gateway has.",

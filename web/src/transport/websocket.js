@@ -70,7 +70,6 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
 
   function dial() {
     life.take("dial");
-    let trouble = "websocket error";
     /** @type {globalThis.WebSocket} */
     let mine;
     try {
@@ -83,15 +82,12 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     socket = mine;
     timer = startTimer(() => unopened("timeout"), connectTimeoutMs * OPENING_SHARE);
     mine.onmessage = (/** @type {MessageEvent} */ { data }) => mine === socket && !life.is("closed") && heard(data);
-    // In Node it has a message; its `close` follows.
-    mine.onerror = (/** @type {any} */ { message }) => {
-      trouble = message || trouble;
-    };
-    mine.onclose = (/** @type {CloseEvent} */ { code, reason }) => {
+    // In Chromium no `close` follows an error where a Content-Security-Policy forbids the address. In Node an error has a message.
+    mine.onerror = mine.onclose = (/** @type {any} */ { message, code, reason }) => {
       if (mine !== socket || life.is("closed")) return;
       if (life.is("joined")) lost(`transport close${reason ? `: ${code} ${reason}` : ""}`);
       // Something on the way may take a WebSocket, and then no message of it.
-      else unopened(reason || trouble);
+      else unopened(reason || message || "websocket error");
     };
   }
 
@@ -164,24 +160,25 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
    */
   async function why(signal, trouble) {
     let answer;
+    let text;
     try {
       // A cache could answer with another client's session.
       answer = await fetch(polling, { signal, cache: "no-store" });
+      text = await answer.text();
     } catch {
       // Nobody there, or an answer that this page may not read.
       return { reason: unanswered(address, trouble) };
     }
     try {
-      const text = await answer.text();
-      if (!answer.ok) return reasonOf(answer.status, text, answer.headers.get("Retry-After"));
       const { sid } = JSON.parse(text.slice(1));
-      // It has begun a session that stays unused.
-      void fetch(`${polling}&sid=${encodeURIComponent(sid)}`, { method: "POST", body: "1", cache: "no-store" }).catch(() => {});
-      return { answers: Boolean(sid) };
-    } catch {
-      // Not a gateway's.
-      return {};
-    }
+      if (sid) {
+        // It has begun a session that stays unused.
+        void fetch(`${polling}&sid=${encodeURIComponent(sid)}`, { method: "POST", body: "1", cache: "no-store" }).catch(() => {});
+        return { answers: true };
+      }
+    } catch {}
+    // A refusal, or what is not a gateway's: a development server's page for any path, an application's sign-in page.
+    return reasonOf(answer.status, text, answer.headers.get("Retry-After"));
   }
 
   /** @param {string} reason */

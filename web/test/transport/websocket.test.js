@@ -305,12 +305,19 @@ describe("when a WebSocket cannot be opened", () => {
 
   it("waits, and loads nothing, where HTTP does not get through either", async () => {
     const told = await openNoted();
-    sockets[0].onerror({});
-    await ends(0);
+    sockets[0].onerror({}); // in Chromium no `close` follows where a Content-Security-Policy forbids the address
+    await settle();
     await pass(10);
     sockets[1].onerror({ message: "connect ECONNREFUSED" });
     await ends(1);
     assert.deepEqual(told.map(([, reason]) => reason), ["websocket error", "connect ECONNREFUSED"]);
+  });
+
+  it("says what the HTTP status is where another server answers", async () => {
+    http = answer(200, "<!doctype html><div id=app></div>");
+    const told = await openNoted();
+    await ends(0);
+    assert.equal(told[0][1], "HTTP 200");
   });
 
   it("asks when nothing comes of it for half the time of an attempt", async () => {

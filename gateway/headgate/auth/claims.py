@@ -40,6 +40,15 @@ class _Claims(msgspec.Struct):
     namespaces: list[str] | None = None
 
 
+_TIME, _LIST = "seconds since 1970", f"a list of at most {MAX_GRANTS}"
+_EXPECTED = {
+    **dict.fromkeys(("exp", "nbf", "iat"), _TIME),
+    **dict.fromkeys(("subscribe", "publish"), f"{_LIST} patterns"),
+    "namespaces": f"{_LIST} names of namespaces",
+    "aud": "text or a list of texts",
+    "sub": "the name of a user",
+    "jti": f"1 to {MAX_ID_CHARACTERS} printable characters",
+}
 _decode = msgspec.json.Decoder(_Claims).decode
 # Where the text of a ValidationError names the claim, such as `$.subscribe[0]`.
 _FAULTY_CLAIM = re.compile(r"`\$\.(\w+)")
@@ -67,16 +76,16 @@ class ClaimRules:
         user, expires_at = claims.sub, claims.exp
         if expires_at is None or claims.aud is None or user is None:
             missing = "exp" if expires_at is None else "aud" if claims.aud is None else "sub"
-            raise Unauthorized(Reason.MISSING_CLAIM, claim=missing)
+            raise _fault(Reason.MISSING_CLAIM, missing, f"`{self.audience}`" if missing == "aud" else None)
         self._check_times(claims, expires_at)
         if self.audience != claims.aud and (isinstance(claims.aud, str) or self.audience not in claims.aud):
-            raise Unauthorized(Reason.WRONG_AUDIENCE)
+            raise _fault(Reason.WRONG_AUDIENCE, "aud", f"`{self.audience}`")
         if self.issuer is not None and claims.iss is None:
-            raise Unauthorized(Reason.MISSING_CLAIM, claim="iss")
+            raise _fault(Reason.MISSING_CLAIM, "iss", f"`{self.issuer}`")
         if self.issuer is not None and claims.iss != self.issuer:
-            raise Unauthorized(Reason.WRONG_ISSUER)
+            raise _fault(Reason.WRONG_ISSUER, "iss", f"`{self.issuer}`")
         if (token_id := claims.jti) is not None and not (token_id.isprintable() and 0 < len(token_id) <= MAX_ID_CHARACTERS):
-            raise Unauthorized(Reason.INVALID_CLAIM, claim="jti")
+            raise _fault(Reason.INVALID_CLAIM, "jti")
         word = _word(user)
         return Identity.of_checked(
             user,
@@ -91,7 +100,7 @@ class ClaimRules:
         """Check the NumericDates (RFC 7519, section 2): seconds since 1970."""
         for name, at in (("exp", expires_at), ("nbf", claims.nbf), ("iat", claims.iat)):
             if at is not None and not 0 <= at < _LAST_TIME_S:
-                raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
+                raise _fault(Reason.INVALID_CLAIM, name)
         now_s = self.now()
         if expires_at + self.leeway_s <= now_s:
             raise Unauthorized(Reason.EXPIRED)
@@ -105,36 +114,40 @@ def _read(payload: bytes) -> _Claims:
         return _decode(payload)
     except msgspec.ValidationError as error:
         claim = _FAULTY_CLAIM.search(str(error))
-        reason = Reason.INVALID_CLAIM if claim else Reason.MALFORMED
-        raise (Unauthorized(reason, claim=claim[1]) if claim else Unauthorized(reason)) from None
+        raise (_fault(Reason.INVALID_CLAIM, claim[1]) if claim else Unauthorized(Reason.MALFORMED)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Unauthorized(Reason.MALFORMED) from None
+
+
+def _fault(reason: Reason, claim: str, expected: str | None = None) -> Unauthorized:
+    """Return the refusal for a claim, with what is `expected` there (None: what the claim may always be)."""
+    return Unauthorized(reason, f"{reason.meaning}: {claim}, expected {expected or _EXPECTED[claim]}", claim=claim)
 
 
 def _word(user: object) -> str:
     """Return the user's name as a word of topics."""
     if user == ANONYMOUS:
-        raise Unauthorized(Reason.INVALID_CLAIM, claim="sub")
+        raise _fault(Reason.INVALID_CLAIM, "sub")
     try:
         return user_word(user)
     except InvalidRequest as error:
-        detail = f"the claim `sub` has a value that it cannot have: {error.parts['reason'].removeprefix('user: ')}"
+        detail = f"{Reason.INVALID_CLAIM.meaning}: sub, {error.parts['reason'].removeprefix('user: ')}"
         raise Unauthorized(Reason.INVALID_CLAIM, detail, claim="sub") from None
 
 
 def _namespaces(names: list[str]) -> tuple[str, ...]:
     if len(names) > MAX_GRANTS:
-        raise Unauthorized(Reason.INVALID_CLAIM, claim="namespaces")
+        raise _fault(Reason.INVALID_CLAIM, "namespaces")
     try:
         return tuple(map(check_namespace, names))
     except UnknownNamespace:
-        raise Unauthorized(Reason.INVALID_CLAIM, claim="namespaces") from None
+        raise _fault(Reason.INVALID_CLAIM, "namespaces") from None
 
 
 def _grants(patterns: list[str], name: str, user: str, word: str) -> tuple[str, ...]:
     """Return the patterns of a claim, with the user's word in place of `{sub}`."""
     if len(patterns) > MAX_GRANTS:
-        raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
+        raise _fault(Reason.INVALID_CLAIM, name)
     grants = []
     for pattern in patterns:
         try:

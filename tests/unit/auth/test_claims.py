@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -143,8 +144,12 @@ BAD: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize(("word", "shown"), [pytest.param(word, shown, id=f"{word}: {name}") for word, name, shown in BAD])
 def test_bad_claims_are_refused_with_their_word(word: str, shown: Any) -> None:
-    """Each fault has one."""
-    assert reason(shown) == word
+    """Each fault of a claim also names the claim, and what is expected there."""
+    with pytest.raises(Unauthorized) as caught:
+        identity(shown)
+    assert caught.value.reason == word
+    if word in ("missing_claim", "invalid_claim", "wrong_audience"):
+        assert re.search(f": {caught.value.parts['claim']}, (expected |.* are allowed)", caught.value.detail)
 
 
 @pytest.mark.parametrize(

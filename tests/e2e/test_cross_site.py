@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.checkout import ROOT
 from tests.support.gateway_process import GatewayProcess
 
 # A hostile page needs no library. It tries both transports, with the visitor's cookies.
@@ -84,21 +83,24 @@ def test_a_page_of_the_gateways_own_site_gets_in_by_both(page: Page, gateway: Ga
     assert (found["websocket"], found["polling"]) == ("open: 0", "basic 200 0")
 
 
+@pytest.mark.parametrize("transport", ["websocket", "stream"])
 def test_a_page_of_an_origin_that_is_not_allowed_learns_which_setting_names_it(
-    page: Page, evil_url: str, gateway: GatewayProcess
+    page: Page, evil_url: str, gateway: GatewayProcess, transport: str
 ) -> None:
-    """The browser hides both answers from the page, so the client names the possible cause, with the page's own origin."""
+    """The browser hides both answers from the page, so the client names the possible cause, with the page's own origin.
+
+    A page of another origin loads the script, and the module of the fallback, from the gateway.
+    """
     page.goto(evil_url)
-    page.add_script_tag(path=ROOT / "web/dist/headgate.global.min.js")
+    page.add_script_tag(url=f"{gateway.url}/headgate/headgate.js")
     code, reason = page.evaluate(
-        """(gateway) => new Promise((resolve) => {
-          const gate = headgate.connect(gateway);
+        """([gateway, transport]) => new Promise((resolve) => {
+          const gate = headgate.connect(gateway, { transport });
           gate.on("connection:refused", ({ code, parts }) => resolve([code, parts.reason]) || gate.close());
         })""",
-        gateway.url,
+        [gateway.url, transport],
     )
     origin = evil_url.rstrip("/")
-    assert (code, reason) == (
-        "unreachable",
-        f"websocket error: no answer, or the gateway may not allow the origin {origin} (HEADGATE_ALLOWED_ORIGINS)",
-    )
+    first = {"websocket": "websocket error", "stream": "TypeError: Failed to fetch"}[transport]
+    expected = f"{first}: no answer, or the gateway may not allow the origin {origin} (HEADGATE_ALLOWED_ORIGINS)"
+    assert (code, reason) == ("unreachable", expected)

@@ -43,6 +43,8 @@ def test_a_browser_that_takes_no_gzip_gets_the_file_as_it_was_built(client: Flas
     assert answer.data == BUILT.read_bytes()
     assert answer.headers["Content-Type"] == "text/javascript; charset=utf-8"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
     assert "Content-Encoding" not in answer.headers
     assert vary(answer) == "Accept-Encoding"
 

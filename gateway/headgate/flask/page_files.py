@@ -58,7 +58,11 @@ def _serve(name: str, **_place: str) -> Response:
     if file is None:
         built = "" if MAIN in _files() else " (the browser client is not built: run `make build` in the checkout)"
         abort(404, f"Headgate has no file {name[:80]!r}{built}")
-    return serve_page_file(file)
+    response = serve_page_file(file)
+    # For pages of other origins: the script loads its other parts as modules, and such a page may want COEP.
+    response.headers["Access-Control-Allow-Origin"] = "*"
+    response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    return response
 
 
 def serve_page_file(file: PageFile) -> Response:

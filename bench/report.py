@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .plots import pictures
 from .scenario import Row, Scenario
 from .scenarios import SCENARIOS
 from .variants import VARIANTS
@@ -121,7 +120,7 @@ def table(scenario: Scenario, rows: Mapping[str, Sequence[Row]]) -> list[str]:
 
 
 def write(folder: Path, name: str, machine: Mapping[str, Any], rows: Rows, *, add: bool = False) -> Path:
-    """Write `<name>.json` (every row, with whole distributions), its pictures and `<name>.md`; return the latter.
+    """Write `<name>.json` (every row, with whole distributions) and `<name>.md`; return the latter.
 
     `add`: beside the runs that the file has, if there is one.
     """
@@ -129,10 +128,7 @@ def write(folder: Path, name: str, machine: Mapping[str, Any], rows: Rows, *, ad
     results, page = folder / f"{name}.json", folder / f"{name}.md"
     runs = [*(read(results) if add and results.exists() else []), {"machine": machine, "rows": rows}]
     results.write_text(json.dumps(runs if len(runs) > 1 else runs[0], indent=1) + "\n")
-    titles = {scenario.name: scenario.title for scenario in SCENARIOS.values()}
-    drawn = pictures.draw(results, merged(runs), titles, {name: variant.title for name, variant in VARIANTS.items()})
-    shown = "".join(f"\n![{path.stem}]({path.name})\n" for path in drawn)
-    page.write_text(markdown(runs[0]["machine"], merged(runs)) + shown)
+    page.write_text(markdown(runs[0]["machine"], merged(runs)))
     return page
 
 

@@ -34,7 +34,7 @@ STANDS_FOR = {
     "docs": "index.md",
 }
 # Pages and pictures by pattern, and their folder in the site.
-MORE = (("bench/results/*.md", "project/results"), ("bench/results/*.svg", "project/results"), ("examples/*/*.png", "examples"))
+MORE = (("bench/results/*.md", "project/results"), ("examples/*/*.png", "examples"))
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 # Pages whose tables need the room of the table of contents.
 WIDE = {"comparison.md", "benchmarks.md", "settings.md"}

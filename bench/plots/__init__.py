@@ -1,1 +1,0 @@
-"""Pictures of the results, as SVG that a browser shows in light and in dark."""

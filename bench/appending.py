@@ -24,6 +24,7 @@ from headgate.services.publisher import Publisher
 
 from . import publishing
 from .bus import Bus
+from .child import cpu_s
 from .machine import cores
 from .scenario import Row, Run
 from .variants import LOG_KEY, Variant, functions, has_append
@@ -155,33 +156,33 @@ def _measured(ways: Mapping[str, Way], compared: Mapping[str, str], size_bytes: 
     def run(_variant: Variant, quick: bool) -> Row:
         turns = 4 if quick else 12
         pipelines = max(1, round((20 if quick else 40) * 256 / size_bytes))
-        used_ns: dict[str, list[int]] = {name: [] for name in ways}
+        used_s: dict[str, list[float]] = {name: [] for name in ways}
         with _bus() as (bus, client, _):
             for library in (BY_HAND, HISTORY):
                 client.function_load(library)
             for turn in range(turns + 1):  # the first is not measured
                 for name, way in ways.items():
-                    spent = _used_ns(bus, client, way, pipelines)
-                    used_ns[name] += [spent] if turn else []
+                    spent = _used_s(bus, client, way, pipelines)
+                    used_s[name] += [spent] if turn else []
         row: Row = {"outcome": "ok"}
-        for name, used in used_ns.items():
-            row[f"{name}_us"] = round(statistics.median(used) / pipelines / PIPELINED / 1e3, 2)
+        for name, used in used_s.items():
+            row[f"{name}_us"] = round(statistics.median(used) / pipelines / PIPELINED * 1e6, 2)
         for name, other in compared.items():
-            multiples = [used / peer for used, peer in zip(used_ns[name], used_ns[other], strict=True)]
+            multiples = [used / peer for used, peer in zip(used_s[name], used_s[other], strict=True)]
             row[f"{name}_multiple"] = round(statistics.median(multiples), 2)
         return row
 
     return run
 
 
-def _used_ns(bus: Bus, client: redis.Redis, way: Way, pipelines: int) -> int:
+def _used_s(bus: Bus, client: redis.Redis, way: Way, pipelines: int) -> float:
     """Return the CPU time of Redis for so many pipelines of events, each with an id of its own as a publisher sends it."""
-    before = cpu_ns(bus.pid)
+    before = cpu_s(bus.pid)
     for _ in range(pipelines):
         with client.pipeline(transaction=False) as pipeline:
             way(pipeline, [secrets.token_hex(16) for _ in range(PIPELINED)])
             pipeline.execute()
-    used = cpu_ns(bus.pid) - before
+    used = cpu_s(bus.pid) - before
     client.delete("plain", "ids")
     return used
 
@@ -225,8 +226,3 @@ def _history(payload: str, topic: Callable[[], str] = _one_topic, *, with_ids: b
             pipeline.fcall("history", len(keys), *keys, channel, payload)
 
     return way
-
-
-def cpu_ns(pid: int) -> int:
-    """Return the CPU time of a process, all its threads, to the nanosecond: /proc/<pid>/task/*/schedstat."""
-    return sum(int(task.joinpath("schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())

@@ -20,7 +20,7 @@ from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 
 from . import machine
-from .log import pin
+from .child import pin
 
 DATA = {"order": 12345, "text": "x" * 180}
 APPENDS, BATCH_EVENTS, PAGES, ITEMS_OF_PAGE = 20_000, 500, 2_000, 20

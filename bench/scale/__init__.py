@@ -1,1 +1,1 @@
-"""The cost of several workers, and how evenly they share one port."""
+"""The cost of several workers, and the capacity model that follows from it."""

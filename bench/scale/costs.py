@@ -25,9 +25,9 @@ import click
 
 from bench import generator, machine, publishing
 from bench.bus import Bus
+from bench.child import cpu_s
 from bench.directed import own
 from bench.generator import Answer, Generator
-from bench.log import cpu_s
 from bench.publishing import command, payload
 from bench.variants import LOG_KEY, VARIANTS, functions
 from bench.variants.headgate import TOKEN_SECRET

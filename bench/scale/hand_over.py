@@ -5,10 +5,6 @@ new connection: to the worker that owns the session, to its sibling (which passe
 request behind it over the connection that was passed on. Prints each one's latency, from the connection's beginning to the whole
 answer, and in a second round, which has only one of them at a time, the processor time of all workers for each. With `--idle`
 each worker has so many connections beside, over which nothing comes: a hand-over must not cost more for them.
-
-    python -m bench.scale.hand_over --clients 1000 --rounds 5
-
-lets so many sessions poll instead, each request at the next worker, and prints how many answers were no success.
 """
 
 from __future__ import annotations
@@ -18,14 +14,15 @@ import asyncio
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
-from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
-from .suites import printing
+from bench.child import cpu_s
+from tests.support.epoll_sets import children_of
 
+ROOT = Path(__file__).parents[2]
 PATH = "/engine.io/?EIO=4&transport=polling"
 WHERE = ("own worker", "sibling (socket passed)", "sibling, and one more behind it")
 
@@ -97,17 +94,7 @@ async def seconds_each(ports: list[int], requests: int) -> list[float]:
 
 def processor_seconds() -> float:
     """Return the processor time of this process's children's children: the workers."""
-    ticks, parents = 0, {str(os.getpid())}
-    stats: list[str] = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            stats.append(path.read_text())
-    rows = [(text.split(" ", 1)[0], text.rpartition(")")[2].split()) for text in stats]
-    children = {process for process, rest in rows if rest[1] in parents}
-    for _, rest in rows:
-        if rest[1] in children:
-            ticks += int(rest[11]) + int(rest[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(cpu_s(worker) for started in children_of(os.getpid()) for worker in children_of(started))
 
 
 async def idle_at(ports: list[int], connections: int) -> list[asyncio.StreamWriter]:
@@ -136,50 +123,22 @@ async def measure(ports: list[int], requests: int, idle: int) -> tuple[list[list
     return took, spent
 
 
-async def poll_all(ports: list[int], clients: int, rounds: int) -> Counter[str]:
-    """Let sessions send and poll, each request at the next worker; return how many answers there were of each kind."""
-    answers: Counter[str] = Counter()
-    turn = 0
-
-    def next_port() -> int:
-        nonlocal turn
-        turn += 1
-        return ports[turn % len(ports)]
-
-    async def client() -> None:
-        sid = await open_session(next_port())
-        for number in range(rounds):
-            waiting = asyncio.create_task(ask(next_port(), sid))
-            posted = await ask(next_port(), sid, f"4{number}".encode())
-            polled = await waiting
-            while f"4{number}".encode() not in polled[1] and polled[0] == 200:
-                polled = await ask(next_port(), sid)
-            for status, body in (posted, polled):
-                answers["success" if status == 200 else body.decode(errors="replace")[:80] or "no answer"] += 1
-
-    await asyncio.gather(*(client() for _ in range(clients)))
-    return answers
-
-
 def main() -> int:
     """Measure, and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests", type=int, default=3000)
     parser.add_argument("--idle", type=int, default=0)
-    parser.add_argument("--clients", type=int, default=0)
-    parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     limits = {"ping_interval_s": 3600, "handshake_deadline_s": 3600, "inbound_per_s": 100_000}
-    cluster = json.dumps({"workers": 4 if given.clients else 2, "own_ports": True, "limits": limits})
-    with printing(sys.executable, "-m", "tests.support.worker_cluster", cluster) as ports:
-        if given.clients:
-            began_s = time.perf_counter()
-            answers = asyncio.run(poll_all(ports, given.clients, given.rounds))
-            print(f"{given.clients} polling clients over 4 workers, each request at the next worker:")
-            print(f"{dict(answers)} in {time.perf_counter() - began_s:.1f} s")
-            return 0 if set(answers) == {"success"} else 1
-        took, spent = asyncio.run(measure(ports, given.requests, given.idle))
+    cluster = json.dumps({"workers": 2, "own_ports": True, "limits": limits})
+    command = [sys.executable, "-m", "tests.support.worker_cluster", cluster]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as workers:
+        assert workers.stdin is not None
+        assert workers.stdout is not None
+        with workers.stdin:  # its end is that of the workers
+            ports = [int(port) for port in workers.stdout.readline().split()]
+            took, spent = asyncio.run(measure(ports, given.requests, given.idle))
     print(f"{given.idle} idle connections at each worker:")
     print("| where | p50 ms | p90 ms | p99 ms | more at p50 | more at p99 | processor ms |")
     print("|---|---|---|---|---|---|---|")

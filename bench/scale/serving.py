@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from bench.child import Failed
-from bench.log import cpu_s
+from bench.child import Failed, cpu_s
 from bench.variants import held_port
 
 START_S = 60.0

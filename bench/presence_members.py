@@ -23,6 +23,7 @@ from typing import Any  # noqa: E402
 import gevent  # noqa: E402
 import msgspec  # noqa: E402
 
+from bench.presence import TOPIC, counts  # noqa: E402
 from headgate.events.wire.frames import Frame  # noqa: E402
 from headgate.node.presence.presence import Presence  # noqa: E402
 from headgate.redis.client import Client, call, open_client  # noqa: E402
@@ -31,8 +32,6 @@ from headgate.settings.settings import Settings  # noqa: E402
 from tests.support.presence_world import Page  # noqa: E402
 
 MEMBERS, JOINS = 10_000, 100
-TOPIC = "rooms.7"
-COMMANDS = ("fcall", "hget", "hset", "publish", "hscan", "smembers")
 # Between two turns of the greenlet that takes the times, and between some enters.
 TICK_S, GAP_S, TOGETHER = 0.0005, 1e-6, 5
 
@@ -67,12 +66,6 @@ def resident_kb() -> float:
     return int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * 4.096
 
 
-def counts(redis: Client) -> dict[str, int]:
-    """Return how often Redis has run each command, inside functions too."""
-    found = call(redis, "INFO", "commandstats")
-    return {name: int(found.get(f"cmdstat_{name}", {"calls": 0})["calls"]) for name in COMMANDS}
-
-
 def wait_until(condition: Callable[[], object]) -> None:
     """Let the loop run until a condition holds."""
     while not condition():
@@ -105,7 +98,7 @@ def measure(redis: Client, url: str, members: int) -> None:
             enter(page)
             if number % TOGETHER == 0:
                 gevent.sleep(GAP_S)
-        wait_until(lambda: not home.rooms.telling.waits)
+        wait_until(lambda: not home.rooms.writes.waits)
 
     memory_kb = resident_kb()
     step(f"{members} enter", all_enter)

@@ -18,7 +18,7 @@ import json  # noqa: E402
 import sys  # noqa: E402
 
 from flask import Flask  # noqa: E402
-from flask_socketio import SocketIO, join_room  # type: ignore[import-untyped]  # noqa: E402
+from flask_socketio import SocketIO, join_room  # noqa: E402
 from socketio import RedisManager  # noqa: E402
 
 CHANNEL = "flask-socketio"

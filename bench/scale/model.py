@@ -142,7 +142,7 @@ class Need:
 
 def hearers(processes: int, fan_out: float) -> float:
     """Return how many of so many processes have one of `fan_out` clients, who are anywhere."""
-    return processes * (1 - (1 - 1 / processes) ** fan_out)
+    return processes * (1 - math.pow(1 - 1 / processes, fan_out))
 
 
 def need(load: Load, costs: Costs) -> Need:

@@ -60,7 +60,7 @@ def _workers(results: dict[str, Any]) -> str:
     rows = []
     for kind in ("broadcast", "directed"):
         for cores in ("one", "all"):
-            found = results.get(f"workers_{kind}_on_{cores}")
+            found: Any = results.get(f"workers_{kind}_on_{cores}")
             for pace in ("full", "paced") if found else ():
                 one = found[pace]["1"]["us_per_event"]
                 for count, row in found[pace].items():

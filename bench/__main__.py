@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import redis
+
 from . import generator, machine, page, remote, report
 from .bus import Bus
 from .child import Failed
@@ -57,7 +59,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _one(scenario: Scenario, variant: Variant, quick: bool) -> Row:
     try:
         return scenario.run(variant, quick)
-    except (Failed, OSError, subprocess.SubprocessError) as error:
+    except (Failed, OSError, subprocess.SubprocessError, redis.RedisError) as error:
         return {"outcome": "failed", "error": f"{error}"[-400:].replace("\n", " ").replace("|", "/")}
 
 

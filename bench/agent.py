@@ -56,12 +56,9 @@ def main() -> int:
 def _generator(setup: Setup, folder: Path) -> Generator:
     return Generator(
         folder,
-        machine.cores()[1],
         host=setup.host,
         ports=[setup.port],
-        server_pids=[],
-        server_core=-1,
-        bus_socket=setup.redis,
+        bus=setup.redis,
         connects=[setup.connect],
         ready=setup.joined,
         room=setup.clients,

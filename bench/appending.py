@@ -1,4 +1,4 @@
-"""Publishing without a gateway: the receipts that one thread gets, and the CPU time of Redis for each event.
+"""Publishing from Python: the receipts that one thread gets, and the CPU time of Redis for each event.
 
 Both are measured beside a neighbour in the same run, in turns of a fraction of a second: redis-py alone with the same call, and a
 plain XADD of the same bytes or a script that keeps a history. The ratio to it says more than the figure.
@@ -6,6 +6,7 @@ plain XADD of the same bytes or a script that keeps a history. The ratio to it s
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,7 +29,8 @@ from .bus import Bus
 from .child import cpu_s
 from .machine import cores
 from .scenario import Row, Run
-from .variants import LOG_KEY, Variant, functions, has_append
+from .stage import stage
+from .variants import FUNCTIONS, LOG_KEY, Variant
 
 # redis-py's type of it is generic in its stubs alone.
 Pipeline: TypeAlias = Any
@@ -68,9 +71,19 @@ end)
 """
 BATCH = "headgate_append_batch"
 USERS = 5000
-WARM_CALLS = 200
 # What sends so many events, each with an id, in a pipeline.
 Way: TypeAlias = Callable[[Pipeline, Sequence[str]], None]
+
+
+@contextmanager
+def _on_core(core: int) -> Iterator[None]:
+    """Run this thread on a core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @contextmanager
@@ -78,46 +91,53 @@ def _bus() -> Iterator[tuple[Bus, redis.Redis, Publisher]]:
     """A bus on one core, and us on the other; the library is loaded."""
     logging.getLogger("headgate.publisher").setLevel(logging.ERROR)  # that no gateway listens is meant here
     server_core, load_core = cores()
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {load_core})
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder,
-            Bus(Path(folder), server_core) as bus,
-            bus.client() as client,
-            Publisher(bus.url) as publisher,
-        ):
-            publisher.publish(publishing.TOPIC, {})
-            yield bus, client, publisher
-    finally:
-        os.sched_setaffinity(0, before)
+    with (
+        _on_core(load_core),
+        tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder,
+        Bus(Path(folder), server_core) as bus,
+        bus.client() as client,
+        Publisher(bus.url) as publisher,
+    ):
+        publisher.publish(publishing.TOPIC, {})
+        yield bus, client, publisher
 
 
 def receipts_sync(size_bytes: int) -> Run:
     """One thread publishes, waits for the receipt, publishes again; so does redis-py alone, with the same function and bytes."""
 
     def run(_variant: Variant, quick: bool) -> Row:
-        turns, calls = (6, 300) if quick else (20, 1000)
-        function = "headgate_append" if has_append() else "headgate_publish"
-        data, payload = {"pad": "x" * (size_bytes - 10)}, '{"pad":"' + "x" * (size_bytes - 10) + '"}'
         with _bus() as (_, client, publisher):
-            ways: dict[str, Callable[[], object]] = {
-                "receipts": lambda: publisher.publish(publishing.TOPIC, data),
-                "redis_py": lambda: client.fcall(function, 1, LOG_KEY, publishing.TOPIC, payload, secrets.token_hex(16)),
-            }
-            took_s: dict[str, list[float]] = {name: [] for name in ways}
-            for call in ways.values():
-                _timed(call, WARM_CALLS)
-            for _ in range(turns):
-                for name, call in ways.items():
-                    took_s[name].append(_timed(call, calls))
-        row: Row = {"outcome": "ok", "function": function}
-        for name in ways:
-            row[f"{name}_per_s"] = round(calls / statistics.median(took_s[name]))
-        row["ratio"] = round(statistics.median(b / a for a, b in zip(took_s["receipts"], took_s["redis_py"], strict=True)), 3)
-        return row
+            return _receipts(client, publisher, size_bytes, quick)
 
     return run
+
+
+def receipts_tcp(size_bytes: int) -> Run:
+    """The same over TCP, while a gateway delivers each event to a client, on the core of publisher and Redis."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        with stage(variant, size_bytes=size_bytes, clients=1, has_tcp=True) as on:
+            with _on_core(cores()[1]), Publisher(on.bus.tcp_url) as publisher, redis.Redis.from_url(on.bus.tcp_url) as client:
+                row = _receipts(client, publisher, size_bytes, quick)
+            is_there = on.generator.ask("idle", 100, takes_s=0.1)["clients"] == 1
+        return row if is_there else row | {"outcome": "the client was disconnected"}
+
+    return run
+
+
+def _receipts(client: redis.Redis, publisher: Publisher, size_bytes: int, quick: bool) -> Row:
+    turns, calls = (6, 300) if quick else (20, 1000)
+    data = {"pad": "x" * (size_bytes - 10)}
+    payload = json.dumps(data, separators=(",", ":"))
+    ways: dict[str, Callable[[], object]] = {
+        "receipts": lambda: publisher.publish(publishing.TOPIC, data),
+        "redis_py": lambda: client.fcall("headgate_append", 1, LOG_KEY, publishing.TOPIC, payload, secrets.token_hex(16)),
+    }
+    took_s = _in_turns({name: partial(_timed, call, calls) for name, call in ways.items()}, turns)
+    row: Row = {"outcome": "ok"}
+    for name, seconds in took_s.items():
+        row[f"{name}_per_s"] = round(calls / statistics.median(seconds))
+    return row | {"ratio": round(_median_ratio(took_s["redis_py"], took_s["receipts"]), 3)}
 
 
 def _timed(call: Callable[[], object], times: int) -> float:
@@ -127,10 +147,20 @@ def _timed(call: Callable[[], object], times: int) -> float:
     return time.perf_counter() - began_s
 
 
+def _in_turns(ways: Mapping[str, Callable[[], float]], turns: int) -> dict[str, list[float]]:
+    """Return the figures of each way in each turn; those of a first one do not count."""
+    rounds = [{name: way() for name, way in ways.items()} for _ in range(turns + 1)]
+    return {name: [each[name] for each in rounds[1:]] for name in ways}
+
+
+def _median_ratio(of: Sequence[float], to: Sequence[float]) -> float:
+    return statistics.median(a / b for a, b in zip(of, to, strict=True))
+
+
 def cost(size_bytes: int) -> Run:
     """CPU time of Redis for an event by each function of the log, as a multiple of that for an XADD of the same bytes."""
     payload = publishing.payload(size_bytes)
-    ways: dict[str, Way] = {name: _by_function(name, payload) for name in [*functions(), "by_hand"]}
+    ways: dict[str, Way] = {name: _by_function(name, payload) for name in [*FUNCTIONS, "by_hand"]}
     return _measured({**ways, "xadd": _xadd(payload)}, dict.fromkeys(ways, "xadd"), size_bytes)
 
 
@@ -154,22 +184,17 @@ def _measured(ways: Mapping[str, Way], compared: Mapping[str, str], size_bytes: 
     """Measure ways in turns; `compared`: of which other way each is a multiple."""
 
     def run(_variant: Variant, quick: bool) -> Row:
-        turns = 4 if quick else 12
         pipelines = max(1, round((20 if quick else 40) * 256 / size_bytes))
-        used_s: dict[str, list[float]] = {name: [] for name in ways}
         with _bus() as (bus, client, _):
             for library in (BY_HAND, HISTORY):
                 client.function_load(library)
-            for turn in range(turns + 1):  # the first is not measured
-                for name, way in ways.items():
-                    spent = _used_s(bus, client, way, pipelines)
-                    used_s[name] += [spent] if turn else []
+            measured = {name: partial(_used_s, bus, client, way, pipelines) for name, way in ways.items()}
+            used_s = _in_turns(measured, 4 if quick else 12)
         row: Row = {"outcome": "ok"}
         for name, used in used_s.items():
             row[f"{name}_us"] = round(statistics.median(used) / pipelines / PIPELINED * 1e6, 2)
         for name, other in compared.items():
-            multiples = [used / peer for used, peer in zip(used_s[name], used_s[other], strict=True)]
-            row[f"{name}_multiple"] = round(statistics.median(multiples), 2)
+            row[f"{name}_multiple"] = round(_median_ratio(used_s[name], used_s[other]), 2)
         return row
 
     return run

@@ -24,10 +24,9 @@ def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> R
 
     def run(variant: Variant, quick: bool) -> Row:
         measure_s = 5 if quick else 8
-        with stage(variant, size_bytes=size_bytes, room=clients) as on:
+        with stage(variant, size_bytes=size_bytes, clients=clients) as on:
             generator = on.generator
-            generator.connects(clients)
-            generator.ask("open", events_per_s, 2000, takes_s=2)
+            generator.open(events_per_s, 2)
             calm, _ = _watched(on, events_per_s, measure_s)
             before = on.server.resident_bytes()
             generator.ask("stall", stopped)
@@ -79,11 +78,10 @@ def hostile(attack: str, clients: int = 100) -> Run:
     def run(variant: Variant, _quick: bool) -> Row:
         load_core = cores()[1]
         connects = [headgate_connect(subscriptions=[{"pattern": TOPIC}, {"pattern": "orders.#"}])] if remembering else ()
-        with stage(variant, size_bytes=256, room=clients, connects=connects) as on:
-            on.generator.connects(clients)
+        with stage(variant, size_bytes=256, clients=clients, connects=connects) as on:
             if remembering:
                 _publish_topics(on, ATTACKS[attack].topics)
-            on.generator.ask("open", 100, 2000, takes_s=2)
+            on.generator.open(100, 2)
             before = on.server.resident_bytes()
             with ThreadPoolExecutor(1, initializer=lambda: os.sched_setaffinity(0, {load_core})) as second:
                 seconds = ATTACK_DEADLINE_S / 2

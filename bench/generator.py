@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .child import Child, Failed
+from .machine import cores
 
 BINARIES = Path(__file__).parent / "bin"
 # Every command may take so long beyond its own time: the generator gives up on events that do not come after 60 s.
@@ -35,44 +36,57 @@ def build() -> None:
 
 
 class Generator(Child):
-    """A running load generator with its own connection to the bus."""
+    """A running load generator with its own connection to the bus, on the load's core.
+
+    Args:
+        folder: for its files.
+        ports: of the servers, which the clients join in turn.
+        server_pids: whose CPU time it reads, with how busy the server's core is.
+        bus: path of the Redis socket, or host:port.
+        connects: CONNECT texts, used in turn.
+        ready: how the text begins that says that a client gets events from now on.
+        room: how many clients there may be.
+        audience: the addresses of each client; without it every event is for every client.
+        path: of a WebSocket that does not speak Engine.IO.
+    """
 
     def __init__(
         self,
         folder: Path,
-        core: int,
         *,
         host: str = "127.0.0.1",
         ports: Sequence[int],
-        server_pids: Sequence[int],
-        server_core: int,
-        bus_socket: str,
+        server_pids: Sequence[int] = (),
+        bus: str,
         connects: Sequence[str],
         ready: str,
         room: int,
         bus_pid: int = 0,
         path: str | None = None,
         audience: Sequence[Sequence[int]] = (),
-        offer_deflate: bool = False,
-        receive_buffer_bytes: int | None = None,
     ) -> None:
+        server_core, load_core = cores()
         self._folder = folder
-        connects_file = folder / "connects"
-        connects_file.write_text("".join(text + "\n" for text in connects))
-        options = ["--host", host, "--port", ",".join(map(str, ports)), "--connects", str(connects_file), "--ready", ready]
-        options += ["--redis", bus_socket, "--clients", str(room), "--server-core", str(server_core)]
-        options += ["--server-pid", ",".join(map(str, server_pids)) or "0"]
-        options += ["--redis-pid", str(bus_pid)] if bus_pid else []
-        options += ["--path", path, "--speaks-first"] if path else []
-        if audience:
-            audience_file = folder / "audience"
-            audience_file.write_text("".join(" ".join(map(str, addresses)) + "\n" for addresses in audience))
-            options += ["--audience", str(audience_file)]
-        options += ["--deflate"] if offer_deflate else []
-        options += ["--receive-buffer", str(receive_buffer_bytes)] if receive_buffer_bytes else []
+        options = {
+            "host": host,
+            "port": _joined(ports),
+            "connects": _written(folder / "connects", connects),
+            "ready": ready,
+            "redis": bus,
+            "clients": room,
+            "server-pid": _joined(server_pids) or "0",
+            "server-core": server_core if server_pids else -1,
+            "redis-pid": bus_pid,
+            **({"path": path} if path else {}),
+            **({"audience": _written(folder / "audience", [_joined(each, " ") for each in audience])} if audience else {}),
+        }
         super().__init__(
-            [str(BINARIES / "load"), *options],
-            core=core,
+            [
+                str(BINARIES / "load"),
+                *(word for name, value in options.items() for word in (f"--{name}", str(value))),
+                *(["--speaks-first"] if path else []),
+            ],
+            core=load_core,
             log=folder / "load.log",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -116,13 +130,31 @@ class Generator(Child):
         if self.answer()["outcome"] != "ok":
             raise Failed(f"the template was refused: {self.output()}")
 
-    def connects(self, count: int, *, parallel: int = 64, limit_s: float = 60.0) -> Answer:
-        """Connect more clients and return the answer.
+    def connects(self, count: int, limit_s: float = 60.0) -> Answer:
+        """Connect more clients, 64 at a time, and return the answer.
 
         Raises:
             Failed: not all of them have joined in time.
         """
-        answer = self.ask("connect", count, parallel, limit_s * 1000, takes_s=limit_s)
+        answer = self.ask("connect", count, 64, limit_s * 1000, takes_s=limit_s)
         if answer["outcome"] != "ok":
             raise Failed(f"{answer['clients']} clients connected, {count} more wanted: {answer['first_failure']}")
         return answer
+
+    def open(self, events_per_s: float, seconds: float) -> Answer:
+        """Publish on a schedule."""
+        return self.ask("open", events_per_s, seconds * 1000, takes_s=seconds)
+
+    def closed(self, window: int, warm_s: float, measure_s: float, *, pipelined: bool = False) -> Answer:
+        """Keep `window` events under way."""
+        command = "pipelined" if pipelined else "window"
+        return self.ask(command, window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
+
+
+def _joined(numbers: Sequence[int], by: str = ",") -> str:
+    return by.join(map(str, numbers))
+
+
+def _written(path: Path, lines: Sequence[str]) -> Path:
+    path.write_text("".join(line + "\n" for line in lines))
+    return path

@@ -21,7 +21,7 @@ def posting(size_bytes: int, events: int) -> Run:
 
     def run(variant: Variant, quick: bool) -> Row:
         warm_s, measure_s = (1, 3) if quick else (2, 8)
-        with stage(variant, size_bytes=size_bytes, room=1) as on:
+        with stage(variant, size_bytes=size_bytes, clients=1, joined=0) as on:
             answer = post(on, size_bytes, events, warm_s, measure_s)
             server_cpu_s = max(answer["server_cpu_s"], 1e-3)
             row = shares(answer) | latency(answer)

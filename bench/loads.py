@@ -1,12 +1,12 @@
-"""Latency over load: the workloads of a study, rates that are the same for all, and the highest that a server still bears."""
+"""Events on the way to clients: closed loops, open schedules, bursts, pauses, and the highest rate that a server still bears."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from .generator import Answer
-from .scenario import Row, Run, checked, latency
-from .stage import Audience, Stage, stage
+from .scenario import KIB, Row, Run, checked, latency
+from .stage import Audience, stage
 from .variants import Variant
 
 # A rate is borne if every event arrives and 99.9 % of them within this.
@@ -14,31 +14,62 @@ BORNE_P99_9_MS = 100.0
 SEARCH_STEPS = 6
 
 
-def workload(size_bytes: int, events_per_s: float) -> Run:
-    """Open loop for one client that gets every event: the workloads of the message-queue latency studies, 30 s each."""
+def closed_loop(clients: int | Audience, size_bytes: int, window: int, *, pipelined: bool = False) -> Run:
+    """Keep `window` events under way: events and deliveries per second of the server's CPU.
+
+    `pipelined`: what is published at the same moment goes to Redis in one write, else each event in its own.
+    """
 
     def run(variant: Variant, quick: bool) -> Row:
-        warm_s, measure_s = (1, 5) if quick else (2, 30)
-        with stage(variant, size_bytes=size_bytes, room=1) as on:
-            on.generator.connects(1)
-            on.generator.ask("open", events_per_s, warm_s * 1000, takes_s=warm_s)
-            answer = on.generator.ask("open", events_per_s, measure_s * 1000, takes_s=measure_s)
+        with stage(variant, size_bytes=size_bytes, clients=clients) as on:
+            answer = on.generator.closed(window, *((1, 3) if quick else (2, 8)), pipelined=pipelined)
+            server_cpu_s = max(answer["server_cpu_s"], 1e-3)
+            return checked(answer) | {
+                "events_per_cpu_s": round(answer["published"] / server_cpu_s),
+                "deliveries_per_cpu_s": round(answer["deliveries"] / server_cpu_s),
+                "events_per_s": round(answer["published"] / answer["seconds"]),
+                "deliveries_per_s": round(answer["deliveries"] / answer["seconds"]),
+                "server_mib": round(on.server.resident_bytes() / KIB**2, 1),
+            }
+
+    return run
+
+
+def schedule(clients: int | Audience, size_bytes: int, events_per_s: float, measure_s: float = 20) -> Run:
+    """Publish on schedule, whatever the server does: the latency of every delivery, from the planned time of its event."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        with stage(variant, size_bytes=size_bytes, clients=clients) as on:
+            on.generator.open(events_per_s, 1 if quick else 2)
+            answer = on.generator.open(events_per_s, 5 if quick else measure_s)
+            return checked(answer) | latency(answer)
+
+    return run
+
+
+def bursts(clients: int, size_bytes: int, events: int) -> Run:
+    """Publish `events` at once every two seconds: the latency of every delivery, from the burst's planned time."""
+
+    def run(variant: Variant, quick: bool) -> Row:
+        times = 3 if quick else 8
+        with stage(variant, size_bytes=size_bytes, clients=clients) as on:
+            on.generator.ask("burst", events, 1, 2000, takes_s=2)
+            answer = on.generator.ask("burst", events, times, 2000, takes_s=2 * times)
             return checked(answer) | latency(answer)
 
     return run
 
 
 def paused(size_bytes: int, events_per_s: float, pause_s: float) -> Run:
-    """The same workload, with a client that does not read for a while in the middle: what it loses, and when it is live again.
+    """Publish on schedule to a client that does not read for a while in the middle: what it loses, and when it is live again.
 
     The latencies are those before the pause, and from 1 s after it is live again. `gap_notices`: it was told of what it lost.
     """
 
     def run(variant: Variant, quick: bool) -> Row:
         measure_s = 8 if quick else 30
-        with stage(variant, size_bytes=size_bytes, room=1) as on:
-            on.generator.connects(1)
-            on.generator.ask("open", events_per_s, 1000, takes_s=1)
+        with stage(variant, size_bytes=size_bytes, clients=1) as on:
+            on.generator.open(events_per_s, 1)
             answer = on.generator.ask("pause", events_per_s, measure_s * 1000, pause_s * 1000, takes_s=measure_s)
             row = checked(answer) | latency(answer)
             row["live_again_s"] = round(answer["live_again_ms"] / 1000, 3) if answer["live_again_ms"] >= 0 else "never"
@@ -51,17 +82,15 @@ def paused(size_bytes: int, events_per_s: float, pause_s: float) -> Run:
     return run
 
 
-def rates(clients: int, size_bytes: int, events_per_s: Sequence[int], audience: Audience | None = None) -> Run:
+def rates(clients: int | Audience, size_bytes: int, events_per_s: Sequence[int]) -> Run:
     """Publish on schedule at rates that are the same for every server, in turn; the row has the CPU and the latencies of each."""
 
     def run(variant: Variant, quick: bool) -> Row:
-        measure_s = 3 if quick else 10
         row: Row = {}
-        with stage(variant, size_bytes=size_bytes, room=clients, audience=audience) as on:
-            on.generator.connects(clients)
-            on.generator.ask("open", events_per_s[0], 1000, takes_s=1)
+        with stage(variant, size_bytes=size_bytes, clients=clients) as on:
+            on.generator.open(events_per_s[0], 1)
             for rate in events_per_s:
-                answer = on.generator.ask("open", rate, measure_s * 1000, takes_s=measure_s)
+                answer = on.generator.open(rate, 3 if quick else 10)
                 if row.get("outcome", "ok") == "ok":
                     row |= checked(answer)
                 row |= latency(answer, f"at_{rate}_")
@@ -72,30 +101,26 @@ def rates(clients: int, size_bytes: int, events_per_s: Sequence[int], audience: 
     return run
 
 
-def saturation(clients: int, size_bytes: int, window: int, audience: Audience | None = None) -> Run:
+def saturation(clients: int | Audience, size_bytes: int, window: int) -> Run:
     """Search the highest rate at which the 99.9th percentile stays within `BORNE_P99_9_MS`, from the maximum of a closed loop."""
 
     def run(variant: Variant, quick: bool) -> Row:
-        measure_s = 3 if quick else 8
-        with stage(variant, size_bytes=size_bytes, room=clients, audience=audience) as on:
-            on.generator.connects(clients)
-            most = _maximum(on, window, quick)
+        with stage(variant, size_bytes=size_bytes, clients=clients) as on:
+            answer = on.generator.closed(window, *((1, 2) if quick else (2, 4)))
+            most = max(1.0, answer["published"] / answer["seconds"])
             tried: dict[float, Answer] = {}
 
             def borne(rate: float) -> bool:
-                tried[rate] = on.generator.ask("open", rate, measure_s * 1000, takes_s=measure_s)
-                p99_9_ms: float = tried[rate]["microseconds"]["p99_9"] / 1000
-                return bool(tried[rate]["outcome"] == "ok" and p99_9_ms <= BORNE_P99_9_MS)
+                tried[rate] = on.generator.open(rate, 3 if quick else 8)
+                p99_9_us: float = tried[rate]["microseconds"]["p99_9"]
+                return bool(tried[rate]["outcome"] == "ok") and p99_9_us <= BORNE_P99_9_MS * 1000
 
             found = search(borne, most / 8, most * 1.5, SEARCH_STEPS)
-            row: Row = {"outcome": "ok", "maximum_events_per_s": round(most), "borne_events_per_s": round(found or 0)}
+            answer = tried[found or most / 8]
+            row = checked(answer) | {"maximum_events_per_s": round(most), "borne_events_per_s": round(found or 0)}
             if found:
-                row |= checked(tried[found]) | latency(tried[found])
-            else:
-                row |= checked(tried[most / 8])
-                row["outcome"] = f"not even {most / 8:,.0f} events per second within {BORNE_P99_9_MS:g} ms"
-            row["latency_over_load"] = sorted([rate, _p(tried[rate], "p50"), _p(tried[rate], "p99_9")] for rate in tried)  # type: ignore[assignment]
-            return row
+                return row | latency(answer)
+            return row | {"outcome": f"not even {most / 8:,.0f} events per second within {BORNE_P99_9_MS:g} ms"}
 
     return run
 
@@ -111,13 +136,3 @@ def search(borne: Callable[[float], bool], low: float, high: float, steps: int) 
         else:
             high = middle
     return low
-
-
-def _p(answer: Answer, name: str) -> float:
-    return round(float(answer["microseconds"][name]) / 1000, 3)
-
-
-def _maximum(on: Stage, window: int, quick: bool) -> float:
-    warm_s, measure_s = (1, 2) if quick else (2, 4)
-    answer = on.generator.ask("window", window, warm_s * 1000, measure_s * 1000, takes_s=warm_s + measure_s)
-    return max(1.0, float(answer["published"]) / float(answer["seconds"]))

@@ -18,13 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import appending, directed, generator, machine
-from .broadcast import throughput
+from . import appending, generator, machine
 from .child import Failed
 from .joining import connecting
+from .loads import closed_loop
 from .report import faults
 from .scenario import Row, Run
-from .variants import VARIANTS, has_append
+from .stage import own
+from .variants import VARIANTS
 
 COMMITTED = Path(__file__).parent / "results" / "quick.json"
 # Two rounds are what two minutes hold; beside a full machine they take three.
@@ -71,18 +72,14 @@ def _figure(row: Row, column: str) -> float:
     return float(row[column])
 
 
-_broadcast = throughput(1000, 256, 8, offer_deflate=False, pipelined=False)
-_directed = directed.capacity(directed.own(2000), 256, 64)
-_function = "headgate_append" if has_append() else "headgate_publish"
-
 RATIOS = (
     Ratio(
         "broadcast", "deliveries to 1,000 clients per CPU second, to those of the C sink",
-        _beside(_broadcast, "deliveries_per_cpu_s"), True, 0.3,
+        _beside(closed_loop(1000, 256, 8), "deliveries_per_cpu_s"), True, 0.3,
     ),
     Ratio(
         "directed", "events for 1 of 2,000 users per CPU second, to those of the C sink",
-        _beside(_directed, "events_per_cpu_s", "sink-addressed"), True, 0.3,
+        _beside(closed_loop(own(2000), 256, 64), "events_per_cpu_s", "sink-addressed"), True, 0.3,
     ),
     Ratio(
         "joins", "clients that join per CPU second, to those of the C sink",
@@ -90,7 +87,7 @@ RATIOS = (
     ),
     Ratio(
         "append", "CPU time of Redis for an event of 256 B in the log, to that for an XADD",
-        _within(appending.cost(256), f"{_function}_us", "xadd_us"), False, 0.3,
+        _within(appending.cost(256), "headgate_append_us", "xadd_us"), False, 0.3,
     ),
     Ratio(
         "receipts", "receipts per second of one thread, to calls of redis-py alone",

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from . import directed
-from .appending import beside_history, receipts_sync
+from .appending import beside_history, receipts_sync, receipts_tcp
 from .appending import cost as appending
-from .broadcast import bursts, schedule, throughput
 from .disturbed import hostile, stalled
 from .hostile import ATTACKS
 from .http_publishing import posting
-from .joining import connecting, resuming, with_tokens
-from .loads import paused, rates, saturation, workload
-from .memory import memory
-from .receipts import receipts_tcp
+from .joining import connecting, memory, storm, with_tokens
+from .loads import bursts, closed_loop, paused, rates, saturation, schedule
 from .scenario import KIB, Run, Scenario
-from .storm import storm
+from .stage import own, topics, wildcards
 
 SOCKETIO = ("headgate", "stock", "flask-socketio", "node")
 PEERS = (*SOCKETIO, "node-streams", "centrifugo", "centrifugo-history")
 # Where the way of publishing counts, Headgate takes part with both of its functions.
 WAYS = ("headgate", "headgate-append", *PEERS[1:], "centrifugo-ids", "sink")
-OWN = (
-    "headgate",
-    "headgate-append",
-    "headgate-python",
-    "headgate-two",
-    "stock",
-    "flask-socketio",
-    "node",
-    "node-streams",
-    "centrifugo",
-    "centrifugo-history",
-    "centrifugo-ids",
-    "sink-addressed",
-)
-BOUNDS = ("sink", "sink-each", "sink-addressed")
+OWN = ("headgate", "headgate-append", "headgate-python", "headgate-two", *PEERS[1:], "centrifugo-ids", "sink-addressed")
 _THROUGHPUT_COLUMNS = {
     "deliveries_per_cpu_s": "deliveries per server CPU second",
     "redis_us_per_event": "Redis CPU µs per event",
@@ -93,19 +75,18 @@ _CONNECTING_COLUMNS = {
 }
 
 
-def _throughput(clients: int, size_bytes: int, label: str, window: int, target: float | None, **more: bool) -> Scenario:
-    offer_deflate, pipelined = more.get("offer_deflate", False), more.get("pipelined", False)
-    mark = "-deflate" if offer_deflate else "-pipelined" if pipelined else ""
-    said = ", permessage-deflate offered" if offer_deflate else ", publishes pipelined" if pipelined else ""
+def _throughput(
+    clients: int, size_bytes: int, label: str, window: int, target: float | None, *, pipelined: bool = False, quick: bool = False
+) -> Scenario:
     return Scenario(
-        f"throughput-{clients}x{label.replace(' ', '')}-w{window}{mark}",
-        f"Throughput: {clients:,} clients, {label}, window {window}" + said,
-        throughput(clients, size_bytes, window, offer_deflate, pipelined),
+        f"throughput-{clients}x{label.replace(' ', '')}-w{window}{'-pipelined' if pipelined else ''}",
+        f"Throughput: {clients:,} clients, {label}, window {window}{', publishes pipelined' if pipelined else ''}",
+        closed_loop(clients, size_bytes, window, pipelined=pipelined),
         _THROUGHPUT_COLUMNS,
-        SOCKETIO if offer_deflate else (*PEERS, "sink", "sink-each"),
+        (*PEERS, "sink", "sink-each"),
         "deliveries_per_cpu_s",
         more_is_better=True,
-        quick=more.get("quick", False),
+        quick=quick,
         targets={"deliveries_per_cpu_s": ("at least", target)} if target else {},
     )
 
@@ -224,7 +205,7 @@ def _workload(size_bytes: int, label: str, rate: int) -> Scenario:
     return Scenario(
         f"workload-{label.replace(' ', '')}-{rate}",
         f"One client, {label} × {rate:,} per second, for 30 s",
-        workload(size_bytes, rate),
+        schedule(1, size_bytes, rate, measure_s=30),
         _LATENCY_COLUMNS,
         WAYS,
         "p99_9_ms",
@@ -257,8 +238,8 @@ _WORKLOADS = (
     (256, "256 B", 3000), (KIB, "1 KiB", 3000), (5 * KIB, "5 KiB", 2000), (KIB, "1 KiB", 20_000), (64 * KIB, "64 KiB", 100),
     (KIB**2, "1 MiB", 100),
 )  # fmt: skip
-_OWN_5000 = directed.own(5000)
-_TOPICS_20_OF_10000 = directed.topics(5000, 20, 10_000)
+_OWN_5000 = own(5000)
+_TOPICS_20_OF_10000 = topics(5000, 20, 10_000)
 
 
 def _topics(window: int) -> Scenario:
@@ -266,7 +247,7 @@ def _topics(window: int) -> Scenario:
     return Scenario(
         "topics-20-of-10000" + ("" if window == 64 else f"-w{window}"),
         f"Each of 5,000 clients listens to 20 of 10,000 topics, 256 B, window {window}",
-        directed.capacity(_TOPICS_20_OF_10000, 256, window),
+        closed_loop(_TOPICS_20_OF_10000, 256, window),
         _EVENTS_COLUMNS,
         OWN,
         "events_per_cpu_s",
@@ -278,19 +259,19 @@ SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         Scenario(
-            "directed-5000", "Each event for 1 of 5,000 users, 256 B, window 64", directed.capacity(_OWN_5000, 256, 64),
+            "directed-5000", "Each event for 1 of 5,000 users, 256 B, window 64", closed_loop(_OWN_5000, 256, 64),
             _EVENTS_COLUMNS, OWN, "events_per_cpu_s", more_is_better=True, quick=True,
             targets={"events_per_cpu_s": ("at least", 80_000)},
         ),
         Scenario(
             "directed-5000-schedule", "Each event for 1 of 5,000 users, 256 B, open schedule of 5,000 events per second",
-            directed.schedule(_OWN_5000, 256, 5000), _LATENCY_COLUMNS, OWN, "p99_9_ms", more_is_better=False,
+            schedule(_OWN_5000, 256, 5000), _LATENCY_COLUMNS, OWN, "p99_9_ms", more_is_better=False,
             targets={"p99_9_ms": ("at most", 10)},
         ),
         *(_topics(window) for window in (32, 64)),
         Scenario(
             "topics-20-of-10000-schedule", "Each of 5,000 clients listens to 20 of 10,000 topics, 1,000 events per second",
-            directed.schedule(_TOPICS_20_OF_10000, 256, 1000), _LATENCY_COLUMNS, OWN, "p99_9_ms", more_is_better=False,
+            schedule(_TOPICS_20_OF_10000, 256, 1000), _LATENCY_COLUMNS, OWN, "p99_9_ms", more_is_better=False,
             targets={"p99_9_ms": ("at most", 15)},
         ),
         _throughput(1000, 256, "256 B", 8, 700_000, quick=True),
@@ -301,13 +282,12 @@ SCENARIOS = {
         _throughput(5000, 1024, "1 KiB", 8, 500_000),
         _throughput(1000, 256, "256 B", 64, None),
         _throughput(1000, 256, "256 B", 1, None),
-        _throughput(1000, 256, "256 B", 8, None, offer_deflate=True),
         Scenario(
-            "schedule", "Open schedule: 10,000 deliveries per second to 1,000 clients, 256 B", schedule(1000, 256, 10_000),
+            "schedule", "Open schedule: 10,000 deliveries per second to 1,000 clients, 256 B", schedule(1000, 256, 10),
             _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False, quick=True,
         ),
         Scenario(
-            "schedule-10000", "Open schedule: 50,000 deliveries per second to 10,000 clients", schedule(10_000, 256, 50_000),
+            "schedule-10000", "Open schedule: 50,000 deliveries per second to 10,000 clients", schedule(10_000, 256, 5),
             _LATENCY_COLUMNS, (*PEERS, "sink"), "p99_ms", more_is_better=False,
         ),
         Scenario(
@@ -319,11 +299,6 @@ SCENARIOS = {
             _MEMORY_COLUMNS, PEERS,
             "kib_per_client_from_empty", more_is_better=False, quick=True, targets={"kib_per_client_from_empty": ("at most", 10)},
         ),
-        Scenario(
-            "memory-deflate", "The same, permessage-deflate offered", memory(5000, offer_deflate=True),
-            _MEMORY_COLUMNS, PEERS,
-            "kib_per_client_from_empty", more_is_better=False, targets={"kib_per_client_from_empty": ("at most", 10)},
-        ),
         _stalled("stalled", "One of 10 clients never reads, 60 KB × 100/s", stalled(10, 1, 60_000, 100), quick=True),
         _stalled("stalled-half", "10 of 20 clients never read, 60 KB × 100/s", stalled(20, 10, 60_000, 100)),
         _stalled("stalled-mix", "20 of 100 clients stopped, 1 KiB × 100/s", stalled(100, 20, 1024, 100)),
@@ -333,23 +308,18 @@ SCENARIOS = {
             PEERS, "connects_per_s", more_is_better=True, quick=True, targets={"connects_per_s": ("at least", 1500)},
         ),
         Scenario(
-            "connecting-resume", "Connections that come back with a resume position", connecting(4000, resuming),
-            _CONNECTING_COLUMNS,
-            ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
-        ),
-        Scenario(
             "connecting-token-resume", "Connections with a token each, and a resume position", connecting(4000, with_tokens),
             _CONNECTING_COLUMNS,
             ("headgate",), "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 1500)},
         ),
         Scenario(
             "joins-token-own-pattern", "Connections with a token each, and the pattern of all that is one's own",
-            connecting(4000, audience=directed.own), _CONNECTING_COLUMNS,
+            connecting(4000, audience=own), _CONNECTING_COLUMNS,
             PEERS, "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 5000)},
         ),
         Scenario(
             "joins-20-exact", "Connections with 20 of 10,000 exact topics each",
-            connecting(4000, audience=lambda clients: directed.topics(clients, 20, 10_000)), _CONNECTING_COLUMNS,
+            connecting(4000, audience=lambda clients: topics(clients, 20, 10_000)), _CONNECTING_COLUMNS,
             PEERS, "connects_per_s", more_is_better=True, targets={"connects_per_s": ("at least", 4000)},
         ),
         Scenario(
@@ -386,7 +356,7 @@ SCENARIOS = {
         ),
         Scenario(
             "directed-5000-rates", "Fixed rates: each event for 1 of 5,000 users, 256 B",
-            rates(5000, 256, _DIRECTED_RATES, _OWN_5000), _rates_columns(_DIRECTED_RATES), OWN, "at_10000_p99_9_ms",
+            rates(_OWN_5000, 256, _DIRECTED_RATES), _rates_columns(_DIRECTED_RATES), OWN, "at_10000_p99_9_ms",
             more_is_better=False,
         ),
         Scenario(
@@ -395,11 +365,11 @@ SCENARIOS = {
         ),
         Scenario(
             "directed-5000-saturation", "The highest rate with a p99.9 within 100 ms: each event for 1 of 5,000 users, 256 B",
-            saturation(5000, 256, 64, _OWN_5000), _SATURATION_COLUMNS, OWN, "borne_events_per_s", more_is_better=True,
+            saturation(_OWN_5000, 256, 64), _SATURATION_COLUMNS, OWN, "borne_events_per_s", more_is_better=True,
         ),
         Scenario(
             "wildcards", "Each of 5,000 clients has 10 patterns with wildcards, out of 5,000, 256 B, window 64",
-            directed.capacity(directed.wildcards(5000, 10, 5000), 256, 64), _EVENTS_COLUMNS, ("headgate", "headgate-append"),
+            closed_loop(wildcards(5000, 10, 5000), 256, 64), _EVENTS_COLUMNS, ("headgate", "headgate-append"),
             "events_per_cpu_s", more_is_better=True,
         ),
         Scenario(

@@ -30,14 +30,11 @@ class Stage:
         """Return one more generator for this server, whose clients join with other texts. It does not publish."""
         folder = self.folder / "further"
         folder.mkdir()
-        server_core, load_core = cores()
         return Generator(
             folder,
-            load_core,
             ports=[self.port],
             server_pids=[self.server.pid],
-            server_core=server_core,
-            bus_socket=self.bus.socket,
+            bus=self.bus.socket,
             connects=connects,
             ready=self.variant.joined,
             room=room,
@@ -47,10 +44,29 @@ class Stage:
 
 @dataclass(frozen=True)
 class Audience:
-    """Addresses of one kind, and which of them each client listens at: one sequence per client, of equal length."""
+    """Addresses of one kind, and which of them each client listens at: one sequence per client, of equal length.
+
+    The load generator draws the address of each event at random, evenly, the same for every server, and accounts for each client
+    apart (load/audience.h).
+    """
 
     kind: Kind
     clients: Sequence[Sequence[int]]
+
+
+def own(users: int) -> Audience:
+    """As many clients as users, each listening to what is its own."""
+    return Audience("own", [(user,) for user in range(users)])
+
+
+def topics(clients: int, each: int, of: int) -> Audience:
+    """Clients that listen to `each` exact topics out of `of`, each topic with equally many (if they add up)."""
+    return Audience("topics", [[(client * each + nth) % of for nth in range(each)] for client in range(clients)])
+
+
+def wildcards(clients: int, each: int, of: int) -> Audience:
+    """The same with patterns that hold a wildcard instead of exact topics."""
+    return Audience("wildcards", topics(clients, each, of).clients)
 
 
 @contextmanager
@@ -58,11 +74,9 @@ def stage(
     variant: Variant,
     *,
     size_bytes: int,
-    room: int,
+    clients: int | Audience,
+    joined: int | None = None,
     connects: Sequence[str] = (),
-    audience: Audience | None = None,
-    offer_deflate: bool = False,
-    receive_buffer_bytes: int | None = None,
     has_tcp: bool = False,
 ) -> Iterator[Stage]:
     """Start bus, server and generator, all of them ended with the block.
@@ -70,48 +84,44 @@ def stage(
     Args:
         variant: the server.
         size_bytes: payload of the events that will be published.
-        room: how many clients there will be at most.
+        clients: how many clients there will be, each of which gets every event; or who listens at which addresses.
+        joined: how many of them join before the block; all if None.
         connects: CONNECT texts, used in turn; the variant's own if there is none.
-        audience: who listens at which addresses; without it every event is for every client.
-        offer_deflate: whether the clients offer permessage-deflate.
-        receive_buffer_bytes: SO_RCVBUF of the clients; the kernel's default if None.
         has_tcp: whether the bus also listens on a TCP port.
 
     Raises:
         Failed: one of them does not start.
     """
     server_core, load_core = cores()
-    to, joined = None, variant.joined
-    if audience:
-        addressing = variant.addressing[audience.kind]
-        to, joined = addressing.to, addressing.joined(len(audience.clients[0]))
-        connects = [addressing.connect(addresses) for addresses in audience.clients]
+    audience: Sequence[Sequence[int]] = ()
+    to, ready, room = None, variant.joined, clients if isinstance(clients, int) else len(clients.clients)
+    if isinstance(clients, Audience):
+        addressing, audience = variant.addressing[clients.kind], clients.clients
+        to, ready = addressing.to, addressing.joined(len(audience[0]))
+        connects = [addressing.connect(addresses) for addresses in audience]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
-        bus = Bus(folder, load_core, stack.enter_context(held_port()) if has_tcp else 0)
-        stack.enter_context(bus)
+        bus = stack.enter_context(Bus(folder, load_core, stack.enter_context(held_port()) if has_tcp else 0))
         ports, servers = [], []
         for number in range(variant.gateways):
-            own = folder / f"server-{number}"
-            own.mkdir()
+            home = folder / f"server-{number}"
+            home.mkdir()
             ports.append(stack.enter_context(held_port()))
-            servers.append(stack.enter_context(variant.start(bus, ports[-1], server_core, own, size_bytes)))
+            servers.append(stack.enter_context(variant.start(bus, ports[-1], server_core, home, size_bytes)))
         generator = Generator(
             folder,
-            load_core,
             ports=ports,
             server_pids=[server.pid for server in servers],
-            server_core=server_core,
-            bus_socket=bus.socket,
+            bus=bus.socket,
             bus_pid=bus.pid,
             connects=connects or [variant.connect],
-            ready=joined,
-            audience=audience.clients if audience else (),
+            ready=ready,
+            audience=audience,
             room=room,
             path=variant.path,
-            offer_deflate=offer_deflate,
-            receive_buffer_bytes=receive_buffer_bytes,
         )
         stack.enter_context(generator)
         generator.publishes(variant.template(bus, ports[0], size_bytes, to))
+        if joined != 0:
+            generator.connects(joined or room)
         yield Stage(variant, bus, servers[0], generator, ports[0], folder)

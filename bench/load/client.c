@@ -48,8 +48,6 @@ bool client_start(struct swarm *swarm, unsigned index)
     if (fd < 0 || inet_pton(AF_INET, swarm->options.host, &server.sin_addr) != 1)
         return false;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (swarm->options.receive_buffer_bytes)
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &swarm->options.receive_buffer_bytes, sizeof(int));
     if (index >= PORTS_PER_ADDRESS)
         bind_source(fd, index);
     *client = (struct client){.fd = fd, .state = CONNECTING, .started_ns = now_ns(), .unread = {.limit = MAX_FRAME_BYTES}};
@@ -116,8 +114,7 @@ void client_writable(struct swarm *swarm, struct client *client)
         client_close(swarm, client, strerror(error));
         return;
     }
-    size_t length = upgrade_request(request, sizeof request, swarm->options.host, port_of(swarm, client), swarm->options.path,
-                                    swarm->options.offer_deflate);
+    size_t length = upgrade_request(request, sizeof request, swarm->options.host, port_of(swarm, client), swarm->options.path);
     if (!length || send(client->fd, request, length, MSG_NOSIGNAL) != (ssize_t)length) {
         client_close(swarm, client, "could not send the upgrade request");
         return;
@@ -142,25 +139,6 @@ static const char *read_upgrade(struct swarm *swarm, struct client *client, cons
     if (swarm->options.speaks_first && !join(swarm, client))
         return NULL;
     return blank + 4;
-}
-
-/* A compressed frame is not inflated: its place in the order says what it is. The first is the Engine.IO open, the second
- * the answer to CONNECT; after that a tiny one is a ping, and any other is the next event, for TCP keeps their order. */
-static bool read_compressed(struct swarm *swarm, struct client *client, const struct frame *frame, uint64_t read_ns)
-{
-    uint32_t number = ++client->compressed_frames;
-    swarm->tally.compressed_frames++;
-    if (number == 1)
-        return join(swarm, client);
-    if (number == 2) {
-        swarm_client_ready(swarm, client);
-        return true;
-    }
-    if (frame->length <= 8)
-        return say(swarm, client, TEXT, "3", 1);
-    uint32_t sequence = client->next_sequence ? client->next_sequence : swarm->first_sequence;
-    swarm_event(swarm, client, sequence, swarm_planned_ns(swarm, sequence), read_ns);
-    return true;
 }
 
 /* Centrifugo's JSON protocol: replies and pushes, several to a frame, a line each. */
@@ -223,7 +201,7 @@ static bool read_frame(struct swarm *swarm, struct client *client, const struct 
     switch (frame->opcode) {
     case TEXT:
     case BINARY:
-        return frame->compressed ? read_compressed(swarm, client, frame, read_ns) : read_text(swarm, client, frame, read_ns);
+        return read_text(swarm, client, frame, read_ns);
     case PING:
         return say(swarm, client, PONG, frame->payload, frame->length < 125 ? frame->length : 125);
     case CLOSE:

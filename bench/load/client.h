@@ -21,7 +21,6 @@ struct client {
     bool stalled;           /* does not read */
     bool lagging;           /* was stalled: what it reads is catching up until it has seen the newest event */
     uint32_t next_sequence; /* what the next event should be; 0 before the first */
-    uint32_t compressed_frames;
     uint64_t started_ns;
     struct owed owed;       /* where events have addresses: the events that it has yet to get */
     struct buffer unread;   /* the beginning of a frame whose end has not come yet */

@@ -12,8 +12,6 @@
  *   idle MS                          answer pings
  *   stall COUNT                      the first COUNT clients stop reading
  *   unstall MS [COUNT]               they go on; counts what they then get within MS, or until that is COUNT events
- *   disconnect                       close every client
- *   quit
  */
 #include <errno.h>
 #include <getopt.h>
@@ -36,10 +34,8 @@ static const char usage[] =
     "  --audience FILE    addresses that each client listens to, one line per client; without it every event is for all\n"
     "  --ready TEXT       what the text that says `joined` starts with\n"
     "  --redis ADDRESS    /path of a Unix socket, or host:port; needed to publish\n"
-    "  --deflate          offer permessage-deflate\n"
     "  --speaks-first     no Engine.IO: the client begins, TEXT may stand anywhere, an empty object is the ping\n"
     "  --clients COUNT    room for so many (10000)\n"
-    "  --receive-buffer B SO_RCVBUF of each client, in bytes (the kernel's)\n"
     "  --server-pid PID,… read the CPU time of these processes before and after each run\n"
     "  --redis-pid PID    and the CPU time of this one, apart\n"
     "  --server-core N    and how busy this core was, with anybody's work\n";
@@ -85,8 +81,7 @@ static void read_options(int argc, char **argv)
 {
     static const struct option names[] = {
         {"host", 1, 0, 'h'},    {"port", 1, 0, 'p'},    {"path", 1, 0, 'P'},    {"connects", 1, 0, 'c'}, {"ready", 1, 0, 'r'},
-        {"redis", 1, 0, 'R'},   {"deflate", 0, 0, 'd'}, {"clients", 1, 0, 'n'},  {"receive-buffer", 1, 0, 'b'},
-        {"server-pid", 1, 0, 's'}, {"server-core", 1, 0, 'C'}, {"speaks-first", 0, 0, 'f'},
+        {"redis", 1, 0, 'R'},   {"clients", 1, 0, 'n'}, {"server-pid", 1, 0, 's'}, {"server-core", 1, 0, 'C'}, {"speaks-first", 0, 0, 'f'},
         {"audience", 1, 0, 'a'}, {"redis-pid", 1, 0, 'q'}, {0, 0, 0, 0},
     };
     struct options *o = &swarm.options;
@@ -101,10 +96,8 @@ static void read_options(int argc, char **argv)
         case 'c': connects = optarg; break;
         case 'r': o->ready = optarg; break;
         case 'R': o->redis = optarg; break;
-        case 'd': o->offer_deflate = true; break;
         case 'f': o->speaks_first = true; break;
         case 'n': swarm.room = (unsigned)atoi(optarg); break;
-        case 'b': o->receive_buffer_bytes = atoi(optarg); break;
         case 'C': o->server_core = atoi(optarg); break;
         case 'q': o->redis_pid = atoi(optarg); break;
         case 's': read_numbers(o->server_pids, optarg); break;
@@ -146,8 +139,8 @@ static void print_tally(const struct tally *t)
     printf(",\"published\":%llu,\"deliveries\":%llu,\"bytes\":%llu,\"missing\":%llu,\"late\":%llu,\"caught_up\":%llu",
            (unsigned long long)t->published, (unsigned long long)t->deliveries, (unsigned long long)t->bytes,
            (unsigned long long)t->missing, (unsigned long long)t->late, (unsigned long long)t->caught_up);
-    printf(",\"gaps\":%llu,\"backpressure\":%llu,\"other_notices\":%llu,\"compressed_frames\":%llu", (unsigned long long)t->gaps,
-           (unsigned long long)t->backpressure, (unsigned long long)t->other_notices, (unsigned long long)t->compressed_frames);
+    printf(",\"gaps\":%llu,\"backpressure\":%llu,\"other_notices\":%llu", (unsigned long long)t->gaps,
+           (unsigned long long)t->backpressure, (unsigned long long)t->other_notices);
 }
 
 static void print_answer(const char *command, const struct run *run, const struct histogram *durations)
@@ -185,13 +178,6 @@ static void stall(unsigned count)
     }
 }
 
-static void disconnect(void)
-{
-    for (unsigned i = 0; i < swarm.started; i++)
-        client_close(&swarm, &swarm.clients[i], NULL);
-    swarm.started = 0;
-}
-
 static void obey(char *line)
 {
     char command[16] = "", path[1024];
@@ -224,11 +210,6 @@ static void obey(char *line)
         /* One command, so that nothing of what they catch up on is read before the counting starts. */
         stall(0);
         run_idle(&swarm, &run, (uint64_t)a, (uint64_t)b);
-    } else if (!strcmp(command, "disconnect")) {
-        disconnect();
-    } else if (!strcmp(command, "quit")) {
-        swarm.quitting = true;
-        return;
     } else {
         run.outcome = "unknown_command";
     }
@@ -257,6 +238,7 @@ int main(int argc, char **argv)
             memmove(pending, end + 1, length + 1);
         }
     }
-    disconnect();
+    for (unsigned i = 0; i < swarm.started; i++)
+        client_close(&swarm, &swarm.clients[i], NULL);
     return 0;
 }

@@ -18,7 +18,7 @@ const char *frame_read(const char *p, const char *end, struct frame *frame)
     }
     if ((uint64_t)(end - p) - head < length)
         return NULL;
-    *frame = (struct frame){p[0] & 0x0f, p[0] & 0x40, p + head, length};
+    *frame = (struct frame){p[0] & 0x0f, p + head, length};
     return p + head + length;
 }
 
@@ -55,13 +55,11 @@ size_t frame_write_masked(char *out, enum opcode opcode, const char *payload, si
     return at + length;
 }
 
-size_t upgrade_request(char *out, size_t room, const char *host, int port, const char *path, bool offer_deflate)
+size_t upgrade_request(char *out, size_t room, const char *host, int port, const char *path)
 {
-    /* The offer is the one that Chromium makes. */
     int length = snprintf(out, room,
                           "GET %s HTTP/1.1\r\nHost: %s:%d\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-                          "Origin: http://%s:%d\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " WEBSOCKET_KEY "\r\n%s\r\n",
-                          path, host, port, host, port,
-                          offer_deflate ? "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n" : "");
+                          "Origin: http://%s:%d\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " WEBSOCKET_KEY "\r\n\r\n",
+                          path, host, port, host, port);
     return length > 0 && (size_t)length < room ? (size_t)length : 0;
 }

@@ -2,7 +2,6 @@
 #ifndef BENCH_SOCKETIO_H
 #define BENCH_SOCKETIO_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +13,6 @@ enum opcode { CONTINUATION = 0, TEXT = 1, BINARY = 2, CLOSE = 8, PING = 9, PONG 
 
 struct frame {
     enum opcode opcode;
-    bool compressed; /* RSV1: permessage-deflate */
     const char *payload;
     size_t length;
 };
@@ -32,6 +30,6 @@ size_t frame_write_masked(char *out, enum opcode opcode, const char *payload, si
 size_t frame_write_head(char *out, size_t payload_length);
 
 /* Write the upgrade request; returns its length, 0 when it does not fit. */
-size_t upgrade_request(char *out, size_t room, const char *host, int port, const char *path, bool offer_deflate);
+size_t upgrade_request(char *out, size_t room, const char *host, int port, const char *path);
 
 #endif

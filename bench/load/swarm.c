@@ -20,7 +20,7 @@ static void watch_fd(struct swarm *swarm, int fd, void *who)
 
 void swarm_start(struct swarm *swarm)
 {
-    swarm->first_sequence = swarm->next = swarm->base = 1;
+    swarm->next = swarm->base = 1;
     swarm->epoll = epoll_create1(EPOLL_CLOEXEC);
     swarm->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     watch_fd(swarm, swarm->timer, &swarm->timer);
@@ -93,11 +93,6 @@ unsigned swarm_reading(const struct swarm *swarm)
 uint32_t swarm_outstanding(const struct swarm *swarm)
 {
     return swarm->next - swarm->base;
-}
-
-uint64_t swarm_planned_ns(const struct swarm *swarm, uint32_t sequence)
-{
-    return swarm->planned_ns[sequence % RING];
 }
 
 static void move_base(struct swarm *swarm)

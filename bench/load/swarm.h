@@ -29,8 +29,8 @@ struct options {
     int ports[MAX_SERVERS], server_pids[MAX_SERVERS]; /* clients join the ports in turn; pids end with 0 */
     int redis_pid;                                    /* whose CPU time is read too; 0: none */
     unsigned port_count;
-    int server_core, receive_buffer_bytes;
-    bool offer_deflate, speaks_first;
+    int server_core;
+    bool speaks_first;
 };
 
 struct line {
@@ -43,7 +43,7 @@ struct tally {
     uint64_t missing;   /* a client saw a later event first; if it comes after all it is also counted in `late` */
     uint64_t late;      /* an event older than the newest that this client has seen, or not for it: doubled or out of order */
     uint64_t caught_up; /* deliveries to clients that had been stalled, until they were level again */
-    uint64_t gaps, backpressure, other_notices, compressed_frames;
+    uint64_t gaps, backpressure, other_notices;
 };
 
 enum pause { NO_PAUSE, PAUSED, CATCHING_UP, LIVE_AGAIN };
@@ -61,7 +61,7 @@ struct swarm {
     struct redis redis;
     struct template template;
     struct audience audience; /* empty: every event is for every client */
-    uint32_t first_sequence, next, base;
+    uint32_t next, base;
     uint32_t remaining[RING];
     uint64_t planned_ns[RING];
     struct tally tally;
@@ -93,8 +93,6 @@ void swarm_forget(struct swarm *swarm);
 
 /* Clients that are connected and read. */
 unsigned swarm_reading(const struct swarm *swarm);
-
-uint64_t swarm_planned_ns(const struct swarm *swarm, uint32_t sequence);
 
 /* What the clients report. */
 void swarm_client_ready(struct swarm *swarm, struct client *client);

@@ -26,10 +26,10 @@ import click
 from bench import generator, machine, publishing
 from bench.bus import Bus
 from bench.child import cpu_s
-from bench.directed import own
 from bench.generator import Answer, Generator
 from bench.publishing import command, payload
-from bench.variants import LOG_KEY, VARIANTS, functions
+from bench.stage import own
+from bench.variants import LOG_KEY, VARIANTS
 from bench.variants.headgate import TOKEN_SECRET
 
 from .serving import Serving
@@ -72,16 +72,13 @@ write_option = click.option("--write", "name", metavar="NAME", help="Keep the fi
 @contextmanager
 def _generator(bus: Bus, folder: Path, served: list[Serving], clients: int, *, directed: bool = False) -> Iterator[Generator]:
     folder.mkdir()
-    _, load_core = machine.cores()
     audience = own(clients) if directed else None
     addressing = HEADGATE.addressing["own"]
     with Generator(
         folder,
-        load_core,
         ports=[each.port for each in served],
         server_pids=[pid for each in served for pid in each.pids],
-        server_core=machine.cores()[0],
-        bus_socket=bus.socket,
+        bus=bus.socket,
         connects=[addressing.connect(each) for each in audience.clients] if audience else [HEADGATE.connect],
         ready=addressing.joined(1) if audience else HEADGATE.joined,
         audience=audience.clients if audience else (),
@@ -124,11 +121,11 @@ def _deliver(count: int, clients: int, seconds: float, cores: str, *, directed: 
         before_s = [cpu_s(pid) for pid in served.pids]
         # As many under way that no worker ever waits for the next one, however they share them.
         window = DIRECTED_WINDOW * count if directed else BROADCAST_WINDOW
-        full = _row(load.ask("window", window, 1000, seconds * 1000, takes_s=1 + seconds))
+        full = _row(load.closed(window, 1, seconds))
         shares = [cpu_s(pid) - before for pid, before in zip(served.pids, before_s, strict=True)]
         full["largest_share"] = max(shares) * count / max(sum(shares), 1e-3)
         rate = DIRECTED_PER_S if directed else BROADCAST_DELIVERIES_PER_S / clients
-        return {"full": full, "paced": _row(load.ask("open", rate, seconds * 1000, takes_s=seconds))}
+        return {"full": full, "paced": _row(load.open(rate, seconds))}
 
 
 def _row(answer: Answer) -> Figures:
@@ -248,7 +245,6 @@ def _median(rows: list[Figures]) -> Figures:
 def _load_functions(bus: Bus) -> None:
     from headgate.services.publisher import Publisher
 
-    assert "headgate_append" in functions()
     with Publisher(bus.url) as publisher:
         publisher.publish(publishing.TOPIC, {})
 

@@ -8,8 +8,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection
 from websockets.sync.server import serve as serve_websockets
 
-from bench import directed, generator, publishing
+from bench import generator, publishing
 from bench.bus import Bus
 from bench.child import Failed
-from bench.stage import Stage, stage
+from bench.stage import Stage, stage, topics
 from bench.variants import VARIANTS
 from tests.support.redis_server import wait_until
 
@@ -38,8 +38,7 @@ def _built() -> None:
 @pytest.fixture
 def on() -> Iterator[Stage]:
     """A sink with twenty clients."""
-    with stage(VARIANTS["sink"], size_bytes=256, room=100) as found:
-        found.generator.connects(CLIENTS)
+    with stage(VARIANTS["sink"], size_bytes=256, clients=CLIENTS) as found:
         yield found
 
 
@@ -135,9 +134,7 @@ def test_window_keeps_no_more_events_under_way_than_asked(on: Stage) -> None:
 
 def test_events_with_addresses_reach_a_server_that_routes_and_each_counts_once() -> None:
     """Twelve clients at two of eight topics each: three listen to a topic, and they alone get its events."""
-    audience = directed.topics(12, 2, 8)
-    with stage(VARIANTS["sink-addressed"], size_bytes=256, room=12, audience=audience) as found:
-        found.generator.connects(12)
+    with stage(VARIANTS["sink-addressed"], size_bytes=256, clients=topics(12, 2, 8)) as found:
         answer = found.generator.ask("open", 500, 200, takes_s=1)
     assert answer["outcome"] == "ok"
     assert answer["published"] == 100
@@ -204,11 +201,32 @@ def test_a_server_that_dies_is_reported_not_waited_for(on: Stage) -> None:
 
 def test_clients_that_cannot_connect_fail_with_the_reason() -> None:
     """A refused connection names why."""
-    with stage(VARIANTS["sink"], size_bytes=256, room=10) as found:
+    with stage(VARIANTS["sink"], size_bytes=256, clients=10, joined=0) as found:
         found.server.process.kill()
         found.server.process.wait()
         with pytest.raises(Failed, match="refused"):
             found.generator.connects(3)
+
+
+@contextmanager
+def loading(
+    folder: Path,
+    serve: Callable[[ServerConnection], None],
+    *connects: str,
+    ready: str,
+    audience: Sequence[Sequence[int]] = (),
+) -> Iterator[tuple[Bus, generator.Generator]]:
+    """A load generator whose clients speak first, and a server of the test."""
+    with Bus(folder, 0) as bus, serve_websockets(serve, "127.0.0.1", 0, compression=None) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        port = server.socket.getsockname()[1]
+        with generator.Generator(
+            folder, ports=[port], bus=bus.socket, connects=connects, ready=ready, room=len(connects), path="/", audience=audience
+        ) as load:
+            yield bus, load
+        server.shutdown()
+        serving.join(DEADLINE_S)
 
 
 def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the_line(tmp_path: Path) -> None:
@@ -225,34 +243,18 @@ def test_a_client_that_speaks_first_joins_answers_pings_and_counts_pushes_by_the
         pushes = [f'{{"push":{{"pub":{{"data":"~{number:010}:{0:020}~"}}}}}}' for number in (1, 2)]
         connection.send("\n".join(pushes))
         pushed.set()
-        connection.recv()  # until the other end closes
+        with suppress(ConnectionClosed):
+            connection.recv()  # until the other end closes
 
-    bus = Bus(tmp_path, 0)
-    with bus, serve_websockets(serve, "127.0.0.1", 0, compression=None) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        load = generator.Generator(
-            tmp_path,
-            0,
-            ports=[server.socket.getsockname()[1]],
-            server_pids=[os.getpid()],
-            server_core=0,
-            bus_socket=bus.socket,
-            connects=['{"id":1}\x1e{"id":2}'],
-            ready='"id":2,"subscribe"',
-            room=1,
-            path="/connection/websocket",
-        )
-        with load:
-            load.connects(1)
-            while len(heard) < 2:  # until the ping is answered
-                load.ask("idle", 10)
-            load.ask("stall", 1)
-            stopped.set()
-            assert pushed.wait(DEADLINE_S)
-            answer = load.ask("unstall", DEADLINE_MS, 2)
-            assert answer["deliveries"] + answer["caught_up"] == 2
-    serving.join(DEADLINE_S)
+    with loading(tmp_path, serve, '{"id":1}\x1e{"id":2}', ready='"id":2,"subscribe"') as (_, load):
+        load.connects(1)
+        while len(heard) < 2:  # until the ping is answered
+            load.ask("idle", 10)
+        load.ask("stall", 1)
+        stopped.set()
+        assert pushed.wait(DEADLINE_S)
+        answer = load.ask("unstall", DEADLINE_MS, 2)
+        assert answer["deliveries"] + answer["caught_up"] == 2
     assert heard == ['{"id":1}\n{"id":2}', "{}"]
 
 
@@ -263,50 +265,35 @@ def test_an_event_with_an_address_reaches_those_who_listen_there_and_no_other(tm
     joined = threading.Semaphore(0)
 
     def serve(connection: ServerConnection) -> None:
-        name = str(connection.recv())
-        clients[name] = connection
+        clients[str(connection.recv())] = connection
         connection.send("joined")
         joined.release()
         with suppress(ConnectionClosed):
             connection.recv()  # until the other end closes
 
-    bus = Bus(tmp_path, 0)
-    with bus, bus.client() as client, serve_websockets(serve, "127.0.0.1", 0, compression=None) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        load = generator.Generator(
-            tmp_path,
-            0,
-            ports=[server.socket.getsockname()[1]],
-            server_pids=[os.getpid()],
-            server_core=0,
-            bus_socket=bus.socket,
-            connects=["first", "second"],
-            ready="joined",
-            room=2,
-            path="/",
-            audience=[(0,), (1,)],
-        )
-        with load, client.pubsub(ignore_subscribe_messages=True) as listener:
-            listener.psubscribe("addr*")
-            listener.get_message(timeout=DEADLINE_S)
-            load.publishes(publishing.command("PUBLISH", publishing.ADDRESS, publishing.payload(100)))
-            load.connects(2)
-            for _ in range(2):
-                assert joined.acquire(timeout=DEADLINE_S)
-            load.tell("open", 1000, 20)
-            while len(published) < 20:
-                message = listener.get_message(timeout=DEADLINE_S)
-                assert message
-                published.append((message["channel"].decode(), message["data"].decode()))
-            first = [data for channel, data in published if channel == "addr000000"]
-            second = [data for channel, data in published if channel == "addr000001"]
-            assert len(first) + len(second) == 20
-            assert min(len(first), len(second)) > 1
-            clients["first"].send("\n".join(first))
-            clients["second"].send("\n".join([first[-1], *second[1:], second[1]]))  # not its own, not its first, one twice
-            answer = load.answer(takes_s=DEADLINE_S)
-    serving.join(DEADLINE_S)
+    with (
+        loading(tmp_path, serve, "first", "second", ready="joined", audience=[(0,), (1,)]) as (bus, load),
+        bus.client() as client,
+        client.pubsub(ignore_subscribe_messages=True) as listener,
+    ):
+        listener.psubscribe("addr*")
+        listener.get_message(timeout=DEADLINE_S)
+        load.publishes(publishing.command("PUBLISH", publishing.ADDRESS, publishing.payload(100)))
+        load.connects(2)
+        for _ in range(2):
+            assert joined.acquire(timeout=DEADLINE_S)
+        load.tell("open", 1000, 20)
+        while len(published) < 20:
+            message = listener.get_message(timeout=DEADLINE_S)
+            assert message
+            published.append((message["channel"].decode(), message["data"].decode()))
+        first = [data for channel, data in published if channel == "addr000000"]
+        second = [data for channel, data in published if channel == "addr000001"]
+        assert len(first) + len(second) == 20
+        assert min(len(first), len(second)) > 1
+        clients["first"].send("\n".join(first))
+        clients["second"].send("\n".join([first[-1], *second[1:], second[1]]))  # not its own, not its first, one twice
+        answer = load.answer(takes_s=DEADLINE_S)
     assert answer["published"] == 20
     assert answer["undelivered"] == 0
     assert (answer["missing"], answer["late"], answer["deliveries"]) == (1, 2, 21)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from .centrifugo import CENTRIFUGO, CENTRIFUGO_HISTORY, CENTRIFUGO_IDS
-from .headgate import APPEND, HEADGATE, LOG_KEY, PLAIN, PYTHON, TWO, fcall, functions, has_append, headgate_connect, mint
+from .headgate import APPEND, FUNCTIONS, HEADGATE, LOG_KEY, PYTHON, TWO, fcall, headgate_connect, mint
 from .sink import SINK, SINK_ADDRESSED, SINK_EACH
 from .socketio_peers import FLASK, NODE, NODE_STREAMS, STOCK
 from .variant import Addressing, Kind, Variant, held_port
 
 __all__ = [
+    "FUNCTIONS",
     "LOG_KEY",
     "VARIANTS",
     "Addressing",
     "Kind",
     "Variant",
     "fcall",
-    "functions",
-    "has_append",
     "headgate_connect",
     "held_port",
     "mint",
@@ -27,7 +26,6 @@ _ALL = (
     PYTHON,
     APPEND,
     TWO,
-    PLAIN,
     STOCK,
     FLASK,
     NODE,

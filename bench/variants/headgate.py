@@ -6,7 +6,6 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 
 from bench import publishing
@@ -19,7 +18,7 @@ from headgate.settings.settings import Settings
 from .variant import LARGE_QUEUED, NAMESPACE, Addressing, HttpPublishing, Kind, Variant, healthy, started
 
 LOG_KEY = "hg:{notifications}:log"
-CHANNEL = "hg:{notifications}:"
+FUNCTIONS = ("headgate_publish", "headgate_append", "headgate_append_batch")
 # Clients of `own` addresses have a token each, as users have; the others are anonymous, as --dev allows.
 TOKEN_SECRET = "no secret: every bench has this one"
 
@@ -76,29 +75,8 @@ def _appended(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
     return fcall("headgate_append", to or publishing.TOPIC, publishing.payload(size_bytes))
 
 
-def plain(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
-    """Return a plain PUBLISH on the channel of a topic; events of a user are published on the user's channel too."""
-    return publishing.command("PUBLISH", CHANNEL + (to or publishing.TOPIC), publishing.payload(size_bytes))
-
-
 def _missing() -> str:
     return "" if _HEADGATE.exists() else "headgate is not installed in this Python"
-
-
-def functions() -> list[str]:
-    """Return the functions with which this Headgate publishes."""
-    source = resources.files("headgate.redis").joinpath("log.lua").read_text()
-    known = ("headgate_publish", "headgate_append", "headgate_append_batch")
-    return [name for name in known if f"'{name}'" in source]
-
-
-def has_append() -> bool:
-    """Return whether the library of this Headgate has the entry for publishers that have checked the payload themselves."""
-    return "headgate_append" in functions()
-
-
-def _append_missing() -> str:
-    return _missing() or ("" if has_append() else "this Headgate has no headgate_append")
 
 
 def _connect_own(addresses: Sequence[int]) -> str:
@@ -145,20 +123,13 @@ def _variant(
     name: str,
     title: str,
     template: Callable[[Bus, int, int, str | None], bytes],
-    *kinds: Kind,
-    missing: Callable[[], str] = _missing,
 ) -> Variant:
-    addressing = {kind: _ADDRESSING[kind] for kind in kinds}
-    return Variant(name, title, _start, template, headgate_connect(), _JOINED, missing, addressing=addressing, http=_HTTP)
+    return Variant(name, title, _start, template, headgate_connect(), _JOINED, _missing, addressing=_ADDRESSING, http=_HTTP)
 
 
-HEADGATE = _variant("headgate", "Headgate (logged publish)", _logged, "own", "topics", "wildcards")
-APPEND = _variant(
-    "headgate-append", "Headgate (logged, checked by the publisher)", _appended, "own", "topics", "wildcards",
-    missing=_append_missing,
-)  # fmt: skip
+HEADGATE = _variant("headgate", "Headgate (logged publish)", _logged)
+APPEND = _variant("headgate-append", "Headgate (logged, checked by the publisher)", _appended)
 TWO = dataclasses.replace(HEADGATE, name="headgate-two", title="Headgate, two gateways (logged publish)", gateways=2)
 PYTHON = dataclasses.replace(
     HEADGATE, name="headgate-python", title="Headgate without its C (logged publish)", start=_start_python
 )
-PLAIN = _variant("headgate-plain", "Headgate (plain PUBLISH)", plain, "topics", "wildcards")

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,16 +32,16 @@ class Child:
         self,
         command: Sequence[str],
         *,
-        core: int,
+        core: int | Collection[int],
         log: Path,
         env: Mapping[str, str] | None = None,
         stdin: int | None = subprocess.DEVNULL,
         stdout: int | None = None,
     ) -> None:
-        """Start `command` on `core`. Standard error, and standard output unless `stdout` says otherwise, go to `log`."""
+        """Start `command` on a core, or several. Standard error goes to `log`, and so does standard output without a `stdout`."""
 
         def prepare() -> None:
-            os.sched_setaffinity(0, {core})
+            os.sched_setaffinity(0, {core} if isinstance(core, int) else core)
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
         self._log = log
@@ -61,18 +61,22 @@ class Child:
         return self.process.pid
 
     def wait_ready(self, ready: Callable[[], bool], deadline_s: float = READY_DEADLINE_S) -> None:
-        """Wait until `ready()` holds.
+        """Wait until `ready()` holds; stop the process if it does not.
 
         Raises:
             Failed: the process ended, or the deadline passed.
         """
         end = time.monotonic() + deadline_s
-        while not ready():
-            if self.process.poll() is not None:
-                raise Failed(f"ended with {self.process.returncode} before it was ready: {self.output()}")
-            if time.monotonic() > end:
-                raise Failed(f"not ready after {deadline_s:g} s: {self.output()}")
-            time.sleep(0.02)
+        try:
+            while not ready():
+                if self.process.poll() is not None:
+                    raise Failed(f"ended with {self.process.returncode} before it was ready: {self.output()}")
+                if time.monotonic() > end:
+                    raise Failed(f"not ready after {deadline_s:g} s: {self.output()}")
+                time.sleep(0.02)
+        except BaseException:
+            self.stop()
+            raise
 
     def output(self, limit_bytes: int = 2000) -> str:
         """Return the end of what it wrote."""

@@ -15,31 +15,28 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from types import TracebackType
 
-from .agent import Setup
 from .child import Failed
 from .generator import Answer
 from .publishing import payload
 from .variants import VARIANTS, fcall, headgate_connect
 
 LOCAL = f"{shlex.quote(sys.executable)} -m bench.agent"
+Setup = dict[str, object]
+_COUNTS = ("clients", "published", "deliveries", "undelivered", "missing", "late", "closed", "redis_errors")
 
 
 class Agent:
     """A running agent; a context manager."""
 
-    def __init__(self, start: str, setup: Setup) -> None:
+    def __init__(self, start: str, setup: Mapping[str, object]) -> None:
         """Start it with a command and send it the setup."""
         self._process = subprocess.Popen(shlex.split(start), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._start = start
-        try:
-            self.tell(setup.as_line())
-        except Failed:
-            self._end()
-            raise
+        with suppress(Failed):  # the first answer is missing then
+            self.tell(json.dumps(setup))
 
     def tell(self, line: str) -> None:
         """Send a line; `answer` returns what it says to that."""
@@ -66,25 +63,28 @@ class Agent:
     def __enter__(self) -> Agent:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._end()
-
-    def _end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin
-        assert self._process.stdout
         with suppress(BrokenPipeError):  # what it was told and did not read
             self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        with self._process:  # waits
+            pass
 
 
-def setup_of(number: int, host: str, port: int, redis: str, clients: int, size_bytes: int, token: str | None) -> Setup:
+def setup_of(
+    number: int, host: str, port: int, redis: str, clients: int, size_bytes: int, token: str | None
+) -> dict[str, object]:
     """Return how agent `number` joins Headgate and publishes to it: to a topic that only its own clients listen to."""
     topic = f"bench.load-{number}"
-    auth = {"token": token} if token else {}
-    template = fcall("headgate_publish", topic, payload(size_bytes))
-    connect = headgate_connect(subscriptions=[{"pattern": topic}], **auth)
-    return Setup(host, port, redis, connect, VARIANTS["headgate"].joined, template.decode(), clients)
+    return {
+        "host": host,
+        "ports": [port],
+        "bus": redis,
+        "connects": [headgate_connect(subscriptions=[{"pattern": topic}], **({"token": token} if token else {}))],
+        "ready": VARIANTS["headgate"].joined,
+        "room": clients,
+        "template": fcall("headgate_publish", topic, payload(size_bytes)).decode(),
+    }
 
 
 def measure(agents: Sequence[Agent], clients: int, rate: float, seconds: float) -> list[Answer]:
@@ -113,9 +113,6 @@ def summed(answers: Sequence[Answer]) -> dict[str, object]:
     return {"outcome": outcome, **counts, "worst_ms": worst, "agents": list(answers)}
 
 
-_COUNTS = ("clients", "published", "deliveries", "undelivered", "missing", "late", "closed", "redis_errors")
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Measure and print one report as JSON; return 1 if something went wrong."""
     parser = argparse.ArgumentParser("python -m bench --host", description="Measure a Headgate that runs elsewhere.")
@@ -130,24 +127,19 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--agent", action="append", help="command that starts an agent (one here; repeat for more)")
     wanted = parser.parse_args(words)
     starts = wanted.agent or [LOCAL]
-    host, redis = _resolved(wanted.host), _resolved_address(wanted.redis)
+    host, redis = socket.gethostbyname(wanted.host), wanted.redis
+    if not redis.startswith("/"):
+        redis_host, _, redis_port = redis.rpartition(":")
+        redis = f"{socket.gethostbyname(redis_host)}:{redis_port}"
     share = wanted.clients // len(starts)
     with ExitStack() as stack:
-        setups = [setup_of(n, host, wanted.port, redis, share, wanted.size, wanted.token) for n in range(len(starts))]
-        agents = [stack.enter_context(Agent(start, setup)) for start, setup in zip(starts, setups, strict=True)]
+        agents = [
+            stack.enter_context(Agent(start, setup_of(number, host, wanted.port, redis, share, wanted.size, wanted.token)))
+            for number, start in enumerate(starts)
+        ]
         report = summed(measure(agents, wanted.clients, wanted.rate, wanted.seconds))
     print(json.dumps(report, indent=1))
     return 0 if report["outcome"] == "ok" else 1
-
-
-def _resolved(host: str) -> str:
-    return socket.gethostbyname(host)
-
-
-def _resolved_address(redis: str) -> str:
-    """Return host:port with the host as an address; the path of a Unix socket as it is."""
-    host, colon, port = redis.rpartition(":")
-    return f"{_resolved(host)}:{port}" if colon and not redis.startswith("/") else redis
 
 
 if __name__ == "__main__":

@@ -15,22 +15,22 @@ import socket
 import statistics
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench import generator, machine, publishing
+from bench import generator, machine
 from bench.bus import Bus
 from bench.child import cpu_s
 from bench.generator import Answer, Generator
-from bench.publishing import command, payload
+from bench.publishing import TOPIC, command, payload
 from bench.stage import own
-from bench.variants import LOG_KEY, VARIANTS
+from bench.variants import LOG_KEY, VARIANTS, held_port
 from bench.variants.headgate import TOKEN_SECRET
+from headgate.services.publisher import Publisher
 
 from .serving import Serving
 
@@ -70,22 +70,30 @@ write_option = click.option("--write", "name", metavar="NAME", help="Keep the fi
 
 
 @contextmanager
-def _generator(bus: Bus, folder: Path, served: list[Serving], clients: int, *, directed: bool = False) -> Iterator[Generator]:
-    folder.mkdir()
-    audience = own(clients) if directed else None
+def _loaded(
+    workers: int, clients: int, cores: Collection[int] = (), *, directed: bool = False, **settings: str
+) -> Iterator[tuple[Serving, Generator]]:
+    """Start a gateway with so many workers, and the load for so many clients."""
+    audience = own(clients).clients if directed else ()
     addressing = HEADGATE.addressing["own"]
-    with Generator(
-        folder,
-        ports=[each.port for each in served],
-        server_pids=[pid for each in served for pid in each.pids],
-        bus=bus.socket,
-        connects=[addressing.connect(each) for each in audience.clients] if audience else [HEADGATE.connect],
-        ready=addressing.joined(1) if audience else HEADGATE.joined,
-        audience=audience.clients if audience else (),
-        room=clients,
-    ) as made:
-        made.publishes(HEADGATE.template(bus, served[0].port, SIZE_BYTES, addressing.to if audience else None))
-        yield made
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
+        bus = stack.enter_context(Bus(folder, machine.cores()[1]))
+        port = stack.enter_context(held_port())
+        served = stack.enter_context(Serving(bus.url, port, workers, folder, cores, **settings))
+        load = Generator(
+            folder,
+            ports=[port],
+            server_pids=served.pids,
+            bus=bus.socket,
+            connects=[addressing.connect(each) for each in audience] if directed else [HEADGATE.connect],
+            ready=addressing.joined(1) if directed else HEADGATE.joined,
+            audience=audience,
+            room=clients,
+        )
+        stack.enter_context(load)
+        load.publishes(HEADGATE.template(bus, port, SIZE_BYTES, addressing.to if directed else None))
+        yield served, load
 
 
 # -- workers --------------------------------------------------------------------------------------------------------------
@@ -111,12 +119,8 @@ def workers(audience: str, cores: str, clients: int, rounds: int, seconds: float
 
 
 def _deliver(count: int, clients: int, seconds: float, cores: str, *, directed: bool) -> dict[str, Figures]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
-        bus = stack.enter_context(Bus(folder, machine.cores()[1]))
-        settings = {"HEADGATE_TOKEN_SECRET": TOKEN_SECRET, "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0"}
-        served = stack.enter_context(Serving(bus.url, count, folder, CORES[cores], **settings))
-        load = stack.enter_context(_generator(bus, folder / "load", [served], clients, directed=directed))
+    settings = {"HEADGATE_TOKEN_SECRET": TOKEN_SECRET, "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0"}
+    with _loaded(count, clients, CORES[cores], directed=directed, **settings) as (served, load):
         load.connects(clients)
         before_s = [cpu_s(pid) for pid in served.pids]
         # As many under way that no worker ever waits for the next one, however they share them.
@@ -124,8 +128,10 @@ def _deliver(count: int, clients: int, seconds: float, cores: str, *, directed: 
         full = _row(load.closed(window, 1, seconds))
         shares = [cpu_s(pid) - before for pid, before in zip(served.pids, before_s, strict=True)]
         full["largest_share"] = max(shares) * count / max(sum(shares), 1e-3)
-        rate = DIRECTED_PER_S if directed else BROADCAST_DELIVERIES_PER_S / clients
-        return {"full": full, "paced": _row(load.open(rate, seconds))}
+        return {
+            "full": full,
+            "paced": _row(load.open(DIRECTED_PER_S if directed else BROADCAST_DELIVERIES_PER_S / clients, seconds)),
+        }
 
 
 def _row(answer: Answer) -> Figures:
@@ -141,8 +147,8 @@ def _row(answer: Answer) -> Figures:
     }
 
 
-def _medians(rows: list[Figures]) -> Figures:
-    medians: Figures = {column: round(statistics.median(row[column] for row in rows), 3) for column in rows[0]}
+def _medians(rows: list[Figures], digits: int = 3) -> Figures:
+    medians: Figures = {column: round(statistics.median(row[column] for row in rows), digits) for column in rows[0]}
     return medians | {"us_per_event_of_each_round": [round(row["us_per_event"], 1) for row in rows]}
 
 
@@ -150,56 +156,30 @@ def _medians(rows: list[Figures]) -> Figures:
 
 
 @main.command()
-@click.option("--clients", default=10_000, show_default=True)
+@click.option("--clients", default=10_000, type=click.IntRange(200, CLIENTS_OF_A_PROCESS), show_default=True)
 @click.option("--seconds", default=20.0, show_default=True, help="Of silence.")
 @write_option
 def idle(clients: int, seconds: float, name: str | None) -> None:
-    """Memory per client, CPU per join and per silent client, over as many gateways of one process as it takes."""
-    count = -(-clients // CLIENTS_OF_A_PROCESS)
-    each = clients // count
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
-        bus = stack.enter_context(Bus(folder, machine.cores()[1]))
-        served = []
-        for number in range(count):
-            own_folder = folder / f"gateway-{number}"
-            own_folder.mkdir()
-            served.append(stack.enter_context(Serving(bus.url, 1, own_folder)))
-        loads = [
-            stack.enter_context(_generator(bus, folder / f"load-{number}", [gateway], each + 100))
-            for number, gateway in enumerate(served)
-        ]
-        for load in loads:
-            load.connects(100)
-        empty = sum(gateway.private_bytes() for gateway in served)
-        cpu, kernel, began_s = sum(gateway.cpu_s() for gateway in served), _kernel_bytes(), time.monotonic()
-        for load in loads:
-            load.connects(each - 100, limit_s=120)
-        joined = (each - 100) * count
-        join_us = 1e6 * (sum(gateway.cpu_s() for gateway in served) - cpu) / joined
-        took_s = time.monotonic() - began_s
-        _answer_pings(loads, 2.0)
-        grown = sum(gateway.private_bytes() for gateway in served) - empty
-        cpu = sum(gateway.cpu_s() for gateway in served)
-        _answer_pings(loads, seconds)
-        silent_us = 1e6 * (sum(gateway.cpu_s() for gateway in served) - cpu) / (each * count) / seconds
+    """Memory per client, CPU per join and per silent client."""
+    with _loaded(1, clients) as (served, load):
+        load.connects(100)
+        empty, kernel, cpu = served.private_bytes(), _kernel_bytes(), served.cpu_s()
+        joined = clients - 100
+        took_s = load.connects(joined, limit_s=120)["seconds"]
+        join_us = 1e6 * (served.cpu_s() - cpu) / joined
+        load.ask("idle", 2000, takes_s=2)
+        grown, cpu = served.private_bytes() - empty, served.cpu_s()
+        load.ask("idle", seconds * 1000, takes_s=seconds)
         figures = {
-            "gateways": count,
+            "clients": clients,
             "bytes_per_client": round(grown / joined),
             "kernel_bytes_per_client": round((_kernel_bytes() - kernel) / joined),
             "us_per_join": round(join_us, 1),
             "joins_per_cpu_s": round(1e6 / join_us),
             "joins_per_s": round(joined / took_s),
-            "us_per_silent_client_and_s": round(silent_us, 3),
+            "us_per_silent_client_and_s": round(1e6 * (served.cpu_s() - cpu) / clients / seconds, 3),
         }
-    _kept(name, f"idle_{clients}", {"clients": clients, **figures})
-
-
-def _answer_pings(loads: list[Generator], seconds: float) -> None:
-    for load in loads:
-        load.tell("idle", seconds * 1000)
-    for load in loads:
-        load.answer(takes_s=seconds)
+    _kept(name, f"idle_{clients}", figures)
 
 
 def _kernel_bytes() -> int:
@@ -221,11 +201,12 @@ def redis(events: int, rounds: int, name: str | None) -> None:
     """CPU and bytes of Redis for an event that none, some or many gateways hear."""
     rows: dict[int, list[Figures]] = {count: [] for count in LISTENERS}
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder, Bus(Path(folder), machine.cores()[0]) as bus:
-        _load_functions(bus)
+        with Publisher(bus.url) as publisher:  # loads the functions
+            publisher.publish(TOPIC, {})
         for _ in range(rounds):
             for count in LISTENERS:
                 rows[count].append(_publish(bus, events, count))
-    medians = {str(count): _median(measured) for count, measured in rows.items()}
+    medians = {str(count): _medians(measured, 2) for count, measured in rows.items()}
     many, few = LISTENERS[-1], LISTENERS[1]
     per_listener = (medians[str(many)]["us_per_event"] - medians[str(few)]["us_per_event"]) / (many - few)
     figures = {
@@ -238,35 +219,18 @@ def redis(events: int, rounds: int, name: str | None) -> None:
     _kept(name, "redis", figures)
 
 
-def _median(rows: list[Figures]) -> Figures:
-    return {column: round(statistics.median(row[column] for row in rows), 2) for column in rows[0]}
-
-
-def _load_functions(bus: Bus) -> None:
-    from headgate.services.publisher import Publisher
-
-    with Publisher(bus.url) as publisher:
-        publisher.publish(publishing.TOPIC, {})
-
-
 def _publish(bus: Bus, events: int, listeners: int) -> Figures:
-    one = command("FCALL", "headgate_append", "1", LOG_KEY, publishing.TOPIC, payload(SIZE_BYTES))
     with ExitStack() as stack:
+        client = stack.enter_context(bus.client())
         counts = [stack.enter_context(_listener(bus)) for _ in range(listeners)]
         bare = counts[0]() if counts else 0
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(bus.socket)
-            before_s = cpu_s(bus.pid)
-            for _ in range(events // PIPELINED):
-                connection.sendall(one * PIPELINED)
-                left = PIPELINED
-                while left:  # each answer is two lines
-                    left -= connection.recv(65536).count(b"\n") // 2 or 1
-                    left = max(left, 0)
-            connection.sendall(b"PING\r\n")
-            while not connection.recv(65536).endswith(b"+PONG\r\n"):
-                pass
-            used_s = cpu_s(bus.pid) - before_s
+        before_s = cpu_s(bus.pid)
+        for _ in range(events // PIPELINED):
+            with client.pipeline(transaction=False) as pipeline:
+                for _ in range(PIPELINED):
+                    pipeline.fcall("headgate_append", 1, LOG_KEY, TOPIC, payload(SIZE_BYTES))
+                pipeline.execute()
+        used_s = cpu_s(bus.pid) - before_s
         heard = (counts[0]() - bare) / events if counts else 0
     return {"us_per_event": 1e6 * used_s / events, "bytes_per_listener": heard}
 
@@ -277,7 +241,7 @@ def _listener(bus: Bus) -> Iterator[Callable[[], int]]:
     heard = 0
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(bus.socket)
-        connection.sendall(command("SUBSCRIBE", "hg:{notifications}:" + publishing.TOPIC))
+        connection.sendall(command("SUBSCRIBE", "hg:{notifications}:" + TOPIC))
         connection.recv(65536)
 
         def read() -> None:

@@ -18,18 +18,8 @@ def test_two_agents_measure_one_gateway_each_by_its_own_clock(tmp_path: Path, ca
     """Each agent's clients get what it published itself, all of it, and the sum is in the report."""
     generator.build()
     with Bus(tmp_path, cores()[1]) as bus, held_port() as port, VARIANTS["headgate"].start(bus, port, cores()[0], tmp_path, 256):
-        options = [
-            "--host",
-            "localhost",
-            "--port",
-            str(port),
-            "--redis",
-            bus.socket,
-            "--agent",
-            remote.LOCAL,
-            "--agent",
-            remote.LOCAL,
-        ]
+        agents = ["--agent", remote.LOCAL] * 2
+        options = ["--host", "localhost", "--port", str(port), "--redis", bus.socket, *agents]
         assert remote.main([*options, "--clients", "10", "--rate", "100", "--seconds", "0.4"]) == 0
     report = json.loads(capsys.readouterr().out)
     first, second = report["agents"]

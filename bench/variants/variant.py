@@ -88,11 +88,7 @@ def started(command: list[str], core: int, folder: Path, ready: Callable[[], boo
         Failed: it ended, or was not ready in time.
     """
     child = Child(command, core=core, log=folder / "server.log", env=env)
-    try:
-        child.wait_ready(ready)
-    except BaseException:
-        child.stop()
-        raise
+    child.wait_ready(ready)
     return child
 
 

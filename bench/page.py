@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from .report import median, merged, number, read, table
-from .scenario import Row
+from .scenario import Row, more_is_better
 from .scenarios import SCENARIOS
 from .variants import VARIANTS
 
@@ -98,7 +98,7 @@ def figure(run: str, name: str, results: Path = RESULTS) -> Figure:
     own = next(rows[variant] for variant in OWN if variant in rows)
     of = {"": _value(own, column), **{peer: _value(rows[peer], column) for peer in PEERS if peer in rows}}
     title = f"{scenario.title}: {scenario.columns[column]}"
-    return Figure(title, column.endswith(("_per_s", "_per_cpu_s")), {k: v for k, v in of.items() if v is not None})
+    return Figure(title, more_is_better(column), {k: v for k, v in of.items() if v is not None})
 
 
 def _value(rows: Sequence[Row], column: str) -> float | str | None:

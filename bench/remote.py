@@ -24,7 +24,6 @@ from .publishing import payload
 from .variants import VARIANTS, fcall, headgate_connect
 
 LOCAL = f"{shlex.quote(sys.executable)} -m bench.agent"
-Setup = dict[str, object]
 _COUNTS = ("clients", "published", "deliveries", "undelivered", "missing", "late", "closed", "redis_errors")
 
 

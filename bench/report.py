@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .scenario import Row, Scenario
+from .scenario import Row, Scenario, more_is_better
 from .scenarios import SCENARIOS
 from .variants import VARIANTS
 
@@ -42,7 +42,7 @@ def times_better(scenario: Scenario, of: float | None, to: float | None) -> floa
     """Return how many times better `of` is than `to`; None where one of them is not known."""
     if not of or not to:
         return None
-    return of / to if scenario.more_is_better else to / of
+    return of / to if more_is_better(scenario.ratio) else to / of
 
 
 def ratio(scenario: Scenario, of: float | None, to: float | None) -> str:
@@ -54,13 +54,14 @@ def ratio(scenario: Scenario, of: float | None, to: float | None) -> str:
 def verdicts(scenario: Scenario, rows: Sequence[Row]) -> list[str]:
     """Return one line for each target: met or missed, with the figures."""
     lines = []
-    for column, (bound, figure) in scenario.targets.items():
+    for column, figure in scenario.targets.items():
+        bound = "at least" if more_is_better(column) else "at most"
         found = median(rows, column)
         heading = scenario.columns.get(column, column)
         if texts := {value for row in rows if isinstance(value := row.get(column), str)}:
             lines.append(f"**missed**: {heading} {bound} {figure:,g}, found {'; '.join(sorted(texts))}")
         elif found is not None:
-            met = found >= figure if bound == "at least" else found <= figure
+            met = found >= figure if more_is_better(column) else found <= figure
             lines.append(f"{'met' if met else '**missed**'}: {heading} {bound} {figure:,g}, found {found:,g}")
     return lines
 

@@ -22,8 +22,7 @@ class Scenario:
     """One kind of measurement.
 
     `run(variant, quick)` makes one row. `columns` of it go into the table (name → heading); `ratio` is the column that is
-    compared with Headgate's, `more_is_better` says in which direction. `targets` are checked on Headgate's medians:
-    column → (at least / at most, figure).
+    compared with Headgate's. `targets` are checked on Headgate's medians.
     """
 
     name: str
@@ -32,9 +31,13 @@ class Scenario:
     columns: Mapping[str, str]
     variants: tuple[str, ...]
     ratio: str
-    more_is_better: bool
     quick: bool = False
-    targets: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    targets: Mapping[str, float] = field(default_factory=dict)
+
+
+def more_is_better(column: str) -> bool:
+    """Return whether the greater figure of a column is the better one: rates are greater, times and sizes smaller."""
+    return column.endswith(("_per_s", "_per_cpu_s")) or column == "ratio"
 
 
 def checked(answer: Answer) -> Row:

@@ -1,6 +1,6 @@
 """`headgate.socketio.Server` beside python-socketio's own, in one run: what a change of one line gains an application.
 
-    python -m bench.dropin [--clients 1000] [--rounds 3] [--seconds 2] [--json FILE]
+    python -m bench.dropin [--clients 1000] [--rounds 3] [--seconds 2]
 
 Each server is a process of its own (`serve`), with the same application; this process has its clients' WebSockets on epoll,
 reads bytes and counts them. CPU is the server process's own, user and system. Rounds are interleaved: A B, A B, …; the
@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import argparse
 import base64
-import json
 import os
+import re
 import select
 import socket
 import statistics
@@ -30,6 +30,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +40,11 @@ PAYLOAD = "x" * 100
 LARGE_BYTES, LARGE_S = 20_000_000, 10.0
 ELSEWHERE = 20_000
 SLOW_RATE, SLOW_CLIENTS, SLOW_BYTES = 200, 100, 1000
+_STAMP = re.compile(rb'\["event","(\d{20})')
 
 
 def serve(kind: str, redis_url: str | None = None) -> None:
-    """Serve: commands come as JSON lines, and each is answered with one."""
+    """Serve: a line is a command and how often, and is answered with CPU seconds and resident KB."""
     from gevent import monkey
 
     monkey.patch_all()
@@ -67,15 +70,15 @@ def serve(kind: str, redis_url: str | None = None) -> None:
         sids.append(sid)
         sio.enter_room(sid, "room")
 
-    def emit(count: int, size: int = len(PAYLOAD), stamped: bool = False) -> None:
+    def emit(count: int) -> None:
         for _ in range(count):
-            sio.emit("event", f"{time.monotonic_ns():020}" + "x" * size if stamped else "x" * size, to="room")
+            sio.emit("event", PAYLOAD, to="room")
 
-    def paced(count: int, rate: float, size: int) -> None:
+    def paced(count: int) -> None:
         start = time.monotonic()
         for number in range(count):
-            gevent.sleep(max(0.0, start + number / rate - time.monotonic()))
-            emit(1, size, stamped=True)
+            gevent.sleep(max(0.0, start + number / SLOW_RATE - time.monotonic()))
+            sio.emit("event", f"{time.monotonic_ns():020}" + "x" * SLOW_BYTES, to="room")
 
     def bare(count: int) -> None:
         frame = event_frame(PAYLOAD)
@@ -84,22 +87,18 @@ def serve(kind: str, redis_url: str | None = None) -> None:
             for send in sends:
                 send(frame)
 
-    def run(command: str, **arguments: Any) -> Any:
-        if command == "emit":
-            emit(**arguments)
-        elif command == "paced":
-            paced(**arguments)
-        elif command == "bare":
-            bare(**arguments)
-        elif command == "large":
-            sio.emit("blob", bytes(LARGE_BYTES), to=sids[-1])
-        return {"cpu_s": time.process_time(), "clients": len(sio.eio.sockets), "rss_kb": _rss_kb()}
+    def large(_count: int) -> None:
+        sio.emit("blob", bytes(LARGE_BYTES), to=sids[-1])
 
+    commands: dict[str, Callable[[int], None]] = {"emit": emit, "paced": paced, "bare": bare, "large": large}
     sio.on("connect", connect)
     server.start()
     print(server.server_port, flush=True)
     for line in FileObjectThread(sys.stdin):
-        print(json.dumps(run(**json.loads(line))), flush=True)
+        command, count = line.split()
+        if command in commands:
+            commands[command](int(count))
+        print(time.process_time(), _rss_kb(), flush=True)
 
 
 def _rss_kb() -> int:
@@ -125,26 +124,29 @@ class Server:
         assert line, "the server ended"
         return line
 
-    def ask(self, command: str = "state", **arguments: Any) -> dict[str, Any]:
-        """Run a command in the server."""
-        self.begin(command, **arguments)
+    def spent(self) -> tuple[float, int]:
+        """Return its CPU seconds and its resident KB so far."""
+        self.begin("nothing")
         return self.answer()
 
-    def begin(self, command: str, **arguments: Any) -> None:
+    def begin(self, command: str, count: int = 1) -> None:
         """Send a command."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
+        self._process.stdin.write(f"{command} {count}\n")
         self._process.stdin.flush()
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> tuple[float, int]:
         """Return the answer to the oldest command."""
-        answer: dict[str, Any] = json.loads(self._line())
-        return answer
+        cpu_s, rss_kb = self._line().split()
+        return float(cpu_s), int(rss_kb)
 
-    def stop(self) -> None:
-        """End it."""
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.wait()
+        with self._process:  # waits
+            pass
 
 
 class Clients:
@@ -186,19 +188,16 @@ class Clients:
                 if seen is not None:
                     seen(data)
 
-    def look(self) -> None:
-        """Read what comes within a moment."""
-        for descriptor, _ in self._poll.poll(0.1):
-            self.bytes += len(self.sockets[descriptor].recv(1 << 20))
-
     def stop_reading(self) -> int:
         """Let the first client read nothing any more; return how many still do."""
         sock = next(iter(self.sockets.values()))
         self._poll.unregister(sock)
         return len(self.sockets) - 1
 
-    def close(self) -> None:
-        """Go."""
+    def __enter__(self) -> Clients:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for sock in self.sockets.values():
             sock.close()
         self._poll.close()
@@ -226,99 +225,80 @@ def frame_bytes(payload_bytes: int) -> int:
 
 def rooms(kind: str, clients: int, seconds: float) -> dict[str, float]:
     """Measure joins, memory and emits to a room."""
-    server = Server(kind)
-    crowd = Clients(server.port)
-    try:
+    with Server(kind) as server, Clients(server.port) as crowd:
         crowd.join(1)  # imports and caches
-        before = server.ask()
+        before_s, before_kb = server.spent()
         crowd.join(clients - 1)
         time.sleep(0.5)
-        after = server.ask()
+        after_s, after_kb = server.spent()
         figures = {
-            "joins per CPU second": (clients - 1) / (after["cpu_s"] - before["cpu_s"]),
-            "memory per client, KB": (after["rss_kb"] - before["rss_kb"]) / (clients - 1),
+            "joins per CPU second": (clients - 1) / (after_s - before_s),
+            "memory per client, KB": (after_kb - before_kb) / (clients - 1),
         }
         ways = [("one at a time", "emit", 1), ("bursts of 8", "emit", 8)]
         if kind == "headgate":  # python-socketio's sockets are simple-websocket's, each with a greenlet that reads
             ways.insert(1, ("bare loop of send()", "bare", 1))
         for name, command, burst in ways:
-            start, deliveries, stop = server.ask()["cpu_s"], 0, time.monotonic() + seconds
+            start_s, deliveries, stop = server.spent()[0], 0, time.monotonic() + seconds
             while time.monotonic() < stop:
-                server.begin(command, count=burst)
+                server.begin(command, burst)
                 crowd.read(crowd.bytes + burst * clients * frame_bytes(len(PAYLOAD)))
                 server.answer()
                 deliveries += burst * clients
-            figures[f"deliveries per CPU second, {name}"] = deliveries / (server.ask()["cpu_s"] - start)
-        begun, cpu_s = time.monotonic(), server.ask()["cpu_s"]
-        server.begin("large")
-        sent = crowd.bytes
-        try:
-            crowd.read(sent + LARGE_BYTES, deadline_s=LARGE_S)
-        except TimeoutError:  # simple-websocket writes what the socket takes of a frame, and forgets the rest
-            figures["20 MB frame, ms"] = figures["20 MB frame, CPU ms"] = float("nan")
-        else:
-            figures["20 MB frame, ms"] = (time.monotonic() - begun) * 1000
-            server.answer()
-            figures["20 MB frame, CPU ms"] = (server.ask()["cpu_s"] - cpu_s) * 1000
-        figures["20 MB frame, MB that arrive"] = (crowd.bytes - sent) / 1e6
-        return figures
-    finally:
-        crowd.close()
-        server.stop()
+            figures[f"deliveries per CPU second, {name}"] = deliveries / (server.spent()[0] - start_s)
+        return figures | _large_frame(server, crowd)
+
+
+def _large_frame(server: Server, crowd: Clients) -> dict[str, float]:
+    began, start_s, before = time.monotonic(), server.spent()[0], crowd.bytes
+    server.begin("large")
+    took_ms = cpu_ms = float("nan")
+    with suppress(TimeoutError):  # simple-websocket writes what the socket takes of a frame, and forgets the rest
+        crowd.read(before + LARGE_BYTES, deadline_s=LARGE_S)
+        took_ms = (time.monotonic() - began) * 1000
+        server.answer()
+        cpu_ms = (server.spent()[0] - start_s) * 1000
+    arrived = (crowd.bytes - before) / 1e6
+    return {"20 MB frame, ms": took_ms, "20 MB frame, CPU ms": cpu_ms, "20 MB frame, MB that arrive": arrived}
 
 
 def slow(kind: str, seconds: float, *, one_is_slow: bool) -> dict[str, float]:
     """Measure the latency of a room's members, of which one reads nothing, or all read."""
-    server = Server(kind)
-    crowd = Clients(server.port)
     latencies: list[float] = []
 
     def seen(data: bytes) -> None:
         now_ns = time.monotonic_ns()
-        at = data.find(b'["event","')
-        while at >= 0 and len(data) >= at + 30:
-            stamp = data[at + 10 : at + 30]
-            latencies.append((now_ns - int(stamp)) / 1e6)
-            at = data.find(b'["event","', at + 30)
+        latencies.extend((now_ns - int(stamp)) / 1e6 for stamp in _STAMP.findall(data))
 
-    try:
+    with Server(kind) as server, Clients(server.port) as crowd:
         crowd.join(SLOW_CLIENTS)
         readers = crowd.stop_reading() if one_is_slow else SLOW_CLIENTS
         count = int(SLOW_RATE * seconds)
-        server.begin("paced", count=count, rate=SLOW_RATE, size=SLOW_BYTES)
+        server.begin("paced", count)
         crowd.read(readers * count * frame_bytes(SLOW_BYTES + 20), seen)
         server.answer()
-        latencies.sort()
-        with_it = "with" if one_is_slow else "without"
-        return {f"p99 {with_it} a client that does not read, ms": latencies[int(len(latencies) * 0.99)]}
-    finally:
-        crowd.close()
-        server.stop()
+    with_it = "with" if one_is_slow else "without"
+    return {f"p99 {with_it} a client that does not read, ms": sorted(latencies)[int(len(latencies) * 0.99)]}
 
 
 def elsewhere(kind: str, redis_url: str) -> dict[str, float]:
     """Measure what events of other processes cost a server that has nobody for them."""
     import socketio
 
-    server = Server(kind, redis_url)
-    crowd = Clients(server.port)
     outside = socketio.RedisManager(redis_url, write_only=True)
-    try:
+    with Server(kind, redis_url) as server, Clients(server.port) as crowd:
         crowd.join(1)
-        hear = frame_bytes(len(PAYLOAD))
         give_up = time.monotonic() + 30
         while not crowd.bytes and time.monotonic() < give_up:  # python-socketio says nothing when it has subscribed
             outside.emit("event", PAYLOAD, namespace="/", room="room")
-            crowd.look()
-        cpu_s, before = server.ask()["cpu_s"], crowd.bytes
+            with suppress(TimeoutError):
+                crowd.read(1, deadline_s=0.1)
+        start_s, before = server.spent()[0], crowd.bytes
         for number in range(ELSEWHERE):
             outside.emit("event", "x" * 1000, namespace="/", room=f"room {number % 100}")
         outside.emit("event", PAYLOAD, namespace="/", room="room")
-        crowd.read(before + hear)
-        return {"events for elsewhere per CPU second": ELSEWHERE / (server.ask()["cpu_s"] - cpu_s)}
-    finally:
-        crowd.close()
-        server.stop()
+        crowd.read(before + frame_bytes(len(PAYLOAD)))
+        return {"events for elsewhere per CPU second": ELSEWHERE / (server.spent()[0] - start_s)}
 
 
 def main() -> None:
@@ -327,29 +307,17 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--json")
     asked = parser.parse_args()
     from headgate.redis.embedded import start_private_redis
 
     rows: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder, start_private_redis(Path(folder) / "redis") as redis:
-        measure(asked, rows, redis.url)
-    report(asked, rows)
-
-
-def measure(asked: argparse.Namespace, rows: dict[str, dict[str, list[float]]], redis_url: str) -> None:
-    """Run the rounds."""
-    for _ in range(asked.rounds):
-        for kind in KINDS:
-            figures = rooms(kind, asked.clients, asked.seconds) | elsewhere(kind, redis_url)
+        for _, kind in product(range(asked.rounds), KINDS):
+            figures = rooms(kind, asked.clients, asked.seconds) | elsewhere(kind, redis.url)
             for one_is_slow in (False, True):
                 figures |= slow(kind, asked.seconds, one_is_slow=one_is_slow)
             for name, value in figures.items():
                 rows.setdefault(name, {}).setdefault(kind, []).append(value)
-
-
-def report(asked: argparse.Namespace, rows: dict[str, dict[str, list[float]]]) -> None:
-    """Print the table, and write the rows down."""
     print("| figure | python-socketio | headgate.socketio | ratio |\n|---|---|---|---|")
     for name, values in rows.items():
         middle = {kind: statistics.median(values[kind]) for kind in KINDS if kind in values}
@@ -359,17 +327,6 @@ def report(asked: argparse.Namespace, rows: dict[str, dict[str, list[float]]]) -
         ]
         ratio = f"{middle['headgate'] / middle['stock']:.2f}" if "stock" in middle else ""
         print(f"| {name} | {' | '.join(cells)} | {ratio} |")
-    if asked.json:
-        with open(asked.json, "w") as file:
-            # JSON has no word for a figure that there is none of.
-            json.dump(
-                {
-                    name: {kind: [None if each != each else each for each in row] for kind, row in by.items()}
-                    for name, by in rows.items()
-                },
-                file,
-                indent=1,
-            )
 
 
 if __name__ == "__main__":

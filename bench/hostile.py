@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, repeat
 
 from headgate.delivery.matcher import MIN_CACHED_TOPICS
 
 from .slow_http import SLOW, Crowd
-from .variants import mint
+from .variants import headgate_connect, mint
 
 ATTACK_DEADLINE_S = 20.0
 # How long an attack goes on that nobody ends; the load is watched for longer.
@@ -62,7 +62,7 @@ def _request(name: str, **body: object) -> bytes:
 
 
 def _connect(patterns: list[str]) -> str:
-    return f"40{_NAMESPACE},{json.dumps({'subscriptions': [{'pattern': pattern} for pattern in patterns]})}"
+    return headgate_connect(subscriptions=[{"pattern": pattern} for pattern in patterns])
 
 
 # Rude clients ------------------------------------------------------------------------------------------------------------
@@ -70,28 +70,12 @@ def _connect(patterns: list[str]) -> str:
 
 def _one_frame(size_bytes: int) -> Iterator[bytes]:
     yield _head(1, size_bytes) + b'42/notifications,["x","'
-    chunk = b"x" * _CHUNK_BYTES
-    for _ in range(size_bytes // _CHUNK_BYTES):
-        yield chunk
+    yield from repeat(b"x" * _CHUNK_BYTES, size_bytes // _CHUNK_BYTES)
 
 
-def _fragments(count: int) -> Iterator[bytes]:
-    yield _head(1, 1, final=False) + b"4"
-    piece = _head(0, 1, final=False) + b"x"
-    for _ in range(count // 1000):
-        yield piece * 1000
-
-
-def _tiny_events(count: int) -> Iterator[bytes]:
-    piece = _text(b'42/notifications,["x"]')
-    for _ in range(count // 1000):
-        yield piece * 1000
-
-
-def _pongs(count: int) -> Iterator[bytes]:
-    piece = _head(10, 0)
-    for _ in range(count // 1000):
-        yield piece * 1000
+def _many(frame: bytes, times: int, first: bytes = b"") -> Iterator[bytes]:
+    yield first
+    yield from repeat(frame * 1000, times // 1000)
 
 
 def _subscriptions(rounds: int) -> Iterator[bytes]:
@@ -149,7 +133,7 @@ def _costly_connect(number: int, token: str) -> str:
     wildcards = [f"#.a.#.b.#.c.#.{number}-{each}" for each in range(_WILDCARDS)]
     topics = [f"x.{each}.{number}.d.e.f.g.h" for each in range(_SUBSCRIPTIONS - _WILDCARDS)]
     subscriptions = [{"pattern": pattern, "since": {"last": 1000}} for pattern in (*wildcards, *topics)]
-    return f"40{_NAMESPACE},{json.dumps({'token': token, 'subscriptions': subscriptions})}"
+    return headgate_connect(token=token, subscriptions=subscriptions)
 
 
 def _from_addresses(count: int) -> Callable[[int, str], Outcome]:
@@ -350,12 +334,12 @@ class Attack:
 
 
 ATTACKS = {
-    "frame-20MB": Attack(_rude(lambda: _one_frame(20 * MIB))),
     "frame-150MB": Attack(_rude(lambda: _one_frame(150 * MIB))),
-    "fragments-100k": Attack(_rude(lambda: _fragments(100_000))),
-    "events-200k": Attack(_rude(lambda: _tiny_events(200_000))),
-    "events-again": Attack(_rude(lambda: _tiny_events(200_000), again=True), "Client after client attacks"),
-    "pongs-200k": Attack(_rude(lambda: _pongs(200_000))),
+    "fragments-100k": Attack(_rude(lambda: _many(_head(0, 1, final=False) + b"x", 100_000, _head(1, 1, final=False) + b"4"))),
+    "events-again": Attack(
+        _rude(lambda: iter([_text(b'42/notifications,["x"]') * 1000]), again=True), "Client after client attacks"
+    ),
+    "pongs-200k": Attack(_rude(lambda: _many(_head(10, 0), 200_000))),
     "post-1GB": Attack(_post(GIB)),
     "subscriptions-100k": Attack(_rude(lambda: _subscriptions(100_000)), anywhere=False),
     "subscriptions-patient": Attack(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import gevent
 import pytest
@@ -93,41 +93,32 @@ def test_an_idle_greenlet_holds_nothing_of_its_last_function(pool: GreenletPool)
     assert gone() is None
 
 
-def test_a_greenlet_that_somebody_ends_while_it_is_idle_loses_no_function(pool: GreenletPool) -> None:
-    """A function may have left its greenlet to others, or a timeout in it that comes later."""
+def switch_to(greenlet: gevent.Greenlet) -> None:
+    gevent.get_hub().loop.run_callback(greenlet.switch)
+    turn()
+
+
+@pytest.mark.parametrize(
+    ("meddle", "idle"),
+    [
+        (lambda greenlet: greenlet.kill(), 0),
+        (lambda greenlet: greenlet.kill(block=False), 1),
+        (switch_to, 0),
+    ],
+    ids=["ends", "ends as it is woken", "switches to"],
+)
+def test_an_idle_greenlet_that_somebody_ends_or_switches_to_loses_no_function(
+    pool: GreenletPool, meddle: Callable[[gevent.Greenlet], object], idle: int
+) -> None:
+    """A function may have left its greenlet to others, or a timeout in it that comes later. Another runs the next function."""
     greenlets: list[gevent.Greenlet] = []
     ran: list[int] = []
     pool.start(lambda: greenlets.append(gevent.getcurrent()))
     turn()
-    greenlets[0].kill()
-    assert pool.idle == 0
+    meddle(greenlets[0])
+    assert pool.idle == idle
     pool.start(lambda: ran.append(1))
     turn()
-    assert ran == [1]
-
-
-def test_a_greenlet_that_somebody_ends_as_it_is_woken_loses_no_function(pool: GreenletPool) -> None:
-    """Another runs its function."""
-    greenlets: list[gevent.Greenlet] = []
-    ran: list[int] = []
-    pool.start(lambda: greenlets.append(gevent.getcurrent()))
-    turn()
-    greenlets[0].kill(block=False)
-    pool.start(lambda: ran.append(1))
-    turn()
-    turn()
-    assert ran == [1]
-
-
-def test_a_greenlet_that_somebody_switches_to_while_it_is_idle_loses_no_function(pool: GreenletPool) -> None:
-    """It ends, and is not asked again."""
-    greenlets: list[gevent.Greenlet] = []
-    ran: list[int] = []
-    pool.start(lambda: greenlets.append(gevent.getcurrent()))
-    turn()
-    gevent.get_hub().loop.run_callback(greenlets[0].switch)
-    turn()
-    pool.start(lambda: ran.append(1))
     turn()
     assert (ran, pool.idle) == ([1], 1)
 

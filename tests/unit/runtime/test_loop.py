@@ -121,24 +121,26 @@ def test_a_greenlet_that_waits_outside_keeps_nobody_out() -> None:
     assert done == ["other", "another"]
 
 
-def test_a_greenlet_that_is_thrown_out_of_its_rest_is_not_woken_from_another() -> None:
+@pytest.mark.parametrize("in_round", [False, True])
+def test_a_greenlet_that_is_thrown_out_of_a_rest_or_a_round_is_not_woken_from_its_next_wait(in_round: bool) -> None:
     """It was to be woken in the next turn, and has gone on to wait for something else."""
     rests: list[Idle] = []
     went_on: list[bool] = []
     other = Signal()
 
     def work() -> None:
-        rests.append(Idle())
+        rests.extend([] if in_round else [Idle()])
         with suppress(TimeoutError):
-            rests[0].wait()
+            one_round() if in_round else rests[0].wait()
         went_on.append(other.wait(30))
 
     greenlet = gevent.spawn(work)
     sleep()
     gevent.get_hub().loop.run_callback(greenlet.throw, TimeoutError())
-    rests[0].wake()
+    for rest in rests:
+        rest.wake()
     for _ in range(3):
-        sleep()
+        one_round()
     assert went_on == []
     other.set()
     greenlet.join(30)
@@ -215,26 +217,6 @@ def test_sockets_are_read_in_a_round_before_work_goes_on(caller: tuple[socket.so
         theirs.send(b"x")
         one_round()
         assert len(read) == number
-
-
-def test_a_greenlet_that_is_thrown_out_of_a_round_is_not_woken_from_its_next_wait() -> None:
-    other = Signal()
-    woken: list[bool] = []
-
-    def work() -> None:
-        with suppress(TimeoutError):
-            one_round()
-        woken.append(other.wait(30))
-
-    worker = gevent.spawn(work)
-    gevent.sleep()
-    worker.kill(TimeoutError, block=False)
-    one_round()
-    one_round()
-    assert woken == []
-    other.set()
-    worker.join()
-    assert woken == [True]
 
 
 def test_work_goes_on_for_as_long_as_others_have_had_the_loop(

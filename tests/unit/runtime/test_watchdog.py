@@ -139,38 +139,28 @@ def test_after_a_stop_of_the_whole_process_the_loop_has_its_time_again(entries: 
     assert {entry["event"] for entry in entries} == {"loop ran again"}
 
 
-def test_stops_of_the_process_shorter_than_a_stall_blame_nobody(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two beats there may be several, and the time until the first of them."""
+@pytest.mark.parametrize(
+    ("beat_s", "before_s", "oversleeps_s"),
+    [(BEAT_S, 0.0, [0.0, 0.3, 0.3]), (module.BEAT_S, 0.6, [0.0]), (0.3, 0.0, [0.0, 0.0])],
+    ids=["stopped twice, for less than a stall", "stopped before its thread began", "closed in the middle of another stall"],
+)
+def test_what_is_no_fault_of_the_loop_blames_nobody(
+    entries: Entries, monkeypatch: pytest.MonkeyPatch, beat_s: float, before_s: float, oversleeps_s: list[float]
+) -> None:
+    """The process may be stopped between two beats, or between `start` and its thread; and a closed watchdog wakes once more."""
     watch: list[Callable[[], None]] = []
-    monkeypatch.setattr(module, "BEAT_S", BEAT_S)
+    monkeypatch.setattr(module, "BEAT_S", beat_s)
     monkeypatch.setattr(module, "in_native_thread", watch.append)
     watchdog = Watchdog()
     watchdog.start()
-    stops = [0.0, 0.6, 0.6]
-
-    def nap(_pause_s: float) -> None:
-        if not stops:
-            watchdog.close()
-        else:
-            time.sleep(module.BEAT_S + stops.pop(0) * module.STALL_S)
-
-    monkeypatch.setattr(module, "native_sleep", nap)
-    watch[0]()
-    assert entries == []
-
-
-def test_a_stop_of_the_process_before_its_thread_began_blames_nobody(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop's time began with `start`, and so does the watch."""
-    watch: list[Callable[[], None]] = []
-    monkeypatch.setattr(module, "in_native_thread", watch.append)
-    watchdog = Watchdog()
-    watchdog.start()
-    time.sleep(1.2 * module.STALL_S)
-    naps = [lambda: None, watchdog.close]
+    time.sleep(before_s)
 
     def nap(pause_s: float) -> None:
-        time.sleep(pause_s)
-        naps.pop(0)()
+        if oversleeps_s:
+            time.sleep(pause_s + oversleeps_s.pop(0))
+        else:
+            time.sleep(pause_s)
+            watchdog.close()
 
     monkeypatch.setattr(module, "native_sleep", nap)
     watch[0]()
@@ -188,24 +178,6 @@ def test_a_watchdog_that_was_closed_says_nothing(entries: Entries, monkeypatch: 
     monkeypatch.setattr(module, "STALL_S", STALL_S)
     time.sleep(3 * STALL_S)
     beats(2)
-    assert entries == []
-
-
-def test_a_watchdog_closed_while_its_thread_slept_says_nothing(entries: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It wakes in the middle of another stall."""
-    watch: list[Callable[[], None]] = []
-    monkeypatch.setattr(module, "BEAT_S", 0.6 * module.STALL_S)  # so that it is not late
-    monkeypatch.setattr(module, "in_native_thread", watch.append)
-    watchdog = Watchdog()
-    watchdog.start()
-    naps = [lambda: None, watchdog.close]
-
-    def nap(pause_s: float) -> None:
-        time.sleep(pause_s)
-        naps.pop(0)()
-
-    monkeypatch.setattr(module, "native_sleep", nap)
-    watch[0]()
     assert entries == []
 
 

@@ -34,16 +34,9 @@ def test_one_that_has_just_gone_counts_for_a_while() -> None:
     assert replicas.count(info("online", "online"), 101.0 + GONE_S) == 2
 
 
-def test_each_primary_of_a_cluster_has_replicas_of_its_own() -> None:
-    """Those of one namespace are not forgotten when the next event is of another namespace."""
-    replicas = OnlineReplicas()
-    for line in ("one", "two"):
-        replicas.count(info("online", "online", line=line), 100.0)
-    assert [replicas.count(info("online", line=line), 100.1) for line in ("one", "two")] == [2, 2]
-
-
-def test_the_next_primary_has_replicas_of_its_own() -> None:
-    """After a failover those count that follow the new one."""
+def test_each_primary_has_replicas_of_its_own() -> None:
+    """After a failover, and in a Cluster, where those of one namespace are not forgotten at the next event of another."""
     replicas = OnlineReplicas()
     replicas.count(info("online", "online"), 100.0)
     assert replicas.count(info("online", line="two"), 100.1) == 1
+    assert replicas.count(info("online"), 100.1) == 2

@@ -31,6 +31,7 @@ def test_healthz_is_503_and_names_the_missing_part(demo: FlaskClient, gate: Reco
 DOWN = {
     "ready": False,
     "bus": "down",
+    "revocations": False,
     "namespaces": {"notifications": {"bus": "down", "clients": 3, "error": "the bus is unavailable: 10.1.2.3:6379: refused"}},
 }
 
@@ -53,8 +54,8 @@ def test_strangers_are_told_that_it_is_not_ready_and_what_is_missing(
     """Neither namespaces, nor how many clients, nor the place of Redis. Only loopback gets that."""
     gate.state = DOWN
     answer = demo.get(path, **request_)
-    assert (answer.status_code, answer.get_json()) == (503, {"ready": False, "missing": ["bus"]})
-    gate.state = {**DOWN, "ready": True, "bus": "up"}
+    assert (answer.status_code, answer.get_json()) == (503, {"ready": False, "missing": ["bus", "revocations"]})
+    gate.state = {**DOWN, "ready": True, "bus": "up", "revocations": True}
     answer = demo.get(path, **request_)
     assert (answer.status_code, answer.get_json()) == (200, {"ready": True, "missing": []})
     assert demo.get(path).get_json()["namespaces"]["notifications"]["clients"] == 3

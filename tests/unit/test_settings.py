@@ -41,9 +41,10 @@ def test_names_without_our_prefix_are_not_ours() -> None:
 
 
 def test_a_later_source_wins() -> None:
-    """Environment, then application configuration, then command line."""
+    """Environment, then application configuration, then command line. An empty value says nothing over an earlier source."""
     read = Settings.read({"HEADGATE_PORT": "1", "HEADGATE_HOST": "::1"}, {"HEADGATE_PORT": 2}, {"HEADGATE_PORT": "3"})
     assert (read.port, read.host) == (3, "::1")
+    assert Settings.read({"HEADGATE_PORT": 9000}, {"HEADGATE_PORT": ""}).port == 9000
 
 
 def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_no_setting() -> None:
@@ -78,17 +79,6 @@ def test_each_way_in_is_known(lets_in: dict[str, str]) -> None:
     """A key of the operator is none, because it is for the HTTP API and the console."""
     assert not Settings.read({PREFIX + name: value for name, value in lets_in.items()}).lets_nobody_in
     assert Settings(admin_key=SECRET).lets_nobody_in
-
-
-def test_a_number_that_no_machine_has_is_a_fault_like_any_other() -> None:
-    """A file of TOML may have whole numbers of any size."""
-    (fault,) = faults_of(DRAIN_S=10**400)
-    assert fault.startswith("HEADGATE_DRAIN_S=1000")
-
-
-def test_an_empty_value_says_nothing_over_an_earlier_source() -> None:
-    """`HEADGATE_PORT=` in an environment leaves the application's own port, as it leaves that of the configuration file."""
-    assert Settings.read({"HEADGATE_PORT": 9000}, {"HEADGATE_PORT": ""}).port == 9000
 
 
 @pytest.mark.parametrize(
@@ -183,6 +173,7 @@ def test_a_value_is_read(name: str, good: object, value: object) -> None:
         ("PORT", "eighty"),
         ("PORT", True),
         ("PORT", "1_000"),
+        ("DRAIN_S", 10**400),  # a file of TOML may have whole numbers of any size
         ("DEV", "maybe"),
         ("QUEUE_FRAMES", "1"),
         ("PING_INTERVAL_S", "nan"),
@@ -309,52 +300,43 @@ def test_settings_cannot_be_changed() -> None:
         Settings().port = 1  # type: ignore[misc]
 
 
-def test_one_event_may_not_fill_a_clients_queue() -> None:
-    """The queue holds at least two of the largest payloads."""
-    assert Settings.read({"HEADGATE_MAX_PAYLOAD_BYTES": "524288", "HEADGATE_QUEUE_BYTES": "1048576"}).queue_bytes == 1048576
-    (fault,) = faults_of(MAX_PAYLOAD_BYTES="524289", QUEUE_BYTES="1048576")
-    assert fault.startswith("HEADGATE_QUEUE_BYTES=1048576: expected at least twice HEADGATE_MAX_PAYLOAD_BYTES (524289)")
+TOGETHER: list[tuple[dict[str, str], str | None]] = [
+    # The queue holds at least two of the largest payloads.
+    ({"MAX_PAYLOAD_BYTES": "524288", "QUEUE_BYTES": "1048576"}, None),
+    (
+        {"MAX_PAYLOAD_BYTES": "524289", "QUEUE_BYTES": "1048576"},
+        "HEADGATE_QUEUE_BYTES=1048576: expected at least twice HEADGATE_MAX_PAYLOAD_BYTES (524289)",
+    ),
+    # A misspelt namespace would admit no client, and say nothing.
+    ({"NAMESPACES": "a,b", "ANONYMOUS_NAMESPACES": "b"}, None),
+    ({"NAMESPACES": "a,b", "ANONYMOUS_NAMESPACES": "a,c"}, "expected names out of HEADGATE_NAMESPACES"),
+    # Without schemas every event passes.
+    ({"SCHEMA_CHECK": "warn"}, None),
+    ({"SCHEMA_CHECK": "refuse"}, "HEADGATE_SCHEMA_CHECK=refuse: expected HEADGATE_SCHEMAS beside it"),
+    # `*` in production is how cross-site WebSocket hijacking begins.
+    ({"ALLOWED_ORIGINS": "*", "DEV": "1"}, None),
+    ({"ALLOWED_ORIGINS": "*"}, "HEADGATE_DEV=1"),
+    # Development lets anyone in, so it must not be reachable from outside.
+    *(({"DEV": "1", "HOST": host}, None) for host in ("127.0.0.1", "::1", "localhost")),
+    ({"DEV": "1", "HOST": "0.0.0.0"}, "loopback"),
+    # The demo signs in anyone as Ana or Ben. It replaces no tokens, and is not public by accident.
+    *(({"DEMO": "on", **beside}, None) for beside in ({}, {"HOST": "::1"}, {"HOST": "0.0.0.0", "DEMO_PUBLIC": "on"})),
+    *(({"DEMO": "on", "HOST": host}, "HEADGATE_DEMO_PUBLIC") for host in ("0.0.0.0", "192.168.1.5")),
+    ({"DEMO": "on", "TOKEN_SECRET": "a secret of thirty-two bytes or more"}, "HEADGATE_TOKEN_SECRET"),
+    ({"DEMO": "on", "TOKEN_KEYS": "keys.json"}, "HEADGATE_TOKEN_KEYS"),
+    ({"DEMO": "on", "TOKEN_JWKS_URL": "https://a.example/jwks"}, "HEADGATE_TOKEN_JWKS_URL"),
+    ({"DEMO": "on", "TOKEN_KEYS": "keys.json", "HOST": "0.0.0.0", "DEMO_PUBLIC": "on"}, "HEADGATE_TOKEN_KEYS"),
+]
 
 
-def test_anonymous_clients_are_for_namespaces_that_are_served() -> None:
-    """A misspelt one would admit no client, and say nothing."""
-    names = {"HEADGATE_NAMESPACES": "a,b", "HEADGATE_ANONYMOUS_NAMESPACES": "b"}
-    assert Settings.read(names).anonymous_namespaces == ("b",)
-    with pytest.raises(SettingsError, match="expected names out of HEADGATE_NAMESPACES"):
-        Settings.read({**names, "HEADGATE_ANONYMOUS_NAMESPACES": "a,c"})
-
-
-def test_bad_events_are_not_said_to_be_refused_where_nothing_is_checked() -> None:
-    """Without schemas every event passes."""
-    (fault,) = faults_of(SCHEMA_CHECK="refuse")
-    assert fault.startswith("HEADGATE_SCHEMA_CHECK=refuse: expected HEADGATE_SCHEMAS beside it")
-    assert Settings.read({"HEADGATE_SCHEMA_CHECK": "warn"}) == Settings()
-
-
-@pytest.mark.parametrize(
-    ("beside", "told"),
-    [
-        ({}, None),
-        ({"HOST": "::1"}, None),
-        ({"HOST": "0.0.0.0"}, "HEADGATE_DEMO_PUBLIC"),
-        ({"HOST": "192.168.1.5"}, "HEADGATE_DEMO_PUBLIC"),
-        ({"HOST": "0.0.0.0", "DEMO_PUBLIC": "on"}, None),
-        ({"TOKEN_SECRET": "a secret of thirty-two bytes or more"}, "HEADGATE_TOKEN_SECRET"),
-        ({"TOKEN_KEYS": "keys.json"}, "HEADGATE_TOKEN_KEYS"),
-        ({"TOKEN_JWKS_URL": "https://a.example/jwks"}, "HEADGATE_TOKEN_JWKS_URL"),
-        ({"TOKEN_KEYS": "keys.json", "HOST": "0.0.0.0", "DEMO_PUBLIC": "on"}, "HEADGATE_TOKEN_KEYS"),
-    ],
-    ids=str,
-)
-def test_the_demo_replaces_no_tokens_and_is_not_public_by_accident(beside: dict[str, str], told: str | None) -> None:
-    """It signs in anyone as Ana or Ben."""
-    given = {f"HEADGATE_{name}": value for name, value in {"DEMO": "on", **beside}.items()}
+@pytest.mark.parametrize(("together", "told"), TOGETHER, ids=str)
+def test_settings_that_contradict_each_other_are_one_fault(together: dict[str, str], told: str | None) -> None:
+    """Each alone would be right."""
     if told is None:
-        assert Settings.read(given).demo
+        Settings.read({PREFIX + name: value for name, value in together.items()})
     else:
-        with pytest.raises(SettingsError, match=told) as caught:
-            Settings.read(given)
-        assert len(caught.value.faults) == 1
+        (fault,) = faults_of(**together)
+        assert told in fault
 
 
 @pytest.mark.parametrize(
@@ -419,31 +401,16 @@ def test_each_wrong_origin_of_a_list_is_named_with_its_reason() -> None:
     assert "'https://a.example':" not in fault
 
 
-def test_any_origin_is_only_for_development() -> None:
-    """`*` in production is how cross-site WebSocket hijacking begins."""
-    (fault,) = faults_of(ALLOWED_ORIGINS="*")
-    assert "HEADGATE_DEV=1" in fault
-    assert Settings.read({"HEADGATE_ALLOWED_ORIGINS": "*", "HEADGATE_DEV": "1"}).allowed_origins == ("*",)
-
-
-@pytest.mark.parametrize(("host", "accepted"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)])
-def test_development_stays_on_loopback(host: str, accepted: bool) -> None:
-    """Development lets anyone in, so it must not be reachable from outside."""
-    if accepted:
-        assert Settings.read({"HEADGATE_DEV": "1", "HEADGATE_HOST": host}).dev
-    else:
-        (fault,) = faults_of(DEV="1", HOST=host)
-        assert "loopback" in fault
-
-
 def test_the_limits_told_to_a_client_are_the_settings() -> None:
-    """Every limit in `welcome` is a setting of the same name and value, or part of the grammar of topics."""
+    """Each is a setting of the same name and value, or part of the grammar of topics. Those of rates and of the log are there."""
     settings = Settings.read({"HEADGATE_QUEUE_FRAMES": "17", "HEADGATE_MAX_SUBSCRIPTIONS": "3"})
     limits = settings.limits()
     assert limits["queue_frames"] == 17
     assert limits["max_subscriptions"] == 3
     grammar = {"max_topic_bytes": MAX_TOPIC_BYTES, "max_topic_words": MAX_TOPIC_WORDS}
     assert limits == {name: getattr(settings, name) for name in limits if name not in grammar} | grammar
+    rates = {f"{kind}_{part}" for kind in ("inbound", "publish", "read") for part in ("per_s", "burst")}
+    assert rates | {"log_max_events", "log_max_age_s", "log_max_bytes"} <= limits.keys()
 
 
 def test_the_page_lists_the_limits_that_a_client_is_told() -> None:
@@ -451,12 +418,6 @@ def test_the_page_lists_the_limits_that_a_client_is_told() -> None:
     page = (Path(__file__).parents[2] / "docs/protocol.md").read_text(encoding="utf-8")
     text, _, _ = page[page.index("`limits`: ") :].partition("\n\n")
     assert re.findall(r"\w+_\w+", text) == list(Settings().limits())
-
-
-def test_a_client_is_told_every_limit_that_its_requests_and_its_log_have() -> None:
-    """The rates of messages, of publishing and of reading, and the bounds of the log."""
-    rates = {f"{kind}_{part}" for kind in ("inbound", "publish", "read") for part in ("per_s", "burst")}
-    assert rates | {"log_max_events", "log_max_age_s", "log_max_bytes"} <= Settings().limits().keys()
 
 
 @pytest.mark.parametrize(("per_s", "expected"), [(0.1, (1, 1, 1)), (1.2, (3, 3, 5)), (50.0, (100, 100, 200))])

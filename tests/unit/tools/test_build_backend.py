@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,16 +28,6 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     return tmp_path
-
-
-def told() -> str:
-    """Return the line with which the backend ends the process."""
-    with pytest.raises(SystemExit) as ended:
-        build_backend._have_page()
-    assert isinstance(ended.value.code, str)
-    assert ended.value.code.startswith("headgate: ")
-    assert "\n" not in ended.value.code
-    return ended.value.code
 
 
 def test_no_file_that_pages_load_is_missing_from_a_wheel() -> None:
@@ -62,29 +53,38 @@ def test_a_built_page_without_its_sources_is_taken_as_it_is(checkout: Path) -> N
     build_backend._have_page()
 
 
-def test_an_unbuilt_checkout_without_npm_is_one_clear_line(checkout: Path) -> None:
-    """No wheel, rather than one with empty pages."""
+def without_page() -> None:
     build_backend.BUILT[0].unlink()
-    line = told()
-    assert "(gateway/headgate/static/headgate.js not there)" in line
-    assert "install Node 20 or newer" in line
-    assert "make build" in line
 
 
-def test_a_checkout_whose_page_is_older_than_its_sources_is_one_clear_line(checkout: Path) -> None:
-    """The wheel would hold the page as it was."""
+def with_newer_sources() -> None:
     later_ns = build_backend.STAMP.stat().st_mtime_ns + 10**9
     os.utime(SOURCE, ns=(later_ns, later_ns))
-    line = told()
-    assert "older than its sources (web/src/gate.js)" in line
-    assert "install Node 20 or newer" in line
 
 
-def test_sources_that_are_no_checkout_and_lack_the_page_are_one_clear_line(checkout: Path) -> None:
-    """There is nothing to build it from."""
-    build_backend.BUILT[0].unlink()
-    (checkout / "web").rename(checkout / "elsewhere")
-    assert "take a complete sdist, wheel or checkout" in told()
+def without_page_and_sources() -> None:
+    without_page()
+    Path("web").rename("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (without_page, ("(gateway/headgate/static/headgate.js not there)", "install Node 20 or newer", "make build")),
+        (with_newer_sources, ("older than its sources (web/src/gate.js)", "install Node 20 or newer")),
+        (without_page_and_sources, ("take a complete sdist, wheel or checkout",)),
+    ],
+)
+@pytest.mark.usefixtures("checkout")
+def test_a_page_that_cannot_be_built_is_one_clear_line(spoil: Callable[[], None], words: tuple[str, ...]) -> None:
+    """No wheel, rather than one with no page or with the page as it was."""
+    spoil()
+    with pytest.raises(SystemExit) as ended:
+        build_backend._have_page()
+    assert isinstance(ended.value.code, str)
+    assert ended.value.code.startswith("headgate: ")
+    assert "\n" not in ended.value.code
+    assert all(each in ended.value.code for each in words)
 
 
 def test_an_editable_install_builds_no_page(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,25 +111,23 @@ def test_a_row_that_is_not_there_is_an_error(index: int) -> None:
         board_of(set()).row(index)
 
 
-def test_a_worker_alone_takes_every_connection_at_once() -> None:
-    """No other could."""
-    assert [Turn().leave_s(count, [count]) for count in (0, 10, 10_000)] == [0, 0, 0]
-
-
-def test_few_connections_are_not_balanced() -> None:
-    """A moment for each would cost more than it is worth."""
-    assert Turn().leave_s(5, [5, 0]) == 0
-
-
-def test_a_worker_above_its_share_leaves_one_moment_and_takes_what_nobody_has_taken() -> None:
-    """So a blocked sibling costs a moment for each connection, and never the connection."""
+@pytest.mark.parametrize(
+    ("own", "counts", "moments_s"),
+    [
+        *((own, [own], [0, 0]) for own in (0, 10, 10_000)),
+        (5, [5, 0], [0, 0]),
+        (10, [10, 100], [0, 0]),
+        (100, [100, 0], [LEAVE_S, 0, LEAVE_S, 0]),
+    ],
+    ids=["alone and empty", "alone", "alone with many", "few", "below its share", "above its share"],
+)
+def test_only_a_worker_above_its_share_leaves_a_connection_for_one_moment(
+    own: int, counts: list[int], moments_s: list[float]
+) -> None:
+    """Then it takes what nobody has taken: a blocked sibling costs a moment, and never the connection. A moment for each of few
+    would cost more than it is worth."""
     turn = Turn()
-    assert [turn.leave_s(100, [100, 0]) for _ in range(4)] == [LEAVE_S, 0, LEAVE_S, 0]
-
-
-def test_a_worker_below_its_share_takes_at_once() -> None:
-    """It is for this one that the others wait."""
-    assert Turn().leave_s(10, [10, 100]) == 0
+    assert [turn.leave_s(own, counts) for _ in moments_s] == moments_s
 
 
 def test_no_worker_gets_above_its_share_when_one_is_always_the_first_to_be_asked() -> None:

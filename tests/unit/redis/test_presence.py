@@ -9,7 +9,7 @@ import pytest
 
 from headgate.redis import presence as store
 from headgate.redis.client import Client
-from headgate.redis.presence_entries import Beat, Entry, Member, News, TopicWrite, Written, encode_entry
+from headgate.redis.presence_entries import Beat, Entry, Member, TopicWrite, Written, encode_entry
 
 CLIENT = cast(Client, SimpleNamespace(connection_pool=SimpleNamespace(connection_kwargs={"db": 0})))
 
@@ -37,32 +37,12 @@ def redis(monkeypatch: pytest.MonkeyPatch) -> Redis:
     return scripted
 
 
-def test_a_write_is_one_command_for_all_topics(redis: Redis) -> None:
-    """With the number, the members and the message of each."""
-    redis.replies = [b"3"]
-    writes = [TopicWrite("a", 0, 7, 1, [("ana", b"1")], [], b"m"), TopicWrite("b", 6, 8, 0, [], ["ben"], b"n")]
-    assert store.write(CLIENT, "n", "p1", writes, events=True) == 3
-    (command,) = redis.asked
-    assert command[:6] == ("FCALL", "headgate_presence_write", 1, "hg:{n}:presence", "p1", 1)
-    assert command[6:] == ("a", 0, 7, 1, 1, "ana", b"1", 0, b"m", "b", 6, 8, 0, 0, 1, "ben", b"n")
-    redis.replies = [-1]
-    assert store.write(CLIENT, "n", "p1", writes, events=True) is None
-
-
 def test_a_beat_tells_of_the_others(redis: Redis) -> None:
     """Whichever way the time is written."""
     redis.replies = [[1, 2, b"5000", b"p1", b"4000", b"p2", b"1.7e+12"]]
     assert store.beat(CLIENT, "n", "p1") == Beat(True, 2, 5000, {"p1": 4000, "p2": 1_700_000_000_000})
-
-
-def test_a_death_is_carried_on_until_no_topic_is_left(redis: Redis) -> None:
-    """The first call names the beat; the others the token of the rest."""
-    redis.replies = [5, 1, 0]
-    store.forget(CLIENT, "n", "p1", 4000, events=False)
-    assert [command[4:7] for command in redis.asked] == [("p1", 4000, 0), ("~p1", 4000, 0), ("~p1", 4000, 0)]
-    redis.replies = [0]
-    store.forget(CLIENT, "n", "p1", None, events=True)
-    assert redis.asked[-1][4:7] == ("p1", "", 1)
+    redis.replies = [2, 0]
+    assert [store.any_process(CLIENT, "n") for _ in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -102,23 +82,7 @@ def test_a_user_who_is_called_as_the_number_has_another_field(redis: Redis) -> N
     assert redis.asked[-1][2:] == ("\0#",)
 
 
-def test_events_that_wait_are_read_and_taken_off(redis: Redis) -> None:
-    """Each by its content, as others may come in between."""
-    raw = b'["occupied","rooms.7","p1-4"]'
-    redis.replies = [[raw], 1, 2]
-    news = store.read_news(CLIENT, "n")
-    assert news == [News("occupied", "rooms.7", "p1-4", raw)]
-    store.published(CLIENT, "n", news)
-    assert redis.asked[-1] == ("LREM", "hg:{n}:presence:news", 1, raw)
-    assert store.any_process(CLIENT, "n")
-
-
-def test_a_topic_is_read_in_parts_behind_its_numbers(redis: Redis) -> None:
-    """A process without members by then is left out; the last part is the one with the cursor 0."""
+def test_a_process_whose_members_are_gone_by_then_is_left_out(redis: Redis) -> None:
+    """Its name is read before its number."""
     redis.replies = [[b"p1", b"p2"], b"4:2", None]
     assert store.read_written(CLIENT, "n", "a") == {"p1": Written(4, 2)}
-    redis.replies = [[]]
-    assert store.read_written(CLIENT, "n", "a") == {}
-    redis.replies = [[b"17", {b"#": b"4:2", b"ana": b"1"}], (0, [b"ben", b"2"])]
-    assert list(store.read_parts(CLIENT, "n", "a", "p1")) == [{"ana": b"1"}, {"ben": b"2"}]
-    assert redis.asked[-1] == ("HSCAN", "hg:{n}:presence:members:a:p1", b"17", "COUNT", store.PART)

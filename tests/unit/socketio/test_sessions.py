@@ -518,6 +518,7 @@ class TestSerializers:
     @pytest.mark.parametrize(
         ("option", "value", "told"),
         [
+            ("overflow", "block", "overflow: expected one of 'wait', 'drop', 'disconnect', got 'block'"),
             ("client_manager", "redis://", "client_manager: expected a socketio.Manager, got 'redis://'"),
             ("transport_limits", {"queue_frames": 1}, "transport_limits: expected TransportLimits"),
             ("transport_limits", TransportLimits(queue_frames=0), "queue_frames: expected a whole number from 1 to"),

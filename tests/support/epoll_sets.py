@@ -27,11 +27,6 @@ def watched(process: int | str = "self") -> set[Watched]:
     return found
 
 
-def watched_by(epoll: int) -> set[Watched]:
-    """Return the content of one epoll set of this process."""
-    return _read(Path(f"/proc/self/fdinfo/{epoll}"))
-
-
 def stale(process: int | str = "self") -> set[Watched]:
     """Return the entries in the epoll sets of a process that are not, or no longer, open there under that number."""
     found = {each for each in watched(process) if _inode(process, each.descriptor) != each.inode}

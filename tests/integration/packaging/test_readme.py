@@ -27,6 +27,7 @@ from headgate.auth.identity import Handshake
 from headgate.cli.main import main
 from headgate.errors import Unauthorized
 from headgate.redis.client import call, open_client
+from tests.e2e.shop import Shop
 from tests.support.checkout import DEADLINE_S, ROOT, make_environment
 from tests.support.gateway_process import GatewayProcess
 from tests.support.redis_server import wait_until
@@ -175,14 +176,23 @@ def test_the_two_terminals_beside_the_demo_see_the_event(project: Path) -> None:
 
 
 def test_the_demo_starts_from_the_installed_wheel(project: Path, tmp_path: Path) -> None:
-    """One command in an empty folder brings the page, its scripts, its consumer and a private Redis."""
+    """One command in an empty folder brings the page, its scripts, its consumer and a private Redis.
+
+    Without a mail server, the mail about an order that fails is on the terminal. Other changes are mailed to no one.
+    """
     gateway = GatewayProcess(tmp_path)
     gateway.command = (str(project / ".venv/bin/headgate"), "demo")
     with gateway:
         for path in ("/", "/static/demo.js"):
             with urllib.request.urlopen(gateway.url + path, timeout=DEADLINE_S) as answer:
                 assert answer.status == 200
-        gateway.wait_for_line(re.compile("on-call"))
+        gateway.wait_for_line(r"^headgate: consuming notifications as on-call .*: orders\.\*\.failed, from offset 1$")
+        shop = Shop(gateway.url, "ana")
+        shop.move("41", "packed")
+        shop.move("41", "failed")
+        for line in ("To: on-call@example.com", "Subject: Order 41 failed", "customer: Lindqvist & Co"):
+            gateway.wait_for_line(f"^    {line}$")
+        assert gateway.output.count("Subject:") == 1
 
 
 def test_events_of_python_and_of_redis_cli_reach_the_page(project: Path, serve: Serve, redis_url: str) -> None:

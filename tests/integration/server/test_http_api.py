@@ -161,6 +161,12 @@ def test_a_user_who_reads_too_fast_is_told_to_wait_and_others_are_not(serve: Ser
 # Over a connection ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
+    """One that waits for a body for half a second."""
+    return start_module_gateway({"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_WRITE_DEADLINE_S": "0.5"})
+
+
 def exchange(gateway: GatewayProcess, head: str, *pieces: bytes) -> tuple[http.client.HTTPResponse, Any]:
     """Send a request for /api/v1/events, perhaps not all of it; return the answer and its JSON."""
     host, port = gateway.url.rpartition("/")[2].split(":")
@@ -174,9 +180,11 @@ def exchange(gateway: GatewayProcess, head: str, *pieces: bytes) -> tuple[http.c
         return answer, json.load(answer)
 
 
-def test_the_api_answers_over_a_connection_before_a_body_that_it_refuses_has_come(start_gateway: StartGateway) -> None:
-    """201 and the event; 401 for a stranger and 413 for a large body, while most of the body is still to come."""
-    gateway = start_gateway({"HEADGATE_TOKEN_SECRET": SECRET})
+def test_the_api_answers_over_a_connection_before_a_body_that_it_refuses_has_come(gateway: GatewayProcess) -> None:
+    """201 and the event; 401 for a stranger and 413 for a large body, while most of the body is still to come.
+
+    408 for one that does not come.
+    """
     bearer = f"Authorization: Bearer {token('shop', publish='orders.#', subscribe='orders.#')}"
     event = b'{"topic":"orders.7.shipped","data":{"carrier":"UPS"}}'
 
@@ -193,11 +201,12 @@ def test_the_api_answers_over_a_connection_before_a_body_that_it_refuses_has_com
     assert (answer.status, told["code"], answer.headers["Connection"]) == (413, "payload_too_large", "close")
     answer, told = exchange(gateway, f"{bearer}\r\nTransfer-Encoding: chunked", *[b"400\r\n" + b" " * 1024 + b"\r\n"] * 81)
     assert (answer.status, told["code"]) == (413, "payload_too_large")
+    answer, told = exchange(gateway, f"{bearer}\r\nContent-Length: 60000", b"{")
+    assert (answer.status, told["code"], answer.headers["Connection"]) == (408, "request_timeout", "close")
 
 
-def test_a_connection_publishes_one_after_the_other(start_gateway: StartGateway) -> None:
+def test_a_connection_publishes_one_after_the_other(gateway: GatewayProcess) -> None:
     """Events and batches, of which two come together, each answered in its turn; every event is in the log where it says."""
-    gateway = start_gateway({"HEADGATE_TOKEN_SECRET": SECRET})
     host, port = gateway.url.rpartition("/")[2].split(":")
     head = f"Host: {host}\r\nContent-Type: application/json\r\nAuthorization: Bearer {token('shop', publish='orders.#')}\r\n"
 
@@ -216,12 +225,4 @@ def test_a_connection_publishes_one_after_the_other(start_gateway: StartGateway)
                     headers = http.client.parse_headers(stream)
                     told = json.loads(stream.read(int(headers["Content-Length"])))
                     offsets += [receipt["offset"] for receipt in (told["receipts"] if path else [told])]
-    assert offsets == list(range(1, 204))
-
-
-def test_a_body_that_does_not_come_is_told(start_gateway: StartGateway) -> None:
-    """408, in words of the API."""
-    gateway = start_gateway({"HEADGATE_WRITE_DEADLINE_S": "0.5"}, "--dev")
-    answer, told = exchange(gateway, "Content-Length: 60000", b"{")
-    assert (answer.status, answer.headers["Connection"]) == (408, "close")
-    assert told["code"] == "request_timeout"
+    assert offsets == list(range(offsets[0], offsets[0] + 203))

@@ -17,14 +17,22 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from headgate import Publisher
-from tests.support.gateway_process import StartGateway
+from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.redis_server import wait_until
 from tests.support.stream_reader import StreamReader
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "stream" / "follow.py"
 READERS, BURSTS, BURST_EVENTS = 20, 12, 25
 DEADLINE_S = 60
+
+
+@pytest.fixture(scope="module")
+def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
+    """The gateway that no test ends."""
+    return start_module_gateway({"HEADGATE_READ_PER_S": "100000"}, "--dev")
 
 
 class TurningReader(threading.Thread):
@@ -62,12 +70,13 @@ class TurningReader(threading.Thread):
         link.close()
 
 
-def test_readers_that_go_from_gateway_to_gateway_get_every_event_once(start_gateway: StartGateway) -> None:
+def test_readers_that_go_from_gateway_to_gateway_get_every_event_once(
+    gateway: GatewayProcess, start_gateway: StartGateway
+) -> None:
     """Cut at any moment, with a gateway killed under them, without a session, and nothing lost, doubled or reordered."""
-    first = start_gateway({"HEADGATE_READ_PER_S": "100000"}, "--dev")
-    redis = f"unix://{first.folder}/data/redis.sock"
+    redis = f"unix://{gateway.folder}/data/redis.sock"
     more = {"HEADGATE_REDIS_URL": redis, "HEADGATE_READ_PER_S": "100000"}
-    gateways = [first, *(start_gateway(more, "--dev") for _ in range(2))]
+    gateways = [gateway, *(start_gateway(more, "--dev") for _ in range(2))]
     readers = [TurningReader([each.url for each in gateways], at) for at in range(READERS)]
     for reader in readers:
         reader.start()
@@ -91,9 +100,8 @@ def test_readers_that_go_from_gateway_to_gateway_get_every_event_once(start_gate
         assert reader.reader.named("gap") == []
 
 
-def test_the_reader_of_the_example_follows(start_gateway: StartGateway) -> None:
+def test_the_reader_of_the_example_follows(gateway: GatewayProcess) -> None:
     """As its README says."""
-    gateway = start_gateway({}, "--dev")
     redis = f"unix://{gateway.folder}/data/redis.sock"
     command = [sys.executable, str(EXAMPLE), gateway.url, "orders.#"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader, Publisher(redis) as publisher:
@@ -112,9 +120,8 @@ def _is_read(url: str) -> bool:
     return 'headgate_subscriptions{namespace="notifications"} 1.0' in link.getresponse().read().decode()
 
 
-def test_a_stream_counts_as_a_client_and_a_poll_as_a_connection_too(start_gateway: StartGateway) -> None:
+def test_a_stream_counts_as_a_client_and_a_poll_as_a_connection_too(gateway: GatewayProcess) -> None:
     """HTTP connections have a quarter of the descriptors, and streams would leave none for a WebSocket's handshake."""
-    gateway = start_gateway({}, "--dev")
     address = urlsplit(gateway.url).netloc
 
     def counted() -> tuple[float, float]:

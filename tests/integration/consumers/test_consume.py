@@ -209,11 +209,13 @@ def test_only_named_ones_run(supervised: Supervised, sink_here: SinkFolder, publ
     assert groups(redis_client) == ["second"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_process_finishes_its_work_when_it_is_stopped(
-    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client, number: int
+    start_consume: StartConsume, sink_folder: SinkFolder, publisher: Publisher, redis_client: Client
 ) -> None:
-    """The event leased is done and acknowledged, the next is not begun, exit code 0; its page has health and metrics."""
+    """The event leased is done and acknowledged, the next is not begun, exit code 0; its page has health and metrics.
+
+    By SIGHUP, and at the end by SIGTERM. test_supervisor.py has signals at any moment.
+    """
     process = start_consume("--listen", "127.0.0.1:0")
     page = page_of(process)
     process.wait_for_line(r"^headgate: consuming notifications as sink \(sink:Sink\): orders\.#, from offset 1$")
@@ -223,7 +225,7 @@ def test_a_process_finishes_its_work_when_it_is_stopped(
     publisher.publish("orders.2", 2)
     wait_until((sink_folder.path / "begun").exists, "the sink is at work")
 
-    os.kill(process.pid, number)
+    os.kill(process.pid, signal.SIGHUP)
     process.wait_for_line("^headgate: stopping the consumers$")
     assert sink_folder.got() == []
     (sink_folder.path / "go").touch()

@@ -231,18 +231,6 @@ def test_a_user_who_may_append_each_event_and_no_batch_publishes_one_by_one(
     assert f"allow +fcall|{BATCH}" in said[0]
 
 
-def test_a_publisher_sends_batches(client: Client, redis_url: str) -> None:
-    """250 events are three calls, and 250 receipts in order; a known event is a duplicate."""
-    with Publisher(redis_url, namespace=NAMESPACE) as publisher:
-        publisher.publish("a", 0, id="known")
-        call(client, "CONFIG", "RESETSTAT")
-        receipts = publisher.publish_many([("a", number, "known" if number == 200 else None) for number in range(250)])
-        assert call(client, "INFO", "commandstats")["cmdstat_fcall"]["calls"] == 3
-
-    assert [receipt.offset for receipt in receipts] == [*range(2, 202), 1, *range(202, 251)]
-    assert [receipt.duplicate for receipt in receipts] == [number == 200 for number in range(250)]
-
-
 def test_ids_count_from_one_hash_of_ids_to_the_next(client: Client) -> None:
     """A batch looks into the newest and the one before, and begins a new one when it is time."""
     append_batch(client, [("a", "1", "old", "")])

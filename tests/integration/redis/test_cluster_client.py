@@ -31,10 +31,8 @@ from headgate.redis.client import (
     call_many,
     check_server,
     describe_server,
-    mixed,
     open_client,
     primaries,
-    versions,
 )
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
@@ -268,28 +266,6 @@ def test_a_gateway_that_cannot_serve_is_not_ready_and_says_why(cluster: Cluster,
     ):
         assert not ready
         assert all(expected in reason for reason in reasons), reasons
-
-
-def test_a_replica_given_as_primary_is_one_clear_error(tmp_path: Path) -> None:
-    """It names the primary."""
-    with (
-        closing(Server(tmp_path / "primary")) as primary,
-        closing(Server(tmp_path / "replica", f"replicaof 127.0.0.1 {primary.port}")) as replica,
-        pytest.raises(BusRefused, match=f"is a replica of 127.0.0.1:{primary.port}; gateways and publishers need the primary"),
-    ):
-        describe_server(replica.url)
-
-
-def test_servers_of_several_versions_are_named(cluster: Cluster, client: Client) -> None:
-    """Primaries and replicas are all asked."""
-    found = versions(client)
-    assert {f"127.0.0.1:{node.port}" for node in cluster.nodes} == set(found)
-    assert mixed(found) is None
-    assert (
-        mixed({"a:1": "Valkey 9.1.2", "b:2": "Redis 7.0.15", "c:3": "Valkey 9.1.2"})
-        == "servers of several versions (Redis 7.0.15 at b:2; Valkey 9.1.2 at a:1, c:3): after a failover another one counts, "
-        "so bring them to one version"
-    )
 
 
 def test_check_tells_of_each_node(cluster: Cluster) -> None:

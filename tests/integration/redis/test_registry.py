@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -131,23 +131,6 @@ def test_a_gateway_that_is_not_registered_knows_nothing_of_others(redis_client: 
 
 
 # A gateway's registration --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def table(redis_client: Client) -> Iterator[SharedTable]:
-    """One with a registered process."""
-    table = SharedTable(redis_client, ["chat"])
-    table.start()
-    assert table.tried.wait(30)
-    yield table
-    table.close()
-
-
-def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_client: Client, table: SharedTable) -> None:
-    """Only the first to ask is notified; and one that never registered never knows."""
-    assert not SharedTable(redis_client, ["chat"]).retire()
-    assert table.retire()
-    assert not table.retire()
 
 
 def test_a_gateway_that_may_not_write_the_registry_says_so_once(redis_url: str, redis_client: Client) -> None:

@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from headgate.redis.data_folder import find_private_redis
@@ -23,6 +24,12 @@ CUT_EVENTS, AWAY_EVENTS, LOSE_EVENTS = 50, 25, 60
 # Far more than a client queue (1 MiB) and the kernel's buffers on the way through a proxy (0.7 MB) hold.
 LARGE_EVENTS = 300
 LARGE_BYTES = 8_000
+
+
+@pytest.fixture(scope="module")
+def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
+    """The demo, with patience for a line that stands still."""
+    return start_module_gateway({"HEADGATE_WRITE_DEADLINE_S": "120", "HEADGATE_PING_TIMEOUT_S": "120"}, "--demo")
 
 
 def bursts(board: BoardPage) -> list[list[Any]]:
@@ -137,9 +144,8 @@ def test_what_the_log_loses_is_told_and_taken_back(open_board: OpenBoard) -> Non
     assert run(ana, "flood").startswith("500 published, 500 shown")
 
 
-def test_all_troubles_run_one_after_another(browser: Browser, start_gateway: StartGateway) -> None:
+def test_all_troubles_run_one_after_another(browser: Browser, gateway: GatewayProcess) -> None:
     """On the page of both, by one button; each ends whole, and no mark of the strip covers another."""
-    gateway = start_gateway(None, "--demo")
     with browser.new_context(viewport={"width": 390, "height": 844}) as context:
         page = context.new_page()
         page.goto(f"{gateway.url}/?stall_s=2")
@@ -155,10 +161,8 @@ def test_all_troubles_run_one_after_another(browser: Browser, start_gateway: Sta
         assert re.fullmatch(r"Ana 2 · Ben 1", page.locator('[data-lane="gap"] .lane-count').inner_text())
 
 
-def test_a_tab_behind_a_line_that_stands_still_catches_up(browser: Browser, start_gateway: StartGateway) -> None:
+def test_a_tab_behind_a_line_that_stands_still_catches_up(browser: Browser, gateway: GatewayProcess, shop: Shop) -> None:
     """Its queue in the gateway overflows, no other client waits, and it reads the log and shows every event."""
-    gateway = start_gateway({"HEADGATE_WRITE_DEADLINE_S": "120", "HEADGATE_PING_TIMEOUT_S": "120"}, "--demo")
-    shop = Shop(gateway.url, "ben")
     with (
         ChaosProxy(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as line,
         Publisher(find_private_redis(gateway.folder / "data")) as publisher,

@@ -152,10 +152,12 @@ def test_a_page_asks_again_after_the_application_could_not_authorize(
         faulty(f"{site.url}/faults")
 
 
-@pytest.mark.parametrize("query", ["", "transport=stream"])
-def test_a_page_asks_a_function_of_the_application(page: Page, site: GatewayProcess, query: str) -> None:
-    """The answer comes back to it. An unanswered one is of unknown outcome when the network goes, and a later one is answered."""
-    page.goto(f"{site.url}/client?{query}")
+def test_a_page_asks_a_function_of_the_application(page: Page, site: GatewayProcess) -> None:
+    """The answer comes back to it. An unanswered one is of unknown outcome when the network goes, and a later one is answered.
+
+    tests/integration/client/request.test.mjs has every transport.
+    """
+    page.goto(f"{site.url}/client")
     wait_until(page, "window.page?.gate.state.connection === 'up'")
     page.evaluate("import('/modules/headgate.request.js').then(({request}) => { page.ask = request })")
     wait_until(page, "Boolean(page.ask)")

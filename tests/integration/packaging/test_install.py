@@ -89,7 +89,8 @@ def test_a_publisher_installs_three_distributions(install: Install, redis_url: s
             1,
             f"headgate.installation.MissingExtra: {told}: run {install_command('server')}",
         )
-    check_commands(binaries, tmp_path / "with-click", redis_url)
+    if versions == "newest":  # what the commands say is the same
+        check_commands(binaries, tmp_path / "with-click", redis_url)
 
 
 def check_commands(binaries: Path, folder: Path, redis_url: str) -> None:

@@ -63,13 +63,6 @@ def test_all_replicas_are_those_that_are_online_and_one_that_has_just_gone(prima
             publisher.publish("a", 4)
 
 
-def test_all_replicas_are_at_least_one(redis_url: str, redis_client: Client) -> None:
-    """A primary without replicas can lose its data. The event is published, and the receipt comes with an error."""
-    with Publisher(redis_url, timeout_s=1, durable="all") as publisher, pytest.raises(NotDurable, match="0 of 1 replicas"):
-        publisher.publish("a", 1)
-    assert call(redis_client, "XLEN", log_key(NAMESPACE)) == 1
-
-
 def test_a_user_who_may_not_ask_for_the_replicas_publishes_nothing(redis_url: str, redis_client: Client) -> None:
     """It is unknown how many all are."""
     call(redis_client, "ACL", "SETUSER", "shop", "on", ">one", "~*", "&*", "+@all", "-info")

@@ -22,20 +22,16 @@ PATHS = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(headgate.__file__
 @pytest.mark.parametrize(
     "command",
     [
+        *("check", "status", "publish a 1", "tail #", "replay #", "trace 1", "presence a", "pause", "rebalance", "clients"),
         *(
-            "check",
-            "status",
-            "publish a 1",
-            "tail #",
-            "replay #",
-            "trace 1",
-            "presence a",
-            "pause",
-            "rebalance",
-            "clients",
             "keys list",
+            "consume",
+            "consume --check",
+            "consumers list",
+            "dead-letters list mailer",
+            "who-can #",
+            "revoke --user ana",
         ),
-        *("consume", "consume --check", "consumers list", "dead-letters list mailer", "who-can #", "revoke --user ana"),
         *("regrant ana", "disconnect --user ana", "schemas list", "publish --file /dev/null"),
     ],
 )

@@ -62,55 +62,27 @@ def test_json_values_survive(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (datetime.datetime(2026, 11, 21, 6, 30, tzinfo=datetime.UTC), b'"2026-11-21T06:30:00Z"'),
-        (uuid.UUID(int=1), b'"00000000-0000-0000-0000-000000000001"'),
-        (Decimal("1.50"), b'"1.50"'),
-        (Order(1, 2.5), b'{"number":1,"price":2.5}'),
         ([Line("a")], b'[{"name":"a"}]'),
-        (Colour.RED, b'"red"'),
         ((1, "é"), '[1,"é"]'.encode()),
-        (b"\0", b'"AA=="'),
         (msgspec.Raw(b' {"a" : 1} '), b' {"a" : 1} '),
     ],
 )
 def test_a_value_that_msgspec_knows_is_encoded(value: Any, text: bytes) -> None:
-    """Dates, UUIDs, Decimals, dataclasses, structs, enums and bytes as msgspec writes them; Raw as it is."""
+    """Structs and text as msgspec writes them, Raw as it is; docs/data.md has the other types."""
     assert encode_data(value) == text
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        math.nan,
-        math.inf,
-        -math.inf,
-        [{"a": [math.nan]}],
-        (math.inf,),
-        Order(1, math.nan),
-        {"order": Order(1, {"x": math.inf})},
-        Colour.NOTHING,
-        Decimal("NaN"),
-        Decimal("sNaN"),
-        [Decimal("1e400"), object()],
-        Order(1, Decimal("Infinity")),
-        {1: "a"},
-        {"a": {True: 1}},
-        {None: 1},
-        {1.5: 1},
-        Order(1, {2: 3}),
-        {datetime.date(2026, 1, 1): 1},
-        object(),
-        [object()],
-        "\ud800",
-        {"\udfff": 1},
-        1j,
-        print,
-        msgspec.Raw(b"nope"),
-        msgspec.Raw(b'"\xff"'),
-        [msgspec.Raw(b"1")],
+        math.nan, math.inf, -math.inf, [{"a": [math.nan]}], (math.inf,), Order(1, math.nan), {"order": Order(1, {"x": math.inf})},
+        Colour.NOTHING, Decimal("NaN"), Decimal("sNaN"), [Decimal("1e400"), object()], Order(1, Decimal("Infinity")),
+        {1: "a"}, {"a": {True: 1}}, {None: 1}, {1.5: 1}, Order(1, {2: 3}), {datetime.date(2026, 1, 1): 1},
+        object(), [object()], "\ud800", {"\udfff": 1}, 1j, print,
+        msgspec.Raw(b"nope"), msgspec.Raw(b'"\xff"'), [msgspec.Raw(b"1")],
     ],
     ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", repr(value)),
-)
+)  # fmt: skip
 def test_data_that_is_not_json_is_refused(value: Any) -> None:
     """Nothing is silently turned into null, into a string, or left out."""
     with pytest.raises(NotSerializable):

@@ -218,181 +218,141 @@ TABLE = "headgate.toml [consumers.on-call]"
 TYPES = "apprise, email, monitoring, webhook, webpush, or your own as package.module:Class"
 OPTIONS = "expected Options to be a dataclass whose fields are declared with headgate.consumers.option"
 PATTERNS = "expected 1 to 64 patterns such as orders.*.failed"
-WRONG: dict[str, tuple[str | bytes, str]] = {
-    # The file
-    "no TOML": (
-        "[consumers.on-call\n",
-        "headgate.toml: not TOML: Expected ']' at the end of a table declaration (at line 1, column 19)",
-    ),
-    "no value": ("a =\n", "headgate.toml: not TOML: Invalid value (at line 1, column 4)"),
-    "a key twice": (
-        pager() + "rings = 1\nrings = 2\n",
-        "headgate.toml: not TOML: Cannot overwrite a value (at line 6, column 10)",
-    ),
-    "no UTF-8": (b"# \xff\n", "headgate.toml: expected UTF-8 text (at line 1)"),
-    "too long": ("#" * 1_048_577, "headgate.toml: expected at most 1048576 bytes"),
-    "nested without end": ("a = " + "[" * 100_000, "headgate.toml: not TOML: nested too deeply"),
+TABLES = "expected 1 to 64 tables such as [consumers.on-call]"
+NAME = "expected a name of 1 to 64 characters of [A-Za-z0-9_-]"
+CHECK = "its check raised InvalidRequest: 'invalid request: check: expected a list of texts,"
+PUSH = "patterns = ['users.#']\nchannel = 'push'\n"
+# Content of the file → the line about it, after the name of the file.
+WRONG_FILES: dict[str, tuple[str | bytes, str]] = {
+    "no TOML": ("[consumers.on-call\n", ": not TOML: Expected ']' at the end of a table declaration (at line 1, column 19)"),
+    "no value": ("a =\n", ": not TOML: Invalid value (at line 1, column 4)"),
+    "a key twice": (pager() + "rings = 1\nrings = 2\n", ": not TOML: Cannot overwrite a value (at line 6, column 10)"),
+    "no UTF-8": (b"# \xff\n", ": expected UTF-8 text (at line 1)"),
+    "too long": ("#" * 1_048_577, ": expected at most 1048576 bytes"),
+    "nested without end": ("a = " + "[" * 100_000, ": not TOML: nested too deeply"),
     # Tables
-    "an unknown table": (
-        pager() + "[setings]\n",
-        "headgate.toml [setings] is not a table of this file; did you mean [settings]?",
-    ),
-    "another unknown table": (pager() + "[x]\n", "headgate.toml [x] is not a table of this file"),
-    "no consumer": ("", "headgate.toml [consumers]: 0 consumers; expected 1 to 64 tables such as [consumers.on-call]"),
-    "too many": (
-        "".join(pager(name=f"c{number}") for number in range(65)),
-        "headgate.toml [consumers]: 65 consumers; expected 1 to 64 tables such as [consumers.on-call]",
-    ),
-    "consumers that are no table": (
-        "consumers = 3",
-        "headgate.toml [consumers]: 3; expected 1 to 64 tables such as [consumers.on-call]",
-    ),
+    "an unknown table": (pager() + "[setings]\n", " [setings] is not a table of this file; did you mean [settings]?"),
+    "another unknown table": (pager() + "[x]\n", " [x] is not a table of this file"),
+    "no consumer": ("", f" [consumers]: 0 consumers; {TABLES}"),
+    "too many": ("".join(pager(name=f"c{number}") for number in range(65)), f" [consumers]: 65 consumers; {TABLES}"),
+    "consumers that are no table": ("consumers = 3", f" [consumers]: 3; {TABLES}"),
     "a consumer that is no table": (
         "[consumers]\non-call = 'x'",
-        "headgate.toml [consumers] on-call='x': expected a table [consumers.on-call]",
+        " [consumers] on-call='x': expected a table [consumers.on-call]",
     ),
-    "a list of tables": (
-        "[[consumers.on-call]]",
-        "headgate.toml [consumers] on-call=[{}]: expected a table [consumers.on-call]",
-    ),
-    "a name with a space": (
-        pager(name='"on call"'),
-        "headgate.toml [consumers.'on call']: expected a name of 1 to 64 characters of [A-Za-z0-9_-]",
-    ),
-    "a long name": (
-        pager(name="x" * 65),
-        f"headgate.toml [consumers.'{'x' * 65}']: expected a name of 1 to 64 characters of [A-Za-z0-9_-]",
-    ),
+    "a list of tables": ("[[consumers.on-call]]", " [consumers] on-call=[{}]: expected a table [consumers.on-call]"),
+    "a name with a space": (pager(name='"on call"'), f" [consumers.'on call']: {NAME}"),
+    "a long name": (pager(name="x" * 65), f" [consumers.'{'x' * 65}']: {NAME}"),
     # Settings
-    "settings that are no table": ("settings = 1\n" + pager(), "headgate.toml settings=1: expected a table [settings]"),
+    "settings that are no table": ("settings = 1\n" + pager(), " settings=1: expected a table [settings]"),
     "a wrong setting": (
         "[settings]\nport = 70000\n" + pager(),
-        "headgate.toml [settings] port=70000: expected a whole number from 0 to 65535 (0 picks a free one)",
+        " [settings] port=70000: expected a whole number from 0 to 65535 (0 picks a free one)",
     ),
     "an unknown setting": (
         "[settings]\nnamespace = 'a'\n" + pager(),
-        "headgate.toml [settings] namespace is not a setting; did you mean namespaces?",
+        " [settings] namespace is not a setting; did you mean namespaces?",
     ),
     "a secret setting": (
         "[settings]\ntoken_secret = 'hunter2'\n" + pager(),
-        "headgate.toml [settings] token_secret=(hidden): expected a secret of at least 32 bytes, 8 of them different, that does "
-        "not repeat a short text, is no placeholder, and has no blank or line end around it",
+        " [settings] token_secret=(hidden): expected a secret of at least 32 bytes, 8 of them different, that does not repeat "
+        "a short text, is no placeholder, and has no blank or line end around it",
     ),
+}
+# Lines of a table [consumers.on-call] → the line about it, after the name of the table.
+WRONG_CONSUMERS: dict[str, tuple[str, str]] = {
+    # Options that every consumer has
+    "no type": ("type = (none)", f"type is missing; expected {TYPES}"),
+    "a type that is no text": ("type = 3", f"type=3: expected {TYPES}"),
+    "an unknown type": ("type = 'emial'", f"type='emial': expected {TYPES}; did you mean email?"),
+    "no patterns": ("patterns = (none)", f"patterns is missing; {PATTERNS}"),
+    "empty patterns": ("patterns = []", f"patterns=[]: {PATTERNS}"),
+    "a wrong pattern": ("patterns = ['a..b']", f"patterns=['a..b']: {PATTERNS}"),
+    "patterns that are a number": ("patterns = 7", f"patterns=7: {PATTERNS}"),
+    "a namespace that is not served": ("namespace = 'x'", "namespace='x': expected one of notifications"),
+    "a namespace that is no text": ("namespace = 1", "namespace=1: expected a namespace"),
+    "a start in the middle": ("start = 'last'", "start='last': expected new or oldest"),
+    "no worker": ("workers = 0", "workers=0: expected a whole number from 1 to 64"),
+    "a wait that is no number": ("retry_first_s = 'soon'", "retry_first_s='soon': expected a number from 0.01 to 3600 seconds"),
+    # Classes
+    "no such module": ("type = 'pagerz:Pager'", "type='pagerz:Pager': no module named 'pagerz' (looked in FOLDER first)"),
+    "no such class": (
+        "type = 'pagers:Pagr'",
+        "type='pagers:Pagr': module 'pagers' has no 'Pagr'; expected package.module:Class",
+    ),
+    "no class at all": ("type = 'pagers:'", "type='pagers:': 'pagers:' is not of the form package.module:Class"),
+    "a class that is no consumer": (
+        "type = 'pagers:NO_CONSUMER'",
+        "type='pagers:NO_CONSUMER': expected a class that derives from headgate.consumers.Consumer",
+    ),
+    "a module with a bug": ("type = 'broken:Pager'", "type='broken:Pager': cannot be imported: RuntimeError: 'no dial tone'"),
+    "a module that misses another": (
+        "type = 'needy:Pager'",
+        "type='needy:Pager': cannot be imported: ModuleNotFoundError: \"No module named 'apprise_that_nobody_has'\"",
+    ),
+    "a module that ends the process": ("type = 'exits:Pager'", "type='exits:Pager': cannot be imported: SystemExit: '0'"),
+    "options that are no dataclass": ("type = 'pagers:Plain'", f"type='pagers:Plain': {OPTIONS}"),
+    "options that are not declared": ("type = 'pagers:Undeclared'", f"type='pagers:Undeclared': {OPTIONS}"),
+    "a class whose option has a name that is taken": (
+        "type = 'pagers:Clashing'\nnumber = (none)",
+        "type='pagers:Clashing': its option patterns has the name of one that every consumer has",
+    ),
+    # Options of the type
+    "an option that is missing": ("number = (none)", "number is missing; expected a telephone number"),
+    "an option that is wrong": ("rings = 10", "rings=10: expected a whole number from 1 to 9"),
+    "an option that is not known": ("ringz = 1", "ringz is not an option of pagers:Pager; did you mean rings?"),
+    "an option of the runner, misspelt": ("worker = 1", "worker is not an option of pagers:Pager; did you mean workers?"),
+    "an option of the runner that the type cannot have": (
+        "type = 'pagers:Hasty'\nunless_read_s = 60",
+        "unless_read_s is for types that take events one by one; this one takes pages",
+    ),
+    "a time to be seen where no topic is a user's": (
+        "unless_seen_s = 60",
+        "unless_seen_s: no pattern has topics of users (users.<user>.…); expected seen_user to name the user",
+    ),
+    "a time to be read where no topic is an item's": (
+        "patterns = ['users.*.inbox']\nunless_read_s = 60",
+        "unless_read_s: no pattern has items of inboxes; expected one such as users.*.inbox.*.#",
+    ),
+    "a template of no user": (
+        "unless_seen_s = 60\nseen_user = '{{ user }}'",
+        "seen_user: unknown name 'user'; there are event",
+    ),
+    "a channel that there is not": ("channel = 'sms'", "channel='sms': expected mail, push or none"),
+    "a function of preferences that there is not": (
+        f"{PUSH}wants = 'pagers:wishes'",
+        "wants='pagers:wishes': module 'pagers' has no 'wishes'; expected package.module:function",
+    ),
+    "a function of preferences whose module ends the process": (
+        f"{PUSH}wants = 'exits:wants'",
+        "wants='exits:wants': cannot be imported: SystemExit",
+    ),
+    "a function of preferences that is none": (
+        f"{PUSH}wants = 'pagers:NO_CONSUMER'",
+        "wants='pagers:NO_CONSUMER': expected a function",
+    ),
+    "preferences without a channel": (
+        "patterns = ['users.#']\nwants = 'pagers:pager'",
+        "wants: this consumer is no channel of a user; expected channel to be mail or push",
+    ),
+    "a secret that is wrong": ("pin = 123456", "pin=(hidden): expected a PIN"),
+    "a secret under a wrong name": ("pln = 'hunter2'", "pln is not an option of pagers:Pager; did you mean pin?"),
+    "options that contradict each other": ("rings = 9", "rings=9: expected at most 3 unless loud"),
+    "a check that returns nothing": ("type = 'pagers:Silent'", f"{CHECK} got NoneType'"),
+    "a check that returns a text": ("type = 'pagers:Wordy'", f"{CHECK} got str'"),
+    "a method that nobody awaits": (
+        "type = 'pagers:Later'",
+        "type='pagers:Later': expected tick to be a method that may block, not a coroutine (async def)",
+    ),
+    "a check with a bug": ("type = 'pagers:Careless'", "its check raised RuntimeError: 'no dial tone'"),
+}
+WRONG: dict[str, tuple[str | bytes, str]] = {
+    **{name: (content, f"headgate.toml{line}") for name, (content, line) in WRONG_FILES.items()},
+    **{name: (pager(more), f"{TABLE} {line}") for name, (more, line) in WRONG_CONSUMERS.items()},
     "settings that contradict each other": (
         "[settings]\nallowed_origins = ['*']\n" + pager(),
         "HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1",
     ),
-    # Options that every consumer has
-    "no type": (pager("type = (none)"), f"{TABLE} type is missing; expected {TYPES}"),
-    "a type that is no text": (pager("type = 3"), f"{TABLE} type=3: expected {TYPES}"),
-    "an unknown type": (pager("type = 'emial'"), f"{TABLE} type='emial': expected {TYPES}; did you mean email?"),
-    "no patterns": (pager("patterns = (none)"), f"{TABLE} patterns is missing; {PATTERNS}"),
-    "empty patterns": (pager("patterns = []"), f"{TABLE} patterns=[]: {PATTERNS}"),
-    "a wrong pattern": (pager("patterns = ['a..b']"), f"{TABLE} patterns=['a..b']: {PATTERNS}"),
-    "patterns that are a number": (pager("patterns = 7"), f"{TABLE} patterns=7: {PATTERNS}"),
-    "a namespace that is not served": (pager("namespace = 'x'"), f"{TABLE} namespace='x': expected one of notifications"),
-    "a namespace that is no text": (pager("namespace = 1"), f"{TABLE} namespace=1: expected a namespace"),
-    "a start in the middle": (pager("start = 'last'"), f"{TABLE} start='last': expected new or oldest"),
-    "no worker": (pager("workers = 0"), f"{TABLE} workers=0: expected a whole number from 1 to 64"),
-    "a wait that is no number": (
-        pager("retry_first_s = 'soon'"),
-        f"{TABLE} retry_first_s='soon': expected a number from 0.01 to 3600 seconds",
-    ),
-    # Classes
-    "no such module": (
-        pager("type = 'pagerz:Pager'"),
-        f"{TABLE} type='pagerz:Pager': no module named 'pagerz' (looked in FOLDER first)",
-    ),
-    "no such class": (
-        pager("type = 'pagers:Pagr'"),
-        f"{TABLE} type='pagers:Pagr': module 'pagers' has no 'Pagr'; expected package.module:Class",
-    ),
-    "no class at all": (
-        pager("type = 'pagers:'"),
-        f"{TABLE} type='pagers:': 'pagers:' is not of the form package.module:Class",
-    ),
-    "a class that is no consumer": (
-        pager("type = 'pagers:NO_CONSUMER'"),
-        f"{TABLE} type='pagers:NO_CONSUMER': expected a class that derives from headgate.consumers.Consumer",
-    ),
-    "a module with a bug": (
-        pager("type = 'broken:Pager'"),
-        f"{TABLE} type='broken:Pager': cannot be imported: RuntimeError: 'no dial tone'",
-    ),
-    "a module that misses another": (
-        pager("type = 'needy:Pager'"),
-        f"{TABLE} type='needy:Pager': cannot be imported: ModuleNotFoundError: \"No module named 'apprise_that_nobody_has'\"",
-    ),
-    "a module that ends the process": (
-        pager("type = 'exits:Pager'"),
-        f"{TABLE} type='exits:Pager': cannot be imported: SystemExit: '0'",
-    ),
-    "options that are no dataclass": (pager("type = 'pagers:Plain'"), f"{TABLE} type='pagers:Plain': {OPTIONS}"),
-    "options that are not declared": (pager("type = 'pagers:Undeclared'"), f"{TABLE} type='pagers:Undeclared': {OPTIONS}"),
-    "a class whose option has a name that is taken": (
-        pager("type = 'pagers:Clashing'\nnumber = (none)"),
-        f"{TABLE} type='pagers:Clashing': its option patterns has the name of one that every consumer has",
-    ),
-    # Options of the type
-    "an option that is missing": (pager("number = (none)"), f"{TABLE} number is missing; expected a telephone number"),
-    "an option that is wrong": (pager("rings = 10"), f"{TABLE} rings=10: expected a whole number from 1 to 9"),
-    "an option that is not known": (pager("ringz = 1"), f"{TABLE} ringz is not an option of pagers:Pager; did you mean rings?"),
-    "an option of the runner, misspelt": (
-        pager("worker = 1"),
-        f"{TABLE} worker is not an option of pagers:Pager; did you mean workers?",
-    ),
-    "an option of the runner that the type cannot have": (
-        pager("type = 'pagers:Hasty'\nunless_read_s = 60"),
-        f"{TABLE} unless_read_s is for types that take events one by one; this one takes pages",
-    ),
-    "a time to be seen where no topic is a user's": (
-        pager("unless_seen_s = 60"),
-        f"{TABLE} unless_seen_s: no pattern has topics of users (users.<user>.…); expected seen_user to name the user",
-    ),
-    "a time to be read where no topic is an item's": (
-        pager("patterns = ['users.*.inbox']\nunless_read_s = 60"),
-        f"{TABLE} unless_read_s: no pattern has items of inboxes; expected one such as users.*.inbox.*.#",
-    ),
-    "a template of no user": (
-        pager("unless_seen_s = 60\nseen_user = '{{ user }}'"),
-        f"{TABLE} seen_user: unknown name 'user'; there are event",
-    ),
-    "a channel that there is not": (pager("channel = 'sms'"), f"{TABLE} channel='sms': expected mail, push or none"),
-    "a function of preferences that there is not": (
-        pager("patterns = ['users.#']\nchannel = 'push'\nwants = 'pagers:wishes'"),
-        f"{TABLE} wants='pagers:wishes': module 'pagers' has no 'wishes'; expected package.module:function",
-    ),
-    "a function of preferences whose module ends the process": (
-        pager("patterns = ['users.#']\nchannel = 'push'\nwants = 'exits:wants'"),
-        f"{TABLE} wants='exits:wants': cannot be imported: SystemExit",
-    ),
-    "a function of preferences that is none": (
-        pager("patterns = ['users.#']\nchannel = 'push'\nwants = 'pagers:NO_CONSUMER'"),
-        f"{TABLE} wants='pagers:NO_CONSUMER': expected a function",
-    ),
-    "preferences without a channel": (
-        pager("patterns = ['users.#']\nwants = 'pagers:pager'"),
-        f"{TABLE} wants: this consumer is no channel of a user; expected channel to be mail or push",
-    ),
-    "a secret that is wrong": (pager("pin = 123456"), f"{TABLE} pin=(hidden): expected a PIN"),
-    "a secret under a wrong name": (
-        pager("pln = 'hunter2'"),
-        f"{TABLE} pln is not an option of pagers:Pager; did you mean pin?",
-    ),
-    "options that contradict each other": (pager("rings = 9"), f"{TABLE} rings=9: expected at most 3 unless loud"),
-    "a check that returns nothing": (
-        pager("type = 'pagers:Silent'"),
-        f"{TABLE} its check raised InvalidRequest: 'invalid request: check: expected a list of texts, got NoneType'",
-    ),
-    "a check that returns a text": (
-        pager("type = 'pagers:Wordy'"),
-        f"{TABLE} its check raised InvalidRequest: 'invalid request: check: expected a list of texts, got str'",
-    ),
-    "a method that nobody awaits": (
-        pager("type = 'pagers:Later'"),
-        f"{TABLE} type='pagers:Later': expected tick to be a method that may block, not a coroutine (async def)",
-    ),
-    "a check with a bug": (pager("type = 'pagers:Careless'"), f"{TABLE} its check raised RuntimeError: 'no dial tone'"),
 }
 
 

@@ -16,6 +16,7 @@ from headgate.errors import SettingsError
 from headgate.settings.settings import Settings
 from tests.support.token_keys import EC_KEY, ED_KEY, RSA_KEY, SECRET, SMALL_RSA_KEY, jwk, pem, segment
 
+PRIVATE_PEM = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 PLACEHOLDERS = [
     "replace-this-by-at-least-32-random-bytes",
     "only-for-the-example-and-long-enough",
@@ -79,19 +80,7 @@ def test_keys_are_read_from_json_and_from_toml(tmp_path: Path) -> None:
         (json.dumps({"a": {"alg": "RS256", "key": pem(EC_KEY)}}), "does not fit RS256|expected an RSA"),
         (json.dumps({"a": {"alg": "ES256", "key": pem(ec.generate_private_key(ec.SECP384R1()))}}), "ES256|P-256"),
         (json.dumps({"a": {"alg": "RS256", "key": pem(SMALL_RSA_KEY)}}), "at least 2048 bits"),
-        (
-            json.dumps(
-                {
-                    "a": {
-                        "alg": "EdDSA",
-                        "key": ED_KEY.private_bytes(
-                            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-                        ).decode(),
-                    }
-                }
-            ),
-            "Ed25519 public key",
-        ),
+        (json.dumps({"a": {"alg": "EdDSA", "key": ED_KEY.private_bytes(*PRIVATE_PEM).decode()}}), "Ed25519 public key"),
     ],
 )
 def test_a_file_of_keys_that_is_wrong_is_told_by_key_id_and_never_shown(tmp_path: Path, content: str, told: str) -> None:

@@ -19,10 +19,15 @@ from tests.support.service_links import SERVICE_LINKS
 from tests.support.small_redis import SmallRedis
 
 
-@pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> Flask:
-    """An application with the extension, in a process whose standard library is not patched, without a Redis."""
+@pytest.fixture(autouse=True)
+def _unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose standard library is not patched."""
     monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
+
+
+@pytest.fixture
+def app() -> Flask:
+    """An application with the extension, without a Redis."""
     app = Flask("shop")
     Headgate(app, settings=Settings(redis_url="redis://127.0.0.1:1", namespaces=("notifications",)))
     return app
@@ -75,7 +80,6 @@ def test_an_application_with_an_authenticator_lets_somebody_in(app: Flask, gate:
 
 def test_variables_for_a_service_called_headgate_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Kubernetes sets them in a pod with a Service of that name."""
-    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     for name, value in SERVICE_LINKS.items():
         monkeypatch.setenv(name, value)
     app = Flask("shop")
@@ -117,11 +121,8 @@ def test_a_route_of_the_application_is_no_stream_of_ours(app: Flask, gate: Headg
 @pytest.mark.parametrize(
     ("options", "place"), [({"subdomain_matching": True}, "api"), ({"host_matching": True}, "api.shop.example")]
 )
-def test_a_stream_of_the_application_below_one_of_its_hosts_is_no_stream_of_ours(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], place: str
-) -> None:
+def test_a_stream_of_the_application_below_one_of_its_hosts_is_no_stream_of_ours(options: dict[str, bool], place: str) -> None:
     """By subdomains or by whole hosts."""
-    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     app = Flask("shop", static_folder=None, **options)  # type: ignore[arg-type]
     app.config["SERVER_NAME"] = "shop.example"
     Headgate(app, settings=Settings())
@@ -134,11 +135,8 @@ def test_a_stream_of_the_application_below_one_of_its_hosts_is_no_stream_of_ours
     ("options", "place"),
     [({"subdomain_matching": True}, "api"), ({"subdomain_matching": True}, ""), ({"host_matching": True}, "api.shop.example")],
 )
-def test_the_client_for_a_script_tag_is_served_to_each_host_of_the_application(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], place: str
-) -> None:
+def test_the_client_for_a_script_tag_is_served_to_each_host_of_the_application(options: dict[str, bool], place: str) -> None:
     """By subdomains or by whole hosts; a page of one of them has an address that is answered."""
-    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     app = Flask("shop", static_folder=None, **options)  # type: ignore[arg-type]
     app.config["SERVER_NAME"] = "shop.example"
     Headgate(app, settings=Settings())
@@ -170,9 +168,8 @@ def test_the_slash_behind_the_path_may_be_missing(app: Flask, gate: Headgate, qu
     assert answer.status_code == (501 if is_ours else 404)
 
 
-def test_events_are_held_against_the_schemas_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_held_against_the_schemas_of_the_configuration(tmp_path: Path) -> None:
     """A worker without a gateway refuses the same events as the gateway."""
-    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     app = Flask("shop")
     app.config["HEADGATE_REDIS_URL"] = "redis://127.0.0.1:1"
     app.config["HEADGATE_SCHEMAS"] = str(write(tmp_path / "schemas", {"orders.#.json": {"type": "integer"}}))
@@ -237,9 +234,8 @@ def test_a_function_is_registered_as_it_is(gate: Headgate) -> None:
     assert price(PageRequest("orders.price", 7, Identity("ana"), "notifications", "r1")) == 7
 
 
-def test_an_extension_follows_the_application_of_a_factory_that_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extension_follows_the_application_of_a_factory_that_is_called_again() -> None:
     """With its settings and its functions. The connections for the one before are closed."""
-    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
     gate = Headgate()
 
     def create_app(namespace: str) -> Flask:

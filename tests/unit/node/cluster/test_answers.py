@@ -157,19 +157,12 @@ def test_a_fault_of_ours_that_comes_again_and_again_is_one_line_in_ten_seconds(p
     assert [(line["event"], line["left_out"]) for line in lines] == [("question failed", 0)]
 
 
-def test_a_body_of_another_shape_is_a_line_in_the_log(process: Process) -> None:
-    """As one of another version."""
-    with capture_logs() as lines:
-        process.ask("one")
-        gevent.idle(-2)
-    assert [line["event"] for line in lines] == ["question not answered"]
-
-
-def test_a_body_that_is_no_unicode_is_a_line_in_the_log_and_ends_no_link(process: Process) -> None:
-    """The link that brings it brings the revocations too."""
+@pytest.mark.parametrize(("kind", "body"), [("k", b'{"number":"one"}'), ("text", b'"\xff"')], ids=["another shape", "no Unicode"])
+def test_a_body_that_cannot_be_read_is_a_line_in_the_log_and_ends_no_link(process: Process, kind: str, body: bytes) -> None:
+    """It may be of another version. The link that brings it brings the revocations too."""
     process.answers.add({"text": Answering(str, lambda text: [text], lambda text: None)})
     with capture_logs() as lines:
-        process.answers.receive(b'{"id":"q","kind":"text","within_ms":1000,"body":"\xff"}')
+        process.answers.receive(b'{"id":"q","kind":"%b","within_ms":1000,"body":%b}' % (kind.encode(), body))
         gevent.idle(-2)
     assert [line["event"] for line in lines] == ["question not answered"]
 

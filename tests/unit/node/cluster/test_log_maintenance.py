@@ -92,9 +92,14 @@ class Kept:
 
 
 @pytest.fixture
-def upkeep(clock: LoopClock, log: Log) -> Iterator[Maintenance]:
+def kept() -> Kept:
+    return Kept()
+
+
+@pytest.fixture
+def upkeep(clock: LoopClock, log: Log, kept: Kept) -> Iterator[Maintenance]:
     """The upkeep of one namespace, which has ticked once."""
-    upkeep = Maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, Kept())})
+    upkeep = Maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
     upkeep.start()
     upkeep.start()
     gevent.idle(-2)
@@ -193,33 +198,25 @@ def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Maintenance, clock: 
     assert REGISTRY.get_sample_value("headgate_id_hold_seconds", {"namespace": "notifications"}) == 84.5
 
 
-def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_warned_of_once(clock: LoopClock, log: Log) -> None:
+@pytest.mark.usefixtures("upkeep")
+def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_warned_of_once(
+    clock: LoopClock, log: Log, kept: Kept
+) -> None:
     """100 MB of events of 1,000 bytes: 2 s at 50,000 per second. It may be well again before the next warning."""
-    kept = Kept()
-    upkeep = Maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
-    upkeep.start()
-    gevent.idle(-2)
     with capture_logs() as lines:
         for events_per_s in (0, 100, 5000, 50_000, 50_000, 12_500, 50_000, 5000, 50_000):
             log.publish(int(events_per_s * WATCH_EVERY_S), WATCH_EVERY_S)
             clock.advance(WATCH_EVERY_S)
-    upkeep.close()
-    gevent.idle(-2)
     assert kept.told == [600, 600, 20, 2, 2, 8, 2, 20, 2]
     assert [(line["event"], line["retention_s"], line["needed_s"]) for line in lines] == [("log too short", 2, 5)] * 2
     assert REGISTRY.get_sample_value("headgate_log_retention_seconds", {"namespace": "notifications"}) == 2
 
 
-def test_another_epoch_says_nothing_of_the_rate(clock: LoopClock, log: Log) -> None:
+@pytest.mark.usefixtures("upkeep")
+def test_another_epoch_says_nothing_of_the_rate(clock: LoopClock, log: Log, kept: Kept) -> None:
     """Its offsets and its clock may be others; the first measurement says nothing either."""
-    kept = Kept()
-    upkeep = Maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
-    upkeep.start()
-    gevent.idle(-2)
     for epoch in ("e2", "", "e3"):
         log.epoch = epoch
         log.publish(1_000_000, WATCH_EVERY_S)
         clock.advance(WATCH_EVERY_S)
-    upkeep.close()
-    gevent.idle(-2)
     assert kept.told == []

@@ -305,21 +305,26 @@ def test_a_newcomer_that_is_looked_at_as_an_operator_pauses_is_refused(gateway_o
     assert not gateway.namespace.clients
 
 
+@pytest.mark.parametrize(
+    ("fault", "reason"), [(BusUnavailable("Redis does not say"), "bus unavailable"), (ZeroDivisionError(), "not welcomed")]
+)
 def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes_back(
-    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch, fault: Exception, reason: str
 ) -> None:
-    """With the same point of resume, because a welcome would lose that."""
+    """With the same point of resume, because a welcome would lose that; without one it would wait for a welcome for ever."""
     gateway = gateway_on_model()
 
-    def fail(point: Resume) -> bool:
-        raise BusUnavailable("Redis does not say")
+    def fail(client: Any, point: Resume) -> None:
+        raise fault
 
-    monkeypatch.setattr(gateway.namespace, "resume", lambda client, point: fail(point))
-    client = gateway.join({"resume": {"epoch": gateway.redis.epoch, "offset": 10**6}})
-    client.wait_for(lambda: client.closed, "the end of the connection")
-    assert client.session.reason == "bus unavailable"
+    with monkeypatch.context() as patched:
+        patched.setattr(gateway.namespace, "resume", fail)
+        client = gateway.join({"resume": {"epoch": gateway.redis.epoch, "offset": 10**6}})
+        client.wait_for(lambda: client.closed, "the end of the connection")
+    assert client.session.reason == reason
     assert client.named("welcome") == []
     assert not gateway.namespace.clients
+    assert gateway.join().welcome
 
 
 def test_a_client_without_welcome_gets_no_event(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,19 +466,3 @@ def test_an_authenticator_meets_no_locals_of_another_login(gateway_on_model: Sta
     for _ in range(3):
         gateway.join({"token": "clerk"}).wait_for(lambda: met, "the login")
     assert met == [False] * 3
-
-
-def test_our_fault_ends_that_clients_connection(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Joined without a welcome, it would wait for one for ever."""
-    gateway = gateway_on_model()
-
-    def fail(point: Resume) -> bool:
-        raise ZeroDivisionError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(gateway.namespace, "resume", lambda client, point: fail(point))
-        client = gateway.join({"resume": {"epoch": gateway.redis.epoch, "offset": 1}})
-        client.wait_for(lambda: client.closed, "the end of the connection")
-    assert client.named("welcome") == []
-    assert not gateway.namespace.clients
-    assert gateway.join().welcome

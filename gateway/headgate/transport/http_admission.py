@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import structlog
@@ -50,6 +50,10 @@ class Admitted(Protocol):
     is_reserved: bool
     """Whether it has a reserved place."""
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether it has sent anything."""
+
     def fileno(self) -> int: ...
 
 
@@ -69,6 +73,9 @@ class HttpConnections:
 
     def __len__(self) -> int:
         return len(self._address_of)
+
+    def __iter__(self) -> Iterator[Admitted]:
+        return iter(self._address_of)
 
     def open(self, connection: Admitted, address: str | None) -> None:
         """Take in a connection, which waits for its peer. With `address` None it counts for no address."""

@@ -72,6 +72,11 @@ class HttpConnection:
         self.waits_since_s = 0.0
         self.is_taken = self.is_reserved = False
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether it has sent anything."""
+        return self._channel is not None and self._channel.sent_bytes > 0
+
     # -- in the hub, before there is a greenlet -------------------------------------------------------------------------
 
     def read_first(self) -> None:

@@ -29,6 +29,8 @@ _READ_BYTES = 65536
 # How often connections without their first byte are checked.
 _TICK_S = 0.25
 _POLL_S = 0.02
+# What requests have at least, and connections for their first one, before a process ends.
+LAST_REQUESTS_S = 1.0
 
 
 class HTTPServer:
@@ -112,6 +114,10 @@ class HTTPServer:
         """Give each connection one more answer; accept others, which a load balancer may still send. Idempotent."""
         self.is_leaving = True
 
+    def has_newcomers(self) -> bool:
+        """Return whether a connection has had no answer yet."""
+        return any(not connection.has_answered for connection in self.connections)
+
     def stop(self, timeout: float | None = None) -> None:
         """As `close`, for callers of gevent's servers. Waits for no request."""
         self.close()
@@ -175,7 +181,14 @@ class HTTPServer:
 
 
 def finish_requests(servers: Sequence[HTTPServer], within_s: float) -> None:
-    """Wait until no request is being answered, at most `within_s`. Switches greenlets."""
-    until_s = time.monotonic() + within_s
-    while any(server.answering for server in servers) and time.monotonic() < until_s:
+    """Wait until no request is being answered, for `within_s` or LAST_REQUESTS_S, whichever is longer. Switches greenlets.
+
+    A connection that has had no answer yet is given LAST_REQUESTS_S for its request: its client has just connected to send one,
+    and takes the end of the connection for a failure.
+    """
+    began_s = time.monotonic()
+    within_s = max(within_s, LAST_REQUESTS_S)
+    while (elapsed_s := time.monotonic() - began_s) < within_s and any(
+        server.answering or (elapsed_s < LAST_REQUESTS_S and server.has_newcomers()) for server in servers
+    ):
         sleep(_POLL_S)

@@ -388,19 +388,19 @@ class Worker(BaseWorker):  # type: ignore[misc]
             until_s = time.monotonic() + END_S
             while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
                 sleep(POLL_S)
-        if within_s := self._graceful_s(gateway.settings.drain_s, time.monotonic() - began_s):
-            over, drain_began_s = Signal(), time.monotonic()
+        within_s = self._graceful_s(gateway.settings.drain_s, time.monotonic() - began_s)
+        over, drain_began_s = Signal(), time.monotonic()
 
-            def drain() -> None:
-                try:
-                    gateway.drain(within_s, alone=alone)
-                    finish_requests(self._servers, drain_began_s + within_s - time.monotonic())
-                finally:
-                    over.set()
+        def drain() -> None:
+            try:
+                gateway.drain(within_s, alone=alone)
+                finish_requests(self._servers, drain_began_s + within_s - time.monotonic())
+            finally:
+                over.set()
 
-            spawn(drain)
-            while not self._at_once.is_set() and not over.wait(POLL_S):
-                pass
+        spawn(drain)
+        while not self._at_once.is_set() and not over.wait(POLL_S):
+            pass
 
     def _graceful_s(self, wanted_s: float, used_s: float = 0.0) -> float:
         return max(0.0, min(wanted_s, float(self.cfg.graceful_timeout) - END_S - used_s))

@@ -11,7 +11,7 @@ import gevent
 import pytest
 
 from headgate.transport.http_routes import NeverWaits
-from headgate.transport.http_server import HTTPServer
+from headgate.transport.http_server import HTTPServer, finish_requests
 from tests.support.epoll_sets import Watched, stale, watched
 from tests.support.session_clock import read_all, turn, until
 
@@ -186,6 +186,29 @@ def test_a_connection_to_a_server_that_leaves_the_port_ends_with_its_next_answer
     peer.sendall(asking())
     hears(peer, b"Connection: close\r\n\r\none")
     until(lambda: not counted(one))
+
+
+def test_a_process_that_ends_answers_the_request_of_a_connection_that_it_has_just_accepted(one: Process) -> None:
+    """Also without any time for the drain, as its client has connected for this request. One with an answer is idle."""
+    peer = one.connect(b"")
+    turn()
+    one.server.listener.close()
+    ending = gevent.spawn(finish_requests, [one.server], 0)
+    turn()
+    assert not ending.ready()
+    peer.sendall(asking())
+    hears(peer, b"Connection: close\r\n\r\none")
+    until(ending.ready)
+
+
+def test_a_connection_that_has_had_an_answer_keeps_no_process_from_its_end(one: Process) -> None:
+    """Its client knows that an idle connection may end."""
+    peer = one.connect(b"")
+    turn()
+    assert one.server.has_newcomers()
+    peer.sendall(asking())
+    hears(peer, b"one")
+    assert not one.server.has_newcomers()
 
 
 def test_the_next_connection_is_left_to_others_for_a_while(one: Process) -> None:

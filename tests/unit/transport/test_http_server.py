@@ -63,7 +63,7 @@ def test_a_connection_is_accepted_with_the_address_that_python_has(
 class Connection:
     """Stands for a connection, as far as the admission uses one."""
 
-    is_reserved = False
+    is_reserved = has_answered = False
 
     def __init__(self) -> None:
         self.ours, self.peer = socket.socketpair()

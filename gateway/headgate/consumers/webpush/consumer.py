@@ -22,7 +22,7 @@ from headgate.consumers.templates import BODY, TEMPLATE, TITLE, Message, message
 from headgate.consumers.values import FUNCTION, as_list, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
 from headgate.consumers.webhook.post import HttpPost, PacedPost, judge
-from headgate.events.topic import is_item, user_of
+from headgate.events.topic import is_item
 from headgate.installation import __version__
 from headgate.runtime.importing import import_string
 from headgate.runtime.metrics import PUSHES
@@ -34,11 +34,13 @@ from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, encode,
 MAX_SUBSCRIPTIONS = 32
 # Open connections; all browsers together use four push services.
 MAX_SERVICES = 8
-# A browser may name an endpoint that does not answer. After a push longer than SLOW_S, its user rests for REST_TIMES as long, so
-# one user takes at most a quarter of a worker's time, however many endpoints there are.
+# A browser may name an endpoint that does not answer. After a push longer than SLOW_S, pushes to services without trust rest for
+# REST_TIMES as long, so all accounts together take a quarter of a worker's time with that. A service earns credit with the time
+# of its fast pushes, a REST_TIMES-th of it, and has trust with a credit of TRUSTED_S.
 SLOW_S, REST_TIMES = 1.0, 3
-# Users with a rest; beyond that the oldest one ends.
-MAX_RESTS = 10_000
+TRUSTED_S, MAX_CREDIT_S = 1.0, 60.0
+# Services with a credit; beyond that the one without a push for the longest time loses it.
+MAX_CREDITS = 1_000
 MAX_TITLE_SHOWN, MAX_BODY_SHOWN = 120, 1_000
 # The service no longer knows the endpoint: RFC 8030, section 7.3, and the practice of services.
 _GONE = (404, 410)
@@ -131,7 +133,8 @@ class WebPush(Consumer):
             HttpPost, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
         )
         self._services: OrderedDict[str, PacedPost] = OrderedDict()
-        self._rests_s: OrderedDict[str, float] = OrderedDict()
+        self._credits_s: OrderedDict[str, float] = OrderedDict()
+        self._rest_until_s = 0.0
 
     @classmethod
     def check(cls, options: WebPushOptions, patterns: Sequence[str]) -> list[str]:
@@ -154,7 +157,7 @@ class WebPush(Consumer):
         Raises:
             Reject: the subscription is invalid, or the templates do not fit the event.
             OutcomeUnknown, Retry: as `webhook.post.PacedPost`; Retry also for any answer except a 2xx, 404, 410 or 413, and while
-                the user rests.
+                services without trust rest.
         """
         if (raw := self._stored(delivery).get(delivery.key)) is None:
             PUSHES.labels(self.context.name, "unsubscribed").inc()
@@ -167,13 +170,13 @@ class WebPush(Consumer):
         except ValueError as error:
             raise Reject(f"a subscription is none: {error}") from error
         body = encrypt(self._payload(delivery), to)
-        user, began_s = user_of(delivery.topic) or delivery.key, self._now()
-        if (rest_s := self._rests_s.get(user, began_s) - began_s) > 0:
-            raise Retry("the last push to this user took long", after_s=rest_s)
+        began_s, credit_s = self._now(), self._credits_s.get(target.origin, 0.0)
+        if credit_s < TRUSTED_S and (rest_s := self._rest_until_s - began_s) > 0:
+            raise Retry(f"pushes to {target.origin} rest, as a push service took long", after_s=rest_s)
         try:
             answer = self._service(target).post(self._headers(delivery, target), body, target.path)
         finally:
-            self._rest(user, self._now() - began_s)
+            self._charge(target.origin, self._now() - began_s)
         if answer.status in _GONE:
             self._gone(to.endpoint)
             PUSHES.labels(self.context.name, "gone").inc()
@@ -222,12 +225,14 @@ class WebPush(Consumer):
             "User-Agent": f"Headgate/{__version__}",
         }
 
-    def _rest(self, user: str, took_s: float) -> None:
-        self._rests_s.pop(user, None)
-        if took_s > SLOW_S:
-            self._rests_s[user] = self._now() + REST_TIMES * took_s
-            if len(self._rests_s) > MAX_RESTS:
-                self._rests_s.popitem(last=False)
+    def _charge(self, origin: str, took_s: float) -> None:
+        """Credit a service with a fast push, or charge it with a slow one; what it cannot pay is a rest for all without trust."""
+        credit_s = self._credits_s.pop(origin, 0.0) + (took_s / REST_TIMES if took_s <= SLOW_S else SLOW_S - took_s)
+        if credit_s < 0:
+            self._rest_until_s = max(self._rest_until_s, self._now()) - REST_TIMES * credit_s
+        self._credits_s[origin] = min(max(credit_s, 0.0), MAX_CREDIT_S)
+        if len(self._credits_s) > MAX_CREDITS:
+            self._credits_s.popitem(last=False)
 
     def _service(self, target: Target) -> PacedPost:
         """Return the Post of a push service, after closing the least recently used one if there are too many."""

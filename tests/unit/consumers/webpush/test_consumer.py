@@ -14,7 +14,15 @@ from msgspec import structs
 
 from headgate.consumers.base import Context, Delivery, Reject, Retry
 from headgate.consumers.webhook.post import Answer
-from headgate.consumers.webpush.consumer import MAX_SERVICES, MAX_SUBSCRIPTIONS, WebPush, WebPushOptions
+from headgate.consumers.webpush.consumer import (
+    MAX_CREDITS,
+    MAX_SERVICES,
+    MAX_SUBSCRIPTIONS,
+    REST_TIMES,
+    SLOW_S,
+    WebPush,
+    WebPushOptions,
+)
 from headgate.consumers.webpush.encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, new_keys
 from headgate.settings.addresses.http_target import Target
 from headgate.settings.options import read_options
@@ -170,28 +178,53 @@ def test_a_pause_that_one_service_asks_for_holds_up_no_other() -> None:
     assert [url for url, _, _ in services.requests] == [f"{ORIGIN}/a", "https://other.example/b"]
 
 
-def test_endpoints_that_take_long_hold_up_their_user_alone() -> None:
-    """For three times as long as the last one took, however many services a browser has named."""
-    kept["ana"] = [PushBrowser(f"https://{number}.example/").subscription for number in range(2)]
-    kept["ben"] = [PushBrowser(f"{ORIGIN}/b").subscription]
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.05, 0.9, 1.2, 15.0])), max_size=60))
+def test_however_many_accounts_have_slow_endpoints_they_take_a_quarter_of_a_workers_time(pushes: list[tuple[int, float]]) -> None:
+    """Whatever they did before, beside what they have earned; time in which nothing may be sent passes for others."""
+    services, slow_s, began_s = Services(), 0.0, 1000.0
+    services.now_s = began_s
+    push = make(services)
+    for number, takes_s in pushes:
+        kept["ana"] = [PushBrowser(f"https://{number}.example/").subscription]
+        services.takes_s = takes_s
+        try:
+            handle_each(push)
+        except Retry as rests:
+            services.now_s += rests.after_s or 0.0
+        else:
+            slow_s += max(0.0, takes_s - SLOW_S)
+    services.now_s = max(services.now_s, push._rest_until_s)
+    assert slow_s <= (services.now_s - began_s) / (1 + REST_TIMES) + 1e-6
+
+
+def test_a_service_that_answers_fast_is_not_held_up_by_another_one() -> None:
+    """Once it has earned that. The users of slow services wait together, however many there are."""
+    for user in ("ana", "ben", "cy"):
+        kept[user] = [PushBrowser(f"https://{user}.example/").subscription]
+    of = {user: structs.replace(ITEM, topic=f"users.{user}.inbox.orders.failed") for user in kept}
     services = Services()
     push = make(services)
-    slow, next_one = (structs.replace(ITEM, key=key) for key in push.keys(ITEM))
 
+    services.takes_s = 0.5
+    for _ in range(10):
+        handle_each(push, of["cy"])
     services.takes_s = 15.0
-    push.handle(slow)
-    with pytest.raises(Retry, match="took long") as rests:
-        push.handle(next_one)
+    handle_each(push, of["ana"])
     services.takes_s = 0.1
-    handle_each(push, structs.replace(ITEM, topic="users.ben.inbox.orders.failed"))
-    services.now_s = 60.0
-    push.handle(next_one)
-    push.handle(slow)
+    with pytest.raises(Retry, match="took long") as rests:
+        handle_each(push, of["ben"])
+    handle_each(push, of["cy"])
 
-    assert rests.value.after_s == 45.0
-    assert [url for url, _, _ in services.requests] == [
-        "https://0.example/", f"{ORIGIN}/b", "https://1.example/", "https://0.example/"
-    ]  # fmt: skip
+    assert rests.value.after_s == REST_TIMES * (15.0 - SLOW_S)
+
+
+def test_the_services_with_a_credit_are_bounded() -> None:
+    """The one that was used last keeps it."""
+    services = Services()
+    push = make(services)
+    for number in range(MAX_CREDITS + 1):
+        push._charge(f"https://{number}.example", 0.5)
+    assert (len(push._credits_s), "https://0.example" in push._credits_s) == (MAX_CREDITS, False)
 
 
 @pytest.mark.parametrize("status", [404, 410, 413])

@@ -88,10 +88,12 @@ class HttpConnection:
         try:
             self._send(data, deadline_s)
             self.sent = True
-        except (ConnectionResetError, BrokenPipeError) as error:
+        except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError) as error:
             # A server may answer and close before it has read the whole request (RFC 9112, section 9.5).
             try:
                 return self._read_head(deadline_s)
+            except ssl.SSLError:
+                raise  # an alert explains the end
             except OSError:
                 raise error from None
         return self._read_head(deadline_s)

@@ -6,7 +6,8 @@ could differ. It follows no redirects and ignores proxies in the environment. On
 head of the answer, however slowly its bytes arrive. A little of the body is read and discarded.
 
 Without a status line, a request that was sent whole has an unknown outcome, as the receiver may have acted on it
-(`OutcomeUnknown`).
+(`OutcomeUnknown`). A receiver that wants a certificate of the client is an exception. With TLS 1.3 its refusal comes after the
+request, which it has not read.
 
 `judge` reads an answer after the Standard Webhooks specification: a 2xx is done; 410 Gone is a `Reject`, as the receiver wants no
 more events; everything else is a `Retry`, including redirects, and 404, which a receiver may answer during its deployment.
@@ -15,6 +16,7 @@ more events; everything else is a `Retry`, including redirects, and 404, which a
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 import ssl
 import time
@@ -42,6 +44,8 @@ KEEP_S = 60.0
 # has an unknown outcome.
 SINGLE_S = 3600.0
 MAX_ADDRESSES = 4
+# OpenSSL's names of the alerts that refuse the client, of which most are about its certificate.
+_CERTIFICATE_ALERT = re.compile("_ALERT_(BAD_CERTIFICATE|CERTIFICATE_|UNSUPPORTED_CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED)")
 GONE = 410
 # Longest Retry-After that counts; a longer one would put the next attempt after the runner has given up.
 MAX_PAUSE_S = 3600.0
@@ -132,7 +136,10 @@ class HttpPost:
             if isinstance(error, OSError):
                 if kept is not None:
                     self._single_until_s = self._now() + SINGLE_S
-                raise (OutcomeUnknown if sent else Retry)(f"{self._target.origin} {_failure(error, self._timeout_s)}") from error
+                is_unknown = sent and not _refuses_certificate(error)
+                raise (OutcomeUnknown if is_unknown else Retry)(
+                    f"{self._target.origin} {_failure(error, self._timeout_s)}"
+                ) from error
             raise
         try:
             connection.read_body(MAX_BODY_BYTES, self._now() + BODY_TIMEOUT_S)
@@ -253,6 +260,11 @@ def read_retry_after(text: str, now_s: float) -> float | None:
         return None
 
 
+def _refuses_certificate(error: OSError) -> bool:
+    """Return whether it is a TLS alert about the client's certificate (RFC 8446, section 6.2)."""
+    return isinstance(error, ssl.SSLError) and _CERTIFICATE_ALERT.search(error.reason or "") is not None
+
+
 def _failure(error: BaseException, timeout_s: float) -> str:
     """Describe in a few words why there is no answer, without the other side's text and without an address."""
     match error:
@@ -266,6 +278,8 @@ def _failure(error: BaseException, timeout_s: float) -> str:
             return "closed the connection without an answer"
         case ssl.SSLCertVerificationError():
             return f"has a certificate that is not accepted: {error.verify_message}"
+        case ssl.SSLError() if _refuses_certificate(error):
+            return "wants a certificate of the client"
         case ssl.SSLError():
             return f"does not speak TLS as we do ({error.reason or type(error).__name__})"
         case ConnectionRefusedError():

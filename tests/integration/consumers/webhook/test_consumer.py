@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -145,6 +146,23 @@ def test_a_certificate_that_is_not_right_gets_nothing(authority: Authority, make
             assert receiver.requests == [], said
         assert "has a certificate that is not accepted" in retry.reason
         assert said in retry.reason
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_receiver_that_wants_a_certificate_of_ours_has_not_read_the_request(
+    authority: Authority, make: Make, monkeypatch: pytest.MonkeyPatch, version: ssl.TLSVersion
+) -> None:
+    """TLS 1.3 reports it after the request was sent, so its outcome is known although there is no answer."""
+    context = authority.server_context("hooks.example")
+    context.verify_mode, context.maximum_version = ssl.CERT_REQUIRED, version
+    context.load_verify_locations(authority.ca_file)
+    with Receiver(context) as receiver:
+        resolving(monkeypatch, ["127.0.0.1"])
+        retry = failed(make(receiver.url(host="hooks.example"), ca_file=authority.ca_file))
+        assert receiver.requests == []
+    assert not isinstance(retry, OutcomeUnknown)
+    if version is ssl.TLSVersion.TLSv1_3:
+        assert retry.reason.endswith("wants a certificate of the client")
 
 
 def test_a_receiver_without_tls_gets_nothing_under_https(receiver: Receiver, make: Make) -> None:

@@ -45,7 +45,11 @@ _CLOSING, _TOO_LARGE = 421, 552
 # The login is missing, too weak or refused (RFC 4954, section 6), at any stage.
 _LOGIN = frozenset({530, 534, 535, 538})
 # The stages of handing over one mail.
-SENDER, RECIPIENT, MESSAGE = "the sender", "the recipient", "the message"
+SENDER, RECIPIENT, MESSAGE, LETTERS = "the sender", "the recipient", "the message", "SMTPUTF8"
+# Refusals of the parameters of MAIL, and the enhanced code of an address with other letters (RFC 6531, section 3.5).
+_PARAMETERS, _OTHER_LETTERS = frozenset({501, 504, 555}), b"5.6.7"
+# A server that breaks off a mail has refused it by then, if it gives a reason.
+REFUSAL_S = 1.0
 _LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -180,14 +184,21 @@ class MailServer:
             if not smtp.has_extn("smtputf8"):
                 raise Reject("the mail server takes no address with other letters than ASCII (it does not offer SMTPUTF8)")
             options += ["SMTPUTF8", "BODY=8BITMIME"]
-        judge(SENDER, *smtp.mail(mail.sender, options))
+        code, text = smtp.mail(mail.sender, options)
+        is_about_letters = mail.international and (code in _PARAMETERS or text.startswith(_OTHER_LETTERS))
+        judge(LETTERS if is_about_letters else SENDER, code, text)
         judge(RECIPIENT, *smtp.rcpt(mail.recipient))
         code, text = smtp.docmd("DATA")
         if code != _GO_ON:
             judge(MESSAGE, code, text)
             raise Retry(answered("DATA", code, first_line(text)))
-        # An error of `send` leaves the last bytes unsent, so the server cannot accept the mail.
-        smtp.send(_LINE_START_DOT.sub(b"..", mail.content) + (b"" if mail.content.endswith(b"\r\n") else b"\r\n") + b".\r\n")
+        body = _LINE_START_DOT.sub(b"..", mail.content) + (b"" if mail.content.endswith(b"\r\n") else b"\r\n") + b".\r\n"
+        assert smtp.sock is not None
+        try:
+            smtp.sock.sendall(body)
+        except OSError as error:  # it leaves the last bytes unsent, so the server cannot accept the mail
+            self._judge_broken_off(smtp)
+            raise smtplib.SMTPServerDisconnected("the connection ended") from error
         try:
             _, text = smtp.read_reply(self._options.accept_timeout_s)
         except (smtplib.SMTPException, OSError) as error:
@@ -198,6 +209,15 @@ class MailServer:
         if not 200 <= code < 300 and not 400 <= code < 600:
             raise _AnswerLost(smtplib.SMTPException("an answer that is none of SMTP's"))
         judge(MESSAGE, code, text)
+
+    def _judge_broken_off(self, smtp: _Smtp) -> None:
+        """Judge the answer, if there is one, of a server that does not read a mail to its end, such as one above its limit."""
+        text = b""
+        with suppress(smtplib.SMTPException, OSError):
+            _, text = smtp.read_reply(REFUSAL_S)
+        self._drop()  # RSET would be part of the mail
+        if smtp.first_code is not None and 400 <= smtp.first_code < 600:
+            judge(MESSAGE, smtp.first_code, text)
 
     def _no_service(self, event: str, reason: str, began_s: float) -> Retry:
         """Log an attempt that failed whatever the mail, begin a pause, and return the Retry."""

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +308,46 @@ def test_an_address_of_other_letters_needs_a_server_for_them(
     assert modern.mails[0].recipients == ["jürgen@example.com"]
     with pytest.raises(Reject, match="SMTPUTF8"):
         mails(smtp.port).send(mail)
+
+
+def test_a_refusal_of_other_letters_holds_up_no_other_mail(start_smtp: StartSmtp, mails: Callable[..., MailServer]) -> None:
+    """A server may offer SMTPUTF8 and refuse its parameter or an address, which says nothing about other mails."""
+    smtp = start_smtp(smtputf8=True)
+    server = mails(smtp.port)
+    for how in ("555 parameter not known", "550 5.6.7 other letters not permitted", "553 5.6.7 likewise"):
+        smtp.behave("MAIL", how, times=1)
+        with pytest.raises(Reject, match=f"answered {how[:3]} to SMTPUTF8"):
+            server.send(Mail("a@example.com", "jürgen@example.com", CONTENT, True))
+        server.send(MAIL)
+
+
+@pytest.mark.parametrize(
+    ("answer", "raised", "reason"),
+    [
+        (b"552 5.3.4 too big\r\n", Reject, "answered 552 to the message: 5.3.4 too big"),
+        (b"452 no room\r\n", Retry, "answered 452 to the message: no room"),
+        (b"", Retry, "the connection broke"),
+    ],
+    ids=["for good", "for now", "without an answer"],
+)
+def test_a_server_that_does_not_read_a_mail_to_its_end_may_say_why(
+    mails: Callable[..., MailServer], answer: bytes, raised: type[Exception], reason: str
+) -> None:
+    """Its answer is about this mail."""
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rwb", 0) as stream:
+            stream.write(b"220 hi\r\n")
+            for line in stream:
+                stream.write(b"354 go on\r\n" if line.upper().startswith(b"DATA") else b"250 OK\r\n")
+                if line.upper().startswith(b"DATA"):
+                    break
+            stream.read(10_000)
+            stream.write(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(raised, match=reason) as failed:
+            mails(listener.getsockname()[1]).send(replace(MAIL, content=b"x" * 50_000_000))
+    assert not isinstance(failed.value, OutcomeUnknown)

@@ -99,6 +99,7 @@ class NotSerializable(HeadgateError):
     def __init__(self, reason: str, path: Sequence[str | int] | None = None) -> None:
         self.path = None if path is None else _json_path(path)
         place = {} if self.path is None else {"path": self.path}
+        reason = _reason("data is not JSON: ", reason)
         super().__init__(f"data is not JSON: {f'at {self.path}: ' if place else ''}{reason}", reason=reason, **place)
 
 
@@ -196,6 +197,7 @@ class BusUnavailable(HeadgateError):
     retry_after_s = 1
 
     def __init__(self, reason: str, *, shown: str | None = None, redis_code: str = "") -> None:
+        reason = _reason("the bus is unavailable: ", reason)
         super().__init__(f"the bus is unavailable: {reason}", reason=reason)
         self.redis_code = redis_code
         self.public = None if shown is None else BusUnavailable(shown)
@@ -229,6 +231,7 @@ class PublisherClosed(HeadgateError):
     code = "publisher_closed"
 
     def __init__(self, reason: str) -> None:
+        reason = _reason("this publisher cannot be used: ", reason)
         super().__init__(f"this publisher cannot be used: {reason}", reason=reason)
 
 
@@ -241,6 +244,7 @@ class BusRefused(HeadgateError):
     code = "bus_refused"
 
     def __init__(self, reason: str, *, shown: str | None = None, redis_code: str = "") -> None:
+        reason = _reason("the bus refused: ", reason)
         super().__init__(f"the bus refused: {reason}", reason=reason)
         self.redis_code = redis_code
         self.public = None if shown is None else BusRefused(shown)
@@ -294,7 +298,7 @@ class Unauthorized(HeadgateError):
         try:
             self.reason = UnauthorizedReason(reason)
         except ValueError:
-            self.reason, detail = UnauthorizedReason.NOT_ACCEPTED, detail or str(reason)
+            self.reason, detail = UnauthorizedReason.NOT_ACCEPTED, detail or _reason("not authorized: ", str(reason))
         self.detail = detail or self.reason.meaning + (f": {claim}" if claim else "")
         self.retry = self.reason in (UnauthorizedReason.KEYS_PENDING, UnauthorizedReason.AUTHENTICATOR_FAILED)
         parts = {} if claim is None else {"claim": claim}
@@ -393,6 +397,7 @@ class InvalidRequest(HeadgateError):
     code = "invalid_request"
 
     def __init__(self, reason: str) -> None:
+        reason = _reason("invalid request: ", reason)
         super().__init__(f"invalid request: {reason}", reason=reason)
 
 
@@ -453,7 +458,7 @@ class SettingsError(HeadgateError):
     code = "invalid_settings"
 
     def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
+        self.faults = tuple(faults.split("\n  ")[1:] or [faults]) if isinstance(faults, str) else tuple(faults)
         count = len(self.faults)
         head = f"{count} setting{'s are' if count != 1 else ' is'} wrong:"
         super().__init__("\n  ".join([head, *self.faults]), faults=list(self.faults))
@@ -462,6 +467,11 @@ class SettingsError(HeadgateError):
 def leaving() -> BusUnavailable:
     """Return the error for a client that tries to join a draining gateway."""
     return BusUnavailable("this gateway is about to stop: try again, at another")
+
+
+def _reason(prefix: str, reason: str) -> str:
+    """Return a reason without the prefix of its message: Celery's JSON result backend creates an error again from its message."""
+    return reason.removeprefix(prefix)
 
 
 def _json_path(steps: Sequence[str | int]) -> str:

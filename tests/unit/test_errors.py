@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import pickle
@@ -114,6 +115,20 @@ def test_an_error_reaches_another_process_whole(example: HeadgateError) -> None:
     assert (str(restored), restored.to_wire()) == (str(example), example.to_wire())
     assert restored.lines() == [*example.lines(), "the remedy"]
     assert vars(restored) == vars(error)
+
+
+# Of these the only part is a name, and only a gateway raises them.
+OF_A_NAME = (UnknownHost, OriginNotAllowed, UnknownRequest)
+
+
+@pytest.mark.parametrize(
+    "example", [each for each in EXAMPLES if not isinstance(each, OF_A_NAME)], ids=lambda example: type(example).__name__
+)
+def test_an_error_that_is_created_again_from_its_text_has_that_text(example: HeadgateError) -> None:
+    """Celery's JSON result backend does so, and falls back on an exception of its own where that raises."""
+    with contextlib.suppress(TypeError, AttributeError, ValueError):
+        again = type(example)(*example.args)
+        assert (str(again), again.parts) == (str(example), example.parts)
 
 
 def test_every_reason_of_unauthorized_says_itself_to_people() -> None:

@@ -33,7 +33,7 @@ from headgate.redis.client import database, open_client
 from headgate.redis.faults import reading
 from headgate.redis.questions import ANSWER_S, MAX_ANSWER_S, MIN_ANSWER_S, Answers, ask
 from headgate.redis.registry import living
-from headgate.services.publisher import find_redis_url
+from headgate.services.publisher import url_or_default
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 MAX_PAGE_CLIENTS = 1000
@@ -224,7 +224,7 @@ class Clients:
 
     def __init__(self, redis_url: str | None = None, *, within_s: float = ANSWER_S) -> None:
         self._within_s = check_seconds(within_s, "within_s", MAX_ANSWER_S, MIN_ANSWER_S)
-        self._client = open_client(redis_url or find_redis_url(), timeout_s=within_s + 2.0, max_connections=MAX_AT_ONCE)
+        self._client = open_client(url_or_default(redis_url), timeout_s=within_s + 2.0, max_connections=MAX_AT_ONCE)
 
     def page(
         self,

@@ -217,7 +217,7 @@ class Publisher:
         self._namespace = check_namespace(namespace)
         self._named: Callable[[str | None], str] = self._checked_namespace
         self._max_payload_bytes = max_payload_bytes
-        self._writer = LogWriter(redis_url or find_redis_url(), timeout_s, ATTEMPTS, strict_namespace=strict_namespace)
+        self._writer = LogWriter(url_or_default(redis_url), timeout_s, ATTEMPTS, strict_namespace=strict_namespace)
         self._durable = read_durable(durable)
         patterns = [show_by] if isinstance(show_by, str) else check_items(show_by, "show_by", "patterns")
         self._show_by = compiled(tuple(map(check_pattern, patterns)))
@@ -716,6 +716,14 @@ def _check_id_for(id_for_s: int | None, *, has_id: bool = True) -> None:
 def id_owner(by: str) -> str:
     """Return the owner of the ids of events that are published on behalf of a user."""
     return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
+
+
+def url_or_default(redis_url: str | None) -> str:
+    """Return the URL of a caller; for None and "" that of `find_redis_url`. Raises as `find_redis_url`.
+
+    Anything else that is no text, such as 0, is a mistake, which `open_client` refuses.
+    """
+    return find_redis_url() if redis_url is None or redis_url == "" else redis_url
 
 
 def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_S) -> str:

@@ -35,7 +35,7 @@ from headgate.redis.lineage import LogPosition
 from headgate.redis.log import PAGE_EVENTS, EventLog, Head
 from headgate.redis.log_walk import Gap as Gap
 from headgate.redis.log_walk import Item, LogWalk, Position
-from headgate.services.publisher import find_redis_url
+from headgate.services.publisher import url_or_default
 
 OLDEST = "oldest"
 EXPECTED_SINCE = (
@@ -112,7 +112,7 @@ class Subscriber:
         self._wait_s = None if wait_s is None else check_seconds(wait_s, "wait_s", MAX_WAIT_S)
         self._patience_s = check_seconds(patience_s, "patience_s", MAX_WAIT_S)
         self._key = log_key(self._namespace)
-        self._client = open_client(redis_url or find_redis_url(), timeout_s=ANSWER_WITHIN_S, max_connections=1)
+        self._client = open_client(url_or_default(redis_url), timeout_s=ANSWER_WITHIN_S, max_connections=1)
         self._reported = ("", 0)  # the epoch and newest offset of the last head
         self._log = EventLog(self._namespace, self._client, reached=lambda: self._reported)
         self._wanted: Callable[[str], bool] = lru_cache(maxsize=MAX_KNOWN_TOPICS)(

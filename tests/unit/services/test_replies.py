@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,11 @@ def test_a_publish_while_the_interpreter_ends_raises_an_error_of_ours() -> None:
     ended = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=True)
     assert "127.0.0.1:1: sys.meta_path is None" in ended.stdout
     assert not ended.stderr
+
+
+@pytest.mark.parametrize("url", [0, False, [], b"", 7])
+@pytest.mark.parametrize("of", [Publisher, lambda url: Subscriber(url, "#"), Clients])
+def test_a_url_that_is_no_text_is_refused(of: Callable[[Any], object], url: Any) -> None:
+    """It is a mistake, and does not stand for the Redis of the environment."""
+    with pytest.raises(BusRefused, match="URL"):
+        of(url)

@@ -96,7 +96,7 @@ def metrics_page() -> str:
 
 def python_page() -> str:
     """Return the page of the Python package: what `from headgate import …` gives."""
-    things = {name: getattr(headgate, name) for name in sorted(headgate.__all__)}
+    things = {name: getattr(headgate, name) for name in sorted([*headgate.__all__, "Headgate"])}
     errors = {name: thing for name, thing in things.items() if inspect.isclass(thing) and issubclass(thing, Exception)}
     parts = [
         "# Python\n\n",

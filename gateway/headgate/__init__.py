@@ -1,7 +1,8 @@
 """Headgate: real-time notifications from Python services to browsers, without silent loss.
 
 `from headgate import Publisher` imports only modules without I/O, and creating one imports redis. The gateway's parts
-(`Headgate`, the Flask extension) are loaded on first use, so a publisher never imports gevent, Flask or Socket.IO.
+(`Headgate`, the Flask extension) are loaded on first use, so a publisher never imports gevent, Flask or Socket.IO. For the same
+reason `from headgate import *` leaves out `Headgate`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from headgate.events.event import Event
-    from headgate.flask.extension import Headgate
+    from headgate.flask.extension import Headgate as Headgate
     from headgate.redis.lineage import Fate, LogPosition
     from headgate.services.async_publisher import AsyncPublisher
     from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached
@@ -80,7 +81,7 @@ _LAZY = {
 
 __all__ = [
     "AsyncPublisher", "AuthorizeFailed", "BusRefused", "BusUnavailable", "Clients", "ClientsPage", "ConnectedClient", "Event",
-    "Fate", "Forbidden", "Gap", "Handshake", "Headgate", "HeadgateError", "Identity", "Inbox", "InboxChange", "InboxItem",
+    "Fate", "Forbidden", "Gap", "Handshake", "HeadgateError", "Identity", "Inbox", "InboxChange", "InboxItem",
     "InboxPage", "InvalidEvent", "InvalidPattern", "InvalidRequest", "InvalidSchema", "InvalidTopic", "LimitReached",
     "LogPosition", "NamespaceNotServed", "NonePublished", "NotDurable", "NotSerializable", "OriginNotAllowed", "Overloaded",
     "PageRequest", "Paused", "PayloadTooLarge", "Prepared", "PresencePage", "PresentUser", "PublishManyError", "Publisher",

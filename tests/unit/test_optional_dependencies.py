@@ -96,6 +96,18 @@ def test_an_application_with_flask_alone_refuses_browsers() -> None:
     assert done.stdout == "501 http://localhost False\n", done.stderr
 
 
+def test_everything_of_a_publisher_can_be_imported_without_a_gateway() -> None:
+    """`Headgate` needs Flask, so it is imported by name alone."""
+    program = (
+        "import sys; from headgate.installation import EXTRAS\n"
+        "for name in EXTRAS['server']: sys.modules[name] = None\n"
+        "from headgate import *\n"
+        "print(Publisher.__name__, Identity.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "Publisher Identity\n", done.stderr
+
+
 def test_a_worker_of_gunicorn_names_the_extra_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the error that gunicorn shows in one line."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote_plus
 
 from headgate.errors import InvalidPattern, InvalidRequest
@@ -60,6 +60,9 @@ class Handshake:
         return _without(text[:limit], [*_texts(self.auth), *headers, *values, *map(unquote_plus, values)])
 
 
+# Patterns or names, as an application gives them.
+Listed = tuple[str, ...] | list[str] | set[str] | frozenset[str]
+
 # Rights in the console: to read, or to act as well. Only an authenticator grants them, never a token.
 Admin = Literal["read", "act"]
 
@@ -83,6 +86,8 @@ class Identity:
     `#` as a whole part between dots is rejected together with a grant that contains it unchanged, because an f-string would
     have made it a wildcard.
 
+    The grants and `namespaces` may be given as lists or sets, and are kept as tuples.
+
     Raises:
         InvalidRequest: the user's name is invalid.
         InvalidPattern: a grant is not a pattern, or holds the user's name as a wildcard.
@@ -99,6 +104,20 @@ class Identity:
     namespaces: tuple[str, ...] | None = None
     admin: Admin | None = None
     scopes: tuple[str, ...] | None = None
+
+    if TYPE_CHECKING:  # what `_listed` takes; a string is none
+
+        def __init__(
+            self,
+            user: str,
+            subscribe: Listed = (),
+            publish: Listed = (),
+            expires_at: float | None = None,
+            token_id: str | None = None,
+            namespaces: Listed | None = None,
+            admin: Admin | None = None,
+            scopes: tuple[str, ...] | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name, value in (("user", self.user), ("token_id", "" if self.token_id is None else self.token_id)):

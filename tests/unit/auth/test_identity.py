@@ -168,7 +168,7 @@ def test_grants_that_are_one_text_are_refused(name: str, given: Any) -> None:
 def test_lists_and_sets_of_grants_are_taken_as_tuples() -> None:
     """An application that reads them from JSON need not convert them, and an identity cannot be changed through them."""
     given = ["orders.#"]
-    found = Identity("ana", subscribe=given, publish={"chat.ana"})  # type: ignore[arg-type]
+    found = Identity("ana", subscribe=given, publish={"chat.ana"})
     given.append("#")
     assert (found.subscribe, found.publish) == (("orders.#",), ("chat.ana",))
     assert hash(found) is not None

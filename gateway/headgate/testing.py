@@ -211,8 +211,9 @@ class _Writer:
     ) -> tuple[int, list[Member], str | None]:
         return 0, [], None
 
-    def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> None:
-        """Do nothing, as there are no clients to disconnect."""
+    def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> int:
+        """Return the answer of a site with one gateway. There are no clients to disconnect."""
+        return 1
 
     def close(self) -> None:
         """Do nothing, as there are no connections."""

@@ -1,4 +1,4 @@
-"""F3: Sentinels fail over to a replica, again and again, under load; the replica may lack the newest events."""
+"""F3: Sentinels fail over to a replica, again and again, under load; the replica may lack the newest events, and revocations."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headgate.errors import HeadgateError
+import jwt
+
+from headgate.auth.revocation_repair import read_revoked
+from headgate.errors import BusUnavailable, HeadgateError
 from headgate.redis.client import call, open_client
+from headgate.services.publisher import Publisher
 from tests.fault.conftest import ONLY_NIGHTLY
 from tests.fault.figures import Figures
 from tests.fault.site import DEADLINE_S, Load, Publishing, Site, wait_for
+from tests.support.gateway_process import GatewayProcess
+from tests.support.raw_client import RawClient
 from tests.support.sentinels import PRIMARY, Sentinels, dict_of, start_sentinels
 
 ROUNDS = 20
+SECRET = "a-secret-of-forty-characters-27182818284"
 
 
 class FailingOver:
@@ -88,3 +95,42 @@ def test_a_failover_loses_nothing_without_a_word(tmp_path: Path, load: Load, fig
     assert not any(record.gaps("log_lost") for record in swarm.records)
     figures("F3", "events flow again, after the first publish to the new primary", max(flowing_s), "s", "≤ 5 s")
     figures("F3", "failovers: events lost unreported, doubled or shown though lost", 0, "", "0 (checked)")
+
+
+def login(gateway: GatewayProcess, user: str) -> str:
+    """Let a user connect, and return `welcome` or the reason of the refusal."""
+    token = jwt.encode({"sub": user, "exp": 2**31, "aud": "headgate"}, SECRET)
+    with contextlib.closing(RawClient(gateway.url, {"token": token})) as client:
+        client.wait_for(lambda: client.named("welcome") or client.refusal, "an answer", DEADLINE_S)
+        return "welcome" if client.refusal is None else str(client.refusal["data"]["reason"])
+
+
+def test_a_failover_that_loses_revocations_lets_nobody_in(tmp_path: Path) -> None:
+    """Gateways write them back, and one that starts later reads them. What was lifted before they have followed stays lifted."""
+    settings = {"HEADGATE_TOKEN_SECRET": SECRET}
+    with contextlib.ExitStack() as ended:
+        redis = FailingOver(ended.enter_context(start_sentinels(tmp_path / "redis")))
+        settings["HEADGATE_REDIS_URL"] = redis.url
+        gateways = [ended.enter_context(GatewayProcess(tmp_path / name, settings)) for name in ("one", "two")]
+        wait_for(redis.in_step, "Sentinels and replica to be in step")
+        publisher = ended.enter_context(Publisher(redis.url, timeout_s=1.0))
+        old, new = redis.servers.servers[redis.primary()], redis.servers.servers[1 - redis.primary()]
+        new.call("REPLICAOF", "127.0.0.1", "1")
+        assert [publisher.revoke(user=user) for user in ("ana", "ben")] == [len(gateways)] * 2
+        old.freeze()
+        new.call("REPLICAOF", "127.0.0.1", old.port)
+
+        def is_lifted() -> bool:
+            try:
+                publisher.revoke(user="ben", for_s=0)
+            except BusUnavailable:
+                return False
+            return True
+
+        wait_for(is_lifted, "a revocation to be lifted at the new primary")
+        client = ended.enter_context(open_client(redis.url, timeout_s=DEADLINE_S))
+        wait_for(lambda: [each.member for each in read_revoked(client)] == ["user:ana"], "the revocation to be written back")
+        gateways.append(ended.enter_context(GatewayProcess(tmp_path / "three", settings)))
+        for gateway in gateways:
+            assert [login(gateway, user) for user in ("ana", "ben")] == ["revoked", "welcome"]
+        old.go_on()

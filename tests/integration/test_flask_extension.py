@@ -24,7 +24,7 @@ from flask import Flask
 from flask.cli import routes_command, shell_command
 
 from headgate import BusUnavailable, Handshake, Headgate
-from headgate.auth.revocation import read_revoked
+from headgate.auth.revocation_repair import read_revoked
 from headgate.errors import InvalidTopic, NotSerializable, PayloadTooLarge, UnknownNamespace
 from headgate.redis.client import open_client
 from headgate.runtime.importing import import_string
@@ -178,7 +178,7 @@ def test_an_application_publishes_and_revokes_without_a_gateway(shop: Flask, red
     ] == [1, 2, 3]
     gate.revoke(user="ben")
     with closing(open_client(redis_url)) as client:
-        assert [member for member, _ in read_revoked(client)] == ["user:ben"]
+        assert [member for member, *_ in read_revoked(client)] == ["user:ben"]
 
 
 def test_beside_a_gateway_the_application_finds_its_private_redis(tmp_path: Path, nowhere: None, redis_url: str) -> None:

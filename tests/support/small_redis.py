@@ -80,11 +80,16 @@ class SmallRedis:
     def _time(self) -> list[int]:
         return [self.now_s, 5]
 
-    def _zadd(self, key: str, score: Any, member: str) -> int:
+    def _zadd(self, key: str, *words: Any) -> int:
         members = self._sets.setdefault(key, {})
-        is_new = member not in members
-        members[member] = float(score)
-        return int(is_new)
+        options = {"NX", "GT", "CH"} & {*words}
+        pairs, before = [word for word in words if word not in options], dict(members)
+        for score, member in zip(map(float, pairs[::2]), pairs[1::2], strict=True):
+            if not (member in members and ("NX" in options or ("GT" in options and score <= members[member]))):
+                members[member] = score
+        if "CH" in options:
+            return sum(before.get(member) != score for member, score in members.items())
+        return len(members) - len(before)
 
     def _zremrangebyscore(self, key: str, least: str, most: int) -> int:
         assert least == "-inf"

@@ -5,6 +5,10 @@ with its end by Redis' clock, and a message on its channel. Each gateway holds a
 clock, which revocation_watch.py keeps up to date.
 
 Revoking a user refuses every identity with that name, with old and new tokens, until the revocation ends or is lifted.
+
+A failover may lose the newest revocations, and gateways write them back (revocation_repair.py). So that the newest decision
+about a member wins, the fraction of a score is the time of the decision, and a lifted member stays in the set for KEPT_S, with
+an end that has passed.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.events.numbers import check_whole
 from headgate.events.topic import check_user
-from headgate.redis.client import Client, call, call_all, call_at, database_number
+from headgate.redis.client import Client, call_all, call_at, database_number
+from headgate.redis.connections import Command
 from headgate.redis.functions import write_all
 from headgate.redis.keys import DEFAULT_REVOKED_S, REVOKED, revoked_channel
 
@@ -31,13 +37,36 @@ MAX_TOKEN_ID_CHARACTERS = 255
 # A message on the channel: the seconds, and a name or id in UTF-8.
 MAX_NEWS_BYTES = 2048
 USER, TOKEN = "user", "token"
+# How long an ended or lifted revocation stays in the set, unless the set is full. A gateway without news for longer writes
+# nothing back, as it could not know of a lift.
+KEPT_S = 3600
+# The time of a decision modulo this, twelve days, fits into the fraction of a score.
+_AT_MODULO_S = 2**20
 
 
-def revoke(client: Client, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
+class Decision(NamedTuple):
+    """The newest decision about a member: refused for `left_s` more seconds (lifted or ended: 0 or less), made `age_s` ago."""
+
+    member: str
+    left_s: int
+    age_s: int
+
+    @classmethod
+    def read(cls, member: str, score: float, now_s: int) -> Decision:
+        """Return what a score says."""
+        end_s, at_s = divmod(score, 1)
+        return cls(member, int(end_s) - now_s, (now_s - round(at_s * _AT_MODULO_S)) % _AT_MODULO_S)
+
+    def score(self, now_s: int) -> str:
+        """Return the score."""
+        return repr(now_s + self.left_s + (now_s - self.age_s) % _AT_MODULO_S / _AT_MODULO_S)
+
+
+def revoke(client: Client, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> int:
     """Refuse a user, or one token, for `for_s` seconds from now; 0 lifts it. Waits for Redis, three round trips.
 
     The last call wins. When this returns, the revocation is stored, and every gateway that reaches Redis applies it within a
-    second.
+    second. Return how many gateway processes have received it. After a failover that has lost it, each of these writes it back.
 
     Raises:
         InvalidRequest: not exactly one of `user` and `token_id`, or an invalid value.
@@ -47,26 +76,19 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
     member = _member(user, token_id)
     check_whole(for_s, "for_s", 0, MAX_REVOKED_S, "seconds")
     now_s = int(call_at(client, REVOKED, "TIME")[0])
-    sweep = ("ZREMRANGEBYSCORE", REVOKED, "-inf", now_s)
-    _, count, known = call_all(client, [sweep, ("ZCARD", REVOKED), ("ZSCORE", REVOKED, member)])
-    if for_s and known is None and int(count) >= MAX_REVOCATIONS:
-        raise LimitReached("revocations", MAX_REVOCATIONS)
-    change = ("ZADD", REVOKED, now_s + for_s, member) if for_s else ("ZREM", REVOKED, member)
+    _, count, known = call_all(client, [_sweep(now_s - KEPT_S), ("ZCARD", REVOKED), ("ZSCORE", REVOKED, member)])
+    if known is None and int(count) >= MAX_REVOCATIONS:
+        _, count = call_all(client, [_sweep(now_s), ("ZCARD", REVOKED)])
+        if for_s and int(count) >= MAX_REVOCATIONS:
+            raise LimitReached("revocations", MAX_REVOCATIONS)
+    change = ("ZADD", REVOKED, Decision(member, for_s, 0).score(now_s), member)
     # Each call renews the expiry of the whole set, so it never outlives its last member by much.
     news = ("PUBLISH", revoked_channel(database_number(client)), f"{for_s} {member}")
-    write_all(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), news])
+    return int(write_all(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), news])[-1])
 
 
-def read_revoked(client: Client) -> list[tuple[str, int]]:
-    """Return (member, remaining seconds) of every active revocation, at most twice MAX_REVOCATIONS.
-
-    Raises BusUnavailable, BusRefused: as `redis.client.call`.
-    """
-    now_s = int(call_at(client, REVOKED, "TIME")[0])
-    # Concurrent calls at the limit may exceed it by a few.
-    rows = call(client, "ZRANGE", REVOKED, "+inf", f"({now_s}", "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES")
-    pairs = rows if not rows or isinstance(rows[0], list | tuple) else list(zip(rows[::2], rows[1::2], strict=True))
-    return [(member.decode("utf-8", "replace"), int(float(until)) - now_s) for member, until in pairs]
+def _sweep(until_s: int) -> Command:
+    return ("ZREMRANGEBYSCORE", REVOKED, "-inf", until_s)
 
 
 class Revocations:
@@ -74,16 +96,31 @@ class Revocations:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._until_s: dict[str, float] = {}
-        self._swept_s = -math.inf
+        self._of: dict[str, tuple[float, float]] = {}  # member → its end, and the time of the decision
+        self._swept_s = self._current_s = -math.inf
 
     def __len__(self) -> int:
-        return len(self._until_s)
+        return len(self._of)
 
-    def replace(self, members: Iterable[tuple[str, int]]) -> None:
-        """Replace the whole copy with (member, remaining seconds)."""
+    def replace(self, decisions: Iterable[Decision]) -> None:
+        """Replace the whole copy."""
+        now_s = self._current_s = self._now_s()
+        self._of = {member: (now_s + left_s, now_s - age_s) for member, left_s, age_s in decisions}
+
+    def note_current(self) -> None:
+        """Note that the copy is as in Redis now."""
+        self._current_s = self._now_s()
+
+    def known(self) -> list[Decision]:
+        """Return the active revocations, or none if lifts may have been forgotten since the copy was as in Redis."""
         now_s = self._now_s()
-        self._until_s = {member: now_s + left_s for member, left_s in members}
+        if now_s - self._current_s >= KEPT_S:
+            return []
+        return [
+            Decision(member, math.ceil(until_s - now_s), int(now_s - at_s))
+            for member, (until_s, at_s) in self._of.items()
+            if until_s > now_s
+        ]
 
     def apply(self, message: bytes) -> str | None:
         """Apply a message of the channel; return the revoked member, or None if it lifts one or is not ours."""
@@ -91,34 +128,35 @@ class Revocations:
         if not left.isascii() or not left.isdecimal() or len(left) > 9 or kind_of(member) is None:
             return None
         if int(left) == 0:
-            self._until_s.pop(member, None)
+            self._of.pop(member, None)
             return None
-        self._until_s[member] = self._now_s() + int(left)
-        if len(self._until_s) > MAX_REVOCATIONS and self._now_s() - self._swept_s >= SWEEP_EVERY_S:
+        now_s = self._now_s()
+        self._of[member] = now_s + int(left), now_s
+        if len(self._of) > MAX_REVOCATIONS and now_s - self._swept_s >= SWEEP_EVERY_S:
             self._forget_ended()
-        if len(self._until_s) > 2 * MAX_REVOCATIONS:  # more than `revoke` ever stores, so it is applied and not kept
-            del self._until_s[member]
+        if len(self._of) > 2 * MAX_REVOCATIONS:  # more than `revoke` ever stores, so it is applied and not kept
+            del self._of[member]
         return member
 
     def members(self) -> list[str]:
         self._forget_ended()
-        return list(self._until_s)
+        return list(self._of)
 
     def check(self, identity: Identity) -> None:
         """Refuse a revoked identity. Raises Unauthorized: `revoked`."""
-        if self._until_s and (
+        if self._of and (
             self._holds(f"{USER}:{identity.user}")
             or (identity.token_id is not None and self._holds(f"{TOKEN}:{identity.token_id}"))
         ):
             raise Unauthorized(UnauthorizedReason.REVOKED)
 
     def _holds(self, member: str) -> bool:
-        until_s = self._until_s.get(member)
-        return until_s is not None and self._now_s() < until_s
+        revocation = self._of.get(member)
+        return revocation is not None and self._now_s() < revocation[0]
 
     def _forget_ended(self) -> None:
         now_s = self._swept_s = self._now_s()
-        self._until_s = {member: until_s for member, until_s in self._until_s.items() if until_s > now_s}
+        self._of = {member: revocation for member, revocation in self._of.items() if revocation[0] > now_s}
 
 
 def kind_of(member: str) -> tuple[str, str] | None:

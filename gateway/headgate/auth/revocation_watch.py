@@ -6,7 +6,8 @@ Rules. 1. After every (re)connect it subscribes, waits for Redis' confirmation, 
 nothing. 2. It replaces a link that leaves a PING unanswered for a second. 3. While Redis is unreachable, the known revocations
 stay active. Before the first read, nobody is admitted. 4. If this Redis user may not subscribe to the other channel or read
 what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require. 5. A process that
-stood still reads the set again, over another link, before it hands on events that have arrived since (`renew`).
+stood still reads the set again, over another link, before it hands on events that have arrived since (`renew`). 6. Each read
+first writes back what Redis has lost, and then every watch reads the set again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 
 from .audit import audit
 from .identity import Identity
-from .revocation import MAX_NEWS_BYTES, Revocations, kind_of, read_revoked
+from .revocation import MAX_NEWS_BYTES, Decision, Revocations, kind_of
+from .revocation_repair import WRITTEN_BACK, read_revoked
 
 log = structlog.get_logger("headgate.revocation")
 
@@ -58,7 +60,7 @@ class RevocationWatch:
 
     Args:
         on_revoked: receives members that are refused from now on.
-        read: returns the whole set from Redis.
+        read: returns the whole set from Redis, which has those of a given list again that it had lost.
         open_link: returns an unconnected link.
         wait: suspends the greenlet for a number of seconds.
         also: another channel on the same link.
@@ -69,7 +71,7 @@ class RevocationWatch:
         redis_url: str,
         client: Client,
         on_revoked: Callable[[list[str]], None],
-        read: Callable[[Client], list[tuple[str, int]]] = read_revoked,
+        read: Callable[[Client, list[Decision]], list[Decision]] = read_revoked,
         *,
         open_link: Callable[[str, float], SubscriberLink] = _link,
         wait: Callable[[float], None] = sleep,
@@ -161,7 +163,7 @@ class RevocationWatch:
                 continue  # the read fails too, and reports it
 
     def _take(self, replies: list[list[bytes]]) -> None:
-        """Apply the replies of one read. The confirmation of the subscription triggers reading the whole set."""
+        """Apply the replies of one read. A confirmed subscription, or a write-back, triggers reading the whole set."""
         hit: list[str] = []
         for reply in replies:
             if self._also is not None and reply[1] == self._also.channel.encode():
@@ -169,8 +171,8 @@ class RevocationWatch:
                     self._also.receive(reply[2])
                 else:
                     self._also.begin(self._client)
-            elif reply[0] == b"subscribe" and reply[1] == self._channel.encode():
-                self.revocations.replace(self._read(self._client))
+            elif reply[:2] == [b"subscribe", self._channel.encode()] or reply[2:] == [WRITTEN_BACK]:
+                self.revocations.replace(self._read(self._client, self.revocations.known()))
                 self.known, self.last_error = True, None
                 self.was_known.set()
                 hit = self.revocations.members()
@@ -178,6 +180,8 @@ class RevocationWatch:
                 _note(reply[2])
                 if (member := self.revocations.apply(reply[2])) is not None:
                     hit.append(member)
+        if self.known:
+            self.revocations.note_current()
         if hit:
             self._on_revoked(hit)
 

@@ -77,13 +77,13 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
 
     for_s = seconds(for_, "--for", 0, MAX_REVOKED_S)
     with Publisher(redis_url) as publisher:
-        publisher.revoke(user=user, token_id=token_id, for_s=for_s)
+        gateways = publisher.revoke(user=user, token_id=token_id, for_s=for_s)
     logs.configure("info")
     kind = "user" if user is not None else "token"
     audit.revoked(kind=kind, name=user or token_id or "", for_s=for_s, by=operator_name())
     named = f"user {user!r}" if user is not None else f"token {token_id!r}"
     line = f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}"
-    print_done(line, {"user": user, "token_id": token_id, "revoked_for_s": for_s})
+    print_done(line, {"user": user, "token_id": token_id, "revoked_for_s": for_s, "gateways": gateways})
 
 
 @click.command()

@@ -338,10 +338,10 @@ class LogWriter:
                 raise InvalidRequest("epoch: the log does not know it (any more); read the inbox without a position")
             return read_current(read, min(offset, end), line, sleep)
 
-    def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> None:
-        """Refuse a user or a token, within the budget of a namespace. Raises as `auth.revocation.revoke`."""
+    def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> int:
+        """Refuse a user or a token, within the budget of a namespace, as `auth.revocation.revoke`."""
         with self.budget(namespace, is_patient=True):
-            revoke(self._client, user=user, token_id=token_id, for_s=for_s)
+            return revoke(self._client, user=user, token_id=token_id, for_s=for_s)
 
     def close(self) -> None:
         """Close the connections. Idempotent. A later call opens new ones."""

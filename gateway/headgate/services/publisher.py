@@ -554,15 +554,16 @@ class Publisher:
         had = (check_epoch(epoch, "epoch"), check_whole(offset, "offset", 0, MAX_OFFSET)) if epoch not in (None, "") else None
         return self._writer.inbox_page(self._named(namespace), user, before, limit, archived=archived, had=had)
 
-    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> int:
         """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.
 
-        Every gateway notifies and disconnects the connected clients within a second.
+        Every gateway notifies and disconnects the connected clients within a second. Return how many gateway processes have
+        received it. If a failover loses it, one of these writes it back; with 0, only Redis has it.
 
         Raises:
             InvalidRequest, LimitReached, BusUnavailable, BusRefused: as `revocation.revoke`.
         """
-        self._writer.revoke(self._namespace, user=user, token_id=token_id, for_s=for_s)
+        return self._writer.revoke(self._namespace, user=user, token_id=token_id, for_s=for_s)
 
     def prepare_schemas(self, schemas: str | None, schema_check: Literal["off", "warn", "refuse"] | None) -> Callable[[], None]:
         """Read schemas again, by arguments as of the constructor; return a function that applies them.

@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 
 from headgate.auth import regrants
 from headgate.auth.identity import Identity
-from headgate.auth.revocation import read_revoked
+from headgate.auth.revocation import KEPT_S
+from headgate.auth.revocation_repair import read_revoked
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.cli.main import main
 from headgate.errors import BusUnavailable, Unauthorized
@@ -65,13 +66,13 @@ def watching(redis_url: str) -> Iterator[Watching]:
 
 
 def test_a_revocation_is_stored_until_its_end_and_then_takes_no_room(publisher: Publisher, redis_client: Client) -> None:
-    """By Redis' clock. An ended one is not read, and the next one removes it."""
+    """By Redis' clock. An ended one is not read, and an hour later the next one removes it."""
     publisher.revoke(user="ana", for_s=60)
     now_s = int(call(redis_client, "TIME")[0])
-    call(redis_client, "ZADD", REVOKED, now_s - 1, "user:brief")
-    assert [member for member, _ in read_revoked(redis_client)] == ["user:ana"]
+    call(redis_client, "ZADD", REVOKED, now_s - 1, "user:ended", now_s - KEPT_S - 1, "user:brief")
+    assert [member for member, *_ in read_revoked(redis_client)] == ["user:ana"]
     publisher.revoke(user="next", for_s=0)
-    assert call(redis_client, "ZSCORE", REVOKED, "user:brief") is None
+    assert set(call(redis_client, "ZRANGE", REVOKED, 0, 9)) == {b"user:ana", b"user:ended", b"user:next"}
     assert call(redis_client, "TTL", REVOKED) > 0
 
 
@@ -100,9 +101,9 @@ def test_the_command_line_revokes_and_lifts(redis_client: Client, redis_url: str
     with capture_logs() as lines:
         assert revoke("--user", "fred", "--for", "15m") == "revoked user 'fred' for 900 s\n"
         assert revoke("--token-id", "t-1", "--for", "90") == "revoked token 't-1' for 90 s\n"
-        assert [member for member, _ in read_revoked(redis_client)] == ["user:fred", "token:t-1"]
+        assert [member for member, *_ in read_revoked(redis_client)] == ["user:fred", "token:t-1"]
         assert revoke("--user", "fred", "--for", "0") == "lifted the revocation of user 'fred'\n"
-        assert [member for member, _ in read_revoked(redis_client)] == ["token:t-1"]
+        assert [member for member, *_ in read_revoked(redis_client)] == ["token:t-1"]
     by = f"uid {os.getuid()} on the command line"
     assert [(line["event"], line["kind"], line["name"], line["for_s"], line["by"]) for line in lines] == [
         ("revoked", "user", "fred", 900, by),
@@ -118,9 +119,34 @@ def test_a_full_redis_takes_access_away(publisher: Publisher, redis_client: Clie
         publisher.revoke(user="ana")
         assert watching.heard() == ["user:ana"]
         regrants.store(redis_client, "ben", (), (), 60)
-        assert [member for member, _ in read_revoked(redis_client)] == ["user:ana"]
+        assert [member for member, *_ in read_revoked(redis_client)] == ["user:ana"]
         assert list(regrants.read_regrants(redis_client)) == ["ben"]
         assert min(call(redis_client, "TTL", key) for key in (REVOKED, REGRANTED)) > 0
         publisher.revoke(user="ana", for_s=0)
         regrants.lift(redis_client, "ben")
-    assert call(redis_client, "KEYS", "hg:re*") == []
+        assert read_revoked(redis_client) == []
+    assert call(redis_client, "KEYS", REGRANTED) == []
+
+
+def test_what_redis_has_lost_is_written_back_by_a_gateway(publisher: Publisher, redis_client: Client, redis_url: str) -> None:
+    """After its link broke, and also into a full memory. Another gateway, which has never heard of it, refuses the user too."""
+    ensure_loaded(redis_client)
+    with closing(Watching(redis_url)) as watching, closing(Watching(redis_url)) as other:
+        assert publisher.revoke(user="ana") == 2
+        assert [watching.heard(), other.heard()] == [["user:ana"], ["user:ana"]]
+        other.watch.revocations.replace([])
+        call(redis_client, "DEL", REVOKED)
+        with full_memory(redis_client):
+            watching.watch.renew()
+            assert other.heard() == ["user:ana"]
+    assert [member for member, *_ in read_revoked(redis_client)] == ["user:ana"]
+    assert call(redis_client, "TTL", REVOKED) > 0
+
+
+def test_what_was_lifted_while_a_gateway_heard_nothing_stays_lifted(publisher: Publisher, redis_client: Client) -> None:
+    """Its copy is older than the lift."""
+    publisher.revoke(user="ana", for_s=900)
+    publisher.revoke(user="ben", for_s=900)
+    known = read_revoked(redis_client)
+    publisher.revoke(user="ana", for_s=0)
+    assert [member for member, *_ in read_revoked(redis_client, known)] == ["user:ben"]

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from headgate import BusRefused, BusUnavailable, NotDurable, Publisher
-from headgate.auth.revocation import read_revoked
+from headgate.auth.revocation_repair import read_revoked
 from headgate.cli.doctor import check
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import Store
@@ -177,7 +177,7 @@ def test_revocations_live_at_one_node_and_reach_every_link(cluster: Cluster, cli
     finally:
         for link in links:
             link.close()
-    assert [member for member, _ in read_revoked(client)] == ["user:eve"]
+    assert [member for member, *_ in read_revoked(client)] == ["user:eve"]
     publisher.revoke(user="eve", for_s=0)
     assert read_revoked(client) == []
 

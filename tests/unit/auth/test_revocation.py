@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.identity import Identity
-from headgate.auth.revocation import MAX_REVOCATIONS, MAX_REVOKED_S, Revocations, kind_of, read_revoked, revoke
+from headgate.auth.revocation import (
+    KEPT_S,
+    MAX_REVOCATIONS,
+    MAX_REVOKED_S,
+    Decision,
+    Revocations,
+    kind_of,
+    revoke,
+)
+from headgate.auth.revocation_repair import APART_S, WRITTEN_BACK, read_revoked
 from headgate.errors import BusRefused, InvalidRequest, LimitReached, Unauthorized
 from headgate.redis.client import open_client
 from headgate.redis.keys import REVOKED, revoked_channel
@@ -52,7 +61,7 @@ def test_the_whole_set_takes_the_place_of_what_was_known() -> None:
     """After a reconnect, revocations lifted in between are lifted, and new ones count."""
     revocations = Revocations(HeldClock(1000.0))
     revocations.apply(b"60 user:ben")
-    revocations.replace([("user:ana", 30)])
+    revocations.replace([Decision("user:ana", 30, 0)])
     assert is_revoked(revocations, ANA)
     assert not is_revoked(revocations, Identity("ben"))
     assert revocations.members() == ["user:ana"]
@@ -92,7 +101,7 @@ def test_more_than_can_be_active_is_acted_on_and_not_remembered() -> None:
 def test_a_flood_beyond_the_bound_does_not_look_at_all_of_them_for_each_message() -> None:
     """One look a second is enough: 10,000 revocations take half a millisecond of the loop."""
     revocations = Revocations(HeldClock(1000.0))
-    revocations.replace((f"user:{number}", 60) for number in range(MAX_REVOCATIONS))
+    revocations.replace(Decision(f"user:{number}", 60, 0) for number in range(MAX_REVOCATIONS))
     revocations.apply(b"60 user:looks-at-all")
     assert steps_during(lambda: revocations.apply(b"60 user:another")) < 200
 
@@ -150,9 +159,10 @@ def test_a_revocation_is_stored_with_its_end_and_every_gateway_is_told(server: S
     revoke(server.client(), user="ana", for_s=60)
     revoke(server.client(), token_id="t-1", for_s=30)
     revoke(server.client(), user="ana", for_s=10)
-    assert read_revoked(server.client()) == [("token:t-1", 30), ("user:ana", 10)]
+    server.now_s += 5
+    assert read_revoked(server.client()) == [("token:t-1", 25, 5), ("user:ana", 5, 5)]
     revoke(server.client(), user="ana", for_s=0)
-    assert read_revoked(server.client()) == [("token:t-1", 30)]
+    assert read_revoked(server.client()) == [("token:t-1", 25, 5)]
     assert published == ["60 user:ana", "30 token:t-1", "10 user:ana", "0 user:ana"]
 
 
@@ -163,7 +173,7 @@ def test_replies_that_come_flat_are_read_as_pairs(server: SmallRedis) -> None:
     server.execute_command = lambda *command: (  # type: ignore[method-assign]
         [part for pair in ask(*command) for part in pair] if command[0] == "ZRANGE" else ask(*command)
     )
-    assert read_revoked(server.client()) == [("user:ana", 60)]
+    assert read_revoked(server.client()) == [("user:ana", 60, 0)]
 
 
 def test_one_revocation_more_than_may_be_active_is_refused_by_name(server: SmallRedis, published: list[Any]) -> None:
@@ -175,10 +185,17 @@ def test_one_revocation_more_than_may_be_active_is_refused_by_name(server: Small
     assert caught.value.parts == {"name": "revocations", "limit": MAX_REVOCATIONS}
     assert published == []
     revoke(server.client(), token_id="7", for_s=90)
-    assert server.execute_command("ZSCORE", REVOKED, "token:7") == 1090
+    assert int(server.execute_command("ZSCORE", REVOKED, "token:7")) == 1090
     server.now_s = 1070
     revoke(server.client(), user="one-more")
-    assert {member for member, _ in read_revoked(server.client())} == {"token:7", "user:one-more"}
+    assert {member for member, *_ in read_revoked(server.client())} == {"token:7", "user:one-more"}
+
+
+def test_a_revocation_returns_how_many_gateways_have_received_it(server: SmallRedis) -> None:
+    """With none, only Redis has it, and a failover may lose it."""
+    assert revoke(server.client(), user="ana") == 0
+    server.hearers[revoked_channel(0)] = [lambda message: None] * 2
+    assert revoke(server.client(), user="ana") == 2
 
 
 @pytest.mark.parametrize("command", ["ZCARD", "ZADD", "PUBLISH"])
@@ -187,3 +204,138 @@ def test_a_revocation_that_redis_refuses_is_an_error(server: SmallRedis, command
     server.refuses = command
     with pytest.raises(BusRefused, match="no permission"):
         revoke(server.client(), user="ana")
+
+
+# Failover ------------------------------------------------------------------------------------------------------------------
+
+
+class Site:
+    """A Redis, its replica as of some moment, and gateways that hear of revocations while they are connected."""
+
+    def __init__(self, gateways: int) -> None:
+        self.redis = SmallRedis()
+        self.copies = [Revocations(lambda: float(self.redis.now_s)) for _ in range(gateways)]
+        self.connected: set[int] = set()
+        self.published: list[bytes] = []
+        self._replica: dict[str, float] = {}
+        self.redis.hearers[revoked_channel(0)] = [self._hear]
+        for gateway in range(gateways):
+            self.connect(gateway)
+
+    def connect(self, gateway: int) -> None:
+        """Let a gateway read the set, as its watch does after each connect and after a write-back."""
+        copy = self.copies[gateway]
+        self.connected.add(gateway)
+        copy.replace(read_revoked(self.redis.client(), copy.known()))
+
+    def replicate(self) -> None:
+        self._replica = {**self.redis._sets.get(REVOKED, {})}
+
+    def fail_over(self) -> None:
+        self.redis._sets[REVOKED] = {**self._replica}
+        self.connected.clear()
+
+    def stored(self) -> dict[str, int]:
+        return {member: left_s for member, left_s, _ in read_revoked(self.redis.client())}
+
+    def _hear(self, message: Any) -> None:
+        text = message if isinstance(message, bytes) else message.encode()
+        self.published.append(text)
+        for gateway in sorted(self.connected):
+            if text == WRITTEN_BACK:
+                self.connect(gateway)
+            else:
+                self.copies[gateway].apply(text)
+                self.copies[gateway].note_current()
+
+
+GATEWAYS = 2
+DECISIONS = st.lists(st.tuples(st.integers(APART_S + 1, 200), st.sampled_from([0, 60, 900, 4000])), max_size=2)
+
+
+class Fault(NamedTuple):
+    """Decisions that the replica has, a cut of some gateways, decisions that it lacks, a failover or none, and decisions that
+    only Redis has. Each is a wait and a time to refuse for. Then the gateways connect in some order."""
+
+    replicated: list[tuple[int, int]]
+    cut: set[int]
+    lost: list[tuple[int, int]]
+    fails_over: bool
+    unheard: list[tuple[int, int]]
+    order: list[int]
+
+
+FAULTS = st.builds(
+    Fault, DECISIONS, st.sets(st.integers(0, GATEWAYS - 1)), DECISIONS, st.booleans(), DECISIONS, st.permutations(range(GATEWAYS))
+)
+
+
+@given(st.lists(FAULTS, max_size=3))
+def test_after_any_failovers_the_newest_decision_about_a_user_counts(faults: list[Fault]) -> None:
+    """A gateway that has heard a revocation writes it back. A decision that Redis still has is never replaced by an older one,
+    a lift included. A lost lift leaves the user refused."""
+    site = Site(GATEWAYS)
+    end_s, is_heard, is_stored = 0, False, True
+
+    def decide(decisions: list[tuple[int, int]]) -> None:
+        nonlocal end_s, is_heard, is_stored
+        for wait_s, for_s in decisions:
+            site.redis.now_s += wait_s
+            revoke(site.redis.client(), user="ana", for_s=for_s)
+            end_s, is_heard, is_stored = site.redis.now_s + for_s, bool(site.connected), True
+
+    for fault in faults:
+        decide(fault.replicated)
+        site.replicate()
+        site.connected -= fault.cut
+        decide(fault.lost)
+        if fault.fails_over:
+            is_stored = not fault.lost and is_stored
+            site.fail_over()
+        site.connected.clear()
+        decide(fault.unheard)
+        for gateway in fault.order:
+            site.connect(gateway)
+        left_s, now_s = site.stored().get("user:ana", 0), site.redis.now_s
+        if is_stored:
+            assert left_s == max(end_s - now_s, 0)
+        elif is_heard:
+            assert left_s >= end_s - now_s
+        assert all(is_revoked(copy, ANA) is (left_s > 0) for copy in site.copies)
+
+
+def test_gateways_that_find_the_same_loss_write_it_back_once_and_all_of_them_read_it() -> None:
+    """Also one that has read the set before, and one that has never heard of the revocation."""
+    site = Site(4)
+    site.connected.discard(0)
+    revoke(site.redis.client(), user="ana", for_s=900)
+    site.fail_over()
+    site.published.clear()
+    for gateway in range(4):
+        site.connect(gateway)
+    assert site.published == [WRITTEN_BACK]
+    assert all(is_revoked(copy, ANA) for copy in site.copies)
+
+
+def test_a_gateway_that_has_heard_nothing_for_long_writes_nothing_back() -> None:
+    """A lift that it has missed is no longer in the set."""
+    site = Site(1)
+    revoke(site.redis.client(), user="ana", for_s=3 * KEPT_S)
+    site.connected.clear()
+    site.redis.now_s += KEPT_S
+    revoke(site.redis.client(), user="ana", for_s=0)
+    site.redis.now_s += KEPT_S + 1
+    revoke(site.redis.client(), user="ben", for_s=60)
+    site.connect(0)
+    assert set(site.stored()) == {"user:ben"}
+
+
+def test_a_redis_that_takes_no_write_back_does_not_keep_a_gateway_from_its_work() -> None:
+    """The gateway refuses what it knows."""
+    site = Site(1)
+    revoke(site.redis.client(), user="ana", for_s=900)
+    site.fail_over()
+    site.redis.refuses = "ZADD"
+    site.connect(0)
+    assert is_revoked(site.copies[0], ANA)
+    assert site.stored() == {}

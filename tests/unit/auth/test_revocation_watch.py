@@ -10,6 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
+from headgate.auth.revocation import Decision
+from headgate.auth.revocation_repair import WRITTEN_BACK
 from headgate.auth.revocation_watch import PING_INTERVAL_S, SILENT_S, Listening, RevocationWatch
 from headgate.errors import BusRefused, BusUnavailable, Unauthorized
 from headgate.redis.keys import REVOKED
@@ -29,9 +31,14 @@ class Watched:
     """A watch, the set that it reads, and the clients hit by each read of its link."""
 
     def __init__(self) -> None:
-        self.stored: list[tuple[str, int]] = []
+        self.stored: list[Decision] = []
+        self.known: list[Decision] = []
         self.hit: list[list[str]] = []
-        self.watch = RevocationWatch(URL, CLIENT, self.hit.append, lambda _: self.stored)
+        self.watch = RevocationWatch(URL, CLIENT, self.hit.append, self._read)
+
+    def _read(self, _: object, known: list[Decision]) -> list[Decision]:
+        self.known = known
+        return self.stored
 
     def take(self, *replies: list[bytes]) -> None:
         self.watch._take(list(replies))
@@ -54,7 +61,7 @@ def test_nobody_is_let_in_before_it_is_known_what_is_revoked(watched: Watched) -
 
 def test_the_whole_set_is_read_when_the_subscription_is_confirmed(watched: Watched) -> None:
     """Nothing can fall between; the connected clients that are hit are notified, after each reconnect again."""
-    watched.stored = [("user:ana", 60)]
+    watched.stored = [Decision("user:ana", 60, 0)]
     watched.take(CONFIRMED)
     assert watched.hit == [["user:ana"]]
     with pytest.raises(Unauthorized):
@@ -66,7 +73,7 @@ def test_the_whole_set_is_read_when_the_subscription_is_confirmed(watched: Watch
 
 def test_a_renewed_watch_lets_known_users_in_and_signals_the_next_read(watched: Watched) -> None:
     """Its link may hold messages that nobody has read yet."""
-    watched.stored = [("user:ana", 60)]
+    watched.stored = [Decision("user:ana", 60, 0)]
     watched.take(CONFIRMED)
     watched.watch.renew()
     watched.watch.check(Identity("ben"))
@@ -75,6 +82,19 @@ def test_a_renewed_watch_lets_known_users_in_and_signals_the_next_read(watched: 
     assert not watched.watch.was_known.is_set()
     watched.take(CONFIRMED)
     assert watched.watch.was_known.is_set()
+
+
+def test_each_read_of_the_set_is_given_what_is_known(watched: Watched) -> None:
+    """So that a Redis that has lost it gets it again; after that every gateway reads the set."""
+    watched.take(CONFIRMED)
+    with capture_logs():
+        watched.take(message(b"60 user:ana"))
+    watched.stored = [Decision("user:ben", 60, 0)]
+    watched.take(message(WRITTEN_BACK))
+    assert [each.member for each in watched.known] == ["user:ana"]
+    assert watched.hit[-1] == ["user:ben"]
+    watched.take(CONFIRMED)
+    assert [each.member for each in watched.known] == ["user:ben"]
 
 
 def test_messages_of_one_read_are_one_call(watched: Watched) -> None:
@@ -103,7 +123,7 @@ def test_messages_of_another_channel_go_to_those_who_want_them() -> None:
     read: list[object] = []
     begun: list[object] = []
 
-    def read_all(client: Any) -> list[tuple[str, int]]:
+    def read_all(client: Any, known: object) -> list[Decision]:
         read.append(client)
         return []
 
@@ -156,7 +176,7 @@ BROKEN = BusUnavailable("the connection broke")
 class Linked:
     """A watch that opens one link of a script after the other, and is closed with the last. Its waits take no time."""
 
-    def __init__(self, *links: Link, stored: list[tuple[str, int]] | Exception | None = None) -> None:
+    def __init__(self, *links: Link, stored: list[Decision] | Exception | None = None) -> None:
         self._links = list(links)
         self.opened: list[Link] = []
         self.hit: list[list[str]] = []
@@ -179,7 +199,7 @@ class Linked:
             self.watch.close()
         return link
 
-    def _read(self, client: object) -> list[tuple[str, int]]:
+    def _read(self, client: object, known: object) -> list[Decision]:
         if isinstance(self.stored, Exception):
             raise self.stored
         return self.stored
@@ -189,7 +209,7 @@ def test_a_user_without_the_right_to_the_other_channel_still_hears_of_revocation
     """A deploy must not lock out every client because Redis' rights are those of the version before."""
     forbidden = BusRefused("this user has no permissions to access one of the channels", redis_code="NOPERM")
     refused, link = Link(forbidden), Link([CONFIRMED], BROKEN)
-    linked = Linked(refused, link, Link(BROKEN), stored=[("user:ana", 60)])
+    linked = Linked(refused, link, Link(BROKEN), stored=[Decision("user:ana", 60, 0)])
     linked.watch._also = Listening("others", lambda _: None, lambda _: None)
     lines = linked.run()
     assert refused.sent == [("SUBSCRIBE", "others", REVOKED)]
@@ -204,7 +224,7 @@ def test_a_watch_whose_link_breaks_reads_everything_anew() -> None:
     Until then the known revocations stay active. A link that says nothing for too long counts as dead.
     """
     links = [Link([CONFIRMED], [message(b"60 user:ben")], BROKEN), Link([CONFIRMED], BROKEN), Link(BROKEN)]
-    linked = Linked(*links, stored=[("user:ana", 60)])
+    linked = Linked(*links, stored=[Decision("user:ana", 60, 0)])
     linked.run()
     assert linked.hit == [["user:ana"], ["user:ben"], ["user:ana"]]
     assert all(link.closed and (link.sent, link.silence_s) == ([("SUBSCRIBE", REVOKED)], SILENT_S) for link in links[:2])

@@ -16,7 +16,8 @@ from headgate.auth.api_keys import ApiKeys
 from headgate.auth.client_counts import QUIET_CLIENTS, ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator
-from headgate.auth.revocation import TOKEN, kind_of, read_revoked
+from headgate.auth.revocation import TOKEN, Decision, kind_of
+from headgate.auth.revocation_repair import read_revoked
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import HeadgateError, Unauthorized, UnauthorizedReason
@@ -109,9 +110,9 @@ class Access:
         self._evictions.refused(clients, Unauthorized(UnauthorizedReason.REVOKED))
 
 
-def _read_once(client: RedisClient) -> list[tuple[str, int]]:
-    """Return the revocations. Closes the connection that read them, as an idle gateway sends no requests over it."""
-    revoked = read_revoked(client)
+def _read_once(client: RedisClient, known: Iterable[Decision]) -> list[Decision]:
+    """Return the revocations, as `read_revoked`. Closes the connection, as an idle gateway sends no requests over it."""
+    revoked = read_revoked(client, known)
     drop_idle(client)
     return revoked
 

@@ -83,7 +83,7 @@ class Access:
         settings: Settings,
         identify: Callable[[Handshake], Identity] | None,
         check_revoked: Callable[[Identity], None],
-        revoke: Callable[[str, int], None],
+        revoke: Callable[[str, int], object],
         now_s: Callable[[], float] = time.monotonic,
         time_s: Callable[[], float] = time.time,
     ) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import jwt
 
-from headgate.auth.revocation_repair import read_revoked
+from headgate.auth.repair import read_regrants, read_revoked
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.redis.client import call, open_client
+from headgate.services.clients import Clients
 from headgate.services.publisher import Publisher
 from tests.fault.conftest import ONLY_NIGHTLY
 from tests.fault.figures import Figures
@@ -117,6 +118,9 @@ def test_a_failover_that_loses_revocations_lets_nobody_in(tmp_path: Path) -> Non
         old, new = redis.servers.servers[redis.primary()], redis.servers.servers[1 - redis.primary()]
         new.call("REPLICAOF", "127.0.0.1", "1")
         assert [publisher.revoke(user=user) for user in ("ana", "ben")] == [len(gateways)] * 2
+        clients = Clients(redis.url)
+        ended.callback(clients.close)
+        clients.regrant("eve", subscribe=["rooms.7"])
         old.freeze()
         new.call("REPLICAOF", "127.0.0.1", old.port)
 
@@ -130,6 +134,7 @@ def test_a_failover_that_loses_revocations_lets_nobody_in(tmp_path: Path) -> Non
         wait_for(is_lifted, "a revocation to be lifted at the new primary")
         client = ended.enter_context(open_client(redis.url, timeout_s=DEADLINE_S))
         wait_for(lambda: [each.member for each in read_revoked(client)] == ["user:ana"], "the revocation to be written back")
+        wait_for(lambda: list(read_regrants(client)) == ["eve"], "the grants to be written back")
         gateways.append(ended.enter_context(GatewayProcess(tmp_path / "three", settings)))
         for gateway in gateways:
             assert [login(gateway, user) for user in ("ana", "ben")] == ["revoked", "welcome"]

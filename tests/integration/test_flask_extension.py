@@ -24,7 +24,7 @@ from flask import Flask
 from flask.cli import routes_command, shell_command
 
 from headgate import BusUnavailable, Handshake, Headgate
-from headgate.auth.revocation_repair import read_revoked
+from headgate.auth.repair import read_revoked
 from headgate.errors import InvalidTopic, NotSerializable, PayloadTooLarge, UnknownNamespace
 from headgate.redis.client import open_client
 from headgate.runtime.importing import import_string

@@ -139,6 +139,9 @@ class SmallRedis:
         fields.update(given)
         return fresh
 
+    def _hsetnx(self, key: str, name: str, value: Any) -> int:
+        return 0 if name in self._hashes.get(key, {}) else self._hset(key, name, value)
+
     def _hdel(self, key: str, *names: str) -> int:
         fields = self._hashes.get(key, {})
         return sum(fields.pop(name, None) is not None for name in names)

@@ -6,6 +6,9 @@ Redis and receives each change as a question (services/clients.py).
 
 Explicit grants apply to every login and token of the user until they end or are lifted, so a reconnect does not restore a right
 that was taken away.
+
+A failover may lose the newest grants, and gateways write them back (repair.py). So that the newest decision about a user wins,
+each has its time, and lifted grants stay in the hash, as ended ones.
 """
 
 from __future__ import annotations
@@ -33,11 +36,13 @@ DEFAULT_REGRANTED_S = 3600
 
 
 class Explicit(msgspec.Struct, frozen=True):
-    """Grants that replace a user's own. `until_s` is in seconds since 1970 by Redis' clock."""
+    """Grants that replace a user's own. Their end and the time of the decision (0: from a version without it) are in seconds
+    since 1970 by Redis' clock."""
 
     subscribe: tuple[str, ...]
     publish: tuple[str, ...]
     until_s: int
+    at_s: int = 0
 
     def over(self, identity: Identity) -> Identity:
         """Return an identity with these grants and its own topics."""
@@ -45,6 +50,11 @@ class Explicit(msgspec.Struct, frozen=True):
 
 
 _read = msgspec.json.Decoder(Explicit).decode
+
+
+def encode(explicit: Explicit) -> str:
+    """Return a value of the hash."""
+    return msgspec.json.encode(explicit).decode()
 
 
 class Asking:
@@ -112,25 +122,33 @@ def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[
     now_s = int(call_at(client, REGRANTED, "TIME")[0])
     if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:
         _sweep(client, now_s, user)
-    explicit = Explicit(subscribe, publish, now_s + for_s)
-    write_all(client, [("HSET", REGRANTED, user, msgspec.json.encode(explicit).decode()), ("EXPIRE", REGRANTED, MAX_REGRANTED_S)])
+    explicit = Explicit(subscribe, publish, now_s + for_s, now_s)
+    write_all(client, [("HSET", REGRANTED, user, encode(explicit)), ("EXPIRE", REGRANTED, MAX_REGRANTED_S)])
     return explicit
 
 
 def lift(client: Client, user: str) -> None:
-    """Restore a user's own grants. Raises BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe."""
-    call(client, "HDEL", REGRANTED, user)
+    """Restore a user's own grants. Two round trips.
+
+    Raises BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
+    """
+    now_s = int(call_at(client, REGRANTED, "TIME")[0])
+    if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:
+        call(client, "HDEL", REGRANTED, user)
+    else:
+        lifted = encode(Explicit((), (), now_s, now_s))
+        write_all(client, [("HSET", REGRANTED, user, lifted), ("EXPIRE", REGRANTED, MAX_REGRANTED_S)])
 
 
-def read_regrants(client: Client) -> dict[str, tuple[Explicit, int]]:
-    """Return the active explicit grants with their remaining seconds. Two round trips.
+def read_stored(client: Client) -> tuple[int, dict[str, Explicit]]:
+    """Return the time, and the explicit grants with those that have ended. Two round trips.
 
     Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
     fields: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
-    now_s = int(call_at(client, REGRANTED, "TIME")[0]) if fields else 0
+    now_s = int(call_at(client, REGRANTED, "TIME")[0])
     grants = {name.decode("utf-8", "replace"): _readable(value) for name, value in fields.items()}
-    return {user: (each, each.until_s - now_s) for user, each in grants.items() if each is not None and each.until_s > now_s}
+    return now_s, {user: each for user, each in grants.items() if each is not None}
 
 
 def read_regrant(client: Client, user: str) -> tuple[Explicit, int] | None:
@@ -150,20 +168,26 @@ class Regrants:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._of: dict[str, tuple[Explicit, float]] = {}
+        self._lifted: dict[str, tuple[Explicit, float]] = {}  # with the end of what was lifted
 
     def replace(self, grants: Mapping[str, tuple[Explicit, int]]) -> list[str]:
         """Replace the whole copy; values carry their remaining seconds. Return the users whose grants changed."""
-        before, now_s = self._of, self._now_s()
+        known, now_s = self._active(self._of), self._now_s()
         self._of = {user: (each, now_s + left_s) for user, (each, left_s) in grants.items()}
-        known = {user: each for user, (each, until_s) in before.items() if until_s > now_s}
         return [user for user in {**known, **self._of} if known.get(user) != self.of(user)]
+
+    def known(self) -> dict[str, Explicit]:
+        """Return the active explicit grants, and for each lifted one a decision that is newer than it."""
+        self._lifted = {user: self._lifted[user] for user in self._active(self._lifted)}
+        return {user: each for user, (each, _) in self._lifted.items()} | self._active(self._of)
 
     def put(self, user: str, explicit: Explicit | None, left_s: int) -> None:
         """Set a user's explicit grants, or remove them with None."""
-        if explicit is None:
-            self._of.pop(user, None)
-        else:
+        lifted = self._of.pop(user, None)
+        if explicit is not None:
             self._of[user] = (explicit, self._now_s() + left_s)
+        elif lifted is not None and len(self._lifted) < MAX_REGRANTS:
+            self._lifted[user] = Explicit((), (), 0, lifted[0].at_s + 1), lifted[1]
 
     def of(self, user: str) -> Explicit | None:
         """Return a user's explicit grants, if any."""
@@ -182,6 +206,10 @@ class Regrants:
         """Return an identity with its explicit grants applied."""
         explicit = self.of(identity.user) if self._of else None
         return identity if explicit is None else explicit.over(identity)
+
+    def _active(self, grants: Mapping[str, tuple[Explicit, float]]) -> dict[str, Explicit]:
+        now_s = self._now_s()
+        return {user: each for user, (each, until_s) in grants.items() if until_s > now_s}
 
 
 def _readable(value: bytes) -> Explicit | None:

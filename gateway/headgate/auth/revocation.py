@@ -6,7 +6,7 @@ clock, which revocation_watch.py keeps up to date.
 
 Revoking a user refuses every identity with that name, with old and new tokens, until the revocation ends or is lifted.
 
-A failover may lose the newest revocations, and gateways write them back (revocation_repair.py). So that the newest decision
+A failover may lose the newest revocations, and gateways write them back (repair.py). So that the newest decision
 about a member wins, the fraction of a score is the time of the decision, and a lifted member stays in the set for KEPT_S, with
 an end that has passed.
 """

@@ -7,7 +7,7 @@ nothing. 2. It replaces a link that leaves a PING unanswered for a second. 3. Wh
 stay active. Before the first read, nobody is admitted. 4. If this Redis user may not subscribe to the other channel or read
 what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require. 5. A process that
 stood still reads the set again, over another link, before it hands on events that have arrived since (`renew`). 6. Each read
-first writes back what Redis has lost, and then every watch reads the set again.
+first writes back what Redis has lost, and then every watch reads again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 
 from .audit import audit
 from .identity import Identity
+from .repair import WRITTEN_BACK, read_revoked
 from .revocation import MAX_NEWS_BYTES, Decision, Revocations, kind_of
-from .revocation_repair import WRITTEN_BACK, read_revoked
 
 log = structlog.get_logger("headgate.revocation")
 
@@ -45,8 +45,8 @@ def _link(url: str, connect_timeout_s: float) -> SubscriberLink:
 class Listening(NamedTuple):
     """Another channel on the same link.
 
-    `begin` is called once the subscription is confirmed, after each (re)connect and before anyone is admitted; it may wait for
-    Redis with the given client. `receive` takes each message and must not wait.
+    `begin` is called once the subscription is confirmed, after each (re)connect and before anyone is admitted, and after a
+    write-back; it may wait for Redis with the given client. `receive` takes each message and must not wait.
     """
 
     channel: str
@@ -171,7 +171,9 @@ class RevocationWatch:
                     self._also.receive(reply[2])
                 else:
                     self._also.begin(self._client)
-            elif reply[:2] == [b"subscribe", self._channel.encode()] or reply[2:] == [WRITTEN_BACK]:
+            elif (is_repair := reply[2:] == [WRITTEN_BACK]) or reply[:2] == [b"subscribe", self._channel.encode()]:
+                if is_repair and self._also is not None:
+                    self._also.begin(self._client)
                 self.revocations.replace(self._read(self._client, self.revocations.known()))
                 self.known, self.last_error = True, None
                 self.was_known.set()

@@ -144,7 +144,7 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
 
     Run it with the gateway's settings. An application's `authorize` may still refuse some of them.
     """
-    from headgate.auth.regrants import read_regrants
+    from headgate.auth.repair import read_regrants
     from headgate.events.topic import check_pattern
 
     check_pattern(pattern)

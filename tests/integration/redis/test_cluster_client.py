@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from headgate import BusRefused, BusUnavailable, NotDurable, Publisher
-from headgate.auth.revocation_repair import read_revoked
+from headgate.auth.repair import read_revoked
 from headgate.cli.doctor import check
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import Store

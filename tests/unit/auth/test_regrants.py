@@ -8,9 +8,10 @@ import pytest
 
 from headgate.auth import regrants as module
 from headgate.auth.identity import Identity
-from headgate.auth.regrants import Explicit, Regrants, check_regrant, lift, read_regrants, store
+from headgate.auth.regrants import Explicit, Regrants, check_regrant, encode, lift, store
+from headgate.auth.repair import WRITTEN_BACK, read_regrants
 from headgate.errors import InvalidPattern, InvalidRequest, LimitReached
-from headgate.redis.keys import REGRANTED
+from headgate.redis.keys import REGRANTED, revoked_channel
 from tests.support.small_redis import SmallRedis
 
 ANA = Identity("ana", subscribe=("a.#",), publish=("a.#",), expires_at=9e9, token_id="t", namespaces=("shop",))
@@ -40,7 +41,7 @@ def test_explicit_grants_are_read_with_the_seconds_that_are_left(redis: SmallRed
     store(client, "ana", ("b.#",), ("c",), 100)
     store(client, "ben", (), (), 10)
     redis.now_s += 10
-    assert read_regrants(client) == {"ana": (Explicit(("b.#",), ("c",), 1100), 90)}
+    assert read_regrants(client) == {"ana": (Explicit(("b.#",), ("c",), 1100, 1000), 90)}
     lift(client, "ana")
     assert read_regrants(client) == {}
 
@@ -57,6 +58,49 @@ def test_so_many_users_may_have_them_and_no_more(redis: SmallRedis, monkeypatch:
     redis.now_s += 10
     store(client, "eve", (), (), 60)
     assert set(read_regrants(client)) == {"ana", "eve"}
+
+
+def test_grants_that_redis_has_lost_are_written_back_unless_there_is_a_newer_decision(redis: SmallRedis) -> None:
+    """Ana's are gone, ben has older ones, eve's were changed and joe's lifted since. Ron's are from a process without times."""
+    client, channel = redis.client(), revoked_channel(0)
+    published: list[object] = []
+    redis.hearers[channel] = [published.append]
+    lost, older, newer = Explicit(("a",), (), 1100, 1010), Explicit(("b",), (), 1300, 1005), Explicit(("c",), (), 1400, 1020)
+    redis.now_s = 1020
+    redis.execute_command(
+        "HSET", REGRANTED, "ben", encode(older), "eve", encode(newer), "ron", encode(Explicit(("r",), (), 1200))
+    )
+    lift(client, "joe")
+    known = dict.fromkeys(("ana", "ben", "eve", "joe", "ron"), lost) | {"over": Explicit((), (), 1019, 1011)}
+    there = {"ana": (lost, 80), "ben": (lost, 80), "eve": (newer, 380), "ron": (Explicit(("r",), (), 1200), 180)}
+    assert read_regrants(client, known) == there == read_regrants(client)
+    assert read_regrants(client, known) == there
+    assert published == [WRITTEN_BACK]
+
+
+def test_a_lift_that_redis_has_lost_is_written_back(redis: SmallRedis) -> None:
+    """Unless the user has got newer grants. Otherwise rights would come back that were taken away."""
+    client = redis.client()
+    copy = Copy()
+    for user in ("ana", "ben"):
+        copy.regrants.put(user, store(client, user, ("a",), (), 60), 60)
+        copy.regrants.put(user, None, 0)
+    redis.now_s += 2
+    newer = store(client, "ben", ("b",), (), 60)
+    assert read_regrants(client, copy.regrants.known()) == {"ben": (newer, 60)} == read_regrants(client)
+    copy.now_s += 60
+    assert copy.regrants.known() == {}
+
+
+def test_lifted_grants_leave_no_trace_where_there_is_no_room(redis: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash stays within its bound."""
+    monkeypatch.setattr(module, "MAX_REGRANTS", 1)
+    client = redis.client()
+    store(client, "ana", (), (), 60)
+    lift(client, "ben")
+    assert redis.execute_command("HLEN", REGRANTED) == 1
+    lift(client, "ana")
+    assert redis.execute_command("HLEN", REGRANTED) == 0
 
 
 def test_what_others_wrote_there_is_passed_over(redis: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.identity import Identity
+from headgate.auth.repair import APART_S, WRITTEN_BACK, read_revoked
 from headgate.auth.revocation import (
     KEPT_S,
     MAX_REVOCATIONS,
@@ -18,7 +19,6 @@ from headgate.auth.revocation import (
     kind_of,
     revoke,
 )
-from headgate.auth.revocation_repair import APART_S, WRITTEN_BACK, read_revoked
 from headgate.errors import BusRefused, InvalidRequest, LimitReached, Unauthorized
 from headgate.redis.client import open_client
 from headgate.redis.keys import REVOKED, revoked_channel
@@ -328,6 +328,18 @@ def test_a_gateway_that_has_heard_nothing_for_long_writes_nothing_back() -> None
     revoke(site.redis.client(), user="ben", for_s=60)
     site.connect(0)
     assert set(site.stored()) == {"user:ben"}
+
+
+def test_of_two_revocations_within_ten_seconds_a_failover_may_lose_the_second() -> None:
+    """A gateway does not know their times more exactly."""
+    site = Site(1)
+    revoke(site.redis.client(), user="ana", for_s=60)
+    site.replicate()
+    site.redis.now_s += APART_S
+    revoke(site.redis.client(), user="ana", for_s=900)
+    site.fail_over()
+    site.connect(0)
+    assert site.stored() == {"user:ana": 60 - APART_S}
 
 
 def test_a_redis_that_takes_no_write_back_does_not_keep_a_gateway_from_its_work() -> None:

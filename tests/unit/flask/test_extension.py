@@ -8,7 +8,7 @@ import pytest
 from flask import Flask, url_for
 
 from headgate.auth.identity import Identity, PageRequest
-from headgate.auth.regrants import read_regrants
+from headgate.auth.repair import read_regrants
 from headgate.errors import BusUnavailable, Forbidden, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
 from headgate.flask.extension import SOCKET_PATH, Headgate
 from headgate.settings.settings import Settings

@@ -16,8 +16,8 @@ from headgate.auth.api_keys import ApiKeys
 from headgate.auth.client_counts import QUIET_CLIENTS, ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator
+from headgate.auth.repair import read_revoked
 from headgate.auth.revocation import TOKEN, Decision, kind_of
-from headgate.auth.revocation_repair import read_revoked
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import HeadgateError, Unauthorized, UnauthorizedReason

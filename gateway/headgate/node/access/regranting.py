@@ -19,7 +19,8 @@ import structlog
 
 from headgate.auth.admission import Admission
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.auth.regrants import Explicit, read_regrant, read_regrants
+from headgate.auth.regrants import Explicit, read_regrant
+from headgate.auth.repair import read_regrants
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
 from headgate.events.wire.frames import message_frame
@@ -163,7 +164,7 @@ class Regranting:
 
     def read_all(self, redis: Redis) -> None:
         """Read all explicit grants, as changes may have been missed, and check their users again. Waits for Redis."""
-        if changed := self.regrants.replace(read_regrants(redis)):
+        if changed := self.regrants.replace(read_regrants(redis, self.regrants.known())):
             self.checking = spawn(self.regrant_all, changed)
 
     def regrant_all(self, users: Iterable[str]) -> None:

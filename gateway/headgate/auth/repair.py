@@ -1,15 +1,15 @@
-"""The repair of the revocations in Redis: a gateway that reads the set writes back what the set has lost.
+"""The repair of rights in Redis: a gateway that reads revocations and explicit grants writes back what Redis has lost of them.
 
-In: the copy of the gateway (revocation.py). Out: the revocations of Redis and of the copy. Whatever happened in between, the
-newest decision about a member counts. Nothing is ever taken out of the set.
+In: the copies of the gateway (revocation.py, regrants.py). Out: what Redis and the copies have. Whatever happened in between,
+the newest decision about a user or token counts, and nothing is taken out of Redis.
 
-One command adds what is missing, and then every gateway reads the set again. So of many gateways that find the same loss, the
+One command adds what is missing, and then every gateway reads everything again. So of many gateways that find the same loss, the
 first one repairs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import structlog
@@ -18,13 +18,14 @@ from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call, call_at, database_number
 from headgate.redis.connections import Command
 from headgate.redis.functions import write_all
-from headgate.redis.keys import REVOKED, revoked_channel
+from headgate.redis.keys import REGRANTED, REVOKED, revoked_channel
 
+from .regrants import MAX_REGRANTED_S, Explicit, encode, read_stored
 from .revocation import KEPT_S, MAX_REVOCATIONS, MAX_REVOKED_S, Decision
 
 log = structlog.get_logger("headgate.revocation")
 
-# The message that the set has revocations again which it had lost. No revocation has this form.
+# The message on the channel of revocations that Redis has rights again which it had lost. No revocation has this form.
 WRITTEN_BACK = b"written back"
 # Two decisions about a member count as newer and older from this distance on. A gateway knows the time of one that it has
 # received only within the time of the call, and its address may have led to the old primary for five seconds.
@@ -49,8 +50,7 @@ def read_revoked(client: Client, known: Iterable[Decision] = ()) -> list[Decisio
         member = name.decode("utf-8", "replace")
         stored[member] = Decision.read(member, float(score), now_s)
     lost = lacking(known, stored)
-    if lost:
-        _write_back(client, lost, stored, now_s)
+    _write_back(client, REVOKED, list(_adding(lost, stored, now_s)), MAX_REVOKED_S)
     return [each for each in (stored | {each.member: each for each in lost}).values() if each.left_s > 0]
 
 
@@ -68,21 +68,46 @@ def lacking(known: Iterable[Decision], stored: Mapping[str, Decision]) -> list[D
     ]
 
 
-def _write_back(client: Client, lost: Iterable[Decision], stored: Mapping[str, Decision], now_s: int) -> None:
-    """Write revocations that Redis has lost, and make all gateways read the set again if any was still missing.
+def read_regrants(client: Client, known: Mapping[str, Explicit] | None = None) -> dict[str, tuple[Explicit, int]]:
+    """Return the active explicit grants with their remaining seconds. First write those of `known` back that Redis lacks.
+
+    A user without grants there is only added, so no decision since the read is overwritten. Of an older decision and one within
+    these milliseconds, the repair may replace the latter.
+
+    Raises BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    now_s, stored = read_stored(client)
+    lost = {
+        user: each
+        for user, each in (known or {}).items()
+        if (each.until_s > now_s if (there := stored.get(user)) is None else 0 < there.at_s < each.at_s)
+    }
+    setting = [("HSET" if user in stored else "HSETNX", REGRANTED, user, encode(each)) for user, each in lost.items()]
+    _write_back(client, REGRANTED, setting, MAX_REGRANTED_S)
+    return {user: (each, each.until_s - now_s) for user, each in (stored | lost).items() if each.until_s > now_s}
+
+
+def _adding(lost: Sequence[Decision], stored: Mapping[str, Decision], now_s: int) -> Iterator[Command]:
+    """Return the commands that write revocations back.
 
     A member that is not in the set is only added, so no decision since the read is overwritten. For one with an older decision
     the later end counts.
     """
-    commands: list[Command] = []
     for option, is_there in (("NX", False), ("GT", True)):
         pairs = [(each.score(now_s), each.member) for each in lost if (each.member in stored) is is_there]
         for first in range(0, len(pairs), _STRIDE):
-            commands.append(("ZADD", REVOKED, option, "CH", *chain.from_iterable(pairs[first : first + _STRIDE])))
+            yield "ZADD", REVOKED, option, "CH", *chain.from_iterable(pairs[first : first + _STRIDE])
+
+
+def _write_back(client: Client, key: str, commands: Sequence[Command], expire_s: int) -> None:
+    """Write what Redis has lost, and make all gateways read everything again if any was still missing."""
+    if not commands:
+        return
     try:
-        written = sum(map(int, write_all(client, [*commands, ("EXPIRE", REVOKED, MAX_REVOKED_S)])[:-1]))
+        replies = write_all(client, [*commands, ("EXPIRE", key, expire_s)])
+        written = sum(1 if command[0] == "HSET" else int(reply) for command, reply in zip(commands, replies, strict=False))
         if written:  # otherwise another gateway was first
             call(client, "PUBLISH", revoked_channel(database_number(client)), WRITTEN_BACK)
-            log.warning("revocations written back", written=written)
-    except HeadgateError as error:  # this gateway refuses them all the same
-        log.warning("revocations not written back", error=error.message)
+            log.warning("rights written back", key=key, written=written)
+    except HeadgateError as error:  # this gateway applies them all the same
+        log.warning("rights not written back", key=key, error=error.message)

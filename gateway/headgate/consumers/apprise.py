@@ -21,7 +21,7 @@ from headgate.runtime.importing import import_string
 from headgate.settings.options import Kind, number, option, text
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
-from .templates import BODY, TEMPLATE, TITLE, Message, message_faults
+from .templates import BODY, TEMPLATE, TITLE, message_faults, read_message
 from .values import FUNCTION, as_list, function_faults, need_secret
 
 MAX_URLS = 32
@@ -85,7 +85,7 @@ class Apprise(Consumer):
     def __init__(self, options: AppriseOptions, context: Context) -> None:
         super().__init__(options, context)
         self._timeout_s = options.timeout_s
-        self._message = Message(options.title, options.body)
+        self._message = read_message(options.title, options.body)
         self._urls = _read_urls(options)
         named = options.address_function
         self._addresses = import_string(named, FUNCTION) if named else lambda delivery: user_of(delivery.topic)
@@ -154,7 +154,7 @@ class Apprise(Consumer):
         return {_key(each): each for address in addresses for each in (_filled(url, address) for url in self._urls)}
 
     def _render(self, delivery: Delivery) -> tuple[str, str]:
-        title, body = self._message.render(delivery)
+        title, body = self._message(delivery)
         return (title, body) if body else ("", title)  # Apprise sends nothing without a body
 
 

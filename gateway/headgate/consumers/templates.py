@@ -8,7 +8,7 @@ value reach Python's internals, HTML is escaped, and an undefined name is a faul
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -219,25 +219,26 @@ BODY = "Body of the message, from `event`. Not set: the data, a line for each of
 TEMPLATE = text("a Jinja2 template")
 
 
-class Message:
-    """The templates of a message. `title` and `body` are Jinja2; None: the built-in ones.
+def read_message(title: str | None, body: str | None) -> Callable[[Delivery], tuple[str, str]]:
+    """Return a function for the title and the body of an event, stripped, of which one may be empty.
 
-    Raises TemplateFault: one of them is not a template.
+    Args:
+        title, body: Jinja2; None: the built-in ones.
+
+    Raises TemplateFault: one of them is not a template. The function raises Reject: they do not fit the event, or both are empty.
     """
+    templates = (
+        Template("title", title or DEFAULT_TITLE, limit=MAX_TITLE_CHARACTERS),
+        Template("body", body or DEFAULT_BODY, limit=MAX_BODY_CHARACTERS),
+    )
 
-    def __init__(self, title: str | None, body: str | None) -> None:
-        self._title = Template("title", title or DEFAULT_TITLE, limit=MAX_TITLE_CHARACTERS)
-        self._body = Template("body", body or DEFAULT_BODY, limit=MAX_BODY_CHARACTERS)
-
-    def render(self, delivery: Delivery) -> tuple[str, str]:
-        """Return title and body of an event, stripped; one of them may be empty.
-
-        Raises Reject: the templates do not fit the event, or both are empty.
-        """
-        title, body = render_event(self._title, delivery), render_event(self._body, delivery)
+    def render(delivery: Delivery) -> tuple[str, str]:
+        title, body = (render_event(template, delivery) for template in templates)
         if not title and not body:
             raise Reject("title and body are empty")
         return title, body
+
+    return render
 
 
 def message_faults(title: str | None, body: str | None) -> list[str]:

@@ -32,7 +32,7 @@ POLL_S = 0.5
 _Request = socket.socket | tuple[bytes, socket.socket]
 
 
-class HealthPage:
+class HealthPage(socketserver.ThreadingTCPServer):
     """Listens from construction on, in a thread that ends with `close` or with the process.
 
     Args:
@@ -42,40 +42,31 @@ class HealthPage:
     Raises InvalidRequest: the address is not available.
     """
 
-    def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, object]]) -> None:
-        class Handler(_Handler):
-            report = staticmethod(states)
-
-        try:
-            self._server = _Server(place, Handler)
-        except OSError as error:
-            raise InvalidRequest(f"cannot listen on {place[0]}:{place[1]}: {error.strerror or error}") from error
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), name="health page", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening, and disconnect every client."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    """Bounds the number and the duration of connections."""
-
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
     # socketserver's default of 5 fills quickly, and then the kernel makes a client wait a second.
     request_queue_size = 128
 
-    def __init__(self, place: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, place: tuple[str, int], states: Callable[[], Mapping[str, object]]) -> None:
+        self.states = states
         self.address_family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
         self._lock = threading.Lock()
         # Deadlines by connection, oldest first.
         self._ends_s: dict[socket.socket, float] = {}
-        super().__init__(place, handler)
+        try:
+            super().__init__(place, _Handler)
+        except OSError as error:
+            raise InvalidRequest(f"cannot listen on {place[0]}:{place[1]}: {error.strerror or error}") from error
+        self.port: int = self.server_address[1]
+        self._thread = threading.Thread(target=self.serve_forever, args=(POLL_S,), name="health page", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening, and disconnect every client."""
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
 
     def process_request(self, request: _Request, client_address: object) -> None:
         assert isinstance(request, socket.socket)
@@ -118,11 +109,11 @@ class _Server(socketserver.ThreadingTCPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "headgate", ""
-    report: Callable[[], Mapping[str, object]]
+    server: HealthPage
 
     def do_GET(self) -> None:
         if self.path == "/healthz":
-            states = self.report()
+            states = self.server.states()
             self._answer(200 if states["ready"] else 503, "application/json", json.dumps(states).encode())
         elif self.path == "/metrics":
             self._answer(200, *metrics.exposition())

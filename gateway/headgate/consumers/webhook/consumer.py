@@ -80,20 +80,6 @@ def _key(word: str) -> bytes:
     return key
 
 
-class Envelope(msgspec.Struct):
-    """The body: the fields that the specification recommends, and the event's position in the log. `data` is the publisher's own
-    bytes.
-    """
-
-    type: str
-    timestamp: str
-    data: msgspec.Raw
-    id: str | None
-    namespace: str
-    offset: int | None
-    epoch: str | None
-
-
 def _headers(raw: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     if len(raw) > MAX_HEADERS or len({name.lower() for name in raw}) != len(raw):
         raise ValueError
@@ -203,7 +189,10 @@ class Webhook(Consumer):
 
 
 def encode_body(delivery: Delivery) -> bytes:
-    """Return the JSON of the request; see Envelope."""
+    """Return the JSON of the request: the fields that the specification recommends, and the event's position in the log.
+
+    `data` is the publisher's own bytes.
+    """
     occurred = datetime.fromtimestamp(delivery.time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    data, place = msgspec.Raw(delivery.data), (delivery.namespace, delivery.offset, delivery.epoch)
-    return msgspec.json.encode(Envelope(delivery.topic, occurred, data, delivery.id, *place))
+    body = {"type": delivery.topic, "timestamp": occurred, "data": msgspec.Raw(delivery.data), "id": delivery.id}
+    return msgspec.json.encode({**body, "namespace": delivery.namespace, "offset": delivery.offset, "epoch": delivery.epoch})

@@ -18,7 +18,7 @@ from functools import partial
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Delivery, Reject, Retry
-from headgate.consumers.templates import BODY, TEMPLATE, TITLE, Message, message_faults
+from headgate.consumers.templates import BODY, TEMPLATE, TITLE, message_faults, read_message
 from headgate.consumers.values import FUNCTION, as_list, ca_file_faults, function_faults, need_secret, secret_faults
 from headgate.consumers.webhook.addresses import Allowed, read_allowed
 from headgate.consumers.webhook.post import HttpPost, PacedPost, judge
@@ -128,7 +128,7 @@ class WebPush(Consumer):
         self._key = ApplicationKey(need_secret(options, "private_key"))
         self._subscriptions = import_string(options.subscriptions_function, FUNCTION)
         self._gone = import_string(options.gone_function, FUNCTION)
-        self._message = Message(options.title, options.body)
+        self._message = read_message(options.title, options.body)
         self._open_post = open_post or partial(
             HttpPost, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
         )
@@ -203,7 +203,7 @@ class WebPush(Consumer):
 
     def _payload(self, delivery: Delivery) -> bytes:
         """Return the payload for the service worker: title, body, topic, and the id of the item (null: not an item)."""
-        title, body = self._message.render(delivery)
+        title, body = self._message(delivery)
         item = f"{delivery.topic.split('.', 3)[3]}/{delivery.id}" if is_item(delivery.topic) else None
         shown = {"title": _cut(title, MAX_TITLE_SHOWN), "body": _cut(body, MAX_BODY_SHOWN), "topic": delivery.topic, "item": item}
         while len(payload := msgspec.json.encode(shown)) > MAX_PAYLOAD_BYTES:

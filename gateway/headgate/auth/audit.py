@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -30,18 +29,12 @@ NAME = "headgate.audit"
 log = structlog.get_logger(NAME)
 
 
-@dataclass(slots=True)
-class _Limit:
-    bucket: TokenBucket
-    left_out: int = 0
-
-
 class Audit:
     """See the module. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._limits: OrderedDict[str, _Limit] = OrderedDict()
+        self._limits: OrderedDict[str, tuple[TokenBucket, int]] = OrderedDict()  # by address, with the lines left out since one
         self._all = TokenBucket(ALL_PER_S, ALL_BURST, now_s())
 
     def login_refused(self, *, address: str | None, namespace: str, code: str, reason: str, detail: str | None = None) -> None:
@@ -79,18 +72,17 @@ class Audit:
 
     def _limited(self, event: str, address: str | None, **fields: Any) -> None:
         key, now_s = address or "", self._now_s()
-        limit = self._limits.pop(key, None) or _Limit(TokenBucket(LINES_PER_S, LINES_BURST, now_s))
-        self._limits[key] = limit
+        bucket, left_out = self._limits.pop(key, (TokenBucket(LINES_PER_S, LINES_BURST, now_s), 0))
+        is_due = bucket.spend(now_s) and self._all.spend(now_s)
+        self._limits[key] = bucket, 0 if is_due else left_out + 1
         if len(self._limits) > MAX_ADDRESSES:
             self._limits.popitem(last=False)
-        if not limit.bucket.spend(now_s) or not self._all.spend(now_s):
-            limit.left_out += 1
+        if not is_due:
             AUDIT_LEFT_OUT.inc()
             return
         shown = {name: _shown(value) for name, value in fields.items() if value is not None}
-        if limit.left_out:
-            shown["left_out"] = limit.left_out
-            limit.left_out = 0
+        if left_out:
+            shown["left_out"] = left_out
         log.warning(event, address=_shown(key) or "none", **shown, logger=NAME)
 
 

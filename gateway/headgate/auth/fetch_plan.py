@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable
 from enum import Enum
 
-from headgate.runtime.machine import Machine
+from headgate.runtime.machine import between
 
 REFRESH_S = 300.0
 # The earliest that an unknown key id may start another fetch.
@@ -32,23 +32,12 @@ class State(Enum):
     FAILING = "the last fetch failed; an older set is active"
 
 
-class Outcome(Enum):
-    BROUGHT = "it brought a set"
-    FAILED = "it failed"
-    OUTDATED = "it failed, and the set is older than KEPT_S"
-
-
-MACHINE = Machine(
+MACHINE = between(
     "keys of an issuer",
     {
-        (State.EMPTY, Outcome.BROUGHT): State.CURRENT,
-        (State.EMPTY, Outcome.FAILED): State.EMPTY,
-        (State.CURRENT, Outcome.BROUGHT): State.CURRENT,
-        (State.CURRENT, Outcome.FAILED): State.FAILING,
-        (State.CURRENT, Outcome.OUTDATED): State.EMPTY,
-        (State.FAILING, Outcome.BROUGHT): State.CURRENT,
-        (State.FAILING, Outcome.FAILED): State.FAILING,
-        (State.FAILING, Outcome.OUTDATED): State.EMPTY,
+        State.EMPTY: (State.EMPTY, State.CURRENT),
+        State.CURRENT: (State.CURRENT, State.FAILING, State.EMPTY),
+        State.FAILING: (State.CURRENT, State.FAILING, State.EMPTY),
     },
 )
 
@@ -85,16 +74,16 @@ class FetchPlan:
 
     def brought(self, now_s: float) -> None:
         """Record a fetched set. Keys requested before the fetch began and not in the set are absent."""
-        self._move(Outcome.BROUGHT)
+        self.state = MACHINE[self.state, State.CURRENT]
         self._brought_s, self._retry_s = now_s, FIRST_RETRY_S
         self._absent, self._absent_until_s = frozenset(self._asked_before), now_s + self._again_s
 
     def failed(self, now_s: float) -> bool:
         """Record a failed fetch; return whether the known keys are no longer valid."""
-        outdated = self.state is not State.EMPTY and now_s - self._brought_s > KEPT_S
+        has_set, outdated = self.state is not State.EMPTY, now_s - self._brought_s > KEPT_S
         self._asked |= self._asked_before
-        self._move(Outcome.OUTDATED if outdated else Outcome.FAILED)
-        return outdated
+        self.state = MACHINE[self.state, State.FAILING if has_set and not outdated else State.EMPTY]
+        return has_set and outdated
 
     def next_retry_s(self) -> float:
         """Return the delay after a failed fetch, longer each time and regardless of requests."""
@@ -108,6 +97,3 @@ class FetchPlan:
     def earliest_s(self, now_s: float) -> float:
         """Return how long until a request may start another fetch."""
         return max(0.0, self._began_s + self._again_s - now_s)
-
-    def _move(self, outcome: Outcome) -> None:
-        self.state = MACHINE[self.state, outcome]

@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -64,7 +65,7 @@ def configure(level: str, worker: int | None = None, form: str = "auto") -> None
             structlog.processors.add_log_level,
             with_origin,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            Tracebacks(),
+            partial(few_tracebacks, LogThrottle()),
             structlog.processors.format_exc_info,
             _renderer(form),
         ],
@@ -125,20 +126,15 @@ def _json_text(fields: dict[str, Any], **_: Any) -> str:
     return msgspec.json.encode({**first, **fields}, enc_hook=str).decode()
 
 
-class Tracebacks:
-    """Passes one line with a traceback per EVERY_S and event, so that a client that finds a fault cannot fill the log."""
-
-    def __init__(self, log_throttle: LogThrottle | None = None) -> None:
-        self._log_throttle = log_throttle or LogThrottle()
-
-    def __call__(self, logger: Any, method: str, fields: Any) -> Any:
-        if fields.get("exc_info") or "traceback" in fields:
-            left_out = self._log_throttle.due(str(fields.get("event")))
-            if left_out is None:
-                raise structlog.DropEvent
-            if left_out:
-                fields["left_out"] = left_out
-        return fields
+def few_tracebacks(throttle: LogThrottle, _logger: Any, _method: str, fields: Any) -> Any:
+    """Pass one line with a traceback per EVERY_S and event, so that a client that finds a fault cannot fill the log."""
+    if fields.get("exc_info") or "traceback" in fields:
+        left_out = throttle.due(str(fields.get("event")))
+        if left_out is None:
+            raise structlog.DropEvent
+        if left_out:
+            fields["left_out"] = left_out
+    return fields
 
 
 class ThrottledLog:

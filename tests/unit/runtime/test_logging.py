@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,13 @@ from headgate.errors import BusUnavailable
 from headgate.runtime import logging as logs
 from headgate.runtime import operator_lines
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
-from headgate.runtime.logging import CONSUMER_EVERY_S, ThrottledLog, Tracebacks, wire_form
+from headgate.runtime.logging import CONSUMER_EVERY_S, ThrottledLog, few_tracebacks, wire_form
 
 
 def test_tracebacks_of_one_event_pass_once_in_a_while() -> None:
     """Lines without one always do."""
     now_s = 0.0
-    tracebacks = Tracebacks(LogThrottle(lambda: now_s))
+    tracebacks = partial(few_tracebacks, LogThrottle(lambda: now_s))
     assert tracebacks(None, "error", {"event": "failed", "exc_info": True}) == {"event": "failed", "exc_info": True}
     for _ in range(3):
         with pytest.raises(structlog.DropEvent):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -53,9 +53,8 @@ def encode_data(data: object) -> bytes:
         _check_value(data, MAX_DEPTH)
         return _encode(data)
     except (NotSerializable, TypeError, ValueError, RecursionError, OverflowError) as error:
-        fault = find_fault(data)
-        if fault is not None:
-            raise NotSerializable(fault.reason, fault.path) from error
+        if fault := next(_faults(data, (), MAX_DEPTH), None):
+            raise NotSerializable(*fault) from error
         raise error if isinstance(error, NotSerializable) else NotSerializable(str(error)) from error
 
 
@@ -106,43 +105,32 @@ def _check_depth(depth: int) -> None:
 _encode_known = msgspec.json.Encoder().encode
 
 
-class Fault(NamedTuple):
-    """The path to a value, and what is wrong with it."""
-
-    path: tuple[str | int, ...]
-    reason: str
-
-
-def find_fault(data: object) -> Fault | None:
-    """Return the first known fault in the order of the data, or None. Nothing here runs for a valid value."""
-    return next(_faults(data, (), MAX_DEPTH), None)
-
-
-def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[Fault]:
+def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    """Yield what is wrong with a value and its path, in the order of the data. Nothing here runs for a valid value."""
     if isinstance(value, str):
         if not is_unicode(value):
-            yield Fault(path, 'a string with a lone surrogate; publish value.encode("utf-8", "replace").decode()')
+            yield 'a string with a lone surrogate; publish value.encode("utf-8", "replace").decode()', path
     elif isinstance(value, float | Decimal):
         if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
-            yield Fault(path, f"{value} is not a JSON number; publish None or a string")
+            yield f"{value} is not a JSON number; publish None or a string", path
     elif isinstance(value, Enum):
         yield from _faults(value.value, path, depth)
     elif isinstance(value, msgspec.Raw):
-        yield Fault(path, "msgspec.Raw inside other data; publish msgspec.json.decode(value)")
+        yield "msgspec.Raw inside other data; publish msgspec.json.decode(value)", path
     elif (parts := _parts(value)) is not None:
         if depth == 0:
-            yield Fault((), f"nested deeper than {MAX_DEPTH} levels")
+            yield f"nested deeper than {MAX_DEPTH} levels", ()
             return
         for step, part in parts:
             if isinstance(step, str) and not is_unicode(step):
-                yield Fault(path, "a key with a lone surrogate")
+                yield "a key with a lone surrogate", path
             elif not isinstance(step, str) and isinstance(value, dict):
                 cure = "key.decode()" if isinstance(step, bytes) else "key.value" if isinstance(step, Enum) else "str(key)"
-                yield Fault(path, f"a key is of type {_name(type(step))}, and only strings are keys; publish {cure}")
+                yield f"a key is of type {_name(type(step))}, and only strings are keys; publish {cure}", path
             else:
                 yield from _faults(part, (*path, step), depth - 1)
     elif not _is_encoded(value):
-        yield Fault(path, f"a value of type {_name(type(value))}; publish {_cure(value)}")
+        yield f"a value of type {_name(type(value))}; publish {_cure(value)}", path
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:

@@ -259,7 +259,7 @@ class SchemaSet:
         value = _decode(payload)
         for pattern, validator in matching:
             if (fault := fault_of(validator, value)) is not None:
-                return SchemaViolation(topic, pattern, fault.path, fault.reason)
+                return SchemaViolation(topic, pattern, *fault)
         return None
 
     def _matching(self, topic: str) -> Iterator[tuple[str, Validator]]:

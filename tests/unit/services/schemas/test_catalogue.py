@@ -56,7 +56,8 @@ def test_a_reference_leads_to_a_schema_of_the_folder(reference: str) -> None:
     assert fault_of(validator, {"n": 1}) is None
     fault = fault_of(validator, {"n": "1"})
     assert fault is not None
-    assert (list(fault.path), fault.reason) == (["n"], 'the value is not of type "integer"')
+    path, reason = fault
+    assert (list(path), reason) == (["n"], 'the value is not of type "integer"')
 
 
 FAULTS: list[tuple[dict[str, object], str]] = [

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
 
 # Rooms and ids are short.
 TAIL_BYTES = 1024
@@ -26,22 +25,11 @@ _ENDS = re.compile(
 )  # fmt: skip
 
 
-class Destination(NamedTuple):
-    """The destination of an event of another process.
+def destination_of(message: object) -> tuple[str, str | None, str] | None:
+    """Return the namespace, with its slash, and the room of an emitted event, and the id of the process that published it.
 
-    Attributes:
-        namespace: with its slash.
-        room: None for all clients of the namespace.
-        host_id: the process that published it.
+    The room None is all clients of the namespace. Returns None when the end of the message does not have them.
     """
-
-    namespace: str
-    room: str | None
-    host_id: str
-
-
-def destination_of(message: object) -> Destination | None:
-    """Return the destination of an emitted event; None when its end does not have it."""
     if isinstance(message, str):
         message = (message[: len(_BEGINS)] + message[len(_BEGINS) :][-TAIL_BYTES:]).encode(errors="surrogatepass")
     if not isinstance(message, bytes) or not message.startswith(_BEGINS):
@@ -51,7 +39,7 @@ def destination_of(message: object) -> Destination | None:
         return None
     namespace, room, host_id = match.groups()
     try:
-        return Destination(_decoded(namespace), None if room == b"null" else _decoded(room), _decoded(host_id))
+        return _decoded(namespace), None if room == b"null" else _decoded(room), _decoded(host_id)
     except ValueError:
         return None  # no JSON: python-socketio decides
 

@@ -249,12 +249,10 @@ class RoomManager(Manager):  # type: ignore[misc]
 
     def heeds(self, message: object) -> bool:
         """Return whether a message of the manager's queue may be for a client here."""
-        if (to := destination_of(message)) is None:
+        if (destination := destination_of(message)) is None:
             return True
-        if to.host_id == self.host_id:
-            return False  # our own
-        rooms = self.rooms.get(to.namespace)
-        return rooms is not None and to.room in rooms
+        namespace, room, host_id = destination
+        return host_id != self.host_id and room in self.rooms.get(namespace, ())  # not our own
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 import structlog
 
@@ -32,50 +31,13 @@ PREFIX = "headgate"
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
-@dataclass(slots=True)
-class Pushed:
-    """The values that StatsD has, and the changes since."""
-
-    known: dict[str, float] = field(default_factory=dict)
-
-    def since(self, read: Iterable[Family], prefix: str) -> tuple[dict[str, int], list[Timing]]:
-        """Return the counts and timings since the last call. The first call returns all since the start."""
-        counts: dict[str, int] = {}
-        timings: list[Timing] = []
-        for name, kind, _, samples in read:
-            if not name.startswith(_OURS) or kind not in ("counter", HDR):
-                continue
-            for sample, labels, value in samples:
-                if kind == HDR and BUCKET in labels:
-                    rest = {label: each for label, each in labels.items() if label != BUCKET}
-                    at = _name(prefix, name.removesuffix("_seconds"), rest)
-                    if new := self._new(f"{at} {labels[BUCKET]}", value):
-                        timings.append((at, limit_of(int(labels[BUCKET])), new))
-                elif sample.endswith("_total"):
-                    at = _name(prefix, sample.removesuffix("_total"), labels)
-                    if new := self._new(at, value):
-                        counts[at] = new
-        return counts, timings
-
-    def _new(self, name: str, value: float) -> int:
-        before = self.known.get(name, 0.0)
-        if name not in self.known and len(self.known) >= MAX_NAMES:
-            return 0
-        if value < before:  # the counter has restarted
-            before = 0.0
-        # The rest of a fraction (of seconds, for example) goes with the next push.
-        new = int(value - before)
-        self.known[name] = before + new
-        return new
-
-
 class StatsdPush:
     """See the module. `place` is host and port; `read` returns the families of metrics."""
 
     def __init__(self, place: tuple[str, int], read: Callable[[], Iterable[Family]] = families) -> None:
         self._read = read
         self._sender = Statsd(place, self._failed)
-        self._pushed = Pushed()
+        self._pushed: dict[str, float] = {}
         self._rounds = Rounds(self._round, lambda: log.exception("the push to StatsD failed"), EVERY_S)
 
     def start(self) -> None:
@@ -92,7 +54,7 @@ class StatsdPush:
 
     def push(self) -> None:
         """Push the changes since the last push."""
-        counts, timings = self._pushed.since(self._read(), PREFIX)
+        counts, timings = changes(self._pushed, self._read())
         self._sender.send(counts, {}, timings)
 
     def _round(self) -> float:
@@ -103,6 +65,41 @@ class StatsdPush:
         STATSD_FAULTS.inc()
 
 
-def _name(prefix: str, name: str, labels: Mapping[str, str]) -> str:
+def changes(pushed: dict[str, float], read: Iterable[Family]) -> tuple[dict[str, int], list[Timing]]:
+    """Return the counts and timings since the last call. The first call returns all since the start.
+
+    `pushed` has the values that StatsD has, by name; the call brings it up to date.
+    """
+    counts: dict[str, int] = {}
+    timings: list[Timing] = []
+    for name, kind, _, samples in read:
+        if not name.startswith(_OURS) or kind not in ("counter", HDR):
+            continue
+        for sample, labels, value in samples:
+            if kind == HDR and BUCKET in labels:
+                rest = {label: each for label, each in labels.items() if label != BUCKET}
+                at = _name(name.removesuffix("_seconds"), rest)
+                if new := _new(pushed, f"{at} {labels[BUCKET]}", value):
+                    timings.append((at, limit_of(int(labels[BUCKET])), new))
+            elif sample.endswith("_total"):
+                at = _name(sample.removesuffix("_total"), labels)
+                if new := _new(pushed, at, value):
+                    counts[at] = new
+    return counts, timings
+
+
+def _new(pushed: dict[str, float], name: str, value: float) -> int:
+    if name not in pushed and len(pushed) >= MAX_NAMES:
+        return 0
+    before = pushed.get(name, 0.0)
+    if value < before:  # the counter has restarted
+        before = 0.0
+    # The rest of a fraction (of seconds, for example) goes with the next push.
+    new = int(value - before)
+    pushed[name] = before + new
+    return new
+
+
+def _name(name: str, labels: Mapping[str, str]) -> str:
     namespace_first = sorted(labels, key=lambda label: (label != "namespace", label))
-    return ".".join([prefix, name.removeprefix(_OURS), *(_ODD.sub("_", labels[label]) or "_" for label in namespace_first)])
+    return ".".join([PREFIX, name.removeprefix(_OURS), *(_ODD.sub("_", labels[label]) or "_" for label in namespace_first)])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.node.cluster.statsd_push import MAX_NAMES, Pushed, StatsdPush
+from headgate.node.cluster.statsd_push import MAX_NAMES, StatsdPush, changes
 from headgate.runtime.histogram import Family, Histogram, bucket_of, limit_of
 from headgate.runtime.metrics import families
 from headgate.runtime.statsd import MAX_DATAGRAM_BYTES, lines
@@ -31,39 +31,39 @@ DROPS = "headgate.outcomes.notifications.discarded"
 
 def test_a_count_is_what_has_come_since_the_last_time() -> None:
     """StatsD adds; nothing is reported twice, and nothing when nothing came."""
-    pushed = Pushed()
-    assert [pushed.since([counted(value)], "headgate")[0] for value in (3, 3, 10)] == [{DROPS: 3}, {}, {DROPS: 7}]
+    pushed: dict[str, float] = {}
+    assert [changes(pushed, [counted(value)])[0] for value in (3, 3, 10)] == [{DROPS: 3}, {}, {DROPS: 7}]
 
 
 def test_a_counter_that_has_begun_anew_counts_from_zero() -> None:
     """As after a namespace was closed and opened."""
-    pushed = Pushed()
-    assert [pushed.since([counted(value)], "headgate")[0] for value in (10, 4)] == [{DROPS: 10}, {DROPS: 4}]
+    pushed: dict[str, float] = {}
+    assert [changes(pushed, [counted(value)])[0] for value in (10, 4)] == [{DROPS: 10}, {DROPS: 4}]
 
 
 def test_a_fraction_goes_with_a_later_push() -> None:
     """Counters of seconds are no whole numbers."""
-    pushed = Pushed()
-    assert [sum(pushed.since([counted(value)], "p")[0].values()) for value in (0.6, 1.2, 1.9, 2.1)] == [0, 1, 0, 1]
+    pushed: dict[str, float] = {}
+    assert [sum(changes(pushed, [counted(value)])[0].values()) for value in (0.6, 1.2, 1.9, 2.1)] == [0, 1, 0, 1]
 
 
 def test_a_time_goes_once_with_the_sample_rate_that_stands_for_how_often() -> None:
     """However many there were."""
-    histogram, pushed = Histogram(), Pushed()
+    histogram, pushed = Histogram(), dict[str, float]()
     histogram.record(0.25, 400)
     histogram.record(0.001)
-    counts, timings = pushed.since([timed(histogram)], "shop")
+    counts, timings = changes(pushed, [timed(histogram)])
     assert (counts, sorted(lines({}, {}, timings))) == (
         {},
-        [b"shop.fence.n:%.6g|ms" % (limit_of(bucket_of(0.001)) * 1000), b"shop.fence.n:250|ms|@0.0025"],
+        [b"headgate.fence.n:%.6g|ms" % (limit_of(bucket_of(0.001)) * 1000), b"headgate.fence.n:250|ms|@0.0025"],
     )
     histogram.record(0.25, 1)
-    assert list(lines({}, {}, pushed.since([timed(histogram)], "shop")[1])) == [b"shop.fence.n:250|ms"]
+    assert list(lines({}, {}, changes(pushed, [timed(histogram)])[1])) == [b"headgate.fence.n:250|ms"]
 
 
 def test_a_label_cannot_break_out_of_its_line() -> None:
     """A dot, a colon or a line's end in it would be another metric."""
-    [name] = Pushed().since([counted(1, "a.b:1|c\nx")], "headgate")[0]
+    [name] = changes({}, [counted(1, "a.b:1|c\nx")])[0]
     assert name == "headgate.outcomes.notifications.a_b_1_c_x"
 
 
@@ -73,14 +73,14 @@ def test_others_metrics_and_gauges_are_not_pushed() -> None:
         ("shop_sales", "counter", "", [("shop_sales_total", {}, 3)]),
         ("headgate_x", "gauge", "", [("headgate_x", {}, 1)]),
     ]
-    assert Pushed().since(found, "headgate") == ({}, [])
+    assert changes({}, found) == ({}, [])
 
 
 def test_the_names_are_bounded() -> None:
     """Should a label ever not be."""
-    pushed = Pushed()
+    pushed: dict[str, float] = {}
     found = [counted(1, f"o{number}") for number in range(MAX_NAMES + 10)]
-    assert len(pushed.since(found, "headgate")[0]) == len(pushed.known) == MAX_NAMES
+    assert len(changes(pushed, found)[0]) == len(pushed) == MAX_NAMES
 
 
 @pytest.fixture
@@ -109,5 +109,5 @@ def test_everything_of_this_process_arrives_in_bounded_datagrams(server: socket.
 
 def test_the_metrics_of_a_gateway_have_names_that_statsd_takes() -> None:
     """Of all that there are."""
-    counts, timings = Pushed().since(families(), "headgate")
+    counts, timings = changes({}, families())
     assert all(re.fullmatch(r"headgate(\.[A-Za-z0-9_-]+)+", name) for name in [*counts, *(name for name, *_ in timings)])

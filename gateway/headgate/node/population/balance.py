@@ -23,7 +23,7 @@ from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
 
-from headgate.runtime.machine import Machine
+from headgate.runtime.machine import between
 
 # As in workers/board.py, which gives newcomers to the workers with fewer.
 ABOVE_MEAN = 1.05
@@ -45,24 +45,13 @@ class State(Enum):
     """It has used up its budget for this occasion and still has too many, because clients come back."""
 
 
-class Step(Enum):
-    """The steps that change the state."""
-
-    BEGIN = "begin"
-    REACH = "reach"
-    SPEND = "spend"
-    RENEW = "renew"
-
-
-_MACHINE = Machine(
+# To RESTING from every state, as a new occasion renews it.
+_MACHINE = between(
     "balance",
     {
-        (State.RESTING, Step.BEGIN): State.MOVING,
-        (State.MOVING, Step.REACH): State.RESTING,
-        (State.MOVING, Step.SPEND): State.SPENT,
-        (State.RESTING, Step.RENEW): State.RESTING,
-        (State.MOVING, Step.RENEW): State.RESTING,
-        (State.SPENT, Step.RENEW): State.RESTING,
+        State.RESTING: (State.RESTING, State.MOVING),
+        State.MOVING: (State.RESTING, State.SPENT),
+        State.SPENT: (State.RESTING,),
     },
 )
 
@@ -90,7 +79,7 @@ class Balance:
         """Take the loads of all processes. Nothing begins without an occasion, or before LOOKS; what is under way goes on."""
         if occasion is not None and (self._occasion is None or occasion.at_s > self._occasion.at_s):
             self._occasion, self._budget = occasion, None
-            self._take(Step.RENEW)
+            self._move(State.RESTING)
         loads = [own, *others]
         self._means.append(sum(loads) / len(loads))
         mean, has_means = max(self._means), len(self._means) == LOOKS
@@ -99,7 +88,7 @@ class Balance:
             if self._budget is None:
                 self._budget = BUDGET * (own - self.target)
             self._owed, self._owed_at_s = 0.0, now_s
-            self._take(Step.BEGIN)
+            self._move(State.MOVING)
         if self.state is State.MOVING and self._occasion is not None:
             self.target = max(self.target, math.ceil(mean))
             excess = sum(max(0, load - self.target) for load in loads)
@@ -113,7 +102,7 @@ class Balance:
             return 0
         left = own - under_way - self.target
         if own <= self.target:
-            self._take(Step.REACH)
+            self._move(State.RESTING)
             return 0
         passed_s = now_s - self._owed_at_s
         self._owed_at_s = now_s
@@ -123,8 +112,8 @@ class Balance:
         self._owed -= count
         self._budget -= count
         if not self._budget and not under_way and not count:
-            self._take(Step.SPEND)
+            self._move(State.SPENT)
         return count
 
-    def _take(self, step: Step) -> None:
-        self.state = _MACHINE[self.state, step]
+    def _move(self, state: State) -> None:
+        self.state = _MACHINE[self.state, state]

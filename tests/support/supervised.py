@@ -6,15 +6,16 @@ import importlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
 
 from headgate.consumers.process import health_page
 from headgate.consumers.process import supervisor as supervisors
-from headgate.consumers.process.config import Configuration
 from headgate.consumers.process.supervisor import Supervisor
+from headgate.consumers.work.spec import ConsumerSpec
+from headgate.settings.settings import Settings
 from tests.support.consume_process import SinkFolder
 
 PARENT = 1
@@ -27,12 +28,17 @@ class Supervised:
         self.said: list[str] = []
         self._url, self._end = redis_url, end
 
-    def run(self, configuration: Configuration, script: Callable[[], None], listen: tuple[str, int] | None = None) -> int:
+    def run(
+        self,
+        configuration: tuple[Settings, Sequence[ConsumerSpec]],
+        script: Callable[[], None],
+        listen: tuple[str, int] | None = None,
+    ) -> int:
         """Run the consumers while the script runs, in a thread, from when all are begun; return the exit code."""
         self.said = []
         self._end.clear()
         failures: list[BaseException] = []
-        begun = len(configuration.consumers)
+        begun = len(configuration[1])
 
         def run_script() -> None:
             try:
@@ -49,7 +55,7 @@ class Supervised:
             if sum(said.startswith("consuming ") for said in self.said) == begun and not thread.ident:
                 thread.start()
 
-        code = Supervisor(configuration, self._url, say).run(listen, PARENT)
+        code = Supervisor(*configuration, self._url, say).run(listen, PARENT)
         thread.join()
         if failures:
             raise failures[0]

@@ -131,10 +131,10 @@ def test_the_composed_consumers_have_a_file_that_headgate_accepts(compose: dict[
     file = tmp_path / "headgate.toml"
     file.write_text(compose["configs"][mounted["source"]]["content"])
 
-    found = read_consumers(str(file), consumers["environment"])
+    settings, specs = read_consumers(str(file), consumers["environment"])
 
-    assert found.settings.redis_url == compose["services"]["gateway"]["environment"]["HEADGATE_REDIS_URL"]
-    assert [spec.options.host for spec in found.consumers] == ["mail"]
+    assert settings.redis_url == compose["services"]["gateway"]["environment"]["HEADGATE_REDIS_URL"]
+    assert [spec.options.host for spec in specs] == ["mail"]
     assert compose["networks"]["mail"] == {"internal": True}
     assert [name for name, service in compose["services"].items() if "mail" in service["networks"]] == ["consumers", "mail"]
 

@@ -173,8 +173,7 @@ def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]
     path = find_file(config)
     if path is None or not read_names(path, environment()):
         return effective_settings(config, {}), ()
-    consumers = read_consumers(path, environment())
-    return consumers.settings, consumers.consumers
+    return read_consumers(path, environment())
 
 
 def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:

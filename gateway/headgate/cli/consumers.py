@@ -78,20 +78,20 @@ def consume(
         never_block()
         if parent is not None:
             os.nice(NICENESS)
-    configuration = read_consumers(path, environ, only)
-    url = find_redis_url(configuration.settings)
+    settings, consumers = read_consumers(path, environ, only)
+    url = find_redis_url(settings)
     if dry_run:
-        for spec in configuration.consumers:
+        for spec in consumers:
             say(f"dry run: {describe(spec)}")
-        previews.dry_run(configuration.consumers, url, since, partial(print, flush=True))
+        previews.dry_run(consumers, url, since, partial(print, flush=True))
         return
-    logs.configure(configuration.settings.log_level, form=configuration.settings.log_format)
-    if configuration.settings.otel:
+    logs.configure(settings.log_level, form=settings.log_format)
+    if settings.otel:
         spans.start()
     if (line := service_links_ignored(environ)) is not None:
         say(line)
     say(f"consumers from {path}")
-    sys.exit(Supervisor(configuration, url, say).run(listen, parent))
+    sys.exit(Supervisor(settings, consumers, url, say).run(listen, parent))
 
 
 def _check(path: str, environ: Mapping[str, str], only: Sequence[str], *, file_only: bool) -> int:
@@ -106,7 +106,7 @@ def _check(path: str, environ: Mapping[str, str], only: Sequence[str], *, file_o
 
     faults: list[str] = []
     try:
-        for spec in read_consumers(path, environ, only).consumers:
+        for spec in read_consumers(path, environ, only)[1]:
             say(describe(spec))
     except SettingsError as error:
         faults += error.faults

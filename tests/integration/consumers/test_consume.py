@@ -18,13 +18,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from headgate.cli.main import main
 from headgate.consumers import Consumer
 from headgate.consumers.process import dry_run
-from headgate.consumers.process.config import Configuration, read_consumers
+from headgate.consumers.process.config import read_consumers
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from headgate.services.publisher import Publisher
+from headgate.settings.settings import Settings
 from tests.support.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder, StartConsume
 from tests.support.consumers_state import count_leased
 from tests.support.redis_server import wait_until
@@ -44,7 +45,7 @@ def run(sink_here: SinkFolder, redis_url: str) -> Run:
     return run
 
 
-def configuration(*only: str) -> Configuration:
+def configuration(*only: str) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
     """Return the configuration of the folder, or some of its consumers."""
     return read_consumers("headgate.toml", {}, only)
 

@@ -26,7 +26,7 @@ def test_the_consumer_of_the_docs_does_what_they_say(
     section = PAGE.partition("\n## Your own\n")[2]
     for name, code in (("ledger.py", _block(section, "python")), ("headgate.toml", _block(section, "toml"))):
         (sink_here.path / name).write_text(code)
-    (spec,) = read_consumers("headgate.toml", {}).consumers
+    _, (spec,) = read_consumers("headgate.toml", {})
     worker = make_worker(spec.consumer, spec.options, spec.patterns, spec.name)
     publisher.publish("orders.1.shipped", "no order")
     receipt = publisher.publish("orders.2.shipped", {"carrier": "UPS"})

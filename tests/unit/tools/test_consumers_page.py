@@ -67,7 +67,7 @@ def test_the_example_of_web_push_is_right(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.delitem(sys.modules, "devices", raising=False)
     monkeypatch.setenv("VAPID_PRIVATE_KEY", new_keys()[0])
 
-    assert read_consumers("headgate.toml", {}).consumers
+    assert read_consumers("headgate.toml", {})[1]
 
 
 @pytest.mark.parametrize("content", TOML)
@@ -80,4 +80,4 @@ def test_every_example_is_right(content: str, tmp_path: Path, monkeypatch: pytes
         Path(f"{name}.py").write_text(code)
     Path("headgate.toml").write_text(content)
 
-    assert read_consumers("headgate.toml", {}).consumers
+    assert read_consumers("headgate.toml", {})[1]

@@ -66,14 +66,6 @@ class TableOptions:
     namespace: str | None = option(None, text("a namespace"), "The namespace whose log it reads. Not set: the first one.")
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """The configuration of a process with consumers."""
-
-    settings: Settings
-    consumers: tuple[ConsumerSpec, ...]
-
-
 def find_file(given: str | None) -> str | None:
     """Return the configuration file: `given`, else HEADGATE_CONFIG, else headgate.toml if this folder has one."""
     return given or configuration_file() or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
@@ -100,8 +92,10 @@ def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
     return {**given, **variables_set(environment)}
 
 
-def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str] = ()) -> Configuration:
-    """Read the whole file, and import the code of its consumers.
+def read_consumers(
+    path: str, environment: Mapping[str, str], only: Sequence[str] = ()
+) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
+    """Read the whole file, import the code of its consumers, and return the settings and the consumers.
 
     Args:
         path: the file, named in errors as given.
@@ -134,7 +128,7 @@ def read_consumers(path: str, environment: Mapping[str, str], only: Sequence[str
     faults.extend(f"--only {show(name)}: expected one of {', '.join(tables)}" for name in only if name not in tables)
     if faults or settings is None:
         raise SettingsError(faults)
-    return Configuration(settings, tuple(spec for spec in specs if not only or spec.name in only))
+    return settings, tuple(spec for spec in specs if not only or spec.name in only)
 
 
 def read_names(path: str, environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:

@@ -1,13 +1,13 @@
 """All consumers of a process, from the first line of output to the drain.
 
-In: the configuration. Out: an exit code, and a line for each step. Each consumer has a Runner.
+In: the settings and the consumers of a configuration. Out: an exit code, and a line for each step. Each consumer has a Runner.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -15,8 +15,9 @@ from queue import Empty, SimpleQueue
 from headgate.consumers.work.runner import DRAIN_S, Runner
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.redis.client import describe_server
+from headgate.settings.settings import Settings
 
-from .config import TYPES, Configuration
+from .config import TYPES
 from .health_page import HealthPage
 
 # Interval between checks of the parent.
@@ -26,9 +27,9 @@ POLL_S = 0.5
 class Supervisor:
     """Runs the consumers of one configuration; `say` takes one line, for standard output."""
 
-    def __init__(self, configuration: Configuration, redis_url: str, say: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, consumers: Sequence[ConsumerSpec], redis_url: str, say: Callable[[str], None]) -> None:
         self._url, self._say = redis_url, say
-        self._runners = [(spec, Runner(spec, redis_url, configuration.settings)) for spec in configuration.consumers]
+        self._runners = [(spec, Runner(spec, redis_url, settings)) for spec in consumers]
         # Not an Event: a signal's handler interrupts the main thread anywhere, and inside the Event's own wait it would wait for
         # its lock for ever. A SimpleQueue is reentrant.
         self._signals: SimpleQueue[int] = SimpleQueue()

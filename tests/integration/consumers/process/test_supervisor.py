@@ -13,7 +13,6 @@ import pytest
 
 from headgate.consumers import Consumer, Delivery
 from headgate.consumers.process import supervisor as supervisors
-from headgate.consumers.process.config import Configuration
 from headgate.consumers.process.supervisor import Supervisor
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.events.topic import DEFAULT_NAMESPACE
@@ -52,7 +51,7 @@ def test_nothing_begins_once_the_end_is_told(redis_url: str, publisher: Publishe
             wait_until(lambda: len(seen) > 1 or not working(), "the worker to have gone on, or to have ended")
 
     spec = ConsumerSpec("slow", Slow, Slow.Options(), ("#",), DEFAULT_NAMESPACE)
-    supervisor = Supervisor(Configuration(Settings(), (spec,)), redis_url, say)
+    supervisor = Supervisor(Settings(), (spec,), redis_url, say)
 
     assert supervisor.run(parent=os.getpid()) == 0  # which is not its own parent, so this is the end
     assert seen == [1]
@@ -82,7 +81,7 @@ def test_it_may_be_asked_to_stop_at_any_moment(redis_url: str, monkeypatch: pyte
 
     spec = ConsumerSpec("idle", Idle, Idle.Options(), ("#",), DEFAULT_NAMESPACE)
     try:
-        assert Supervisor(Configuration(Settings(), (spec,)), redis_url, say).run() == 0
+        assert Supervisor(Settings(), (spec,), redis_url, say).run() == 0
     finally:
         sys.setprofile(None)
 

@@ -12,11 +12,12 @@ import pytest
 
 from headgate.consumers import Consumer
 from headgate.consumers.process import config
-from headgate.consumers.process.config import Configuration, find_file, read_consumers, read_settings
-from headgate.consumers.work.spec import RunnerOptions
+from headgate.consumers.process.config import find_file, read_consumers, read_settings
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import SettingsError
 from headgate.installation import install_command
 from headgate.settings.options import integer, option, required, switch, text
+from headgate.settings.settings import Settings
 
 FILE = "headgate.toml"
 
@@ -129,7 +130,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def read(content: str | bytes, environment: dict[str, str] | None = None, only: Sequence[str] = ()) -> Configuration:
+def read(
+    content: str | bytes, environment: dict[str, str] | None = None, only: Sequence[str] = ()
+) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
     Path(FILE).write_bytes(content if isinstance(content, bytes) else content.encode())
     return read_consumers(FILE, environment or {}, only)
 
@@ -154,10 +157,11 @@ def pager(more: str = "", name: str = "on-call") -> str:
 
 def test_a_file_gives_settings_and_consumers() -> None:
     """With the defaults of the missing options."""
-    found = read('[settings]\nport = 9000\nnamespaces = ["shop", "chat"]\n' + pager('rings = 2\npin = "1234"\nworkers = 4'))
+    settings, [spec] = read(
+        '[settings]\nport = 9000\nnamespaces = ["shop", "chat"]\n' + pager('rings = 2\npin = "1234"\nworkers = 4')
+    )
 
-    assert (found.settings.port, found.settings.namespaces) == (9000, ("shop", "chat"))
-    [spec] = found.consumers
+    assert (settings.port, settings.namespaces) == (9000, ("shop", "chat"))
     assert (spec.name, spec.consumer, spec.patterns, spec.namespace) == ("on-call", Pager, ("orders.*.failed",), "shop")
     assert spec.options == PagerOptions(number="112", rings=2, pin="1234")
     assert spec.runner == RunnerOptions(workers=4)
@@ -166,7 +170,7 @@ def test_a_file_gives_settings_and_consumers() -> None:
 
 def test_a_consumer_may_name_its_namespace_and_one_pattern_as_text() -> None:
     """Any served namespace."""
-    [spec] = read('[settings]\nnamespaces = "shop,chat"\n' + pager('namespace = "chat"\npatterns = "a.#, b"')).consumers
+    _, [spec] = read('[settings]\nnamespaces = "shop,chat"\n' + pager('namespace = "chat"\npatterns = "a.#, b"'))
 
     assert (spec.namespace, spec.patterns) == ("chat", ("a.#", "b"))
 
@@ -175,7 +179,7 @@ def test_only_some_of_the_consumers() -> None:
     """In the order of the file; the others are checked all the same."""
     content = "".join(pager(name=name) for name in "abc")
 
-    assert [spec.name for spec in read(content, only=["c", "a"]).consumers] == ["a", "c"]
+    assert [spec.name for spec in read(content, only=["c", "a"])[1]] == ["a", "c"]
     assert faults_of(content + pager("rings = 10", "d"), only=["a"])
 
 
@@ -183,7 +187,7 @@ def test_the_environment_wins_over_the_file() -> None:
     """An empty value of the environment says nothing."""
     content = '[settings]\nport = 9000\nhost = "::1"\n' + pager()
 
-    found = read(content, {"HEADGATE_PORT": "9001", "HEADGATE_HOST": "", "OTHER": "x"}).settings
+    found = read(content, {"HEADGATE_PORT": "9001", "HEADGATE_HOST": "", "OTHER": "x"})[0]
 
     assert (found.port, found.host) == (9001, "::1")
 

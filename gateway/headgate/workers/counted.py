@@ -13,11 +13,10 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
-from headgate.runtime.histogram import HDR
+from headgate.runtime.histogram import HDR, Family
 from headgate.runtime.loop import sleep
 
 WORKER_LABEL = "worker"
@@ -26,23 +25,6 @@ MAX_FOLDED = 4096
 # After half a second without the lock, its worker does not run.
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 50, 0.01
 LOCK_NAME, FILE_NAME = "totals.lock", "totals.json"
-
-
-class Sample(NamedTuple):
-    """One number, with its labels."""
-
-    name: str
-    labels: dict[str, str]
-    value: float
-
-
-class Family(NamedTuple):
-    """One metric of a process."""
-
-    name: str
-    kind: str
-    documentation: str
-    samples: list[Sample]
 
 
 class Totals(msgspec.Struct):
@@ -82,7 +64,7 @@ _COUNTED = {"counter", "histogram", "summary", HDR}
 
 def counts_of(families: Iterable[Family]) -> list[Family]:
     """Return what outlives a worker: counters, histograms and summaries."""
-    return [family for family in families if family.kind in _COUNTED]
+    return [(name, kind, text, samples) for name, kind, text, samples in families if kind in _COUNTED]
 
 
 def remember(totals: Totals, seen: Mapping[int, Sequence[Family]], living: Iterable[int]) -> Totals:
@@ -109,7 +91,7 @@ def exposed(answers: Mapping[int, Sequence[Family]], numbers: Mapping[int, int],
     counted = [counts_of(families) for families in answers.values()]
     silent = [families for age, families in totals.seen.items() if age not in answers]
     gauges = [
-        [_numbered(family, numbers[age]) for family in answer if family.kind not in _COUNTED] for age, answer in answers.items()
+        [_numbered(family, numbers[age]) for family in answer if family[1] not in _COUNTED] for age, answer in answers.items()
     ]
     return _joined([*counted, *silent, totals.ended], sum) + _joined(gauges)
 
@@ -152,29 +134,29 @@ def _read(path: Path) -> Totals:
 
 def _numbered(gauge: Family, number: int) -> Family:
     """Return a gauge of a worker, with the worker's number if the meaning of the gauge is unknown here."""
-    if gauge.name in GAUGES:
+    name, kind, text, samples = gauge
+    if name in GAUGES:
         return gauge
     label = {WORKER_LABEL: str(number)}
-    return gauge._replace(samples=[Sample(name, labels | label, value) for name, labels, value in gauge.samples])
+    return name, kind, text, [(each, labels | label, value) for each, labels, value in samples]
 
 
 def _joined(parts: Sequence[Sequence[Family]], join: Join | None = None) -> list[Family]:
     """Return the families of several processes as those of one. Without `join`, each gauge by its meaning."""
-    families: dict[str, Family] = {}
+    families: dict[str, tuple[str, str]] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
     for part in parts:
-        for family in part:
-            families.setdefault(family.name, family)
-            samples = values.setdefault(family.name, {})
-            for name, labels, value in family.samples:
-                samples.setdefault((name, tuple(sorted(labels.items()))), []).append(value)
-    joined = []
-    for name, family in families.items():
+        for name, kind, text, samples in part:
+            families.setdefault(name, (kind, text))
+            known = values.setdefault(name, {})
+            for sample, labels, value in samples:
+                known.setdefault((sample, tuple(sorted(labels.items()))), []).append(value)
+    joined: list[Family] = []
+    for name, (kind, text) in families.items():
         by = join or GAUGES.get(name, max)
         # A count began when its oldest part did.
         whole = [
-            Sample(at, dict(labels), (min if at.endswith("_created") else by)(each))
-            for (at, labels), each in values[name].items()
+            (at, dict(labels), (min if at.endswith("_created") else by)(each)) for (at, labels), each in values[name].items()
         ]
-        joined.append(family._replace(samples=whole))
+        joined.append((name, kind, text, whole))
     return joined

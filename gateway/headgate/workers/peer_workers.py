@@ -19,13 +19,13 @@ from typing import Any
 import msgspec
 import structlog
 
+from headgate.runtime.histogram import Family
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
 from headgate.runtime.metrics import exposition_of, families
 from headgate.runtime.operator_lines import complain
 from headgate.workers import counted, worker_sockets
 from headgate.workers.board import Board, Row, State
-from headgate.workers.counted import Family, Sample
 
 WORKER_UP = "headgate_worker_up"
 SILENT = "it does not answer"
@@ -62,7 +62,7 @@ class PeerWorkers:
 
     def close(self) -> None:
         """Leave the counts of this worker to the others, and answer no more. Idempotent."""
-        self._keep({self._board.row(self._own).age: _counted()}, self._board.rows())
+        self._keep({self._board.row(self._own).age: families()}, self._board.rows())
         self._socket.close()
 
     # -- together ---------------------------------------------------------------------------------------------------
@@ -86,10 +86,9 @@ class PeerWorkers:
         }
         totals = self._keep(answers, rows)
         whole = counted.exposed(answers, {row.age: row.number for row in rows}, totals)
-        up = [Sample(WORKER_UP, {counted.WORKER_LABEL: str(row.number)}, float(row.age in answers)) for row in rows]
-        whole = [family for family in whole if family.name != WORKER_UP]
-        whole.append(Family(WORKER_UP, "gauge", "1 for a worker that answered this scrape, 0 for one that did not.", up))
-        return exposition_of(whole)
+        up = [(WORKER_UP, {counted.WORKER_LABEL: str(row.number)}, float(row.age in answers)) for row in rows]
+        text = "1 for a worker that answered this scrape, 0 for one that did not."
+        return exposition_of([*(each for each in whole if each[0] != WORKER_UP), (WORKER_UP, "gauge", text, up)])
 
     def hand_over(self, request: bytes, descriptor: int) -> bool:
         """Hand a connection to the worker that owns the session of its next request; return whether that has taken it.
@@ -141,7 +140,7 @@ class PeerWorkers:
         if kind == worker_sockets.HEALTH:
             return msgspec.json.encode(self._ready())
         if kind == worker_sockets.METRICS:
-            return msgspec.json.encode(_counted())
+            return msgspec.json.encode(families())
         return b""
 
     def _keep(self, seen: Mapping[int, list[Family]], rows: list[Row]) -> counted.Totals:
@@ -200,11 +199,6 @@ def _namespaces(each: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, di
             worst = dict(state) if (state["bus"], state["offset"]) < (known["bus"], known["offset"]) else known
             joined[name] = {**worst, "clients": known["clients"] + state["clients"]}
     return joined
-
-
-def _counted() -> list[Family]:
-    """Return what this process counts."""
-    return [Family(*family[:3], [Sample(*sample) for sample in family[3]]) for family in families()]
 
 
 def letters_of(row: int) -> str:

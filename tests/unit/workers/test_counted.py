@@ -11,21 +11,22 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 import headgate.runtime.metrics  # noqa: F401  (registers what the gateway and consumers count)
+from headgate.runtime.histogram import Family
 from headgate.runtime.metrics import exposition_of
-from headgate.workers.counted import FILE_NAME, GAUGES, LOCK_NAME, Family, Sample, Totals, exposed, keep, remember
+from headgate.workers.counted import FILE_NAME, GAUGES, LOCK_NAME, Totals, exposed, keep, remember
 
 
 def counter(value: float, name: str = "a") -> Family:
-    return Family(name, "counter", "Help.", [Sample(f"{name}_total", {"code": "x"}, value), Sample(f"{name}_created", {}, value)])
+    return name, "counter", "Help.", [(f"{name}_total", {"code": "x"}, value), (f"{name}_created", {}, value)]
 
 
 def gauge(name: str, value: float) -> Family:
-    return Family(name, "gauge", "Help.", [Sample(name, {"namespace": "n"}, value)])
+    return name, "gauge", "Help.", [(name, {"namespace": "n"}, value)]
 
 
 def values(families: list[Family]) -> dict[tuple[str, str], float]:
     """The samples by name and worker."""
-    return {(name, labels.get("worker", "")): value for family in families for name, labels, value in family.samples}
+    return {(name, labels.get("worker", "")): value for *_, samples in families for name, labels, value in samples}
 
 
 def test_counters_are_sums_and_began_when_the_oldest_did() -> None:
@@ -38,7 +39,7 @@ def test_a_histogram_is_the_sum_of_each_bucket() -> None:
     """Its buckets are counters."""
 
     def histogram(count: float) -> Family:
-        return Family("h", "histogram", "", [Sample("h_bucket", {"le": "1"}, count), Sample("h_sum", {}, count / 2)])
+        return "h", "histogram", "", [("h_bucket", {"le": "1"}, count), ("h_sum", {}, count / 2)]
 
     told = values(exposed({1: [histogram(2)], 2: [histogram(4)]}, {1: 1, 2: 2}, Totals()))
     assert told == {("h_bucket", ""): 6, ("h_sum", ""): 3}

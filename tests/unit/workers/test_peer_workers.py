@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from headgate.settings.settings import MAX_WORKERS
 from headgate.workers.board import Board, State
-from headgate.workers.counted import FILE_NAME, LOCK_NAME, Family, Sample, Totals
+from headgate.workers.counted import FILE_NAME, LOCK_NAME, Totals
 from headgate.workers.peer_workers import PeerWorkers, letters_of, owner_of
 
 RANDOM = "abcdefghij0123456_-Z"
@@ -63,7 +63,7 @@ def test_sums_do_not_go_back_while_the_file_of_ended_workers_cannot_be_used(
     peer_workers: PeerWorkers, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As on a full disk, Prometheus would take that for a restart, and the next scrape for as many new events."""
-    ended = Totals(ended=[Family("shop_orders", "counter", "Help.", [Sample("shop_orders_total", {}, 41.0)])])
+    ended = Totals(ended=[("shop_orders", "counter", "Help.", [("shop_orders_total", {}, 41.0)])])
     (peer_workers._folder / FILE_NAME).write_bytes(msgspec.json.encode(ended))
     assert b"shop_orders_total 41.0" in peer_workers.exposition()[1]
     (peer_workers._folder / LOCK_NAME).unlink()

@@ -16,13 +16,14 @@ from typing import Any
 from headgate.errors import BusUnavailable
 from headgate.events.wire.frames import Frame
 from headgate.node.presence.leases import BEAT_S, Leases
-from headgate.node.presence.rooms import Limits, Rooms
+from headgate.node.presence.rooms import Rooms
 from headgate.redis.presence_entries import Beat, Members, News, TopicWrite, Written
 from headgate.runtime.loop import Signal
+from headgate.settings.settings import Settings
 
 # A process tries again within this time, when Redis has refused it.
 RETRY_S = 1.0
-LIMITS = Limits(max_topics=16, max_members=10_000, max_meta_bytes=1024)
+SETTINGS = Settings(max_presence_topics=16, max_presence_members=10_000)
 
 
 class ModelStore:
@@ -179,7 +180,7 @@ class Process:
         self.pages: dict[str, Page] = {}
         self.listened: set[str] = set()
         self.rooms = Rooms(
-            "n", name, LIMITS, opened=self._opened, closed=self._closed, now_s=lambda: world.now_s, now_ms=world.now_ms
+            "n", name, SETTINGS, opened=self._opened, closed=self._closed, now_s=lambda: world.now_s, now_ms=world.now_ms
         )
 
     def hear(self, topic: str, message: bytes) -> None:

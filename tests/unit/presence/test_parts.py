@@ -17,7 +17,7 @@ from headgate.node.presence.leases import BACK_S, Leases
 from headgate.node.presence.own_members import GRACE_S, OwnMembers
 from headgate.node.presence.presence import Presence
 from headgate.node.presence.room import MERGED_AT_ONCE, Room
-from headgate.node.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
+from headgate.node.presence.rooms import SETTLE_S, Rooms, read_meta
 from headgate.node.presence.write_batches import MAX_CHANGES, WriteBatches
 from headgate.redis.presence_entries import LEASE_S, Beat, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
@@ -412,7 +412,7 @@ def test_a_difference_has_a_size() -> None:
 
 def rooms_of(max_topics: int = 2, max_members: int = 2) -> Rooms:
     """Return rooms without Redis."""
-    return Rooms("n", "p1", Limits(max_topics, max_members, 100))
+    return Rooms("n", "p1", Settings(max_presence_topics=max_topics, max_presence_members=max_members))
 
 
 def test_a_page_that_is_slow_gets_a_reset_and_nothing_else() -> None:
@@ -461,7 +461,7 @@ def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
     """Then messages and readings that still come belong to no room."""
     closed: list[str] = []
     now = [0.0]
-    rooms = Rooms("n", "p1", Limits(5, 5, 5), closed=closed.append, now_s=lambda: now[0])
+    rooms = Rooms("n", "p1", Settings(max_presence_topics=5, max_presence_members=5), closed=closed.append, now_s=lambda: now[0])
     rooms.prepare("s1", "t")
     rooms.enter("s1", "t", Page("ana", "s1"), "ana", None)
     rooms.gone("s1", in_order=False)
@@ -482,7 +482,7 @@ def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
 def test_a_place_is_kept_while_a_client_may_be_back_at_a_process_that_we_do_not_hear() -> None:
     """Without Redis, and for a while after it is there again."""
     now = [0.0]
-    rooms = Rooms("n", "p1", Limits(5, 5, 5), now_s=lambda: now[0])
+    rooms = Rooms("n", "p1", Settings(max_presence_topics=5, max_presence_members=5), now_s=lambda: now[0])
     rooms.prepare("s1", "t")
     rooms.enter("s1", "t", Page("ana", "s1"), "ana", None)
     rooms.gone("s1", in_order=False)

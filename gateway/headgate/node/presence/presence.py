@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -29,7 +29,7 @@ from headgate.runtime.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_R
 from headgate.settings.settings import Settings
 
 from .leases import BACK_S, BEAT_S, Leases
-from .rooms import Limits, Rooms
+from .rooms import Rooms
 from .watchers import Connection
 
 log = structlog.get_logger("headgate.presence")
@@ -49,10 +49,8 @@ LINK_TIMEOUT_S = 3 * BEAT_S
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 0.5
 
 
-class Publish(Protocol):
-    """Publishes an event of the namespace, as `Publisher.publish`."""
-
-    def __call__(self, topic: str, data: object, id: str | None, namespace: str) -> object: ...
+# `Publisher.publish`: topic, data, id, namespace.
+Publish = Callable[[str, object, str | None, str], object]
 
 
 class Presence:
@@ -71,7 +69,7 @@ class Presence:
         self._enabled = settings.max_presence_topics > 0
         self._announced = compiled(settings.presence_events)
         self._events = bool(settings.presence_events)
-        self.limits = Limits(settings.max_presence_topics, settings.max_presence_members, settings.max_presence_meta_bytes)
+        self.settings = settings
         self._commands = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
         self._database = database_number(self._commands)
         self._reads = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
@@ -145,7 +143,7 @@ class Presence:
             self._rooms = Rooms(
                 self._namespace,
                 self.process,
-                self.limits,
+                self.settings,
                 opened=self._opened,
                 closed=self._closed_room,
                 wanted=self._wanted,
@@ -309,7 +307,7 @@ class Presence:
             fits = name.count(".") < MAX_TOPIC_WORDS and len(name) <= MAX_TOPIC_BYTES
             if fits and self._announced.contain(each.topic):
                 try:
-                    self._publish(name, {"topic": each.topic}, id=each.id, namespace=self._namespace)
+                    self._publish(name, {"topic": each.topic}, each.id, self._namespace)
                 except BusUnavailable:
                     raise
                 except HeadgateError as error:

@@ -18,6 +18,7 @@ from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import PRESENCE, notice_packet
 from headgate.node.presence.write_batches import WriteBatches
 from headgate.redis.presence_entries import Entry, Member, Written
+from headgate.settings.settings import Settings
 
 from .own_members import OwnMembers
 from .room import Room
@@ -33,14 +34,6 @@ SETTLE_S = 3.0
 MEMBERS_RETRY_S = 10
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Limits of presence: topics per client, members per topic, bytes per meta."""
-
-    max_topics: int
-    max_members: int
-    max_meta_bytes: int
 
 
 class _Open:
@@ -67,7 +60,7 @@ class Rooms:
         self,
         namespace: str,
         process: str,
-        limits: Limits,
+        settings: Settings,
         *,
         opened: Callable[[str], object] = lambda topic: None,
         closed: Callable[[str], object] = lambda topic: None,
@@ -75,7 +68,7 @@ class Rooms:
         now_s: Callable[[], float] = monotonic,
         now_ms: Callable[[], int] = lambda: int(time() * 1000),
     ) -> None:
-        self._namespace, self._process, self._limits = namespace, process, limits
+        self._namespace, self._process, self._settings = namespace, process, settings
         self._opened, self._closed, self._wanted = opened, closed, wanted
         self._now_s, self._now_ms = now_s, now_ms
         self._open: dict[str, _Open] = {}
@@ -111,10 +104,10 @@ class Rooms:
         Raises LimitReached: `presence_topics`.
         """
         topics = self._topics_of.setdefault(session, {})
-        if topic not in topics and len(topics) >= self._limits.max_topics:
+        if topic not in topics and len(topics) >= self._settings.max_presence_topics:
             if not topics:
                 del self._topics_of[session]
-            raise LimitReached("presence_topics", self._limits.max_topics)
+            raise LimitReached("presence_topics", self._settings.max_presence_topics)
         if topic not in self._open:
             self._copies += 1
             self._open[topic] = _Open(self._process, self._copies)
@@ -138,8 +131,8 @@ class Rooms:
         """
         open_room = self._open[topic]
         known = open_room.room.member(user)
-        if known is None and len(open_room.room) >= self._limits.max_members:
-            raise LimitReached("presence_members", self._limits.max_members, MEMBERS_RETRY_S)
+        if known is None and len(open_room.room) >= self._settings.max_presence_members:
+            raise LimitReached("presence_members", self._settings.max_presence_members, MEMBERS_RETRY_S)
         open_room.own.enter(session, user, meta, self._now_ms(), None if known is None else known.since_ms)
         self._own_changed(topic, [user])
         return self._watched(session, topic, connection)

@@ -226,22 +226,21 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
             has changed.
         Unauthorized: the client left during the call.
     """
-    wanted = read_presence(body)
-    presence, topic, session = namespace.presence, wanted.topic, client.session
-    if not presence.limits.max_topics:
+    act, topic, meta, after = read_presence(body)
+    presence, session = namespace.presence, client.session
+    if not presence.settings.max_presence_topics:
         raise LimitReached("presence_topics", 0)
-    if wanted.act is PresenceAct.LEAVE:
+    if act is PresenceAct.LEAVE:
         presence.rooms.leave(session, topic)
         return {"topic": topic}
     _check(namespace, client, topic)
-    if wanted.act is PresenceAct.PAGE:
-        return presence.rooms.page(session, topic, wanted.after)
-    meta = None
-    if wanted.act is PresenceAct.ENTER:
+    if act is PresenceAct.PAGE:
+        return presence.rooms.page(session, topic, after)
+    if act is PresenceAct.ENTER:
         pauses.check_enter(namespace.name)
-        meta = read_meta(wanted.meta, client.identity.user, presence.limits.max_meta_bytes)
+        meta = read_meta(meta, client.identity.user, presence.settings.max_presence_meta_bytes)
     _prepare(namespace, client, topic)
-    if wanted.act is PresenceAct.WATCH:
+    if act is PresenceAct.WATCH:
         return presence.rooms.watch(session, topic, connection_of(client))
     try:
         pauses.check_enter(namespace.name)  # again, as Redis or the application may have taken seconds

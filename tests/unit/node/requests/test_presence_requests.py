@@ -195,7 +195,7 @@ def test_a_process_without_rooms_takes_out_one_that_has_died(start: Start, store
     gateway = start(presence_events=("rooms.#",))
     published: list[tuple[str, Any]] = []
     presence = gateway.gateway.namespaces[NAMESPACE].presence
-    presence._publish = lambda topic, data, **_: published.append((topic, data))  # type: ignore[assignment]
+    presence._publish = lambda topic, data, *_: published.append((topic, data))
     store.model.news.append(["vacated", TOPIC, "p9-1"])
     store.model.news.append(["vacated", "orders.1", "p9-1b"])
     presence.start()

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -40,26 +41,11 @@ LEAST_SILENCE_S = 0.2
 SECOND_TIMEOUT_S = 0.1
 
 
-class _Memory:
-    """The answers of the Sentinels of one primary. All pools of this process share them."""
-
-    def __init__(self) -> None:
-        self.newest: Answer | None = None
-        self.newest_s = 0.0  # when a Sentinel last named `newest`
-        self.last: dict[Node, Answer] = {}  # the last answer of each Sentinel
-        self.turn = 0
-        self.silent_until_s: dict[Node, float] = {}
-
-
 class Answer(NamedTuple):
     """The primary, and the epoch of the failover that promoted it."""
 
     epoch: int
     node: Node
-
-
-# By Sentinels, name of the primary, and credentials for the Sentinels.
-_memories: dict[tuple[object, ...], _Memory] = {}
 
 
 def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -> Answer | None:
@@ -83,9 +69,11 @@ class Discovery:
 
     def __init__(self, address: RedisUrl) -> None:
         self.address = address
-        if len(_memories) >= MAX_ADDRESSES:
-            _memories.clear()
-        self._memory = _memories.setdefault((address.hosts, address.primary, address.sentinel), _Memory())
+        self._newest: Answer | None = None
+        self._newest_s = 0.0  # when a Sentinel last named `newest`
+        self._last: dict[Node, Answer] = {}  # the last answer of each Sentinel
+        self._turn = 0
+        self._silent_until_s: dict[Node, float] = {}
         own = dict(address.sentinel)
         self._kind = TlsConnection if own.get("tls", address.tls) else Connection
         self._options: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
@@ -101,8 +89,8 @@ class Discovery:
         once, and the first Sentinel may be busy with the failover. Raises redis.ConnectionError: none answers, or none knows a
         running primary of that name.
         """
-        known, answers = self._memory.newest, list[Answer]()
-        if known is not None and monotonic() - self._memory.newest_s < ASK_EVERY_SENTINEL_S:
+        known, answers = self._newest, list[Answer]()
+        if known is not None and monotonic() - self._newest_s < ASK_EVERY_SENTINEL_S:
             return known.node
         left = left_s()
         hosts = sorted(self.address.hosts, key=self._is_silent)
@@ -119,10 +107,9 @@ class Discovery:
 
         Waits `within_s` at most, and skips Sentinels that were silent a moment ago.
         """
-        memory = self._memory
         awake = self.awake() or self.address.hosts
-        memory.turn += 1
-        answers = list(self._answers([awake[memory.turn % len(awake)]], within_s))
+        self._turn += 1
+        answers = list(self._answers([awake[self._turn % len(awake)]], within_s))
         return self._counted(answers).node if answers else None
 
     def awake(self) -> list[Node]:
@@ -130,17 +117,16 @@ class Discovery:
         return [each for each in self.address.hosts if not self._is_silent(each)]
 
     def _is_silent(self, sentinel: Node) -> bool:
-        return self._memory.silent_until_s.get(sentinel, 0.0) > monotonic()
+        return self._silent_until_s.get(sentinel, 0.0) > monotonic()
 
     def _counted(self, answers: Sequence[Answer]) -> Answer:
         """Return the answer that counts, from one or more fresh answers."""
-        memory = self._memory
         # Compared with the present state, since other connections may have asked during the wait.
-        newest = newest_of(memory.newest, list(memory.last.values()), len(self.address.hosts))
+        newest = newest_of(self._newest, list(self._last.values()), len(self.address.hosts))
         assert newest is not None
-        memory.newest = newest
+        self._newest = newest
         if newest in answers:
-            memory.newest_s = monotonic()
+            self._newest_s = monotonic()
         return newest
 
     def _answers(self, sentinels: Sequence[Node], within_s: float) -> Iterator[Answer]:
@@ -153,15 +139,15 @@ class Discovery:
                 answer = self._ask(sentinel, wait_s)
             except redis.TimeoutError:
                 if wait_s >= LEAST_SILENCE_S:
-                    self._memory.silent_until_s[sentinel] = monotonic() + SILENT_S
+                    self._silent_until_s[sentinel] = monotonic() + SILENT_S
                 continue
             except redis.ConnectionError:
-                self._memory.silent_until_s[sentinel] = monotonic() + SILENT_S
+                self._silent_until_s[sentinel] = monotonic() + SILENT_S
                 continue
-            self._memory.silent_until_s.pop(sentinel, None)
+            self._silent_until_s.pop(sentinel, None)
             if answer is not None:
                 longest_s = SECOND_TIMEOUT_S
-                self._memory.last[sentinel] = answer
+                self._last[sentinel] = answer
                 yield answer
 
     def _ask(self, sentinel: Node, wait_s: float) -> Answer | None:
@@ -183,6 +169,12 @@ class Discovery:
             with suppress(redis.RedisError, OSError):
                 client.close()
         return read_answer(state, node)
+
+
+@lru_cache(MAX_ADDRESSES)
+def discovery_of(address: RedisUrl) -> Discovery:
+    """Return what all pools of this process ask that go to an address, so that they share the answers."""
+    return Discovery(address)
 
 
 def read_answer(state: Any, node: Any) -> Answer | None:

@@ -12,7 +12,7 @@ from headgate import BusRefused, BusUnavailable, Publisher
 from headgate.redis.bounded import NewestReceipts
 from headgate.redis.client import call, check_primary, describe_server, open_client
 from headgate.redis.primary_switch import ASK_EVERY_SENTINEL_S, switch_of
-from headgate.redis.sentinel import LEAST_SILENCE_S, Discovery
+from headgate.redis.sentinel import LEAST_SILENCE_S, discovery_of
 from headgate.settings.addresses.redis_url import read_url
 from tests.support.sentinels import PRIMARY, Server, start_sentinels
 
@@ -75,7 +75,7 @@ def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
                 switch.doubt()
                 check_primary(client)
                 assert switch.is_due(time.monotonic() + ASK_EVERY_SENTINEL_S), "a silent Sentinel holds the others up"
-            discovery = Discovery(read_url(site.url))
+            discovery = discovery_of(read_url(site.url))
             assert discovery.awake()
             assert [discovery.newer_primary(5) for _ in others] == [("127.0.0.1", site.servers[0].port)] * 2
             for each in others:
@@ -91,7 +91,7 @@ def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
 def test_who_waits_for_a_moment_only_has_learned_nothing_of_a_sentinel(tmp_path: Path) -> None:
     """A call with little time left, or a question to a second one, must not leave out the Sentinel that leads the failover."""
     with start_sentinels(tmp_path / "site") as site:
-        discovery = Discovery(read_url(site.url))
+        discovery = discovery_of(read_url(site.url))
         for each in site.sentinels:
             each.freeze()
         for _ in site.sentinels:
@@ -147,7 +147,7 @@ def test_sentinels_that_disagree_for_good_lead_nobody_to_and_fro(tmp_path: Path)
             for number, server in enumerate((wrong, right, right))
         ]
         url = f"redis+sentinel://{','.join(f'127.0.0.1:{each.port}' for each in sentinels)}/{PRIMARY}"
-        discovery = Discovery(read_url(url))
+        discovery = discovery_of(read_url(url))
         assert discovery.primary() == ("127.0.0.1", wrong.port)  # one to one so far
         for _ in range(2 * len(sentinels)):
             discovery.newer_primary(5)

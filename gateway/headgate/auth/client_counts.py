@@ -45,11 +45,8 @@ class StillAsking(LimitReached):
         super().__init__(name, limit, ASK_RETRY_S)
 
 
-class Question(NamedTuple):
-    """One exchange: `sent` holds the counts of this process that changed or matter, `asked` the users to ask about."""
-
-    sent: dict[str, int]
-    asked: list[str]
+# One exchange: the counts of this process that changed or matter, and the users to ask about.
+Question = tuple[dict[str, int], list[str]]
 
 
 class _Answer(NamedTuple):
@@ -126,11 +123,11 @@ class ClientCounts:
     def next_question(self) -> Question:
         """Return what the next exchange sends and asks. If it fails, the following one must send every count."""
         asked = dict(list(self._asked.items())[:MAX_ASKED])
-        question = Question({**self._changed, **asked}, list(asked))
+        sent = {**self._changed, **asked}
         self._changed.clear()
         for user in asked:
             del self._asked[user]
-        return question
+        return sent, list(asked)
 
     def received(self, question: Question, processes: int, others: Mapping[str, int], *, lost: bool = False) -> None:
         """Apply an exchange: the number of processes, and how many clients the asked users have at the others.
@@ -149,8 +146,9 @@ class ClientCounts:
             }
         if now_s < self._settled_s:
             return
-        for user in question.asked:
-            own = question.sent[user]
+        sent, asked = question
+        for user in asked:
+            own = sent[user]
             room = self.max_clients - own - others.get(user, 0)
             more = max(1, room // self.processes) if room > 0 else 0
             self._answers[user] = _Answer(now_s, own + more, room <= 0)

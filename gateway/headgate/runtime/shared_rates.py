@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import NamedTuple
 
 from .rates import Rates, TokenBucket
 
@@ -29,11 +28,8 @@ SETTLE_S = 15.0
 MAX_SHARED = 1000
 
 
-class Spending(NamedTuple):
-    """What a process let a caller spend since its bucket was last full, and what the bucket lacks (at least 0)."""
-
-    spent: int
-    missing: int
+# What a process let a caller spend since its bucket was last full, and what the bucket lacks (at least 0).
+Spending = tuple[int, int]
 
 
 class SharedRates(Rates):
@@ -102,7 +98,7 @@ class SharedRates(Rates):
                 del self._spent[name]
                 changed[name] = None
             elif name in unsent:
-                changed[name] = Spending(self._spent[name], math.ceil(missing))
+                changed[name] = self._spent[name], math.ceil(missing)
         return changed
 
     def received(self, processes: int, others: Mapping[str, Mapping[str, Spending]], *, lost: bool = False) -> None:
@@ -131,7 +127,7 @@ class SharedRates(Rates):
             for name, missing in strangers.items():
                 bucket = self._bucket(name, now_s)
                 bucket.charge(now_s, max(0, min(missing, most) - math.ceil(bucket.missing(now_s))), owes=self._owes)
-        self._received = {process: {name: each.spent for name, each in callers.items()} for process, callers in others.items()}
+        self._received = {process: {name: spent for name, (spent, _) in callers.items()} for process, callers in others.items()}
         self._pace(now_s)
 
     # -- private ------------------------------------------------------------------------------------------------------

@@ -37,9 +37,9 @@ class World:
         known = number in self.told and self.now_s - self.told[number][0] < LEASE_S
         lost, self.known[number] = self.known[number] and not known, True
         before = self.told[number][1] if known else self.places[number].all_sent(self.own[number])
-        self.told[number] = (self.now_s, {**before, **question.sent})
+        self.told[number] = (self.now_s, {**before, **question[0]})
         live = {each: counts for each, (at_s, counts) in self.told.items() if self.now_s - at_s < LEASE_S}
-        others = {user: sum(live[each].get(user, 0) for each in live if each != number) for user in question.asked}
+        others = {user: sum(live[each].get(user, 0) for each in live if each != number) for user in question[1]}
         self.places[number].received(question, len(live), others, lost=lost)
 
     def join(self, number: int, user: str = "ana") -> LimitReached | None:
@@ -72,7 +72,7 @@ def test_one_process_holds_the_limit_exactly_and_asks_nothing() -> None:
     """As it always did."""
     world = World(1, 5)
     assert [world.join(0) is None for _ in range(7)] == [True] * 5 + [False] * 2
-    assert world.places[0].next_question().asked == []
+    assert world.places[0].next_question()[1] == []
     world.leave(0)
     assert world.join(0) is None
 

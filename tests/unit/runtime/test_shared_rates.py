@@ -96,7 +96,7 @@ def test_a_caller_whose_bucket_is_full_is_told_no_more() -> None:
     world = World(2)
     world.spend(0, 4)
     world.look()
-    assert world.told[0] == {"ana": Spending(4, 4)}
+    assert world.told[0] == {"ana": (4, 4)}
     world.now_s = 60
     world.look()
     assert world.told == [{}, {}]
@@ -115,7 +115,7 @@ def test_a_process_that_starts_learns_what_callers_lack() -> None:
         world.look()
     world.spend(1, 5)
     world.look()
-    missing = world.told[1]["ana"].missing
+    _, missing = world.told[1]["ana"]
     world.rates.append(world._made())
     world.told.append({})
     world.look()
@@ -125,7 +125,7 @@ def test_a_process_that_starts_learns_what_callers_lack() -> None:
 def test_a_process_with_another_setting_locks_nobody_out() -> None:
     """As while gateways are replaced, its bucket may lack more than one here can hold."""
     world = World(2)
-    world.rates[0].received(2, {"old": {"ana": Spending(9000, 9000)}})
+    world.rates[0].received(2, {"old": {"ana": (9000, 9000)}})
     world.now_s = 2 * world.burst / world.per_s
     assert world.spend_all(0) == 10
 
@@ -138,9 +138,9 @@ def test_what_has_happened_is_charged_and_a_bucket_that_may_not_owe_is_empty_at_
     for _ in range(25):
         rates.charge("ana", now_s)
     rates.received(2, {"other": {}})
-    rates.received(2, {"other": {"ana": Spending(100, 10)}})
+    rates.received(2, {"other": {"ana": (100, 10)}})
     assert rates.wait_s("ana", now_s) == 0.5
-    assert rates.changes() == {"ana": Spending(25, 10)}
+    assert rates.changes() == {"ana": (25, 10)}
 
 
 def test_without_redis_each_process_keeps_its_share() -> None:
@@ -203,10 +203,10 @@ def test_a_look_is_wanted_once_for_many_spendings() -> None:
     rates.wanted = lambda: wanted.append(None)
     for _ in range(5):
         rates.spend("ana", 0.0)
-    assert (len(wanted), rates.changes()) == (1, {"ana": Spending(3, 3)})
+    assert (len(wanted), rates.changes()) == (1, {"ana": (3, 3)})
     assert rates.borrow("ben", 0.0, 0.0) == 0
     assert rates.borrow("ana", 0.0, 0.5) is None
-    assert (len(wanted), rates.changes()) == (2, {"ben": Spending(1, 1)})
+    assert (len(wanted), rates.changes()) == (2, {"ben": (1, 1)})
 
 
 def test_a_caller_that_was_forgotten_is_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,26 +57,26 @@ class ClientCountsWatch:
         """Return the changed counts, or all, and store the question for `asked`."""
         self._questions = [kind.places.next_question() for kind in self._kinds]
         fields: dict[str, int] = {}
-        for kind, question in zip(self._kinds, self._questions, strict=True):
-            counts = kind.places.all_sent(kind.counts()) if whole_row else question.sent
+        for kind, (sent, _) in zip(self._kinds, self._questions, strict=True):
+            counts = kind.places.all_sent(kind.counts()) if whole_row else sent
             fields |= {kind.field(name): count for name, count in counts.items()}
         return {field: count or None for field, count in fields.items()}
 
     def asked(self) -> list[str]:
         """Return the fields of the users and addresses in question."""
-        return [kind.field(name) for kind, question in self._pairs() for name in question.asked]
+        return [kind.field(name) for kind, (_, asked) in self._pairs() for name in asked]
 
     def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
         """Take the counts of the others."""
         for kind, question in self._pairs():
-            counts = {name: sum(_count(fields.get(kind.field(name))) for fields in others.values()) for name in question.asked}
+            counts = {name: sum(_count(fields.get(kind.field(name))) for fields in others.values()) for name in question[1]}
             kind.places.received(question, len(others) + 1, counts, lost=lost)
         self._questions = []
         turned, self._turned = self._turned, Signal()
         turned.set()
 
     def _pairs(self) -> list[tuple[_Kind, Question]]:
-        return list(zip(self._kinds, self._questions or [Question({}, [])] * len(self._kinds), strict=True))
+        return list(zip(self._kinds, self._questions or [({}, [])] * len(self._kinds), strict=True))
 
 
 def _count(value: bytes | None) -> int:

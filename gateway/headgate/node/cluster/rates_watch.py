@@ -41,7 +41,7 @@ class RatesWatch:
         fields: dict[str, str | None] = {}
         for label, rates in self._rates.items():
             for name, each in rates.changes(whole_row=whole_row).items():
-                fields[f"{label}:{name}"] = None if each is None else f"{each.spent} {each.missing}"
+                fields[f"{label}:{name}"] = None if each is None else "{} {}".format(*each)
         return fields
 
     def asked(self) -> None:
@@ -60,5 +60,5 @@ def _rate_usage(start: str, fields: Fields) -> dict[str, Spending]:
         if name.startswith(start) and value is not None and len(value) <= 40:
             spent, _, missing = value.partition(b" ")
             if spent.isdigit() and missing.isdigit():
-                spent_by[name.removeprefix(start)] = Spending(int(spent), int(missing))
+                spent_by[name.removeprefix(start)] = int(spent), int(missing)
     return spent_by

@@ -29,7 +29,7 @@ from headgate.errors import Forbidden, HeadgateError, InvalidEvent, InvalidReque
 from headgate.events.event import Event
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import REPLAY, STATUS, GapReason, notice_packet
-from headgate.events.wire.requests import MAX_OFFSET, Replay, Resume, read_history, read_replay
+from headgate.events.wire.requests import MAX_OFFSET, Position, Replay, read_history, read_replay
 from headgate.node.presence.presence import Presence
 from headgate.redis.inbox import InboxPage, read_current
 from headgate.redis.log import Entry, Head
@@ -60,7 +60,7 @@ class Resumption:
     """
 
     resumed: bool | None
-    position: Resume | None = None
+    position: Position | None = None
 
 
 class Namespace:
@@ -156,7 +156,7 @@ class Namespace:
         """Return the offset up to which a client has its events, received or on their way. Pasts do not count."""
         return client.had(self._live.position())
 
-    def resume(self, client: Client, point: Resume | None) -> Resumption:
+    def resume(self, client: Client, point: Position | None) -> Resumption:
         """Let a newly joined client go on from its point. Its subscriptions are active already.
 
         The point may be of an epoch before the log's. The lineage says how much the two share.
@@ -179,7 +179,7 @@ class Namespace:
         bus, start = self.bus, self._live.resume(client, point.offset, end)
         # The head was read at the last fence. Trimming by count has gone on since, and follows from `reached`.
         oldest = max(bus.first, bus.reached - (self._settings.log_max_events or MOST_LOG_EVENTS) + 1)
-        return self._resumed(Resumption(start == point.offset and start + 1 >= oldest, Resume(bus.epoch or "", start)))
+        return self._resumed(Resumption(start == point.offset and start + 1 >= oldest, Position(bus.epoch or "", start)))
 
     def position(self, client: Client, resumption: Resumption) -> int:
         """Return the offset for a welcome: that of the live feed, or the place where a new client begins."""
@@ -192,18 +192,18 @@ class Namespace:
         reads one page of the log, so it may find fewer than `limit`, or none. May switch greenlets. Raises InvalidRequest,
         InvalidPattern, Forbidden, AuthorizeFailed, LimitReached, BusUnavailable, BusRefused.
         """
-        wanted = read_history(request)
-        self._wait_to_read(client, wanted.pattern)
-        last = MAX_OFFSET if wanted.before is None else wanted.before - 1
+        pattern, before, before_epoch, limit = read_history(request)
+        self._wait_to_read(client, pattern)
+        last = MAX_OFFSET if before is None else before - 1
         # Where nobody listens the feed is some seconds behind, and another gateway may have shown more.
-        end = self._line.end_of(wanted.epoch or self.bus.epoch or "", last)
-        if end is None and wanted.epoch is not None:
+        end = self._line.end_of(before_epoch or self.bus.epoch or "", last)
+        if end is None and before_epoch is not None:
             raise InvalidRequest("before: the log does not know its epoch (any more); ask without it for the newest events")
         epoch = self.bus.epoch
         events: list[Event] = []
         next_ = None
         if end and last:
-            events, next_ = self.search.page_back(wanted.pattern, min(last, end) + 1, epoch, wanted.limit)
+            events, next_ = self.search.page_back(pattern, min(last, end) + 1, epoch, limit)
         return {
             "events": [[event.topic, event.value(), _meta(event)] for event in events],
             "before": None if next_ is None else {"epoch": epoch, "offset": next_},

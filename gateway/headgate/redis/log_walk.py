@@ -11,12 +11,12 @@ a head.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from headgate.events.event import Event
 from headgate.events.wire.packets import GapReason
+from headgate.events.wire.requests import Position
 
 from .lineage import Entry, Head, alone
 
@@ -44,17 +44,6 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
 
 Item = Event | Gap
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A place in the log: everything up to `offset` on the line to `epoch`. As text `<epoch>:<offset>`."""
-
-    epoch: str
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.epoch}:{self.offset}"
 
 
 class LogWalk:

@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from queue import Empty, SimpleQueue
@@ -27,6 +28,7 @@ from typing import TypeVar
 from headgate.errors import BusUnavailable, InvalidPattern, InvalidRequest
 from headgate.events.numbers import check_seconds, is_whole
 from headgate.events.topic import DEFAULT_NAMESPACE, MAX_KNOWN_TOPICS, check_namespace, check_pattern, matches
+from headgate.events.wire.requests import Position
 from headgate.events.wire.stream_text import read_cursor
 from headgate.redis.client import call_at, database, drop_idle, open_client
 from headgate.redis.faults import reading
@@ -34,7 +36,7 @@ from headgate.redis.keys import log_key
 from headgate.redis.lineage import LogPosition
 from headgate.redis.log import PAGE_EVENTS, EventLog, Head
 from headgate.redis.log_walk import Gap as Gap
-from headgate.redis.log_walk import Item, LogWalk, Position
+from headgate.redis.log_walk import Item, LogWalk
 from headgate.services.publisher import url_or_default
 
 OLDEST = "oldest"
@@ -337,10 +339,6 @@ def _read_since(since: object) -> Position | int | str | datetime | None:
         return since
     cursor = "{epoch}:{offset}".format_map(since) if isinstance(since, dict) and since.keys() == _POSITION else since
     if isinstance(cursor, str):
-        try:
-            point = read_cursor(cursor)
-        except InvalidRequest:
-            pass
-        else:
-            return Position(point.epoch, point.offset)
+        with suppress(InvalidRequest):
+            return read_cursor(cursor)
     raise InvalidRequest(f"since={repr(since)[:80]}: expected {EXPECTED_SINCE}")

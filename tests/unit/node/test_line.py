@@ -15,7 +15,7 @@ from headgate.delivery.bus.listener import Bus
 from headgate.delivery.client import Client
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable
-from headgate.events.wire.requests import Resume
+from headgate.events.wire.requests import Position
 from headgate.node.namespace import Namespace, Resumption
 from headgate.redis.lineage import Entry, read_lineage
 from headgate.redis.log import EventLog, Head
@@ -102,7 +102,7 @@ def test_a_position_on_the_line_is_resumed_without_a_word(
 ) -> None:
     """The log was restarted twice, and this client has lost nothing by it; Redis is not even asked."""
     client = arriving(namespace, wired)
-    assert namespace.resume(client, Resume(epoch, offset)) == Resumption(True, Resume(NEWEST, offset))
+    assert namespace.resume(client, Position(epoch, offset)) == Resumption(True, Position(NEWEST, offset))
     assert gaps(wired) == []
     assert redis.asked == 0
     assert client.state.phase is (Phase.LIVE if offset == 200 else Phase.READING)
@@ -116,7 +116,7 @@ def test_a_position_off_the_line_goes_on_behind_its_end_and_is_told_of_the_rest(
 ) -> None:
     """Exactly its seen events that the log no longer has."""
     client = arriving(namespace, wired)
-    assert namespace.resume(client, Resume(epoch, offset)) == Resumption(False, Resume(NEWEST, end))
+    assert namespace.resume(client, Position(epoch, offset)) == Resumption(False, Position(NEWEST, end))
     assert client.position == end
     assert gaps(wired) == [("rolled_back", end + 1, offset, offset - end, NEWEST)]
 
@@ -127,7 +127,7 @@ def test_a_rolled_back_range_is_told_ahead_of_events_since_it_joined(namespace: 
     wired.connection.cork()
     namespace.route([event(None), event(201)])
     stand_at(namespace.bus, NEWEST, 201)
-    namespace.resume(client, Resume(SECOND, 160))
+    namespace.resume(client, Position(SECOND, 160))
     waiting = [frame.packet.split(b'"')[1] for frame in wired.connection.queue.take(1 << 20)]
     assert waiting == [b"gap", b"event"]
     assert client.position == 150
@@ -135,7 +135,7 @@ def test_a_rolled_back_range_is_told_ahead_of_events_since_it_joined(namespace: 
 
 def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
     """Redis was asked, as another gateway may be ahead of this one."""
-    assert namespace.resume(arriving(namespace, wired), Resume(UNKNOWN, 5)) == Resumption(False)
+    assert namespace.resume(arriving(namespace, wired), Position(UNKNOWN, 5)) == Resumption(False)
     assert redis.asked == 1
     assert gaps(wired) == [("log_lost", None, None, None, None)]
 
@@ -143,7 +143,7 @@ def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired
 def test_a_position_ahead_of_the_feed_makes_the_head_known(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
     """So the gateway can report it to a reverted Redis, and no other event then takes the place of one that a client has."""
     redis.at = Head(NEWEST, 230, 1, 5, LINE)
-    assert namespace.resume(arriving(namespace, wired), Resume(NEWEST, 220)) == Resumption(True, Resume(NEWEST, 220))
+    assert namespace.resume(arriving(namespace, wired), Position(NEWEST, 220)) == Resumption(True, Position(NEWEST, 220))
     assert namespace.bus.head == 230
     namespace.bus.note_head(225)
     assert namespace.bus.head == 230
@@ -157,7 +157,7 @@ def test_nobody_is_told_of_a_loss_by_a_gateway_that_is_behind(
     redis.at = Head(LATER, 190, 1, 5, LATER_LINE)
     client = arriving(namespace, wired)
     with pytest.raises(BusUnavailable):
-        namespace.resume(client, Resume(epoch, offset))
+        namespace.resume(client, Position(epoch, offset))
     assert gaps(wired) == []
     assert client.state.arriving
 
@@ -175,14 +175,14 @@ def test_a_position_is_judged_by_the_line_that_there_is_when_redis_has_answered(
 
     redis.meanwhile = meet
     client = arriving(namespace, wired)
-    assert namespace.resume(client, Resume(LATER, 190)) == Resumption(True, Resume(LATER, 190))
+    assert namespace.resume(client, Position(LATER, 190)) == Resumption(True, Position(LATER, 190))
     assert gaps(wired) == []
 
 
 def test_without_lineage_every_other_epoch_is_a_lost_log(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
     """As before there were lineages."""
     redis.at = Head(NEWEST, 200, 1, 4, None)
-    assert namespace.resume(arriving(namespace, wired), Resume(UNKNOWN, 5)) == Resumption(False)
+    assert namespace.resume(arriving(namespace, wired), Position(UNKNOWN, 5)) == Resumption(False)
 
 
 # -- since and replay -------------------------------------------------------------------------------------------------------

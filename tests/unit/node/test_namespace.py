@@ -24,7 +24,7 @@ from headgate.errors import BusUnavailable, Forbidden, HeadgateError, LimitReach
 from headgate.events.event import Event
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
-from headgate.events.wire.requests import Resume
+from headgate.events.wire.requests import Position
 from headgate.node.log_search import Line
 from headgate.node.namespace import Namespace, Resumption
 from headgate.redis.log import EventLog, Head
@@ -94,9 +94,9 @@ def names(wired: WiredClient) -> list[str]:
 
 def test_a_point_is_gone_as_soon_as_the_count_says_so(namespace: Namespace, wired: WiredClient) -> None:
     """The head was read at the last fence; of ten events the log keeps eight, so 1 and 2 are gone by now."""
-    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 2)).resumed is True
+    assert namespace.resume(arriving(namespace, wired), Position(EPOCH, 2)).resumed is True
     namespace.leave("session")
-    assert namespace.resume(arriving(namespace, wired), Resume(EPOCH, 1)) == Resumption(False, Resume(EPOCH, 1))
+    assert namespace.resume(arriving(namespace, wired), Position(EPOCH, 1)) == Resumption(False, Position(EPOCH, 1))
 
 
 def losses() -> tuple[float, float]:
@@ -164,7 +164,7 @@ def test_who_resumes_in_a_lost_log_learns_the_position_in_the_present_one(
     wired.connection.cork()
     publish(namespace, 11)
     monkeypatch.setattr(namespace._line, "end_of", lambda *_: None)  # no epoch in common
-    assert namespace.resume(client, Resume(OTHER, 5)).resumed is False
+    assert namespace.resume(client, Position(OTHER, 5)).resumed is False
     wired.connection.uncork(at_once=True)
     assert names(wired) == ["gap", "event", "cursor"]
     assert wired.notices("cursor") == [{"epoch": EPOCH, "offset": 11}]
@@ -272,7 +272,7 @@ def test_one_that_leaves_while_redis_is_asked_where_to_resume_is_not_welcomed(na
     client = arriving(namespace, wired)
     searching(namespace, ["a"] * 99, meanwhile=(lambda: namespace.leave(client.session),))
     with pytest.raises(Unauthorized):
-        namespace.resume(client, Resume(EPOCH, 99))
+        namespace.resume(client, Position(EPOCH, 99))
     assert client.state.phase is Phase.LEFT
     assert names(wired) == []
 
@@ -493,9 +493,9 @@ def test_a_past_that_is_asked_for_while_many_are_written_to_becomes_active_behin
     other.close()
 
 
-@pytest.mark.parametrize("point", [None, Resume("f" * 16, 7)], ids=["new", "of another log"])
+@pytest.mark.parametrize("point", [None, Position("f" * 16, 7)], ids=["new", "of another log"])
 def test_a_client_that_comes_during_a_pass_is_welcomed_where_its_events_begin(
-    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch, point: Resume | None
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch, point: Position | None
 ) -> None:
     """The events of the pass were matched before it had subscribed, so they do not come, and the welcome is not below them.
 
@@ -657,7 +657,7 @@ def test_joins_are_counted_by_what_became_of_their_point(namespace: Namespace, w
         return REGISTRY.get_sample_value("headgate_joins_total", {"namespace": NAMESPACE, "kind": kind}) or 0.0
 
     before = [count(kind) for kind in ("fresh", "resumed", "not_resumed")]
-    for point in (None, Resume(EPOCH, 10), Resume(EPOCH, 1)):
+    for point in (None, Position(EPOCH, 10), Position(EPOCH, 1)):
         namespace.resume(arriving(namespace, wired), point)
         namespace.leave("session")
     assert [count(kind) for kind in ("fresh", "resumed", "not_resumed")] == [each + 1 for each in before]

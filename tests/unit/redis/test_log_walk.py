@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.events.topic import matches
-from headgate.redis.log_walk import LogWalk, Position
+from headgate.events.wire.requests import Position
+from headgate.redis.log_walk import LogWalk
 from tests.support.model_log import PAGE, WANTED, Beliefs, ModelLog, happen, random_step
 
 HISTORIES = 200

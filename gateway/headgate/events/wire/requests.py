@@ -76,21 +76,15 @@ class PresenceAct(StrEnum):
     LEAVE = "leave"
 
 
-class PresenceRequest(NamedTuple):
-    """`meta` is of `enter` (UNSET: the client says none), `after` of `page`."""
-
-    act: PresenceAct
-    topic: str
-    meta: Any
-    after: str
-
-
 @dataclass(frozen=True, slots=True)
-class Resume:
-    """Where a client was when it lost its connection."""
+class Position:
+    """A place in the log: everything up to `offset` on the line to `epoch`. As text, the cursor `<epoch>:<offset>`."""
 
     epoch: str
     offset: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}:{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +95,6 @@ class Replay:
     first: int
     last: int
     epoch: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """The newest events of a pattern below a position, or of all; `epoch` is that of the position, None: the log's."""
-
-    pattern: str
-    before: int | None
-    epoch: str | None
-    limit: int
 
 
 def check_text(request: object) -> None:
@@ -147,12 +131,14 @@ def read_subscription(request: object) -> Subscription:
     return Subscription(pattern, overflow, None if since is None else _since(since))
 
 
-def read_resume(request: object) -> Resume | None:
+def read_resume(request: object) -> Position | None:
     """Read `{epoch, offset}`; None stays None."""
     if request is None:
         return None
     body = _object(request, {"epoch", "offset"}, "{epoch, offset}")
-    return Resume(check_epoch(body.get("epoch"), "resume.epoch"), check_whole(body.get("offset"), "resume.offset", 0, MAX_OFFSET))
+    return Position(
+        check_epoch(body.get("epoch"), "resume.epoch"), check_whole(body.get("offset"), "resume.offset", 0, MAX_OFFSET)
+    )
 
 
 def read_replay(request: object) -> Replay:
@@ -163,11 +149,14 @@ def read_replay(request: object) -> Replay:
     return Replay(check_pattern(body.get("pattern")), first, check_whole(body.get("to"), "to", first, MAX_OFFSET), epoch)
 
 
-def read_history(request: object) -> History:
-    """Read `{pattern, before?: {offset, epoch?}, limit?}`."""
+def read_history(request: object) -> tuple[str, int | None, str | None, int]:
+    """Read `{pattern, before?: {offset, epoch?}, limit?}`; return the pattern, the offset, its epoch, and the limit.
+
+    Without an offset, the newest of all events are wanted; without an epoch, the offset is one of the log's own.
+    """
     body = _object(request, {"pattern", "before", "limit"}, "{pattern: 'chat.7', limit: 50}")
     before = {} if body.get("before") is None else _object(body["before"], {"offset", "epoch"}, "{offset, epoch}")
-    return History(
+    return (
         check_pattern(body.get("pattern")),
         check_whole(before.get("offset"), "before.offset", 1, MAX_OFFSET) if before else None,
         None if before.get("epoch") is None else check_epoch(before["epoch"], "before.epoch"),
@@ -232,8 +221,11 @@ def read_cancel(request: object) -> str:
     return check_event_id(_object(request, {"id"}, "{id}").get("id"))
 
 
-def read_presence(request: object) -> PresenceRequest:
-    """Read `{topic, act, meta?}` of `enter`, `{topic, act, after}` of `page`, `{topic, act}` of `watch` and `leave`."""
+def read_presence(request: object) -> tuple[PresenceAct, str, Any, str]:
+    """Read `{topic, act, meta?}` of `enter`, `{topic, act, after}` of `page`, `{topic, act}` of `watch` and `leave`.
+
+    Returns the act, the topic, `meta` (UNSET: the client says none), and `after`.
+    """
     body = _object(request, {"topic", "act", "meta", "after"}, "{topic: 'rooms.7', act: 'enter'}")
     try:
         act = PresenceAct(body["act"])
@@ -244,7 +236,7 @@ def read_presence(request: object) -> PresenceRequest:
     after = body.get("after", "")
     if ("after" in body) != (act is PresenceAct.PAGE) or not isinstance(after, str):
         raise InvalidRequest("after: expected a user's name, with `page` and with nothing else")
-    return PresenceRequest(act, check_topic(body.get("topic")), body.get("meta", msgspec.UNSET), after)
+    return act, check_topic(body.get("topic")), body.get("meta", msgspec.UNSET), after
 
 
 def _since(request: object) -> Since:

@@ -15,7 +15,7 @@ from headgate.errors import InvalidRequest
 
 from .frames import Frame
 from .packets import CURSOR, GAP, HANDLED, WELCOME, GapReason
-from .requests import Resume, read_resume
+from .requests import Position, read_resume
 
 EVENT_STREAM, JSON = "text/event-stream", "application/json"
 HEARTBEAT = b": \n\n"
@@ -25,7 +25,7 @@ _read_notice = msgspec.json.Decoder(tuple[str, dict[str, Any]]).decode
 _to_json = msgspec.json.encode
 
 
-def read_cursor(text: str) -> Resume:
+def read_cursor(text: str) -> Position:
     """Return the position that a cursor names. Raises InvalidRequest if it is not `<epoch>:<offset>`."""
     epoch, colon, offset = text.partition(":")
     if not colon or not offset.isascii() or not offset.isdigit():
@@ -42,16 +42,16 @@ class StreamText:
         point: the position from which it goes on; None: it begins.
     """
 
-    def __init__(self, point: Resume | None = None) -> None:
-        self._place = None if point is None else (point.epoch, point.offset)
+    def __init__(self, point: Position | None = None) -> None:
+        self._place = point
         # Where offsets start again, once the gap that says so is written: a stream that is cut before that must get it again.
-        self._next: tuple[str, int] | None = None
+        self._next: Position | None = None
         self._starts_again = False
 
     @property
     def cursor(self) -> str | None:
         """The cursor behind everything that was written so far."""
-        return None if self._place is None else "{}:{}".format(*self._place)
+        return None if self._place is None else str(self._place)
 
     def events(self, frames: Iterable[Frame]) -> bytes:
         """Return frames as Server-Sent Events. An event of a topic has the default type, a notice has its name."""
@@ -86,9 +86,9 @@ class StreamText:
 
     def _move(self, frame: Frame) -> bool:
         """Go on to an event; return whether the cursor has moved: a plain publish has no place in the log."""
-        if self._place is None or frame.offset is None or frame.offset <= self._place[1]:
+        if self._place is None or frame.offset is None or frame.offset <= self._place.offset:
             return False
-        self._place = self._place[0], frame.offset
+        self._place = Position(self._place.epoch, frame.offset)
         return True
 
     def _note(self, name: str, body: dict[str, Any]) -> bool:
@@ -96,19 +96,19 @@ class StreamText:
         before = self._place
         if name == WELCOME:
             place = body["from"] or body
-            there = place["epoch"], place["offset"]
-            if before is None or (body["from"] and there[1] == before[1]):
+            there = Position(place["epoch"], place["offset"])
+            if before is None or (body["from"] and there.offset == before.offset):
                 self._place = there
             else:
                 self._next = there
         elif name == CURSOR:
-            least = 0 if before is None or self._starts_again else before[1]
-            self._place, self._starts_again = (body["epoch"], max(body["offset"], least)), False
+            least = 0 if before is None or self._starts_again else before.offset
+            self._place, self._starts_again = Position(body["epoch"], max(body["offset"], least)), False
         elif name == GAP and before is not None:
             if body["reason"] == GapReason.TRIMMED:
-                self._place = before[0], max(before[1], body["to"] or 0)
+                self._place = Position(before.epoch, max(before.offset, body["to"] or 0))
             elif body["reason"] == GapReason.ROLLED_BACK:
-                self._place, self._next = (body["epoch"], min(before[1], body["from"] - 1)), None
+                self._place, self._next = Position(body["epoch"], min(before.offset, body["from"] - 1)), None
             elif body["reason"] == GapReason.LOG_LOST:
                 self._place, self._next, self._starts_again = self._next or before, None, self._next is None
         return name == WELCOME or before != self._place

@@ -19,7 +19,7 @@ from headgate.delivery.client import Client
 from headgate.errors import AuthorizeFailed, BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import STATUS, WELCOME, notice_packet
-from headgate.events.wire.requests import Resume, check_text, read_resume
+from headgate.events.wire.requests import Position, check_text, read_resume
 from headgate.node.access.access import Access
 from headgate.node.cluster.pauses import Pauses
 from headgate.node.connection import connection_of
@@ -144,7 +144,7 @@ class Joining:
         stream: Stream,
         handshake: Handshake,
         wanted: list[Any],
-        point: Resume | None,
+        point: Position | None,
         *,
         is_strict: bool = True,
     ) -> Client:
@@ -193,7 +193,7 @@ class Joining:
             raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
 
     def _let_in(
-        self, handshake: Handshake, subscriptions: int, point: Resume | None, *, again: bool
+        self, handshake: Handshake, subscriptions: int, point: Position | None, *, again: bool
     ) -> tuple[Identity, str | None]:
         """Return the identity of a client for which there is room, and the address that it counts for."""
         self._shedding.check_client(returning=point is not None)
@@ -239,7 +239,9 @@ class Joining:
                 return
         self._admission.check(user, address)
 
-    def _joined(self, namespace: Namespace, connection: Session, client: Client, wanted: list[Any], point: Resume | None) -> None:
+    def _joined(
+        self, namespace: Namespace, connection: Session, client: Client, wanted: list[Any], point: Position | None
+    ) -> None:
         """Activate the subscriptions of the handshake, then welcome. The CONNECT packet is queued already."""
         self._pending.forget(connection.sid)
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
@@ -265,7 +267,7 @@ class Joining:
         namespace: Namespace,
         client: Client,
         wanted: list[Any],
-        point: Resume | None,
+        point: Position | None,
         *,
         is_strict: bool = False,
     ) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.errors import InvalidRequest, PayloadTooLarge
 from headgate.events.wire.packets import CANCEL, HISTORY, INBOX, PRESENCE, PUBLISH, REPLAY, REQUEST, SEEN, Overflow
-from headgate.events.wire.requests import Resume, check_text, read_resume
+from headgate.events.wire.requests import Position, check_text, read_resume
 from headgate.events.wire.stream_text import EVENT_STREAM, JSON, read_cursor
 
 DEFAULT_WAIT_S, MAX_WAIT_S = 25.0, 60.0
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
     namespace: str | None
     auth: Mapping[str, Any]
     subscriptions: list[Any]
-    point: Resume | int | None
+    point: Position | int | None
     wait_s: float | None
     is_strict: bool = True
     requests: Sequence[tuple[str, Any]] = ()
@@ -121,7 +121,7 @@ def one_of(query: Mapping[str, list[str]], name: str) -> str | None:
     return query[name][0] if name in query else None
 
 
-def _point(text: str | None) -> Resume | int | None:
+def _point(text: str | None) -> Position | int | None:
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= 15:

@@ -19,7 +19,7 @@ from headgate.auth.identity import Handshake
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest
 from headgate.events.wire.frames import message_frame
 from headgate.events.wire.packets import GAP, PRESENCE, notice_packet
-from headgate.events.wire.requests import Resume
+from headgate.events.wire.requests import Position
 from headgate.events.wire.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
 from headgate.node.access.origin import origin_check, readable_by_pages
 from headgate.node.namespace import Namespace
@@ -129,7 +129,7 @@ class Streams:
     def _joined(self, namespace: Namespace, wanted: Wanted, environ: WSGIEnvironment) -> tuple[Stream, StreamText]:
         point = wanted.point
         if isinstance(point, int):
-            point = Resume(namespace.bus.epoch or "", point)
+            point = Position(namespace.bus.epoch or "", point)
         kept = {name: environ[name] for name in KEPT_OF_ENVIRON if name in environ}
         stream = Stream(secrets.token_urlsafe(15), kept, self._limits)
         handshake = Handshake(namespace.name, wanted.auth, kept)

@@ -13,7 +13,7 @@ from headgate.errors import InvalidRequest
 from headgate.events.event import Event
 from headgate.events.wire.frames import Frame, event_frame, message_frame
 from headgate.events.wire.packets import notice_packet
-from headgate.events.wire.requests import Resume
+from headgate.events.wire.requests import Position
 from headgate.events.wire.stream_text import StreamText, event_text, is_notice, read_cursor
 from tests.support.stream_reader import StreamReader
 
@@ -96,7 +96,7 @@ def test_the_cursor_is_where_a_new_stream_begins() -> None:
 )  # fmt: skip
 def test_a_stream_that_is_cut_anywhere_goes_on_without_losing_a_gap(frames: list[Frame], cursors: list[str]) -> None:
     """The cursor moves past a loss with the gap that reports it, not with the welcome before."""
-    text = StreamText(Resume(OLD, 20))
+    text = StreamText(Position(OLD, 20))
     seen = []
     for frame in frames:
         text.events([frame])
@@ -106,7 +106,7 @@ def test_a_stream_that_is_cut_anywhere_goes_on_without_losing_a_gap(frames: list
 
 def test_an_answer_holds_events_and_notices_with_their_places() -> None:
     """And the cursor to ask with next."""
-    body = json.loads(StreamText(Resume(OLD, 4)).answer(
+    body = json.loads(StreamText(Position(OLD, 4)).answer(
         [welcome(OLD, 9, (OLD, 4)), event(5), gap("trimmed", 6, 7), event(8)], welcomes=False
     ))  # fmt: skip
     assert body["cursor"] == f"{OLD}:8"
@@ -133,4 +133,4 @@ def test_anything_else_is_no_cursor(text: str) -> None:
 
 def test_a_cursor_is_read_as_it_was_written() -> None:
     """Epoch and offset."""
-    assert read_cursor(f"{OLD}:20") == Resume(OLD, 20)
+    assert read_cursor(f"{OLD}:20") == Position(OLD, 20)

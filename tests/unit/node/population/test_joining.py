@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Handshake, Identity
 from headgate.delivery.bus.interest import LINGER_S
 from headgate.errors import BusUnavailable, Unauthorized
-from headgate.events.wire.requests import Resume
+from headgate.events.wire.requests import Position
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import OneTooMany
 from tests.support.gateway_here import ENVIRON, ClientHere, StartGatewayOnModel
@@ -314,7 +314,7 @@ def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes
     """With the same point of resume, because a welcome would lose that; without one it would wait for a welcome for ever."""
     gateway = gateway_on_model()
 
-    def fail(client: Any, point: Resume) -> None:
+    def fail(client: Any, point: Position) -> None:
         raise fault
 
     with monkeypatch.context() as patched:
@@ -333,7 +333,7 @@ def test_a_client_without_welcome_gets_no_event(gateway_on_model: StartGatewayOn
     other = gateway.join({"subscriptions": [{"pattern": "#"}]})
     assert other.welcome
 
-    def fail(client: Any, point: Resume) -> None:
+    def fail(client: Any, point: Position) -> None:
         gateway.publish(3)
         other.wait_for_events(3)
         raise BusUnavailable("Redis does not say")

@@ -18,7 +18,7 @@ from itertools import islice
 import msgspec
 
 from headgate.errors import BusUnavailable, HeadgateError
-from headgate.redis.event_ids import SentEvent, SentEvents
+from headgate.redis.event_ids import SentEvents
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
 from .receipts import Batch, Digest, Receipts
@@ -147,7 +147,7 @@ class Bulk:
                     for number, line in enumerate(islice(lines(), batch.last), 1)
                     if number >= batch.first and line.strip() and isinstance(prepared := self._prepare(number, line), Prepared)
                 ]
-                positions = log.find([SentEvent(str(each.command[_TOPIC]), each.id) for _, each in sent], batch.before)
+                positions = log.find([(str(each.command[_TOPIC]), each.id) for _, each in sent], batch.before)
                 if positions is None:
                     raise OutcomeUnknown(batch)
                 receipts.settle(batch, [(number, *at) for (number, _), at in zip(sent, positions, strict=True) if at])

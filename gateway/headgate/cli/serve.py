@@ -161,13 +161,13 @@ def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
     try:
         values = file.read(environment(), app.config)
         wanted = Settings.read(app.config, values)
-        changed = gateway.reload(wanted)
+        changed, needs_restart = gateway.reload(wanted)
     except HeadgateError as error:
         log.error("settings not reloaded", faults=list(getattr(error, "faults", error.lines())))
         return
     file.put(values, environment())
     logs.set_level(wanted.log_level)
-    log.info("settings reloaded", changed=changed.applied, needs_restart=changed.needs_restart)
+    log.info("settings reloaded", changed=changed, needs_restart=needs_restart)
 
 
 def _drain(gate: Headgate, server: HTTPServer, within_s: float, done: Signal) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -64,7 +64,7 @@ class Gateway:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         warn_of_open_redis(url)
         REDIS_ROUND_TRIPS.put(ROUND_TRIPS)
-        count_with(lambda outcome: PUBLISH_BREAKER.labels(outcome.value).inc())
+        count_with(lambda outcome: PUBLISH_BREAKER.labels(outcome).inc())
         read_with(Replies)
         self.settings, self.publisher, self.authorizing = settings, _publisher(settings, url), Authorizing()
         self._sockets = sockets = _sockets(settings)
@@ -133,13 +133,14 @@ class Gateway:
         self.population.retire()
         return self.cluster.table.retire()
 
-    def reload(self, wanted: Settings) -> Changed:
+    def reload(self, wanted: Settings) -> tuple[list[str], list[str]]:
         """Apply other settings, as far as a running gateway can (`changes`), and read keys and schemas again.
 
+        Returns the settings that differ, as HEADGATE_ names: those in force now, and those that need a restart.
         If the file of keys is faulty, the previous keys stay active and the fault is logged. Raises HeadgateError: the schemas
         are wrong; nothing has changed.
         """
-        settings, changed = changes(self.settings, wanted, () if self.access.logins.takes_tokens else OF_TOKENS)
+        settings, applied, needs_restart = changes(self.settings, wanted, () if self.access.logins.takes_tokens else OF_TOKENS)
         apply_schemas = self.publisher.prepare_schemas(settings.schemas, settings.schema_check_in_force())
         apply_schemas()
         self.settings = settings
@@ -148,7 +149,7 @@ class Gateway:
         self.population.apply(settings)
         for namespace in self.namespaces.values():
             namespace.subscriptions.settings = settings
-        return changed
+        return applied, needs_restart
 
     def drain(self, within_s: float, *, alone: bool = False) -> None:
         """Move clients to another gateway: notify them, refuse new ones, and end the remaining connections one after the other.
@@ -236,21 +237,14 @@ RELOADED = (
 OF_TOKENS = ("token_secret", "token_keys")
 
 
-class Changed(NamedTuple):
-    """The settings that differ, as HEADGATE_ names: those in force now, and those that need a restart."""
-
-    applied: list[str]
-    needs_restart: list[str]
-
-
-def changes(current: Settings, wanted: Settings, excepted: Sequence[str] = ()) -> tuple[Settings, Changed]:
-    """Return the settings that can take effect now, and the differences. `excepted` settings need a restart here."""
+def changes(current: Settings, wanted: Settings, excepted: Sequence[str] = ()) -> tuple[Settings, list[str], list[str]]:
+    """Return the settings that can take effect now, and the names of `reload`. `excepted` settings need a restart here."""
     names = [each.name for each in dataclasses.fields(Settings)]
     differ = [name for name in names if getattr(wanted, name) != getattr(current, name)]
     now = [name for name in differ if name in RELOADED and name not in excepted]
     later = [name for name in differ if name not in now]
     settings = dataclasses.replace(current, **{name: getattr(wanted, name) for name in now})
-    return settings, Changed(*([PREFIX + name.upper() for name in some] for some in (now, later)))
+    return settings, [PREFIX + name.upper() for name in now], [PREFIX + name.upper() for name in later]
 
 
 def warn_of_open_redis(url: str) -> None:

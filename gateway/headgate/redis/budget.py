@@ -17,6 +17,7 @@ from enum import Enum
 from threading import Lock
 from time import monotonic
 from types import TracebackType
+from typing import Literal
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.runtime.machine import Machine
@@ -127,12 +128,8 @@ class Breaker:
         self.state = MACHINE[self.state, step]
 
 
-class Counted(Enum):
-    """The counted events of all breakers of a process."""
-
-    OPENED = "opened"
-    CLOSED = "closed"
-    REFUSED = "refused"
+# The counted events of all breakers of a process.
+Counted = Literal["opened", "closed", "refused"]
 
 
 _current: ContextVar[Budget | None] = ContextVar("headgate_redis_budget", default=None)
@@ -153,7 +150,7 @@ def answered(address: str) -> None:
         for (place, _), breaker in _breakers.items():
             if place == address and breaker.state is not State.CLOSED:
                 breaker.ended(Admission.CALL, 0.0, answered=True, timed_out=False)
-                _count(Counted.CLOSED)
+                _count("closed")
 
 
 def left_s() -> float | None:
@@ -207,7 +204,7 @@ class Budget:
             with _lock:
                 self._admission = self._breaker.admit(now_s)
                 if self._admission is Admission.REFUSED:
-                    _count(Counted.REFUSED)
+                    _count("refused")
             if self._admission is Admission.REFUSED:
                 raise BusUnavailable(
                     f"{self.address} did not answer in time a moment ago, so nothing was sent; "
@@ -238,7 +235,7 @@ class Budget:
             opened = self._breaker.ended(self._admission, now_s, answered=is_answer, timed_out=is_silent)
             closed = was is not State.CLOSED and self._breaker.state is State.CLOSED
             if opened or closed:
-                _count(Counted.OPENED if opened else Counted.CLOSED)
+                _count("opened" if opened else "closed")
         if opened and was is State.CLOSED:
             log.warning("%s did not answer in %.1f s: calls fail at once until it answers", self.address, took_s)
         elif closed:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -85,13 +84,6 @@ class Standing(msgspec.Struct, frozen=True):
     ids: int
 
 
-class SentEvent(NamedTuple):
-    """An event that may be in the log."""
-
-    topic: str
-    id: str
-
-
 class SentEvents:
     """The events of one namespace's log that got no answer. Methods wait for Redis."""
 
@@ -112,15 +104,15 @@ class SentEvents:
             head = self._log.head("")  # with earlier epochs, which need one more right
         return head.lineage or alone(head.epoch), head.offset
 
-    def find(self, events: Sequence[SentEvent], before: Standing) -> list[Position | None] | None:
+    def find(self, events: Sequence[tuple[str, str]], before: Standing) -> list[Position | None] | None:
         """Return the position of each event, or None for one outside the log. Return None in place of the list if that cannot
         be decided.
 
         Args:
-            events: sent to this log, without `by`.
+            events: topic and id of each, sent to this log without `by`.
             before: the state of the log before they were sent.
         """
-        fields = [f"{event.topic}:{event.id}" for event in events]
+        fields = [f"{topic}:{event_id}" for topic, event_id in events]
         # The index first, then the head, which shows whether the index was complete.
         hashes = [ids_key(self._namespace, number) for number in range(before.ids, before.ids + 3)]
         *receipts, (newest_hash, began_ms, now_ms) = call_all(
@@ -137,9 +129,9 @@ class SentEvents:
             return [next((each for each in of_event if each and _is_on(line, newest, each)), None) for of_event in indexed]
         return self._in_log(events, min(before.offset, end), line, newest)
 
-    def _in_log(self, events: Sequence[SentEvent], after: int, line: Lineage, newest: int) -> list[Position | None] | None:
+    def _in_log(self, events: Sequence[tuple[str, str]], after: int, line: Lineage, newest: int) -> list[Position | None] | None:
         """Search the log itself, if it still has everything since `before`."""
-        positions: dict[SentEvent, Position] = {}
+        positions: dict[tuple[str, str], Position] = {}
         reached = after
         while reached < newest:
             page = self._log.page(reached, newest)
@@ -147,7 +139,7 @@ class SentEvents:
                 return None
             for entry in page:
                 if entry.event is not None:
-                    positions.setdefault(SentEvent(entry.event.topic, entry.event.id or ""), (line.epoch, entry.offset))
+                    positions.setdefault((entry.event.topic, entry.event.id or ""), (line.epoch, entry.offset))
             reached = page[-1].offset
         return [positions.get(event) for event in events]
 

@@ -61,24 +61,18 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
         return not server or self.server in ("", server)
 
 
-class Request(NamedTuple):
-    """An operator's request for a balance, with its time and the clients per second that each process takes."""
-
-    at_s: int
-    per_s: float
-
-
 class LoadTable(NamedTuple):
     """What was found at a time by Redis' clock.
 
-    The loads that are valid, by process id; the request, if there is one; `left`: last words of processes that were given to
+    The loads that are valid, by process id; the operator's request for a balance, if there is one (its time, and the clients per
+    second that each process takes); `left`: last words of processes that were given to
     another server, unless they have ended; `living`: the rows of all that live, also of those that drain; `gone`: fields to take
     out; all `fields`.
     """
 
     now_s: int
     loads: dict[str, Load]
-    request: Request | None
+    request: tuple[int, float] | None
     left: dict[str, Load]
     living: dict[str, Load]
     gone: list[str]
@@ -132,7 +126,7 @@ def read_rows(now: int, fields: Mapping[bytes, bytes], server: str) -> LoadTable
     for name, value in rows.fields.items():
         try:
             if name == _REQUEST:
-                request = Request(*msgspec.json.decode(value, type=tuple[int, float]))
+                request = msgspec.json.decode(value, type=tuple[int, float])
                 continue
             load = msgspec.json.decode(value, type=Load)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -146,4 +140,4 @@ def read_rows(now: int, fields: Mapping[bytes, bytes], server: str) -> LoadTable
             rows.left[name] = load
         else:
             rows.gone.append(name)
-    return rows._replace(request=request if request is not None and request.at_s > now - REQUEST_S else None)
+    return rows._replace(request=request if request is not None and request[0] > now - REQUEST_S else None)

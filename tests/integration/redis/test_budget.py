@@ -80,7 +80,7 @@ def test_a_check_of_schemas_that_asks_nothing_is_no_answer(stopped: EmbeddedRedi
             wait_until(lambda: AT_ONCE not in outcome(lambda: publisher.publish("a", 1)), "a probe")
         finally:
             count_with(lambda _: None)
-        assert Counted.CLOSED not in counted
+        assert "closed" not in counted
         assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
 
 
@@ -181,7 +181,7 @@ def test_openings_refusals_and_closings_are_counted(stopped: EmbeddedRedis) -> N
             has_answered(stopped.url, log_key("notifications"))
     finally:
         count_with(lambda _: None)
-    assert counted == [Counted.OPENED, Counted.REFUSED, Counted.CLOSED]
+    assert counted == ["opened", "refused", "closed"]
 
 
 def test_what_outlives_a_call_does_not_keep_its_budget(redis_url: str) -> None:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from headgate.cli.main import main
 from headgate.redis import client as redis_client
 from headgate.redis import loads
-from headgate.redis.loads import Load, Request
+from headgate.redis.loads import Load
 from tests.support.registered import write_row
 from tests.support.small_redis import SmallRedis
 
@@ -39,4 +39,4 @@ def test_it_asks_all_gateways_and_says_how_many_will_move(server: SmallRedis) ->
     assert headgate("--show") == f"{shown}\n"
     assert loads.read(server.client()).request is None
     assert headgate("--per-s", "50") == f"{shown}: up to 400 will move, in about 8 s\n"
-    assert loads.read(server.client()).request == Request(1000, 50.0)
+    assert loads.read(server.client()).request == (1000, 50.0)

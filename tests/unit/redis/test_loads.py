@@ -7,7 +7,7 @@ import pytest
 from headgate.errors import InvalidRequest
 from headgate.redis import loads
 from headgate.redis.keys import LOADS
-from headgate.redis.loads import LEASE_S, LEFT_S, REQUEST_S, Load, Request
+from headgate.redis.loads import LEASE_S, LEFT_S, REQUEST_S, Load
 from tests.support.registered import write_row
 from tests.support.small_redis import SmallRedis
 
@@ -57,7 +57,7 @@ def test_a_wish_is_heard_until_it_is_old(server: SmallRedis) -> None:
     """The later one wins."""
     for per_s in (5, 20):
         loads.request(server.client(), per_s)
-    assert write_row(server.client(), "one", Load(1, 900, "shop")).request == Request(1000, 20)
+    assert write_row(server.client(), "one", Load(1, 900, "shop")).request == (1000, 20)
     for _ in range(REQUEST_S // 10):
         server.now_s += 10
         found = write_row(server.client(), "one", Load(1, 900, "shop"))

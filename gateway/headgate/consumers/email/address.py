@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 
 from headgate.settings.addresses.origins import ascii_host
 
@@ -20,12 +19,8 @@ _DOTS = ".\u3002\uff0e\uff61"  # IDNA treats all of them as dots
 _MAILBOX = re.compile(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>")
 
 
-@dataclass(frozen=True, slots=True)
-class Mailbox:
-    """An address with its display name ("" for none)."""
-
-    name: str
-    address: str
+# A display name ("" for none) and an address, as in email.utils.
+Mailbox = tuple[str, str]
 
 
 def check_address(raw: object) -> str:
@@ -54,11 +49,11 @@ def read_mailbox(raw: object) -> Mailbox:
     if not isinstance(raw, str):
         raise ValueError(f"it is of type {type(raw).__name__}, not text")
     if (match := _MAILBOX.fullmatch(raw.strip(" "))) is None:
-        return Mailbox("", check_address(raw))
+        return "", check_address(raw)
     name = match["name"].strip(" ").strip('"')
     if len(name) > MAX_NAME_CHARACTERS or not name.isprintable() or "=?" in name or '"' in name:
         raise ValueError(f"the name before the address must be at most {MAX_NAME_CHARACTERS} printable characters")
-    return Mailbox(name, check_address(match["address"]))
+    return name, check_address(match["address"])
 
 
 def _check_local(local: str) -> str:

@@ -69,9 +69,10 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
     Raises ValueError: an id is not printable ASCII, or the head does not parse to the values that were written.
     """
     subject = one_line(text.subject) or "(no subject)"
+    _, address = sender
     exact = [
         ("Date", format_datetime(datetime.now(UTC))),
-        ("Message-ID", f"<{hashlib.sha256(identity.encode()).hexdigest()[:40]}@{sender.address.rpartition('@')[2]}>"),
+        ("Message-ID", f"<{hashlib.sha256(identity.encode()).hexdigest()[:40]}@{address.rpartition('@')[2]}>"),
         # RFC 3834: prevents automatic answers.
         ("Auto-Submitted", "auto-generated"),
     ]
@@ -85,7 +86,7 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
             raise ValueError(f"{name} is not printable ASCII")
     # Name, encoded value, and parsed value.
     head: list[tuple[str, str, str | tuple[str, str]]] = [
-        ("From", _mailbox("From", sender), (sender.name, sender.address)),
+        ("From", _mailbox(sender), sender),
         ("To", recipient, ("", recipient)),
         ("Subject", _shown("Subject", subject), subject),
         *((name, value, value) for name, value in exact),
@@ -98,7 +99,7 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
     body.set_content(_plain(text.text))
     if text.html is not None:
         body.add_alternative(_plain(text.html), subtype="html")
-    return Mail(sender.address, recipient, lines.encode() + body.as_bytes(), not (sender.address + recipient).isascii())
+    return Mail(address, recipient, lines.encode() + body.as_bytes(), not (address + recipient).isascii())
 
 
 def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
@@ -131,16 +132,14 @@ def _is_unprintable(character: str) -> bool:
 _BODY = SMTP.clone(cte_type="7bit")
 
 
-def _mailbox(name: str, box: Mailbox) -> str:
-    if not box.name:
-        return box.address
-    if box.name.isascii() and "=?" not in box.name:
-        shown = '"' + re.sub(r'(["\\])', r"\\\1", box.name) + '"'
-    else:
-        shown = _shown(name, box.name)
-    address = f" <{box.address}>"
-    fits = len(f"{name}: {shown}{address}".rpartition("\r\n")[2]) <= MAX_LINE_CHARACTERS
-    return shown + address if fits else f"{shown}\r\n{address}"
+def _mailbox(sender: Mailbox) -> str:
+    """Return the value of From."""
+    name, address = sender
+    if not name:
+        return address
+    shown = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"' if name.isascii() and "=?" not in name else _shown("From", name)
+    fits = len(f"From: {shown} <{address}>".rpartition("\r\n")[2]) <= MAX_LINE_CHARACTERS
+    return f"{shown} <{address}>" if fits else f"{shown}\r\n <{address}>"
 
 
 def _shown(name: str, text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.consumers.email.address import Mailbox, check_address, read_mailbox
+from headgate.consumers.email.address import check_address, read_mailbox
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_a_text_that_is_no_address_is_refused(raw: object) -> None:
 
 def test_a_mailbox_has_a_name_and_an_address() -> None:
     """With or without quotes, with or without a name."""
-    assert read_mailbox("Headgate alerts <a@example.com>") == Mailbox("Headgate alerts", "a@example.com")
-    assert read_mailbox('"Bühne, Tor 4" <a@example.com>') == Mailbox("Bühne, Tor 4", "a@example.com")
-    assert read_mailbox("a@example.com") == Mailbox("", "a@example.com")
+    assert read_mailbox("Headgate alerts <a@example.com>") == ("Headgate alerts", "a@example.com")
+    assert read_mailbox('"Bühne, Tor 4" <a@example.com>') == ("Bühne, Tor 4", "a@example.com")
+    assert read_mailbox("a@example.com") == ("", "a@example.com")
 
 
 @pytest.mark.parametrize(

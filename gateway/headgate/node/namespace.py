@@ -8,7 +8,6 @@ presence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
 from time import monotonic, time
 from typing import TYPE_CHECKING
@@ -46,21 +45,6 @@ if TYPE_CHECKING:
     from .access.authorizing import Authorizing
 
 _JOIN_KINDS = {None: "fresh", True: "resumed", False: "not_resumed"}
-
-
-@dataclass(frozen=True, slots=True)
-class Resumption:
-    """How a client with a point of resume goes on.
-
-    Attributes:
-        resumed: None: there was nothing to resume. True: everything since was in the log a second ago. False: the log was lost,
-            has lost its end, or no longer reaches back that far; a gap says which, and the client goes on with the events that
-            exist.
-        position: where it goes on; None: nothing was resumed, or the log was lost.
-    """
-
-    resumed: bool | None
-    position: Position | None = None
 
 
 class Namespace:
@@ -156,10 +140,14 @@ class Namespace:
         """Return the offset up to which a client has its events, received or on their way. Pasts do not count."""
         return client.had(self._live.position())
 
-    def resume(self, client: Client, point: Position | None) -> Resumption:
+    def resume(self, client: Client, point: Position | None) -> tuple[bool | None, Position | None]:
         """Let a newly joined client go on from its point. Its subscriptions are active already.
 
         The point may be of an epoch before the log's. The lineage says how much the two share.
+
+        Returns whether it was resumed, and where it goes on. None: there was nothing to resume. True: everything since was in the
+        log a second ago. False: the log was lost (then without a place), has lost its end, or no longer reaches back that far; a
+        gap says which, and the client goes on with the events that exist.
 
         Raises:
             BusUnavailable, BusRefused: the point is ahead of this gateway, and Redis did not answer or is further ahead itself.
@@ -168,22 +156,22 @@ class Namespace:
         self.subscriptions.check_in(client)
         if point is None:
             client.welcome()
-            return self._resumed(Resumption(None))
+            return self._resumed(None)
         end = self._line.end_of(point.epoch, point.offset)
         self.subscriptions.check_in(client)
         if end is None:
             client.welcome_to_another_log()
             self._live.between_passes(lambda: client.report_position(self._live.cursor()))
-            return self._resumed(Resumption(False))
+            return self._resumed(False)
         # Its subscriptions are active, so live events may be queued already (the connection is corked until `welcome`).
         bus, start = self.bus, self._live.resume(client, point.offset, end)
         # The head was read at the last fence. Trimming by count has gone on since, and follows from `reached`.
         oldest = max(bus.first, bus.reached - (self._settings.log_max_events or MOST_LOG_EVENTS) + 1)
-        return self._resumed(Resumption(start == point.offset and start + 1 >= oldest, Position(bus.epoch or "", start)))
+        return self._resumed(start == point.offset and start + 1 >= oldest, Position(bus.epoch or "", start))
 
-    def position(self, client: Client, resumption: Resumption) -> int:
+    def position(self, client: Client, start: Position | None) -> int:
         """Return the offset for a welcome: that of the live feed, or the place where a new client begins."""
-        return self._live.position() if resumption.position is not None else self._live.welcome_offset(client)
+        return self._live.position() if start is not None else self._live.welcome_offset(client)
 
     def history(self, client: Client, request: object) -> dict[str, object]:
         """Return the newest events of `{pattern, before?: {offset, epoch?}, limit?}`: `{events: [[topic, data, meta]…], before}`.
@@ -355,12 +343,12 @@ class Namespace:
 
     # -- private --------------------------------------------------------------------------------------------------
 
-    def _resumed(self, resumption: Resumption) -> Resumption:
-        count = self._count_join.get(resumption.resumed)
+    def _resumed(self, resumed: bool | None, start: Position | None = None) -> tuple[bool | None, Position | None]:
+        count = self._count_join.get(resumed)
         if count is None:
-            count = self._count_join[resumption.resumed] = JOINS.labels(self.name, _JOIN_KINDS[resumption.resumed]).inc
+            count = self._count_join[resumed] = JOINS.labels(self.name, _JOIN_KINDS[resumed]).inc
         count()
-        return resumption
+        return resumed, start
 
     def _delivery_values(self) -> dict[tuple[str, str, str], float]:
         """Return the values of metrics.DELIVERY."""

@@ -16,7 +16,7 @@ from headgate.delivery.client import Client
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable
 from headgate.events.wire.requests import Position
-from headgate.node.namespace import Namespace, Resumption
+from headgate.node.namespace import Namespace
 from headgate.redis.lineage import Entry, read_lineage
 from headgate.redis.log import EventLog, Head
 from headgate.settings.settings import Settings
@@ -102,7 +102,7 @@ def test_a_position_on_the_line_is_resumed_without_a_word(
 ) -> None:
     """The log was restarted twice, and this client has lost nothing by it; Redis is not even asked."""
     client = arriving(namespace, wired)
-    assert namespace.resume(client, Position(epoch, offset)) == Resumption(True, Position(NEWEST, offset))
+    assert namespace.resume(client, Position(epoch, offset)) == (True, Position(NEWEST, offset))
     assert gaps(wired) == []
     assert redis.asked == 0
     assert client.state.phase is (Phase.LIVE if offset == 200 else Phase.READING)
@@ -116,7 +116,7 @@ def test_a_position_off_the_line_goes_on_behind_its_end_and_is_told_of_the_rest(
 ) -> None:
     """Exactly its seen events that the log no longer has."""
     client = arriving(namespace, wired)
-    assert namespace.resume(client, Position(epoch, offset)) == Resumption(False, Position(NEWEST, end))
+    assert namespace.resume(client, Position(epoch, offset)) == (False, Position(NEWEST, end))
     assert client.position == end
     assert gaps(wired) == [("rolled_back", end + 1, offset, offset - end, NEWEST)]
 
@@ -135,7 +135,7 @@ def test_a_rolled_back_range_is_told_ahead_of_events_since_it_joined(namespace: 
 
 def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
     """Redis was asked, as another gateway may be ahead of this one."""
-    assert namespace.resume(arriving(namespace, wired), Position(UNKNOWN, 5)) == Resumption(False)
+    assert namespace.resume(arriving(namespace, wired), Position(UNKNOWN, 5)) == (False, None)
     assert redis.asked == 1
     assert gaps(wired) == [("log_lost", None, None, None, None)]
 
@@ -143,7 +143,7 @@ def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired
 def test_a_position_ahead_of_the_feed_makes_the_head_known(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
     """So the gateway can report it to a reverted Redis, and no other event then takes the place of one that a client has."""
     redis.at = Head(NEWEST, 230, 1, 5, LINE)
-    assert namespace.resume(arriving(namespace, wired), Position(NEWEST, 220)) == Resumption(True, Position(NEWEST, 220))
+    assert namespace.resume(arriving(namespace, wired), Position(NEWEST, 220)) == (True, Position(NEWEST, 220))
     assert namespace.bus.head == 230
     namespace.bus.note_head(225)
     assert namespace.bus.head == 230
@@ -175,14 +175,14 @@ def test_a_position_is_judged_by_the_line_that_there_is_when_redis_has_answered(
 
     redis.meanwhile = meet
     client = arriving(namespace, wired)
-    assert namespace.resume(client, Position(LATER, 190)) == Resumption(True, Position(LATER, 190))
+    assert namespace.resume(client, Position(LATER, 190)) == (True, Position(LATER, 190))
     assert gaps(wired) == []
 
 
 def test_without_lineage_every_other_epoch_is_a_lost_log(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
     """As before there were lineages."""
     redis.at = Head(NEWEST, 200, 1, 4, None)
-    assert namespace.resume(arriving(namespace, wired), Position(UNKNOWN, 5)) == Resumption(False)
+    assert namespace.resume(arriving(namespace, wired), Position(UNKNOWN, 5)) == (False, None)
 
 
 # -- since and replay -------------------------------------------------------------------------------------------------------
@@ -299,5 +299,5 @@ def test_a_new_client_is_welcomed_at_the_place_from_which_it_begins(namespace: N
     client = namespace.join("session", Identity("user", ("#",)), wired.connection)
     namespace.subscribe(client, {"pattern": "#", "since": {"offset": 150}})
     stand_at(namespace.bus, NEWEST, 220)
-    resumption = namespace.resume(client, None)
-    assert (namespace.position(client, resumption), client.position) == (200, 150)
+    _, start = namespace.resume(client, None)
+    assert (namespace.position(client, start), client.position) == (200, 150)

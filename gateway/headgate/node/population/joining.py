@@ -280,8 +280,7 @@ class Joining:
         if is_strict and (first := next((each for each in outcomes if isinstance(each, HeadgateError)), None)):
             raise first
         results = self._results(namespace, client, wanted, outcomes)
-        resumption = namespace.resume(client, point)  # may wait, so the feed's position is read after it
-        start = resumption.position
+        resumed, start = namespace.resume(client, point)  # may wait, so the feed's position is read after it
         is_regranted = client.identity is not identity
         if is_regranted:
             results = [_as_it_is(client, result) for result in results]
@@ -290,9 +289,9 @@ class Joining:
             "user": client.identity.user,
             **({} if (own := client.identity.own_topics) is None else {"own": own.removesuffix("#")}),
             "epoch": namespace.bus.epoch,
-            "offset": namespace.position(client, resumption),
+            "offset": namespace.position(client, start),
             "limits": self._limits_in(namespace),
-            "resumed": resumption.resumed,
+            "resumed": resumed,
             "from": None if start is None else {"epoch": start.epoch, "offset": start.offset},
             "subscriptions": results,
             "heartbeat_s": HEARTBEAT_S,

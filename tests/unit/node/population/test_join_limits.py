@@ -14,7 +14,6 @@ from headgate.errors import LimitReached
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.health import State
-from headgate.node.namespace import Resumption
 from headgate.node.population.drain import Drain
 from headgate.node.population.evictions import Evictions
 from headgate.node.population.joining import Joining
@@ -65,10 +64,10 @@ class Joined(RecordedNamespace):
     def add_all(self, client: Client, wanted: list[Any]) -> list[str]:
         return [request["pattern"] for request in wanted]
 
-    def resume(self, client: Client, point: Any) -> Resumption:
-        return Resumption(None)
+    def resume(self, client: Client, point: Any) -> tuple[None, None]:
+        return None, None
 
-    def position(self, client: Client, resumption: Resumption) -> int:
+    def position(self, client: Client, start: None) -> int:
         return 5
 
 

@@ -24,7 +24,7 @@ MAX_PRIMARIES = 1000
 class Durability:
     """A requirement: the number of replicas that must have the write, and whether the primary must sync it to its disk.
 
-    `all_replicas`: every online replica, and at least `replicas`. `OnlineReplicas` counts them. Raises InvalidRequest: from
+    `all_replicas`: every online replica, and at least `replicas`. `count_online` counts them. Raises InvalidRequest: from
     `read_durable`.
     """
 
@@ -58,28 +58,30 @@ class Durability:
         return f"{replicas} of {self.replicas} replicas have it after {wait_ms / 1000:g} s"
 
 
-class OnlineReplicas:
-    """The number of replicas that a write must reach to be on all of them. One per publisher; threads may share it.
+# By the replication id of a primary: the number of its replicas, and when it was last seen. In a Cluster there are several.
+Replicas = dict[str, tuple[int, float]]
+
+
+def count_online(known: Replicas, info: Mapping[str, Any], now_s: float) -> int:
+    """Return the number of replicas that a write must reach to be on all of them.
 
     In a failover the promoted replica leaves the old primary at once, and the other replicas leave a moment later. Until then
     they confirm writes that they will soon discard. So a replica counts for GONE_S after it was last online, while the primary
-    stays the same. In a Cluster, namespaces have several primaries.
+    stays the same.
+
+    Args:
+        known: of a publisher, brought up to date. Threads may share it.
+        info: the reply to INFO replication, as redis-py shapes it.
     """
-
-    def __init__(self) -> None:
-        self._most: dict[str, tuple[int, float]] = {}  # by the primary's replication id: the number, and when it was last seen
-
-    def count(self, info: Mapping[str, Any], now_s: float) -> int:
-        """Return the number of replicas. `info`: the reply to INFO replication, as redis-py shapes it."""
-        online = sum(1 for value in info.values() if isinstance(value, Mapping) and value.get("state") == "online")
-        line = str(info.get("master_replid", ""))
-        most, seen_s = self._most.get(line, (0, 0.0))
-        if online < most and now_s - seen_s < GONE_S:
-            return most
-        if len(self._most) >= MAX_PRIMARIES:
-            self._most.clear()
-        self._most[line] = online, now_s
-        return online
+    online = sum(1 for value in info.values() if isinstance(value, Mapping) and value.get("state") == "online")
+    line = str(info.get("master_replid", ""))
+    most, seen_s = known.get(line, (0, 0.0))
+    if online < most and now_s - seen_s < GONE_S:
+        return most
+    if len(known) >= MAX_PRIMARIES:
+        known.clear()
+    known[line] = online, now_s
+    return online
 
 
 def read_durable(durable: object) -> Durability | None:

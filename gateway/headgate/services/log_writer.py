@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
 from functools import partial
 from time import monotonic, sleep
 from types import TracebackType
@@ -23,7 +22,7 @@ from headgate.redis.budget import Budget, left_s
 from headgate.redis.client import at, call, call_at, call_many, database_number, drop_idle, is_forbidden, open_client, place_of
 from headgate.redis.cluster import shown_command
 from headgate.redis.connections import Command
-from headgate.redis.durability import Durability, OnlineReplicas
+from headgate.redis.durability import Durability, Replicas, count_online
 from headgate.redis.faults import NO_REPLY, refused, reply_error, translate
 from headgate.redis.functions import call_function, ensure_loaded, is_missing
 from headgate.redis.inbox import InboxPage, inbox_command, read_current, read_part
@@ -58,17 +57,9 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 
-class _Entry(Enum):
-    """The function through which this Redis user may append, named by its form for several events."""
-
-    BATCH = BATCH
-    EACH = TRUSTED
-    CHECKED = STRICT
-
-
-# The entry to try next if Redis forbids one.
-_NEXT_ENTRY = {_Entry.BATCH: _Entry.EACH, _Entry.EACH: _Entry.CHECKED}
-_COST = {_Entry.EACH: "so each event is a call of its own", _Entry.CHECKED: "so Redis checks every payload again"}
+# The function to append with, and the one to try next if Redis forbids it to this user.
+_NEXT_ENTRY = {BATCH: TRUSTED, TRUSTED: STRICT}
+_COST = {TRUSTED: "so each event is a call of its own", STRICT: "so Redis checks every payload again"}
 
 
 class _Reading(Budget):
@@ -100,10 +91,10 @@ class LogWriter:
         self._checked: WeakSet[object] = WeakSet()  # servers with a checked function library; several in a Cluster
         self._checked_last: object = None
         self._declared: set[str] = set()  # keys of logs
-        self._entry = _Entry.BATCH
+        self._entry: str = BATCH
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
-        self._online = OnlineReplicas()
+        self._replicas: Replicas = {}
         # The server of each namespace, as `place_of` names it; it never changes.
         self._places: dict[str, str] = {}
 
@@ -157,14 +148,14 @@ class LogWriter:
 
     def _fcall(self, command: Command) -> Any:
         self.check_library(str(command[_KEY]))
-        if self._entry is not _Entry.CHECKED:
+        if self._entry != STRICT:
             try:
                 return call_function(self._client, *command)
             except BusRefused as error:
                 if not is_forbidden(error):
                     raise
         reply = call_function(self._client, *_strict(command))
-        self._stay_with(_Entry.CHECKED)
+        self._stay_with(STRICT)
         return reply
 
     def _fcall_many(self, commands: Sequence[Command]) -> list[Any]:
@@ -173,12 +164,12 @@ class LogWriter:
         self.check_library(key)
         count = len(commands) - _waits(commands)
         events, waits = commands[:count], commands[count:]
-        entry = began = _Entry.EACH if self._entry is _Entry.BATCH and count == 1 else self._entry
+        entry = began = TRUSTED if self._entry == BATCH and count == 1 else self._entry
         replies = self._exchange(key, entry, events, waits)
         while entry in _NEXT_ENTRY and all(_is_no_right(reply) for reply in replies[:count]):
             entry = _NEXT_ENTRY[entry]
             replies = self._exchange(key, entry, events, waits)
-        if entry is not began and not any(_is_no_right(reply) for reply in replies[:count]):
+        if entry != began and not any(_is_no_right(reply) for reply in replies[:count]):
             self._stay_with(entry)
         # A server that cannot write now has refused all events, or all from some event on. So a retry keeps their order.
         answers = replies[:count]
@@ -187,11 +178,11 @@ class LogWriter:
             raise answers[first]
         return replies
 
-    def _exchange(self, key: str, entry: _Entry, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
+    def _exchange(self, key: str, entry: str, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
         """Send events through an entry in one round trip. Return a reply for each, and the replies of `waits`."""
-        gathered = in_batches(events) if entry is _Entry.BATCH else []
+        gathered = in_batches(events) if entry == BATCH else []
         calls: Sequence[Command] = [batch.command for batch in gathered] or events
-        if entry is _Entry.CHECKED:
+        if entry == STRICT:
             calls = [_strict(call) for call in events]
         calls = [*calls, *waits]
         replies = call_many(self._client, calls)
@@ -204,14 +195,14 @@ class LogWriter:
         each = [reply for batch, answer in zip(gathered, replies, strict=False) for reply in batch.replies(answer, where)]
         return each + replies[len(gathered) :]
 
-    def _stay_with(self, entry: _Entry) -> None:
+    def _stay_with(self, entry: str) -> None:
         """Use this entry from now on, because the user may not take the previous one."""
-        if self._entry is not entry:
+        if self._entry != entry:
             self._entry = entry
-            wanted = _Entry.BATCH if entry is _Entry.EACH else _Entry.EACH
+            wanted = BATCH if entry == TRUSTED else TRUSTED
             log.warning(
                 "this Redis user may not call %s, %s (%s): allow +fcall|%s for less work there",
-                *(wanted.value, _COST[entry], entry.value, wanted.value),
+                *(wanted, _COST[entry], entry, wanted),
             )
 
     def check_library(self, key: str) -> None:
@@ -250,7 +241,7 @@ class LogWriter:
         if not wish.all_replicas:
             return wish
         info = call_at(self._client, log_key(namespace), "INFO", "replication")
-        return wish.of(self._online.count(info, monotonic()))
+        return wish.of(count_online(self._replicas, info, monotonic()))
 
     def refuse_unserved(self, namespace: str) -> None:
         """Raise NamespaceNotServed for a strict publisher before it sends; ask each time, as a gateway may appear."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.redis.durability import GONE_S, OnlineReplicas, read_durable
+from headgate.redis.durability import GONE_S, Replicas, count_online, read_durable
 
 
 def info(*states: str, line: str = "one") -> dict[str, Any]:
@@ -15,7 +15,7 @@ def info(*states: str, line: str = "one") -> dict[str, Any]:
 
 def test_all_are_those_that_are_online() -> None:
     """One still loading the data cannot confirm anything."""
-    assert OnlineReplicas().count(info("online", "wait_bgsave", "online"), 0.0) == 2
+    assert count_online({}, info("online", "wait_bgsave", "online"), 0.0) == 2
 
 
 def test_all_are_at_least_one() -> None:
@@ -27,16 +27,16 @@ def test_all_are_at_least_one() -> None:
 
 def test_one_that_has_just_gone_counts_for_a_while() -> None:
     """It may have been promoted, and the other is about to follow it and to lose its later confirmations until then."""
-    replicas = OnlineReplicas()
-    assert replicas.count(info("online", "online"), 100.0) == 2
-    assert [replicas.count(info("online"), now_s) for now_s in (100.1, 100.0 + GONE_S - 0.1)] == [2, 2]
-    assert replicas.count(info("online"), 100.0 + GONE_S) == 1
-    assert replicas.count(info("online", "online"), 101.0 + GONE_S) == 2
+    replicas: Replicas = {}
+    assert count_online(replicas, info("online", "online"), 100.0) == 2
+    assert [count_online(replicas, info("online"), now_s) for now_s in (100.1, 100.0 + GONE_S - 0.1)] == [2, 2]
+    assert count_online(replicas, info("online"), 100.0 + GONE_S) == 1
+    assert count_online(replicas, info("online", "online"), 101.0 + GONE_S) == 2
 
 
 def test_each_primary_has_replicas_of_its_own() -> None:
     """After a failover, and in a Cluster, where those of one namespace are not forgotten at the next event of another."""
-    replicas = OnlineReplicas()
-    replicas.count(info("online", "online"), 100.0)
-    assert replicas.count(info("online", line="two"), 100.1) == 1
-    assert replicas.count(info("online"), 100.1) == 2
+    replicas: Replicas = {}
+    count_online(replicas, info("online", "online"), 100.0)
+    assert count_online(replicas, info("online", line="two"), 100.1) == 1
+    assert count_online(replicas, info("online"), 100.1) == 2

@@ -70,8 +70,7 @@ def configure(level: str, worker: int | None = None, form: str = "auto") -> None
             _renderer(form),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        # One write per line, so that lines of several threads do not mix.
-        logger_factory=_Written,
+        logger_factory=_named,
         cache_logger_on_first_use=True,
     )
     # For modules that applications use without structlog: the publisher and the schema check.
@@ -87,12 +86,11 @@ def set_level(level: str) -> None:
 _level = logging.INFO
 
 
-class _Written(structlog.WriteLogger):
-    """A logger with a name."""
-
-    def __init__(self, name: str = "headgate") -> None:
-        super().__init__(sys.stderr)
-        self.name = name
+def _named(name: str = "headgate") -> Any:
+    """Return a logger with a name. It writes each line at once, so that lines of several threads do not mix."""
+    logger: Any = structlog.WriteLogger(sys.stderr)
+    logger.name = name
+    return logger
 
 
 class _Passed(logging.Handler):

@@ -34,9 +34,10 @@ class ConsoleGate(RecordingGate):
         if identity.token_id in self.revoked:
             raise Unauthorized("revoked")
 
-    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = 3600) -> None:
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = 3600) -> int:
         assert token_id is not None
         self.revoked[token_id] = for_s
+        return 1
 
     def clients(self, *args: Any, **wanted: Any) -> ClientsPage:
         self.asked.append(wanted)

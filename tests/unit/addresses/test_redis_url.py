@@ -19,6 +19,8 @@ from headgate.settings.settings import Settings
     ("url", "value"),
     [
         ("redis://host", RedisUrl(Kind.SERVER, False, (("host", 6379),))),
+        ("valkey://host", RedisUrl(Kind.SERVER, False, (("host", 6379),))),
+        ("valkeys://host:1", RedisUrl(Kind.SERVER, True, (("host", 1),))),
         ("redis:///3", RedisUrl(Kind.SERVER, False, (("localhost", 6379),), database=3)),
         ("REDISS://Host:1/0/", RedisUrl(Kind.SERVER, True, (("host", 1),))),
         ("redis://u:p%2F%23@h?db=2", RedisUrl(Kind.SERVER, False, (("h", 6379),), database=2, username="u", password="p/#")),

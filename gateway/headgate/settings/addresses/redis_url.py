@@ -2,7 +2,8 @@
 
 In: `redis://[user:password@]host[:port][/database][?options]`, `rediss://` for TLS, `unix://[user:password@]/path`;
 `redis+sentinel://[…@]host[:port][,host[:port]…]/<primary>[/<database>]` and `redis+cluster://[…@]host[:port][,host[:port]…]`,
-each also as `rediss+…`. Out: a RedisUrl, or one line that names the fault and what is allowed.
+each also as `rediss+…`. `valkey://` and `valkeys://`, which providers of Valkey show, stand for `redis://` and `rediss://`.
+Out: a RedisUrl, or one line that names the fault and what is allowed.
 
 No error and no repr shows any part of the user or password. In these, `/ ? # %` must be percent-encoded, and in an option `&`. In
 a URL that breaks this rule, part of the password is in another place, so no error repeats an option's value, an invalid port or
@@ -45,8 +46,8 @@ class Kind(Enum):
 
 
 _SCHEMES = {
-    "redis": (Kind.SERVER, False),
-    "rediss": (Kind.SERVER, True),
+    **dict.fromkeys(("redis", "valkey"), (Kind.SERVER, False)),
+    **dict.fromkeys(("rediss", "valkeys"), (Kind.SERVER, True)),
     "unix": (Kind.SOCKET, False),
     "redis+sentinel": (Kind.SENTINELS, False),
     "rediss+sentinel": (Kind.SENTINELS, True),

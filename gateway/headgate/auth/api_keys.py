@@ -9,6 +9,9 @@ way to store it; salt and a slow hash protect secrets that people choose.
 In: a handshake of the HTTP API. Out: the `Identity` of its key or of the operator's HEADGATE_ADMIN_KEY, or None if its token is
 neither. What Redis returns for a key is cached for FRESH_S, and for STALE_S while one caller refreshes it, so a revoked key may
 still work for that long.
+
+A failover may bring a revoked key back. So its account is revoked too, as a user that nobody can name. Gateways write that back
+if Redis has lost it, and remove the key again.
 """
 
 from __future__ import annotations
@@ -20,16 +23,20 @@ import secrets
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import monotonic, time
 from typing import NamedTuple
 
 import msgspec
 
-from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
+from headgate.errors import HeadgateError, InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.events.topic import check_namespace
+from headgate.redis import api_keys
 from headgate.redis.api_keys import StoredKey
+from headgate.redis.client import Client
 
 from .identity import EVERY, Handshake, Identity
+from .revocation import KEPT_S, USER, revoke_member
 from .scopes import ADMIN, check_scopes, patterns_of
 
 PREFIX = "hgk_"
@@ -132,9 +139,26 @@ def check_key_id(text: str) -> str:
     return text
 
 
+def revoke_key(client: Client, key_id: str) -> StoredKey | None:
+    """Revoke a key and return it, or None if it is unknown. Waits for Redis.
+
+    Raises BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    was = api_keys.remove(client, key_id)
+    if was is not None:
+        with suppress(HeadgateError):  # it is removed, unless a failover loses that
+            revoke_member(client, f"{USER}:{_ACCOUNT}{key_id}", KEPT_S)
+    return was
+
+
+def key_of(user: str) -> str | None:
+    """Return the id of the key with an account; None for another user."""
+    return user.removeprefix(_ACCOUNT) if user.startswith(_ACCOUNT) else None
+
+
 def shown_name(user: str) -> str:
     """Return the display name of an identity: the user's name, or `key <id>`."""
-    return f"key {user.removeprefix(_ACCOUNT)}" if user.startswith(_ACCOUNT) else user
+    return user if (key_id := key_of(user)) is None else f"key {key_id}"
 
 
 class ApiKeys:

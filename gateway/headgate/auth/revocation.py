@@ -75,6 +75,11 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
     """
     member = _member(user, token_id)
     check_whole(for_s, "for_s", 0, MAX_REVOKED_S, "seconds")
+    return revoke_member(client, member, for_s)
+
+
+def revoke_member(client: Client, member: str, for_s: int) -> int:
+    """Do as `revoke`, for a checked member. Raises as `revoke`."""
     now_s = int(call_at(client, REVOKED, "TIME")[0])
     _, count, known = call_all(client, [_sweep(now_s - KEPT_S), ("ZCARD", REVOKED), ("ZSCORE", REVOKED, member)])
     if known is None and int(count) >= MAX_REVOCATIONS:

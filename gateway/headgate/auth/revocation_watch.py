@@ -24,6 +24,7 @@ from headgate.redis.keys import REVOKED, revoked_channel
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 
+from .api_keys import shown_name
 from .audit import audit
 from .identity import Identity
 from .repair import WRITTEN_BACK, read_revoked
@@ -193,4 +194,4 @@ def _note(message: bytes) -> None:
     left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
     revoked = kind_of(member)
     if revoked is not None and left.isascii() and left.isdecimal() and len(left) <= 9:
-        audit.revoked(kind=revoked[0], name=revoked[1], for_s=int(left), by="heard from Redis")
+        audit.revoked(kind=revoked[0], name=shown_name(revoked[1]), for_s=int(left), by="heard from Redis")

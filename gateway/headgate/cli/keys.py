@@ -81,12 +81,12 @@ def list_keys(redis_url: str | None) -> None:
 def revoke_key(key_id: str, redis_url: str | None) -> None:
     """Revoke the key with this ID on every gateway, within two seconds."""
     from headgate.auth.api_keys import check_key_id
+    from headgate.auth.api_keys import revoke_key as revoke
     from headgate.auth.audit import audit
-    from headgate.redis import api_keys
     from headgate.runtime import logging as logs
 
     key_id = check_key_id(key_id)
-    was = api_keys.remove(open_redis(redis_url), key_id)
+    was = revoke(open_redis(redis_url), key_id)
     if was is None:
         fail(f"there is no key {key_id} (any more)")
     logs.configure("info")

@@ -9,6 +9,8 @@ Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`. Ever
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from headgate.errors import LimitReached
@@ -60,9 +62,14 @@ def find_all(client: Client) -> list[StoredKey]:
 
 
 def remove(client: Client, key_id: str) -> StoredKey | None:
-    """Revoke a key and return it, or None if it is unknown. One round trip."""
+    """Remove a key and return it, or None if it is unknown. One round trip."""
     was, _ = call_all(client, [("HGET", API_KEYS, key_id), ("HDEL", API_KEYS, key_id)])
     return _read(was)
+
+
+def remove_again(client: Client, key_ids: Iterable[str]) -> None:
+    """Remove keys that a failover may have brought back. One round trip."""
+    call(client, "HDEL", API_KEYS, *key_ids)
 
 
 def _read(value: bytes | None) -> StoredKey | None:

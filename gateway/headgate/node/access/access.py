@@ -7,17 +7,18 @@ the clients without access from now on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headgate.auth.admission import Admission
-from headgate.auth.api_keys import ApiKeys
+from headgate.auth.api_keys import ApiKeys, key_of
 from headgate.auth.client_counts import QUIET_CLIENTS, ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator
 from headgate.auth.repair import read_revoked
-from headgate.auth.revocation import TOKEN, Decision, kind_of
+from headgate.auth.revocation import TOKEN, USER, Decision, kind_of
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import HeadgateError, Unauthorized, UnauthorizedReason
@@ -59,7 +60,7 @@ class Access:
         cluster: Cluster,
     ) -> None:
         assert settings.redis_url is not None  # the gateway has checked it
-        self._evictions = evictions
+        self._evictions, self._redis = evictions, cluster.redis
         self.hosts = Hosts(settings)
         self.expiry: Expiry[Client] = Expiry(evictions.expired)
         addresses = ClientCounts(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
@@ -104,7 +105,10 @@ class Access:
         self.expiry.close()
 
     def _revoked(self, members: Iterable[str]) -> None:
-        named = (kind_of(member) or (TOKEN, "") for member in members)
+        named = [kind_of(member) or (TOKEN, "") for member in members]
+        if keys := [key_id for kind, name in named if kind == USER and (key_id := key_of(name)) is not None]:
+            with suppress(HeadgateError):  # they are refused all the same
+                api_keys.remove_again(self._redis, keys)
         of = self.admission
         clients = (each for kind, name in named for each in (of.of_token(name) if kind == TOKEN else of.of_user(name)))
         self._evictions.refused(clients, Unauthorized(UnauthorizedReason.REVOKED))

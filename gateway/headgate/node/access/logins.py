@@ -19,12 +19,13 @@ from typing import Any
 import structlog
 
 from headgate.auth.admission import FailedLogins, LoginsThrottled
-from headgate.auth.api_keys import ApiKeys
+from headgate.auth.api_keys import ApiKeys, key_of
 from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
 from headgate.auth.key_sets import configured_keys
 from headgate.auth.regrants import Asking, Regrants
+from headgate.auth.scopes import ADMIN
 from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
@@ -261,6 +262,8 @@ class Logins:
             if not identity.may_enter(self._settings.served(handshake.namespace), self._settings.served(None)):
                 raise Unauthorized(Reason.WRONG_NAMESPACE)
             if of_key is not None:
+                if key_of(of_key.user) != ADMIN:  # HEADGATE_ADMIN_KEY needs no Redis
+                    self._check_revoked(of_key)
                 return of_key
             if tokens is not None and handshake.token is not None and tokens.keys is keys:
                 handshake.keep(keys, identity)

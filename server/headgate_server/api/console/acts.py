@@ -16,6 +16,7 @@ from typing import Any
 from flask import Blueprint, Response, g, jsonify, request
 
 from headgate.auth.api_keys import check_key_id, new_key
+from headgate.auth.api_keys import revoke_key as revoke_api_key
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
 from headgate.consumers.work.groups import check_consumer
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized, UnauthorizedReason
@@ -103,7 +104,7 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
 
     def revoke_key(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
         with connected(settings) as client:
-            was = api_keys.remove(client, check_key_id(_text(body, "key", "")))
+            was = revoke_api_key(client, check_key_id(_text(body, "key", "")))
         if was is None:
             raise InvalidRequest("there is no such key (any more)")
         return {"revoked": was.id}, {"key": was.id, "name": was.name}

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from headgate.auth.api_keys import MAX_NAMESPACES, MAX_TTL_S, NAME, Key, check_key_id, new_key, shown_name
+from headgate.auth.api_keys import revoke_key as revoke_api_key
 from headgate.auth.audit import audit
 from headgate.auth.identity import EVERY
 from headgate.auth.scopes import ADMIN, MAX_SCOPES, check_scopes
@@ -104,7 +105,7 @@ def revoke_key(call: Call) -> None:
     if was.namespaces is None and call.identity.namespaces is not None:
         call.need_every_namespace()  # it is for the first namespace of each gateway, which may be any
     call.need_namespaces(was.namespaces or ())
-    if api_keys.remove(call.redis, was.id) is None:
+    if revoke_api_key(call.redis, was.id) is None:
         raise NotFound("key", key_id[:20])
     audit.acted("key revoked", by=shown_name(call.identity.user), key=was.id, name=was.name)
 

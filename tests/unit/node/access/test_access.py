@@ -7,13 +7,18 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.auth.identity import Identity
+from headgate.auth.api_keys import ApiKeys, new_key, revoke_key
+from headgate.auth.identity import Handshake, Identity
+from headgate.auth.repair import read_revoked
+from headgate.auth.revocation import revoke
 from headgate.delivery.client import Client
-from headgate.errors import BusUnavailable, Unauthorized, UnauthorizedReason
+from headgate.errors import BusUnavailable, InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.health import State
+from headgate.redis.api_keys import add, find_all
 from headgate.settings.settings import Settings
+from tests.support.small_redis import SmallRedis
 from tests.unit.node.connections import RecordedNamespace, joined
 
 
@@ -48,6 +53,28 @@ def test_a_revocation_reaches_all_clients_of_the_user_or_token_and_no_others() -
     house.access.revocations.revocations.replace([])
     house.access.revocations._on_revoked(["user:ana", "rubbish", "token:nobody-has-it", "token:t-1"])
     assert sorted(house.evicted) == [(session, UnauthorizedReason.REVOKED) for session in ("s1", "s2", "s4")]
+
+
+def test_an_api_key_that_a_failover_has_brought_back_is_removed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a gateway that has the revocation from another one. No caller of `revoke` can name the account of a key."""
+    server = SmallRedis()
+    made = new_key("deploy", ["admin"])
+    add(server.client(), made.stored)
+    revoke_key(server.client(), made.stored.id)
+    add(server.client(), made.stored)
+    house = House()
+    monkeypatch.setattr(house.access, "_redis", server.client())
+    decisions = read_revoked(server.client())
+    house.access.revocations.revocations.replace(decisions)
+    house.access.revocations._on_revoked([each.member for each in decisions])
+    assert find_all(server.client()) == []
+    handshake = Handshake("notifications", {"token": made.text}, {})
+    key = ApiKeys(lambda key_id: made.stored).identify(handshake)
+    assert key is not None
+    with pytest.raises(Unauthorized):
+        house.access.revocations.revocations.check(key)
+    with pytest.raises(InvalidRequest):
+        revoke(server.client(), user=key.user)
 
 
 def test_nobody_is_let_in_before_it_is_known_who_is_revoked() -> None:

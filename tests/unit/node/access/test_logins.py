@@ -569,6 +569,20 @@ def test_an_api_key_counts_over_http_and_on_no_connection() -> None:
     assert tried.identify(shown(key.text)).scopes is None
 
 
+def test_a_key_counts_only_while_it_is_known_what_is_revoked_and_the_admin_key_needs_no_redis() -> None:
+    """A failover may have brought a revoked key back."""
+    key, admin_key = new_key("billing", ["clients"]), "an-admin-key-of-forty-characters-3141592"
+
+    def check(identity: Identity) -> None:
+        raise BusUnavailable("the gateway has not read the revocations yet")
+
+    keys = ApiKeys({key.stored.id: key.stored}.get, admin_key, lambda: 0.0, lambda: NOW_S)
+    tried = Logins(SETTINGS, lambda _: None, check, lambda: 0.0, lambda: NOW_S, keys)
+    with pytest.raises(BusUnavailable):
+        tried.identify(shown(key.text), again=True)
+    assert tried.identify(shown(admin_key), again=True).scopes == ("admin",)
+
+
 @pytest.mark.parametrize("admin_key", [None, "an-admin-key-of-forty-characters-3141592"])
 def test_wrong_keys_are_throttled_by_address_and_are_in_no_log(admin_key: str | None) -> None:
     """As failed logins are; other addresses are not. The log says that one was refused, and nothing of the key."""

@@ -156,6 +156,9 @@ class Bus:
     def note_head(self, offset: int) -> None:
         """Do nothing, as the model has no Redis to report to."""
 
+    def wait_held(self) -> None:
+        """Do nothing, as the model never stands still."""
+
 
 class Search:
     """Redis, asked where the log stands."""

@@ -161,6 +161,10 @@ class LiveFeed:
         """The log of this offset."""
         return self._at.epoch or ""
 
+    def wait_held(self) -> None:
+        """Wait until pages of the log may be handed on."""
+        self._at.wait_held()
+
     def oldest(self) -> int:
         """The oldest offset of the log at the last fence."""
         return self._at.first

@@ -105,6 +105,7 @@ class LogReaders:
         after = max(position, feed.oldest() - 1)
         reached = max(feed.position(), client.even_from)  # before the read, as an event during it is not lost
         page = self._pages.page_after(after, feed.epoch(), feed.quarantine)
+        feed.wait_held()
         if client.state.phase is not Phase.READING or client.connection.closed or client.position != position:
             return  # it changed while Redis answered
         if page is None:  # a log that ends before the position of the feed was cut by hand, so continue at the feed

@@ -192,6 +192,7 @@ class Namespace:
         next_ = None
         if end and last:
             events, next_ = self.search.page_back(pattern, min(last, end) + 1, epoch, limit)
+            self._check_again(client, pattern)
         return {
             "events": [[event.topic, event.value(), _meta(event)] for event in events],
             "before": None if next_ is None else {"epoch": epoch, "offset": next_},
@@ -203,7 +204,16 @@ class Namespace:
             raise Forbidden("replay", pattern)
         self.authorizing.check(client, pattern, REPLAY)
         self.search.wait_to_read(client)
-        if not client.identity.may_subscribe(pattern):  # its grants changed while it waited
+        self._check_again(client, pattern)
+
+    def _check_again(self, client: Client, pattern: str) -> None:
+        """Refuse a client that has lost a pattern while it waited. Waits if its rights have to be read again first.
+
+        Raises Forbidden; Unauthorized: it has left.
+        """
+        self.bus.wait_held()
+        self.subscriptions.check_in(client)
+        if not client.identity.may_subscribe(pattern):
             raise Forbidden("replay", pattern)
 
     def replay(self, client: Client, request: object) -> dict[str, object]:
@@ -224,6 +234,7 @@ class Namespace:
         next_ = None
         if end is not None and first <= end:
             events, next_ = self.search.page(Replay(wanted.pattern, first, min(last, end), epoch))
+            self._check_again(client, wanted.pattern)
         answer: dict[str, object] = {
             "events": [[event.topic, event.value(), _meta(event)] for event in events],
             "next": next_,

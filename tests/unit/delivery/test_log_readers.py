@@ -24,6 +24,7 @@ class Feed:
     def __init__(self, offset: int, first: int) -> None:
         self._offset, self._first, self._bridge = offset, first, Bridge(NAMESPACE)
         self.handed_over: list[Client] = []
+        self.held: Callable[[], object] = lambda: None
 
     def position(self) -> int:
         return self._offset
@@ -39,6 +40,9 @@ class Feed:
 
     def quarantine(self, entry: Entry) -> None:
         raise AssertionError(entry)
+
+    def wait_held(self) -> None:
+        self.held()
 
     @property
     def bridge(self) -> Bridge:
@@ -104,6 +108,14 @@ def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> No
     assert wired.offsets == [150, 151, 152]
     assert pages.asked == [149]
     assert (feed.handed_over, wired.client.state.phase) == ([wired.client], Phase.HANDOVER)
+
+
+def test_a_page_is_held_while_it_is_unknown_who_may_have_it(wired: WiredClient) -> None:
+    """The client is revoked in that time. The page may have been read before, or be known."""
+    feed = Feed(5, 1)
+    feed.held = wired.client.leave
+    serve(wired, Pages(4, 5), feed, 1)
+    assert wired.offsets == []
 
 
 def test_a_client_goes_past_pages_without_anything_for_it_in_one_turn() -> None:

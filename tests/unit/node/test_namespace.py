@@ -436,6 +436,32 @@ def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkey
     namespace.close()
 
 
+@pytest.mark.parametrize("when", ["before", "during"])
+@pytest.mark.parametrize("name", ["replay", "history"])
+def test_a_page_of_the_log_is_held_while_it_is_unknown_who_may_have_it(
+    namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch, name: str, when: str
+) -> None:
+    """The process stood still before the request or while Redis was read, and the client's grants have changed since."""
+    stand_at(namespace.bus, EPOCH, 10, 1)
+    searching(namespace, ["a"] * 10)
+    client = namespace.join("one", Identity("ana", ("#",)), wired.connection)
+
+    def stand_still() -> None:
+        namespace.bus.hold(lambda: setattr(client, "identity", Identity("ana", ("b",))))
+
+    def page(*_: object) -> tuple[list[Event], None]:
+        if when == "during":
+            stand_still()
+        return [event(1)], None
+
+    monkeypatch.setattr(namespace.search, "page", page)
+    monkeypatch.setattr(namespace.search, "page_back", page)
+    if when == "before":
+        stand_still()
+    with pytest.raises(Forbidden):
+        getattr(namespace, name)(client, {"pattern": "a"} | ({"from": 1, "to": 2} if name == "replay" else {}))
+
+
 def test_an_event_that_comes_live_between_subscriptions_is_not_read_too(namespace: Namespace, wired: WiredClient) -> None:
     """Each begins to read in the step in which it comes into force, and from there on live events pass the client by."""
     slice_everything(namespace)

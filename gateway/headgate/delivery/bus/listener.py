@@ -212,8 +212,15 @@ class Bus:
         return EventLog(self._namespace, client, self._settings.max_payload_bytes, reached)
 
     def hold(self, wait: Callable[[], object]) -> None:
-        """Call `wait` before anything that has arrived is handed on. Never waits itself."""
+        """Call `wait` before anything that has arrived is handed on, and before pages of the log are. Never waits itself."""
         self._held = wait
+
+    def wait_held(self) -> None:
+        """Wait until what has arrived, or was read, may be handed on. Several greenlets may wait."""
+        while (wait := self._held) is not None:
+            wait()
+            if self._held is wait:  # otherwise another one came during the wait
+                self._held = None
 
     # -- patterns -------------------------------------------------------------------------------------------------
 
@@ -306,9 +313,7 @@ class Bus:
             self._hand_on()
             self._unseen = self._read(link)
             while self._unseen:
-                while (wait := self._held) is not None:  # another may come during the wait
-                    self._held = None
-                    wait()
+                self.wait_held()
                 self._go_on()
 
     def _hand_on(self) -> None:

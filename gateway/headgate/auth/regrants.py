@@ -152,14 +152,13 @@ def read_stored(client: Client) -> tuple[int, dict[str, Explicit]]:
 
 
 def read_regrant(client: Client, user: str) -> tuple[Explicit, int] | None:
-    """Return a user's explicit grants with their remaining seconds, if any. Two round trips.
+    """Return a user's explicit grants with their remaining seconds (ended or lifted: 0 or less), if any. Two round trips.
 
     Raises BusUnavailable, BusRefused: as `redis.client.call`.
     """
     value: bytes | None = call(client, "HGET", REGRANTED, user)
     regrant = None if value is None else _readable(value)
-    left_s = 0 if regrant is None else regrant.until_s - int(call_at(client, REGRANTED, "TIME")[0])
-    return (regrant, left_s) if regrant is not None and left_s > 0 else None
+    return None if regrant is None else (regrant, regrant.until_s - int(call_at(client, REGRANTED, "TIME")[0]))
 
 
 class Regrants:

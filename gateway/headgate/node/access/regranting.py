@@ -158,9 +158,10 @@ class Regranting:
 
     def _read_again(self, user: str) -> None:
         """Read a user's explicit grants from Redis. Of two requests at once, the later one may arrive here first."""
-        with suppress(HeadgateError):  # the announced grants count
-            stored = read_regrant(self._redis, user)
-            self.regrants.put(user, *(stored or (None, 0)))
+        with suppress(HeadgateError):  # the announced grants count, also if a failover has just lost them
+            if (stored := read_regrant(self._redis, user)) is not None:
+                explicit, left_s = stored
+                self.regrants.put(user, explicit if left_s > 0 else None, left_s)
 
     def read_all(self, redis: Redis) -> None:
         """Read all explicit grants, as changes may have been missed, and check their users again. Waits for Redis."""

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.auth.regrants import store
+from headgate.auth.repair import read_regrants
 from headgate.auth.tokens import Tokens
 from headgate.errors import Unauthorized
 from headgate.events.wire.packets import Overflow
@@ -243,6 +244,21 @@ def test_of_two_at_once_the_one_in_redis_counts(people: PeopleHere, source: Sour
     monkeypatch.setattr(regranting, "_redis", SmallRedis().client())
     assert regrant(people, "ana").count == 1
     assert may(client, "a.x")
+
+
+def test_announced_grants_that_a_failover_has_just_lost_count(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway writes them back when it reads all grants. It must not take their absence for a lift."""
+    here = people.start("a", source)
+    client = join(here, "ana", "a.x")
+    regranting, redis = here.gateway.access.regranting, SmallRedis().client()
+    monkeypatch.setattr(regranting, "_redis", redis)
+    regrant(people, "ana", subscribe=["b.#"])
+    assert may(client, "b.x")
+    assert not may(client, "a.x")
+    regranting.read_all(redis)
+    assert set(read_regrants(redis)) == {"ana"}
 
 
 def test_it_looks_for_ended_grants_while_the_gateway_runs(people: PeopleHere, source: Source) -> None:

@@ -288,7 +288,10 @@ class ModelGateway extends Listened {
     const isNew = !this.#subscribed.has(pattern);
     this.#subscribed.set(pattern, overflow);
     let offset = head;
-    if (since) offset = Math.max(this.#past(pattern, since, isNew), since.epoch === undefined ? since.offset : 0);
+    if (since) {
+      const start = this.#past(pattern, since, isNew);
+      if (!since.last) offset = Math.max(start, since.epoch === undefined ? since.offset : 0);
+    }
     else if (this.#reading && isNew) this.#starts.set(pattern, head);
     return [{ ok: true, pattern, epoch, offset: head }, () => {
       if (!this.isPromised(pattern)) this.acknowledged[pattern] = { epoch, offset };
@@ -317,9 +320,9 @@ class ModelGateway extends Listened {
   }
 
   /** Have the log bring a pattern's events from where it asks, or from where they are still to be sent, if the client has the pattern. */
-  #past(pattern, { offset, epoch }, isNew = true) {
+  #past(pattern, { offset, epoch, last }, isNew = true) {
     // Of a lost log: all events of this one; if some of it was trimmed, a gap says so.
-    let start = Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? 0));
+    let start = last ? this.#before(pattern, last) : Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? 0));
     if (!this.#reading) {
       this.#base = this.head;
       this.#starts.clear();
@@ -332,6 +335,12 @@ class ModelGateway extends Listened {
     this.#position = Math.min(this.#base, ...this.#starts.values());
     this.#reading = true;
     return start;
+  }
+
+  /** Return the offset that the last so many events of a pattern follow. */
+  #before(pattern, last) {
+    const matching = this.log.slice(this.first - 1).filter(({ topic }) => matches(pattern, topic));
+    return last > matching.length ? this.first - 1 : matching.at(-last).offset - 1;
   }
 
   /** Serve some of the log to a client that reads it. Return whether it does. */
@@ -527,13 +536,14 @@ class ModelGateway extends Listened {
 
 const idOf = ({ epoch, offset }) => `${epoch}-${offset}`;
 const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.offset, ...(replayed && { replayed }) });
-const matches = (pattern, topic) => pattern === "*" || pattern === `${topic}.#`;
+const matches = (pattern, topic) => pattern === "*" || pattern === "#" || pattern === `${topic}.#`;
 
 /**
  * Received or reported: the events that one pattern's handler sees, compared with the log.
  *
  * - Each event of the line comes once, or a gap has told that it will not.
  * - Events come in the order of the line, where the pattern has asked for no past and lets go of none.
+ * - Nothing comes from before the position that the pattern has asked for.
  * - What was shown and is no longer on the line is told before anything of the other line, and never shown after that.
  * - Each position that a CONNECT resumes from is true: what lies before it was received or told, what lies above it was not shown.
  */
@@ -553,9 +563,16 @@ export class Oracle {
   /** Where the promise begins. It is set once, when the application was notified that the subscription is active. */
   base = null;
 
-  /** @param {ModelGateway} gateway @param {string} pattern @param {boolean} [ordered] */
-  constructor(gateway, pattern, ordered = true) {
-    Object.assign(this, { gateway, pattern, ordered });
+  /** @param {ModelGateway} gateway @param {string} pattern @param {boolean} [ordered] @param {{ epoch: string, offset: number } | null} [asked] nothing up to there may come from the past */
+  constructor(gateway, pattern, ordered = true, asked = null) {
+    Object.assign(this, { gateway, pattern, ordered, asked });
+  }
+
+  /** Another handler of the pattern asks for the past. What this one saw may come once more. */
+  past() {
+    this.ordered = false;
+    this.asked = null;
+    this.#again = new Set(this.#seen);
   }
 
   promised() {
@@ -574,10 +591,11 @@ export class Oracle {
       const isGone = (at) => from <= at.offset && at.offset <= to && !this.gateway.lines.leads(at, { epoch, offset: Infinity });
       covers = gone = [...this.#ahead].filter((id) => isGone(positionOf(id)));
     }
+    if (reason === "upstream") this.#fail("told of a loss by a gateway that has reported none");
     if (reason === "overflow" && !patterns.includes(this.pattern)) return;
     if (reason === "rolled_back" && !covers.length) this.#fail("told of a log that has lost nothing");
     // The client may ask for a pattern before it hears of an older gap, and takes it for one that the gap left out nothing of.
-    const overtaken = "*" in this.gateway.acknowledged;
+    const overtaken = "*" in this.gateway.acknowledged || "#" in this.gateway.acknowledged;
     if (lost && reason === "overflow" && !overtaken && covers.every((id) => this.#seen.has(id))) this.#fail("told of a loss that there is not");
     for (const id of covers) {
       this.#told.add(id);
@@ -588,7 +606,10 @@ export class Oracle {
       this.#gone.add(id);
       this.#ahead.delete(id);
     }
-    if (reason === "log_lost") this.#again = new Set(this.#seen);
+    if (reason === "log_lost") {
+      this.#again = new Set(this.#seen);
+      this.asked = null;
+    }
     this.#last = null;
     this.#shown.clear();
     for (const id of this.#seen) if (!this.#gone.has(id) && !this.#ahead.has(id)) this.#show(positionOf(id));
@@ -609,11 +630,12 @@ export class Oracle {
     }
   }
 
-  /** The handler saw an event; `isAhead`: by a repair, above the client's position. */
-  saw(entry, isAhead = false) {
+  /** The handler saw an event; `isAhead`: by a repair, above the client's position; `isPast`: below it. */
+  saw(entry, isAhead = false, isPast = false) {
     const id = idOf(entry);
     const { lines } = this.gateway;
     if (!isAhead) this.#pass(entry);
+    if (isPast && this.asked && lines.leads(entry, this.asked)) this.#fail(`${id}, which it has not asked for`);
     if (this.#seen.has(id) && !this.#again.delete(id)) this.#fail(`${id} twice`);
     if (this.#gone.has(id)) this.#fail(`${id} after it was told as gone`);
     for (const [epoch, offset] of this.#shown) {

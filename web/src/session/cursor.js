@@ -131,6 +131,7 @@ export function createCursor(from, replays) {
     /** Everything up to a position has been sent. @param {Position} position */
     follow({ epoch: of, offset: at }) {
       skip(at, of);
+      replays.pass(at, of);
       standing.take("follow");
     },
 
@@ -157,7 +158,7 @@ export function createCursor(from, replays) {
       const isNew = at > seen;
       if (isNew) {
         move(at);
-        replays.pass(at, epoch);
+        replays.pass(at, epoch, true);
         standing.take(replayed ? "replay" : "follow");
       } else if (!replayed) return null;
       return (pattern) => replays.admit(pattern, at, isNew);

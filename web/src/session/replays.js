@@ -1,139 +1,144 @@
 /**
- * Replays: the parts of the log that subscriptions have asked for (`since`), each until it is over. No I/O.
+ * Replays: the parts of the log that subscriptions have asked for (`since`) or miss, each until it is over. No I/O.
  *
- * In: `expect` when a handler asks, the offsets of events. Out: which replayed events a pattern's handlers may see, and where
- * a replay goes on after a reconnection. The gateway sends a replay in order and then everything later, so the first new event
- * after some of it ends it. Events that were under way before any of it came may reach the pattern's handlers too; they are
- * noted, so that they do not come twice.
+ * In: `expect` when a handler asks, `miss` when a subscription that was active is not for now, acknowledgements, the offsets of events.
+ * Out: which replayed events a pattern's handlers may see, and where a replay goes on after a reconnection. The gateway sends a replay in
+ * order and then everything later, so the first new event above the acknowledgement ends it.
+ *
+ * A replayed event may be of another pattern's replay that this pattern matches as well. Handlers see that too, and no such event says how
+ * far their own replay is. So all that came is noted until it is over, and it is asked for again from its start. Where the event can only be
+ * its own, because the welcome has acknowledged it or no other replay is on its way, everything before it has come too: the replay goes on from there.
  *
  * Handlers of one pattern may ask for several. The gateway reads them in one go, from the earliest place on: it goes back to the start of
- * a later one, if that lies before. So one that is asked for while another is being read may go back once, and cuts nothing short.
- *
- * A subscription that was active, and is not for now, misses what comes after the client's position. It asks for that once it is active again.
- * Some of it may come for other patterns meanwhile, also from replays of theirs, so all that came is noted. It is over with the first event
- * above the acknowledgement.
+ * a later one, if that lies before. What came before a handler asked may come once more.
  *
  * @import { Position, Since } from "../language/protocol.js"
- * @typedef {{ position: Position, to: number, epoch?: string, had: Set<number> }} Miss `to`, `epoch`: of the acknowledgement
- * @typedef {{ asked: Since[], last: number, begun: boolean, later: Since[], noted: Set<number> }} Replay `asked`: all that is not over;
- *   `last`: the latest offset of it that came; `begun`: some of it has come since it was asked for the last time; `later`: those of `asked`
- *   that may go back behind `last`
+ * @typedef {{ asked: Since[], from: number, had: Set<number>, beyond: number, to: number, epoch?: string, own?: boolean }} Replay `asked`: all that
+ *   is not over; `from`: no event at or below that offset is a part of it; `had`: offsets above that came, without those up to `beyond` where they are too many;
+ *   `to`, `epoch`: of the acknowledgement; `own`: the gateway is known to send it
  */
 import { withSince } from "../language/since.js";
 
-/** Events that may be noted before a replay begins; if that many come first, it will not begin any more. */
-const MAX_NOTED = 1000;
-/** Events that may come while a subscription misses some; beyond that they count as lost. */
+/** Events that are noted of one replay. */
 const MAX_HAD = 10_000;
 /** Below every offset: nothing of it has come. */
 const NOTHING = -1;
 
-/** @param {(pattern: string) => void} [givenUp] called when too many events come to know which are missing */
-export function createReplays(givenUp = () => {}) {
+/** @param {(pattern: string) => void} givenUp called when too many events have come to know which are missing */
+export function createReplays(givenUp) {
   /** @type {Map<string, Replay>} by pattern */
   const replays = new Map();
-  /** @type {Map<string, Miss>} by pattern */
-  const misses = new Map();
+  /** Whether events of a replay that nobody waits for any more may be on their way. */
+  let isMixed = false;
+
+  /**
+   * @param {string} pattern @param {Since} since @param {number} start no event at or below it is a part of that
+   * @param {Set<number>} [had]
+   */
+  function add(pattern, since, start, had = new Set()) {
+    const replay = replays.get(pattern);
+    if (replay) isMixed = true;
+    const { asked = [], from = Infinity, beyond = NOTHING } = replay ?? {};
+    replays.set(pattern, { asked: withSince(asked, since), from: Math.min(from, start), had, beyond, to: Infinity });
+  }
 
   return {
     /** Expect a replay for a pattern. @param {string} pattern @param {Since} since */
     expect(pattern, since) {
-      misses.get(pattern)?.had.clear();
-      const replay = replays.get(pattern) ?? { asked: [], last: NOTHING, begun: false, later: [] };
-      replays.set(pattern, { ...replay, asked: withSince(replay.asked, since), later: replay.begun ? [...replay.later, since] : [], noted: new Set() });
+      add(pattern, since, "offset" in since && !since.epoch ? since.offset : NOTHING);
     },
 
-    /** A pattern's handlers miss everything after a position. Return what to ask for, and for what first. @param {string} pattern @param {Position} position @param {Since[]} asked for already */
-    miss(pattern, position, asked) {
-      const miss = misses.get(pattern) ?? { position, to: Infinity, had: new Set() };
-      miss.to = Infinity;
-      misses.set(pattern, miss);
-      return [miss.position, ...asked.filter((since) => since !== miss.position)];
+    /** A pattern's handlers miss everything after a position. Return what to ask for. @param {string} pattern @param {Position} position */
+    miss(pattern, position) {
+      add(pattern, position, position.offset, replays.get(pattern)?.had);
+      return /** @type {Replay} */ (replays.get(pattern)).asked;
     },
 
     /**
      * Ask again for the unfinished replays, each from where it continues: after an offset that the client knows.
-     * @param {(pattern: string, replays: Since[]) => void} ask @param {Position} [position] of the client
+     * @param {(pattern: string, replays: Since[]) => void} ask @param {(pattern: string) => unknown} follows whether handlers have had what came up to the position
+     * @param {Position} [position] of the client
      */
-    rewind(ask, position) {
+    rewind(ask, follows, position) {
+      isMixed = false;
       for (const [pattern, replay] of replays) {
-        replay.begun = false;
-        replay.asked = replay.asked.map((since) => ("offset" in since ? { ...position, ...since } : since));
-        ask(pattern, replay.asked);
+        let asked = replay.asked.map((since) => ("offset" in since ? { ...position, ...since } : since));
+        // The last so many events need not be all that has come since.
+        if (position && follows(pattern)) asked = withSince(asked, position);
+        if (asked.length > 1) isMixed = true;
+        // An offset above the position may be one that its epoch never had.
+        Object.assign(replay, { asked, from: Math.min(replay.from, position?.offset ?? Infinity), to: Infinity, own: false });
+        ask(pattern, asked);
       }
-      for (const pattern of misses.keys()) ask(pattern, this.miss(pattern, /** @type {Position} */ (position), replays.get(pattern)?.asked ?? []));
     },
 
-    /** A pattern is acknowledged, with the newest offset of the log: later events are not part of a replay. @param {string} pattern @param {number} [to] @param {string} [epoch] */
-    acknowledge(pattern, to = Infinity, epoch) {
-      const miss = misses.get(pattern);
-      if (miss) Object.assign(miss, { to, epoch });
+    /**
+     * A pattern is acknowledged, with the newest offset of the log: later events are not part of a replay.
+     * @param {string} pattern @param {number} [to] @param {string} [epoch] if that is later than the client's @param {boolean} [own] nothing else comes before it
+     */
+    acknowledge(pattern, to = Infinity, epoch, own) {
       const replay = replays.get(pattern);
-      if (replay) replay.asked = replay.asked.map((since) => ("offset" in since ? { ...since, offset: Math.min(since.offset, to) } : since));
+      if (!replay) return;
+      Object.assign(replay, { to, epoch, own });
+      if (!epoch) lower(replay, to);
     },
 
     /** The pattern has no handlers any more. @param {string} pattern */
     forget(pattern) {
-      misses.delete(pattern);
-      replays.delete(pattern);
+      if (replays.delete(pattern)) isMixed = true;
     },
 
     /** The log has lost its end: what was seen of it above an offset counts for nothing. @param {number} to */
     rollBack(to) {
-      for (const miss of misses.values()) {
-        miss.position = { ...miss.position, offset: Math.max(0, Math.min(miss.position.offset, to)) };
-        for (const offset of miss.had) if (offset > to) miss.had.delete(offset);
-      }
       for (const replay of replays.values()) {
-        const lower = (/** @type {Since} */ since) => ("offset" in since && !since.epoch ? { offset: Math.max(0, Math.min(since.offset, to)) } : since);
-        replay.asked = replay.asked.map(lower);
-        replay.later = replay.later.map(lower);
-        replay.last = Math.min(replay.last, to);
-        for (const offset of replay.noted) if (offset > to) replay.noted.delete(offset);
+        lower(replay, to);
+        replay.beyond = Math.min(replay.beyond, to);
+        if (!replay.epoch && replay.to < Infinity) replay.to = Math.min(replay.to, to);
+        for (const offset of replay.had) if (offset > to) replay.had.delete(offset);
       }
     },
 
-    /** A new event came: each replay that was coming is over. @param {number} offset @param {string} epoch */
-    pass(offset, epoch) {
-      // An acknowledgement may be of a later epoch than the event.
-      for (const [pattern, miss] of misses) if (offset > miss.to && epoch === miss.epoch) misses.delete(pattern);
-      for (const [pattern, { begun, later }] of replays) {
-        if (!begun) continue;
-        replays.delete(pattern);
-        // Those requested since then may follow it.
-        for (const since of later) this.expect(pattern, since);
-      }
+    /** The client has come to an offset: each replay that is below it is over. @param {number} offset @param {string} epoch @param {boolean} [isEvent] a new one */
+    pass(offset, epoch, isEvent) {
+      // An acknowledgement may be of a later epoch.
+      for (const [pattern, { to, epoch: of = epoch, own }] of replays) if ((own && isEvent) || (offset > to && epoch === of)) replays.delete(pattern);
     },
 
-    /** Return whether an event that the handlers of a pattern miss comes for the first time; true for any other. @param {string} pattern @param {number} offset */
+    /** Return whether an event comes to the handlers of a pattern for the first time, if that is known of it. @param {string} pattern @param {number} offset */
     isFirst(pattern, offset) {
-      const miss = misses.get(pattern);
-      if (!miss || offset <= miss.position.offset) return true;
-      const isFirst = miss.had.size < miss.had.add(offset).size;
-      if (miss.had.size > MAX_HAD) {
-        misses.delete(pattern);
-        givenUp(pattern);
-      }
-      return isFirst;
+      const replay = replays.get(pattern);
+      if (!replay || offset <= replay.from) return true;
+      const { had } = replay;
+      const isFirst = had.size < had.add(offset).size;
+      const [oldest] = had;
+      if (had.size > MAX_HAD && had.delete(oldest)) replay.beyond = Math.max(replay.beyond, oldest);
+      if (!isFirst || offset > replay.beyond) return isFirst;
+      replays.delete(pattern);
+      givenUp(pattern);
+      return false;
     },
 
     /**
-     * Return whether the handlers of a pattern may see an event: a new one always, an old one if it belongs to the replay.
+     * Return whether the handlers of a pattern may see an event: a new one, or an old one if it may belong to the replay.
      * @param {string} pattern @param {number} offset @param {boolean} isNew
      */
     admit(pattern, offset, isNew) {
-      const miss = misses.get(pattern);
-      if (miss && offset > miss.position.offset) return this.isFirst(pattern, offset);
       const replay = replays.get(pattern);
-      if (isNew) {
-        if (replay && replay.noted.add(offset).size > MAX_NOTED) replays.delete(pattern);
-        return true;
-      }
-      if (!replay || replay.noted.has(offset) || (offset <= replay.last && !replay.later.shift())) return false;
-      replay.last = offset;
-      replay.asked = replay.later.length ? replay.asked : [{ offset }];
-      replay.begun = true;
+      if (!replay || offset <= replay.from) return isNew;
+      if (!this.isFirst(pattern, offset)) return false;
+      if (isNew) return true;
+      replay.own ||= !isMixed && replays.size < 2;
+      if (replay.own) {
+        replay.from = offset;
+        replay.asked = [{ offset }];
+      } else replay.asked = replay.asked.map((/** @type {any} */ since) => (since.epoch || since.offset < offset ? since : { offset: offset - 1 }));
       return true;
     },
   };
+}
+
+/** Have a replay begin no higher than at an offset. @param {Replay} replay @param {number} to */
+function lower(replay, to) {
+  replay.from = Math.min(replay.from, to);
+  replay.asked = replay.asked.map((since) => ("offset" in since && !since.epoch ? { offset: Math.max(0, Math.min(since.offset, to)) } : since));
 }

@@ -97,7 +97,7 @@ export function createSession(gate, address, options) {
 
   // To the gateway.
   const connection = createConnection(address, /** @type {any} */ (options));
-  const requests = createRequests({ subscriptions, connection, acknowledged: replays.acknowledge, tell, changed });
+  const requests = createRequests({ subscriptions, connection, acknowledged, tell, changed });
   const standings = createStandings(subscriptions, own, connection);
 
   // From the gateway, in the order of a message.
@@ -126,7 +126,7 @@ export function createSession(gate, address, options) {
       const was = cursor.position()?.epoch;
       welcome(message);
       if (cursor.position()?.epoch !== was) gaps.doubt();
-      for (const { pattern, ok } of message.subscriptions) if (ok) replays.acknowledge(pattern, message.offset, message.epoch);
+      for (const { pattern, ok } of message.subscriptions) if (ok) acknowledged(pattern, message.offset, message.epoch, true);
     },
     cursor: gaps.follow,
     gap(/** @type {Gap} */ gap) {
@@ -175,15 +175,21 @@ export function createSession(gate, address, options) {
   function greeting() {
     const resume = cursor.resume();
     // Asked for again once the connection is up: a position and a replay do not go together in one CONNECT.
-    replays.rewind(subscriptions.rewind, resume);
+    replays.rewind(subscriptions.rewind, (pattern) => subscriptions.find(pattern)?.followed, resume);
     // A new page that goes on where another stopped wants the past for all that it has.
     return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && facts.session, resume) };
   }
 
-  /** No events come for a subscription that was active: have it ask for them when it is again. @param {import("../subscriptions/subscription.js").Subscription} subscription */
-  function missing(subscription) {
+  /** No events come for a subscription that was active: have it ask for them when it is again. @param {string} pattern */
+  function missing(pattern) {
     const position = cursor.position();
-    if (position) subscription.replays = replays.miss(subscription.pattern, position, subscription.replays);
+    if (position) subscriptions.rewind(pattern, replays.miss(pattern, position));
+  }
+
+  /** @param {string} pattern @param {number} [offset] the newest of the log @param {string} [epoch] @param {boolean} [isFirst] nothing came before that */
+  function acknowledged(pattern, offset, epoch, isFirst) {
+    // Only the last request has the end of all that was asked for.
+    if (!subscriptions.find(pattern)?.replays.length) replays.acknowledge(pattern, offset, epoch === cursor.position()?.epoch ? undefined : epoch, isFirst);
   }
 
   /**

@@ -73,8 +73,9 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
     };
     connection.request(...request).then((answer) => {
       // Not where its subscription has ended since.
-      if (subscription.is("requested") && subscription.sent === sent) acknowledged(subscription.pattern, answer?.offset, answer?.epoch);
+      const isActive = subscription.is("requested") && subscription.sent === sent;
       answered(undefined);
+      if (isActive) acknowledged(subscription.pattern, answer?.offset, answer?.epoch);
     }, answered);
   }
 

@@ -19,7 +19,7 @@ const MAX_CONNECT = 1024;
 
 /**
  * @param {(pattern: string) => void} [stirred] called after each step of a pattern's subscription
- * @param {(subscription: Subscription) => void} [missing] called when handlers miss what comes after the client's position
+ * @param {(pattern: string) => void} [missing] called when handlers miss what comes after the client's position
  */
 export function createSubscriptions(stirred = () => {}, missing = () => {}) {
   /** @type {Map<string, Subscription>} */
@@ -41,7 +41,7 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     if (each.followed && each.is("retrying", "wanted", "refused", "waiting")) {
       each.followed = false;
       // The application hears of the others.
-      if (each.overflow && each.is("retrying", "wanted")) missing(each);
+      if (each.overflow && each.is("retrying", "wanted")) missing(each.pattern);
     }
     if (each.is("idle")) all.delete(each.pattern);
     stirred(each.pattern);

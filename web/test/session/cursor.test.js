@@ -19,7 +19,7 @@ describe("Cursor", () => {
   /** The replays not over yet, as the next connection asks for them. */
   const expected = () => {
     const asked = [];
-    replays.rewind((pattern, sinces) => asked.push(...sinces.map((since) => [pattern, since])), cursor.position());
+    replays.rewind((pattern, sinces) => asked.push(...sinces.map((since) => [pattern, since])), () => false, cursor.position());
     return asked;
   };
 
@@ -139,14 +139,48 @@ describe("Cursor", () => {
     assert.deepEqual(expected(), [["p", { epoch: "e", offset: 50 }]]);
   });
 
-  it("stops waiting for a past that does not come", () => {
+  it("takes a past that brings nothing for over with the first position above the acknowledgement", () => {
     welcome("e", 0);
-    replays.expect("p", { offset: 0 });
-    for (let offset = 1; offset <= 1001; offset++) who(offset);
-    assert.deepEqual(expected(), []);
+    for (const come of [(offset) => who(offset), (offset) => cursor.follow({ epoch: "e", offset })]) {
+      replays.expect("p", { last: 1 });
+      const { offset } = cursor.position();
+      replays.acknowledge("p", offset + 1);
+      come(offset + 1);
+      assert.equal(expected().length, 1);
+      replays.acknowledge("p", offset + 1);
+      come(offset + 2);
+      assert.deepEqual(expected(), []);
+    }
     replays.expect("p", { offset: 0 });
     replays.forget("p");
-    assert.equal(who(5, replayed), "");
+    assert.equal(who(1, replayed), "");
+  });
+
+  it("takes no part of another pattern's past for the end of one that has not begun", () => {
+    welcome("e", 50);
+    for (const pattern of ["p", "q"]) replays.expect(pattern, { offset: 40 });
+    // Those above 45 were sent for one of them, before the gateway had the other.
+    assert.deepEqual([46, 48, 41, 46, 47, 48].map((offset) => who(offset, replayed)), ["pq", "pq", "pq", "", "pq", ""]);
+    assert.deepEqual(expected(), [["p", { epoch: "e", offset: 40 }], ["q", { epoch: "e", offset: 40 }]]);
+  });
+
+  it("goes on after what came of each past that the welcome has acknowledged", () => {
+    for (const pattern of ["p", "q"]) replays.expect(pattern, { offset: 40 });
+    welcome("e", 50);
+    for (const pattern of ["p", "q"]) replays.acknowledge(pattern, 50, undefined, true);
+    who(45, replayed);
+    assert.deepEqual(expected(), [["p", { epoch: "e", offset: 45 }], ["q", { epoch: "e", offset: 45 }]]);
+  });
+
+  it("reports a past as lost where so much has come that it is not known which of it is missing", () => {
+    const lost = [];
+    replays = createReplays((pattern) => lost.push(pattern));
+    cursor = createCursor(undefined, replays);
+    welcome("e", 20_000);
+    for (const pattern of ["p", "q"]) replays.expect(pattern, { offset: 0 });
+    for (let offset = 1; offset <= 10_001; offset++) who(offset, replayed);
+    assert.deepEqual([lost, who(2, replayed), lost], [[], "", []]);
+    assert.deepEqual([who(1, replayed), lost], ["", ["p", "q"]]);
   });
 
   it("keeps the old position until the gap of another log is told, and then takes anything first", () => {

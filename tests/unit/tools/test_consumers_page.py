@@ -19,31 +19,6 @@ PYTHON = re.findall(r"```python\n# (\w+)\.py\n(.*?)```", PAGE, re.DOTALL)
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The page, in a copy that may be spoilt."""
-    path = tmp_path / "consumers.md"
-    path.write_text(PAGE)
-    monkeypatch.setattr(consumers_page, "PAGE", path)
-    return path
-
-
-def test_the_check_tells_a_stale_table_from_a_fresh_one(page: Path) -> None:
-    """An option changed by hand is stale; writing mends it, and nothing beside it."""
-    assert consumers_page.main(["--check"]) == 0
-    page.write_text(PAGE.replace("| `workers` |", "| `wrkers` |"))
-    assert consumers_page.main(["--check"]) == 1
-    assert consumers_page.main([]) == 0
-    assert page.read_text() == PAGE
-
-
-def test_a_table_that_is_missing_is_a_fault(page: Path) -> None:
-    """So is one of a type that there is not."""
-    page.write_text(PAGE.replace("<!-- options of email -->", "<!-- options of mail -->"))
-    with pytest.raises(ValueError, match="expected every consumer, apprise, email"):
-        consumers_page.main(["--check"])
-
-
 def test_every_row_has_four_cells() -> None:
     """A `|` inside a cell would split it, a `<` would hide it."""
     rows = [line for line in PAGE.splitlines() if line.startswith("| `") and "headgate_" not in line]

@@ -102,20 +102,6 @@ def test_an_event_that_is_for_nobody_here_is_not_decoded(
     assert far.received() == [f'42["event",{number}]' for number in (4, 5, 6, 7, 8)]
 
 
-def test_an_answer_finds_its_way_to_the_process_that_asked(here_and_there: tuple[Application, Application]) -> None:
-    """The callback of an emit runs there."""
-    here, there = here_and_there
-    Browser(here).join()
-    far = Browser(there)
-    sid = far.join()
-    answers: list[Any] = []
-    here.sio.emit("question", to=sid, callback=lambda *answer: answers.append(answer))
-    assert far.received() == ['421["question"]']
-    far.send('431["yes"]')
-
-    assert answers == [("yes",)]
-
-
 def test_what_was_asked_of_a_client_elsewhere_leaves_nothing_behind_when_it_is_answered(
     here_and_there: tuple[Application, Application],
 ) -> None:

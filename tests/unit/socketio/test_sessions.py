@@ -310,15 +310,6 @@ class TestDisconnect:
         assert application.ends == ["client disconnect"]
         assert not any(application.leftovers().values())
 
-    def test_events_before_a_goodbye_are_handled(self, make: Make, asynchronous: bool) -> None:
-        """Emit and close in one segment, as from a page at its end."""
-        application = make(async_handlers=asynchronous)
-        browser = Browser(application)
-        browser.join()
-        browser.send(*[f'42["record",{number}]' for number in range(20)], "1")
-
-        assert application.seen == list(range(20))
-
 
 class TestDisconnectHandler:
     """It finds everything of its client still there, and nothing stays after it."""

@@ -76,10 +76,6 @@ def test_a_ping_goes_out_every_interval_while_pongs_come(beating: Beating, clock
     assert session.reason is None
 
 
-def test_silence_ends_the_session_at_the_timeout(beating: Beating, clock: Clock) -> None:
-    beating[1].stays_until(clock, INTERVAL_S + TIMEOUT_S)
-
-
 def test_a_pong_that_nobody_asked_for_proves_nothing(beating: Beating, clock: Clock) -> None:
     """It neither counts for a later ping nor starts another schedule; nor is grace between two pings kept for the next."""
     heartbeat, session = beating

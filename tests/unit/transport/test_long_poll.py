@@ -148,16 +148,6 @@ def final_frames(clock: Clock) -> FinalFrames:
     return FinalFrames(cast(Deadlines, clock))
 
 
-def test_they_are_taken_once(final_frames: FinalFrames) -> None:
-    """The poll after that is of an unknown session."""
-    frames = [Frame(b"4final"), Frame(b"1")]
-    final_frames.store("sid", frames)
-
-    assert final_frames.take("another") is None
-    assert final_frames.take("sid") == frames
-    assert final_frames.take("sid") is None
-
-
 def test_they_are_dropped_when_no_poll_comes(final_frames: FinalFrames, clock: Clock) -> None:
     """A living browser's next poll is on its way already."""
     final_frames.store("sid", [Frame(b"1")])

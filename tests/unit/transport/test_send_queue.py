@@ -31,14 +31,6 @@ def queue_of(*frames: Frame, max_frames: int = 10, max_bytes: int = 1000) -> Cli
     return queue
 
 
-def test_frames_come_out_in_the_order_they_went_in() -> None:
-    frames = [frame() for _ in range(5)]
-    queue = queue_of(*frames)
-
-    assert queue.take(1000) == frames
-    assert not queue
-
-
 @pytest.mark.parametrize(("max_frames", "max_bytes"), [(3, 1000), (1000, 30)], ids=["frames", "bytes"])
 def test_a_full_queue_refuses_and_changes_nothing(max_frames: int, max_bytes: int) -> None:
     """But a notice, which `put` may not refuse, keeps its place."""
@@ -49,15 +41,6 @@ def test_a_full_queue_refuses_and_changes_nothing(max_frames: int, max_bytes: in
     queue.put(notice)
 
     assert queue.take(1000) == [*kept, notice]
-
-
-def test_control_goes_first_and_has_room_of_its_own() -> None:
-    """A full data lane does not crowd it out."""
-    data, control = [frame(), frame()], [frame(), frame()]
-    queue = queue_of(*data, max_frames=2, max_bytes=20)
-
-    assert all(queue.offer_control(each) for each in control)
-    assert queue.take(1000) == control + data
 
 
 @pytest.mark.parametrize("size", [10, 100_000])

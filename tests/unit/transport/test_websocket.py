@@ -169,13 +169,6 @@ def test_an_owner_that_ends_the_connection_while_it_hands_over_a_chunk_gets_its_
     assert theirs.recv(100) == b""
 
 
-def test_a_ping_is_answered_with_its_payload(line: Line) -> None:
-    """RFC 6455 section 5.5.3."""
-    line.wire.open(masked(PING, b"x" * 125))
-
-    assert line.frames() == [(PONG, b"x" * 125)]
-
-
 def test_a_slow_reader_is_answered_the_latest_of_its_pings(line: Line) -> None:
     """Between two frames; answers to a flood of pings do not queue."""
     wire, owner, _ = line

@@ -46,18 +46,6 @@ def test_a_broken_connection_counts_until_its_grace_is_over() -> None:
     assert (len(own), own.next_end_s()) == (0, None)
 
 
-def test_a_connection_that_comes_back_takes_the_place_of_the_broken_one() -> None:
-    """The count is the same at every moment; a second one takes none."""
-    own = OwnMembers()
-    own.enter("s1", "ana", None, now_ms=5)
-    own.break_off("s1", now_s=100.0)
-    own.enter("s2", "ana", None, now_ms=6)
-    assert own.entry("ana") == Entry(1, 5, 0, None)
-    own.enter("s3", "ana", None, now_ms=7)
-    assert own.entry("ana") == Entry(2, 5, 0, None)
-    assert own.expire(200.0) == []
-
-
 def test_a_page_that_enters_without_meta_keeps_what_another_page_of_the_user_has_said() -> None:
     """A second tab changes only the count, as a tab that comes back does; a page that says null takes the meta back."""
     own = OwnMembers()
@@ -181,22 +169,6 @@ def test_what_comes_to_nothing_is_not_written() -> None:
     writes.changed("t", ["ana", "ben"])
     assert writes.next_write() == []
     assert not writes.waits
-
-
-def test_each_write_names_the_one_before_it_and_the_last_one_says_that_nobody_is_left() -> None:
-    """So a hole is noticed, and an empty topic needs no reading."""
-    members = Members(ana=entry())
-    writes = members.writes()
-    writes.changed("t", ["ana"])
-    writes.next_write()
-    members["ben"] = entry()
-    writes.changed("t", ["ben"])
-    (write,) = writes.next_write()
-    assert (message(write)[:4], write.before) == (["p1", 1, 2, 2], 1)
-    members.clear()
-    writes.changed("t", ["ana", "ben"])
-    (write,) = writes.next_write()
-    assert (message(write)[:4], list(write.takes)) == (["p1", 2, 3, 0], ["ana", "ben"])
 
 
 def test_many_changes_are_several_writes() -> None:

@@ -45,16 +45,11 @@ def copied_into_the_image() -> list[str]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_every_line_of_a_lock_is_a_pin_a_hash_or_a_comment(lock: str) -> None:
-    """A lock that names an index, a folder or a loose version is not the same on the next machine."""
+def test_a_lock_has_pins_with_hashes_and_comments_alone(lock: str) -> None:
+    """One that names an index, a folder or a loose version is another on the next machine; one without a hash fails there."""
     for line in (ROOT / lock).read_text().splitlines():
         assert PIN.match(line) or re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?|\s*#.*|", line), line
         assert "://" not in line
-
-
-@pytest.mark.parametrize("lock", LOCKS)
-def test_every_pin_has_a_hash(lock: str) -> None:
-    """pip refuses the file otherwise, but only on the machine that has to install it."""
     blocks = re.split(r"^(?=[a-z0-9-]+==)", (ROOT / lock).read_text(), flags=re.MULTILINE)[1:]
     assert len(blocks) == len(pins(lock)) > 5
     assert all("--hash=sha256:" in block for block in blocks)
@@ -81,7 +76,6 @@ def test_continuous_integration_runs_exactly_make_test() -> None:
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
 
 
-PINNED = {"redis": r"redis:\d+\.\d+\.\d+-alpine", "mail": r"axllent/mailpit:v\d+\.\d+\.\d+"}
 PORTS = {"gateway": ["127.0.0.1:8000:8000"], "mail": ["127.0.0.1:8025:8025"]}
 
 
@@ -91,7 +85,6 @@ def test_a_composed_service_is_reached_on_loopback_or_not_at_all(compose: dict[s
     assert {name: service["ports"] for name, service in services.items() if "ports" in service} == PORTS
     assert services["redis"]["networks"] == ["bus"]
     assert compose["networks"]["bus"] == {"internal": True}
-    assert all(re.fullmatch(image + DIGEST, services[name]["image"]) for name, image in PINNED.items())
     assert all(service["cap_drop"] == ["ALL"] for service in services.values())
 
 

@@ -17,7 +17,7 @@ from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable
 from headgate.events.wire.requests import Position
 from headgate.node.namespace import Namespace
-from headgate.redis.lineage import Entry, read_lineage
+from headgate.redis.lineage import Entry, Lineage, read_lineage
 from headgate.redis.log import EventLog, Head
 from headgate.settings.settings import Settings
 from tests.support.bus_position import stand_at
@@ -133,8 +133,12 @@ def test_a_rolled_back_range_is_told_ahead_of_events_since_it_joined(namespace: 
     assert client.position == 150
 
 
-def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
+@pytest.mark.parametrize("line", [LINE, None], ids=["unknown to the line", "without lineage"])
+def test_an_epoch_that_nobody_knows_is_of_a_lost_log(
+    namespace: Namespace, wired: WiredClient, redis: Redis, line: Lineage | None
+) -> None:
     """Redis was asked, as another gateway may be ahead of this one."""
+    redis.at = Head(NEWEST, 200, 1, 5 if line else 4, line)
     assert namespace.resume(arriving(namespace, wired), Position(UNKNOWN, 5)) == (False, None)
     assert redis.asked == 1
     assert gaps(wired) == [("log_lost", None, None, None, None)]
@@ -179,33 +183,21 @@ def test_a_position_is_judged_by_the_line_that_there_is_when_redis_has_answered(
     assert gaps(wired) == []
 
 
-def test_without_lineage_every_other_epoch_is_a_lost_log(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:
-    """As before there were lineages."""
-    redis.at = Head(NEWEST, 200, 1, 4, None)
-    assert namespace.resume(arriving(namespace, wired), Position(UNKNOWN, 5)) == (False, None)
-
-
 # -- since and replay -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("epoch", "offset", "start"), [(FIRST, 90, 90), (FIRST, 120, 100), (SECOND, 120, 120), (NEWEST, 160, 160), (NEWEST, 250, 200)]
+    ("epoch", "offset", "start"),
+    [(FIRST, 90, 90), (FIRST, 120, 100), (SECOND, 120, 120), (NEWEST, 160, 160), (NEWEST, 250, 200), (UNKNOWN, 120, 0)],
 )
 def test_a_past_begins_behind_the_end_of_the_line_that_its_offset_is_on(
     namespace: Namespace, wired: WiredClient, epoch: str, offset: int, start: int
 ) -> None:
-    """Events that the holder of that position has seen above the end are not in the log."""
+    """Events that its holder has seen above the end are not in the log. A lost log counts for nothing, nor what was trimmed."""
+    stand_at(namespace.bus, NEWEST, 200, 30)
     client = live(namespace, wired)
     namespace.subscribe(client, {"pattern": "a", "since": {"offset": offset, "epoch": epoch}})
     assert client.starts == {"a": start}
-
-
-def test_a_past_of_a_lost_log_is_all_that_there_is(namespace: Namespace, wired: WiredClient) -> None:
-    """Nothing of this log has been seen there, and its trimmed part is reported."""
-    stand_at(namespace.bus, NEWEST, 200, 30)
-    client = live(namespace, wired)
-    namespace.subscribe(client, {"pattern": "a", "since": {"offset": 120, "epoch": UNKNOWN}})
-    assert client.starts == {"a": 0}
 
 
 def test_a_past_of_an_epoch_that_is_ahead_is_refused_for_now(namespace: Namespace, wired: WiredClient, redis: Redis) -> None:

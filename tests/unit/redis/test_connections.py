@@ -9,25 +9,15 @@ from headgate.errors import BusRefused
 from headgate.node.gateway import warn_of_open_redis
 from headgate.redis.client import open_client
 
-
-@pytest.mark.parametrize(
-    ("url", "is_so"),
-    [
-        ("redis://redis.internal:6379/0", True),
-        ("redis://10.0.0.7", True),
-        ("rediss://redis.internal/0", True),
-        ("redis://user@redis.internal", True),
-        ("redis://:secret@redis.internal", False),
-        ("redis://user:secret@redis.internal/0", False),
-        ("redis://redis.internal/0?password=secret", False),
-        ("rediss://redis.internal/0?ssl_certfile=own.pem", False),
-        ("redis://127.0.0.1:6379", False),
-        ("redis://[::1]:6379", False),
-        ("redis://localhost/0", False),
-        ("redis:///0", False),
-        ("unix:///run/redis.sock", False),
-    ],
+OPEN = ("redis://redis.internal:6379/0", "redis://10.0.0.7", "rediss://redis.internal/0", "redis://user@redis.internal")
+NOT_OPEN = (
+    *("redis://:secret@redis.internal", "redis://user:secret@redis.internal/0", "redis://redis.internal/0?password=secret"),
+    *("rediss://redis.internal/0?ssl_certfile=own.pem", "redis://127.0.0.1:6379", "redis://[::1]:6379", "redis://localhost/0"),
+    *("redis:///0", "unix:///run/redis.sock"),
 )
+
+
+@pytest.mark.parametrize(("url", "is_so"), [*((url, True) for url in OPEN), *((url, False) for url in NOT_OPEN)])
 def test_a_redis_on_another_machine_should_have_a_password(url: str, is_so: bool) -> None:
     """A gateway says so at its creation, without the secrets of the URL."""
     with structlog.testing.capture_logs() as lines:

@@ -9,20 +9,10 @@ import pytest
 
 from headgate.redis.data_folder import find_private_redis
 
+NOWHERE = json.dumps({"socket": "/nowhere/redis.sock", "pid": 1}).encode()
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        None,
-        b"",
-        b"{",
-        b"[]",
-        b'{"socket": 7}',
-        b'{"socket": ""}',
-        b"\xff",
-        json.dumps({"socket": "/nowhere/redis.sock", "pid": 1}).encode(),
-    ],
-)
+
+@pytest.mark.parametrize("record", [None, b"", b"{", b"[]", b'{"socket": 7}', b'{"socket": ""}', b"\xff", NOWHERE])
 def test_a_record_that_leads_nowhere_is_no_server(tmp_path: Path, record: bytes | None) -> None:
     """A crash may leave anything, and none was there at first."""
     if record is not None:

@@ -183,20 +183,12 @@ class TestEvents:
     @pytest.mark.parametrize(
         "messages",
         [
-            ("4abc",),
-            ("42",),
-            ("4",),
-            ("49",),
-            ("42[true]",),
-            ('42["unterminated',),
-            ("42abc",),
-            ("40not json",),
-            ('42/nowhere,["message"]',),
-            ('4599999999-["message"]',),
+            *(
+                (each,)
+                for each in ("4abc", "42", "4", "49", "42[true]", '42["unterminated', "42abc", "40not json", "45²-", b"\x01")
+            ),
+            *((each,) for each in ('42/nowhere,["message"]', '4599999999-["message"]', "42" + "9" * 5000 + '["message"]')),
             ('42["message",' + "[" * 100_000 + "]" * 100_000 + "]",),
-            ("42" + "9" * 5000 + '["message"]',),
-            ("45²-",),
-            (b"\x01",),
             ('451-["message",{"_placeholder":true,"num":0}]', '42["message"]'),
             ('451-["message",{"_placeholder":true,"num":7}]', b"\x01"),
             ('451-["message"]', b"\x01", b"\x02"),

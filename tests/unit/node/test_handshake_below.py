@@ -19,7 +19,6 @@ from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from tests.support.gateway_here import DEADLINE_S, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE
-from tests.support.websocket_codec import TEXT, masked
 
 GOOD = {
     "Host": "127.0.0.1",
@@ -122,18 +121,6 @@ def test_one_session_too_many_of_an_address_is_refused_in_the_same_words(ways: W
     assert answers[0].startswith(b"HTTP/1.1 429 ")
     for sock in socks:
         sock.close()
-
-
-@pytest.mark.parametrize("way", ["below", "at_once"])
-def test_a_connect_that_comes_with_the_handshake_is_read(ways: Ways, way: str) -> None:
-    """A client need not wait for the answer."""
-    with opened(getattr(ways, way)) as sock:
-        sock.sendall(request(QUERY, {}) + masked(TEXT, f"40/{NAMESPACE},"))
-        received = b""
-        while b"welcome" not in received:
-            data = sock.recv(65536)
-            assert data
-            received += data
 
 
 @pytest.mark.parametrize("query", [QUERY, "EIO=4&transport=polling"])

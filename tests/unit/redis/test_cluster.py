@@ -116,7 +116,6 @@ def test_an_address_shows_no_secret() -> None:
     ("command", "key"),
     [
         (("FCALL", "headgate_publish", 1, "hg:{n}:log", "t"), "hg:{n}:log"),
-        (("FCALL_RO", "headgate_version", 0), None),
         (("XINFO", "STREAM", "k"), "k"),
         (("XGROUP", "CREATE", "k", "g", "$"), "k"),
         (("XREAD", "COUNT", 1, "BLOCK", 5, "STREAMS", "k", "0-0"), "k"),
@@ -124,12 +123,9 @@ def test_an_address_shows_no_secret() -> None:
         (("GET", b"k"), b"k"),
         (("zadd", "k", 1, "m"), "k"),
         (("PUBLISH", "hg:revoked", "x"), "hg:revoked"),
-        (("WAIT", 1, 100), None),
-        (("WAITAOF", 1, 0, 100), None),
-        (("TIME",), None),
-        (("INFO", "memory"), None),
-        (("FUNCTION", "LOAD", "REPLACE", "code"), None),
-        (("SCAN", 0, "MATCH", "x"), None),
+        *((command, None) for command in (("WAIT", 1, 100), ("WAITAOF", 1, 0, 100), ("TIME",), ("INFO", "memory"))),
+        *((command, None) for command in (("FUNCTION", "LOAD", "REPLACE", "code"), ("SCAN", 0, "MATCH", "x"))),
+        (("FCALL_RO", "headgate_version", 0), None),
     ],
 )
 def test_a_command_goes_by_its_key(command: tuple[str | bytes | int, ...], key: str | bytes | None) -> None:

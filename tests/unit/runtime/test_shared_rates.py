@@ -49,15 +49,6 @@ class World:
                 self.look_of(process)
 
 
-def test_alone_a_process_is_as_ever() -> None:
-    """Burst and rate are exact."""
-    world = World(1)
-    assert world.spend_all(0) == 10
-    world.look()
-    world.now_s = 2
-    assert world.spend_all(0) == 4
-
-
 def test_a_caller_has_one_burst_and_one_rate_at_all_processes() -> None:
     """With a look between, the spent part of one is gone at the others."""
     world = World(3)
@@ -69,15 +60,6 @@ def test_a_caller_has_one_burst_and_one_rate_at_all_processes() -> None:
     assert not any(world.spend(process) for process in range(3))
     world.now_s = 3
     assert world.spend_all(2) == 6
-
-
-def test_what_is_told_counts_once() -> None:
-    """However often the processes look."""
-    world = World(2)
-    assert world.spend(0, 4)
-    for _ in range(5):
-        world.look()
-    assert world.spend_all(1) == 6
 
 
 def test_between_two_looks_each_process_may_let_a_burst_go_which_is_paid_back() -> None:

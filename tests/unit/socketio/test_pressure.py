@@ -10,7 +10,7 @@ import gevent.event
 import pytest
 import socketio
 
-from headgate.socketio import Overflow, member
+from headgate.socketio import member
 from headgate.transport.session_state import SessionState
 from tests.support.session_clock import Clock, controlled_clock, turn
 from tests.support.socketio_application import Application, Browser
@@ -304,23 +304,6 @@ class TestBroadcast:
         assert numbers(got) == [*range(FRAMES - 1), 100]
         assert not any(isinstance(packet, bytes) for packet in got)
         assert application.sio.dropped == 1
-        assert application.ends == []
-
-    def test_with_wait_the_emitter_waits_for_the_slowest(self, make: Make, websocket: bool) -> None:
-        """Every client gets everything."""
-        application = make(overflow=Overflow.WAIT)
-        slow, witness = Browser(application, websocket=websocket), Browser(application)
-        slow.join()
-        witness.join()
-        count = 1000
-        emitting = gevent.spawn(lambda: [application.sio.emit("numbered", number) for number in range(count)])
-        got: dict[Browser, list[str | bytes]] = {slow: [], witness: []}
-        while min(map(len, got.values())) < count:
-            for browser, packets in got.items():
-                packets += browser.received()
-
-        assert numbers(got[slow]) == numbers(got[witness]) == list(range(count))
-        emitting.join()
         assert application.ends == []
 
     def test_with_wait_a_client_that_leaves_is_forgotten_and_holds_nobody_up(self, make: Make) -> None:

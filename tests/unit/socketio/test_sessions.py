@@ -207,17 +207,6 @@ class TestEvents:
         assert application.ends == ["parse error"]
         assert not any(application.leftovers().values())
 
-    def test_events_of_one_client_are_handled_in_order(self, make: Make, asynchronous: bool) -> None:
-        """A thousand, back to back."""
-        application = make(async_handlers=asynchronous)
-        browser = Browser(application)
-        browser.join()
-        browser.send(*[f'42["record",{number}]' for number in range(1000)])
-        while len(application.seen) < 1000:
-            turn()
-
-        assert application.seen == list(range(1000))
-
     def test_slow_handlers_are_bounded_and_stop_the_reading(self, make: Make, asynchronous: bool) -> None:
         """The client's events then back up into its own socket. Another is served then, and at last all are handled."""
         application = make(async_handlers=asynchronous, max_handlers=MAX_HANDLERS)

@@ -60,13 +60,6 @@ def events(count: int, size: int = 0) -> list[Frame]:
     return [Frame(b"4" + json.dumps([number, "x" * size]).encode()) for number in range(count)]
 
 
-def test_an_idle_session_takes_direct_writes(line: Line) -> None:
-    """After sending its queue, a session takes them again."""
-    assert line.ready()
-    line.session.offer(events(1)[0])
-    assert (line.ready(), len(line.read())) == (True, 1)
-
-
 def test_a_session_whose_socket_is_full_takes_none_until_it_has_caught_up(line: Line) -> None:
     """Events queue up after the waiting ones, and keep their order."""
     padding = line.back_up()

@@ -65,13 +65,6 @@ def test_every_gauge_of_ours_has_a_meaning() -> None:
     assert {name for name in gauges if name.startswith(("headgate_", "process_"))} <= GAUGES.keys()
 
 
-def test_a_worker_that_has_ended_counts_with_what_was_seen_last() -> None:
-    """A sum that went back would be a reset, and `rate` would count everything again."""
-    totals = remember(Totals(), {1: [counter(10)], 2: [counter(20)]}, living=[1, 2])
-    totals = remember(totals, {2: [counter(21)]}, living=[2])
-    assert values(exposed({2: [counter(21)]}, {2: 1}, totals))["a_total", ""] == 31
-
-
 def test_a_worker_that_lives_and_does_not_answer_counts_with_what_was_seen_last() -> None:
     """For the same reason."""
     totals = remember(Totals(), {1: [counter(10)], 2: [counter(20)]}, living=[1, 2])

@@ -58,12 +58,7 @@ def test_a_violation_names_topic_pattern_path_and_reason_and_no_value() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        {"type": "integer"},
-        {"const": 1},
-        {"enum": [1, 2]},
-        {"pattern": "^a"},
-        {"format": "email"},
-        {"maxLength": 1},
+        *({"type": "integer"}, {"const": 1}, {"enum": [1, 2]}, {"pattern": "^a"}, {"format": "email"}, {"maxLength": 1}),
         {"not": {"type": "string"}},
         {"anyOf": [{"type": "integer"}, {"maxLength": 1}]},
         {"oneOf": [{"type": "string"}, {"minLength": 1}]},

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import threading
 from dataclasses import replace
 from typing import Any
@@ -17,6 +15,7 @@ from headgate.redis.cluster import Topology, is_cluster, key_of, read_slots, slo
 from headgate.redis.connections import is_open, redacted_address
 from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
 from headgate.settings.settings import Settings
+from tests.support.processes import in_child
 from tests.support.redis_server import DEADLINE_S
 
 A, B, C, D = (("a", 1), ("b", 2), ("c", 3), ("d", 4))
@@ -58,15 +57,11 @@ def test_a_child_that_is_forked_while_a_thread_asks_asks_itself() -> None:
     thread = threading.Thread(target=cluster.owner, args=(0,))
     thread.start()
     assert asked.wait(DEADLINE_S)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(5)
-        os._exit(0 if cluster.owner(0) == A else 1)
-    _, status = os.waitpid(child, 0)
+    answered = in_child(lambda: cluster.owner(0) == A)
     ended.set()
     thread.join()
 
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert answered
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -20,6 +18,7 @@ from headgate.redis.cluster import Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.settings.addresses.redis_url import Kind, Node, RedisUrl, read_url
+from tests.support.processes import in_child
 from tests.support.redis_server import DEADLINE_S
 
 A, B, C = (("a", 1), ("b", 2), ("c", 3))
@@ -137,15 +136,11 @@ def test_a_child_forked_while_a_thread_opens_a_node_opens_it_itself(world: World
     thread = threading.Thread(target=call, args=(world.client, "GET", LOW))
     thread.start()
     assert begun.wait(DEADLINE_S)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(5)
-        os._exit(0 if call(world.client, "GET", LOW) == b"OK" else 1)
-    _, status = os.waitpid(child, 0)
+    answered = in_child(lambda: call(world.client, "GET", LOW) == b"OK")
     ended.set()
     thread.join()
 
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert answered
 
 
 def moved(key: str, node: Node) -> redis.exceptions.MovedError:

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from headgate.redis.pool import AllInUse, Pool
+from tests.support.processes import in_child
 from tests.support.redis_server import wait_until
 
 
@@ -167,10 +168,6 @@ def test_a_forked_child_begins_without_connections() -> None:
     """The child of a fork neither uses nor closes its parent's connections, and waits for none of them."""
     pool = pool_of()
     link = pool.get_connection()
-    child = os.fork()
-    if not child:
-        os._exit(0 if pool.get_connection() is not link and link.is_open else 1)
-
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert in_child(lambda: pool.get_connection() is not link and link.is_open)
     pool.release(link)
     assert pool.get_connection() is link

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from headgate.redis.primary_switch import (
@@ -23,6 +21,7 @@ from headgate.redis.primary_switch import (
     switch_of,
 )
 from headgate.settings.addresses.redis_url import read_url
+from tests.support.processes import in_child
 
 
 class Link:
@@ -207,10 +206,11 @@ def test_a_forked_child_closes_no_link_of_its_parent() -> None:
     link, switch = Link(), switch_of(read_url("redis://forked"))
     switch.note("a", 100.0, count=switch.count)
     switch.follow(link, "a", 0)
-    child = os.fork()
-    if child == 0:
+
+    def keeps_it() -> bool:
         switch.note("b", 100.0, count=switch.count)
-        os._exit(link.left)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return link.left == 0
+
+    assert in_child(keeps_it)
     switch.note("b", 100.0, count=switch.count)
     assert link.left == 1

@@ -183,21 +183,6 @@ def test_a_large_room_gets_everything_in_order_over_several_turns(application: A
     assert all(browser.received() == expected for browser in browsers)
 
 
-def test_a_member_whose_socket_is_broken_costs_nobody_else_anything(application: Application) -> None:
-    """It leaves, and the event reaches the others."""
-    browsers = [Browser(application, websocket=True) for _ in range(20)]
-    for browser in browsers:
-        browser.join()
-    assert browsers[0]._sock is not None
-    browsers[0]._sock.close()
-    for number in range(3):
-        application.sio.emit("event", number)
-    got = [browser.received() for browser in browsers[1:]]
-
-    assert got == [[f'42["event",{number}]' for number in range(3)]] * 19
-    assert len(application.ends) == 1
-
-
 @pytest.mark.parametrize("namespace", ["/", "/custom", "/other"])
 @pytest.mark.parametrize("end", ["refused", "fails", "let in"])
 def test_a_client_that_is_refused_gets_nothing_that_was_for_everybody(application: Application, namespace: str, end: str) -> None:

@@ -372,23 +372,6 @@ class TestApplicationsOwn:
 
         assert counted == {"packetsIn": 1, "bytesIn": len('2["record",1]'), "packetsOut": 2, "bytesOut": 2 * len('42["x"]')}
 
-    def test_leaving_forgets_every_room(self, application: Application) -> None:
-        """And the lists that rooms are sent by."""
-        browser = Browser(application)
-        sid = browser.join()
-        sio = application.sio
-        for number in range(10):
-            sio.enter_room(sid, f"room {number}")
-        sio.leave_room(sid, "room 3")
-        sio.close_room("room 4")
-        sio.emit("event", to="room 5")
-        assert sorted(sio.rooms(sid)) == sorted([sid, *(f"room {number}" for number in range(10) if number not in (3, 4))])
-        browser.go()
-
-        assert not any(application.leftovers().values())
-        assert not sio.manager._entered
-        assert not any(audience.members for audience in sio.manager._audiences.values())
-
     def test_an_emit_in_the_hub_does_not_wait(self, application: Application) -> None:
         """A callback of the loop cannot; the bounds of the queue hold."""
         browser = Browser(application)

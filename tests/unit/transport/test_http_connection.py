@@ -348,10 +348,6 @@ class TestManners:
 
         assert len(turns) >= 10
 
-    def test_a_socket_is_told_to_hold_little(self, exchange: Exchange) -> None:
-        """Without that the kernel holds megabytes."""
-        assert exchange.with_(LAST).send_buffer_bytes == LIMITS.send_buffer_bytes
-
     def test_the_kernel_holds_little_of_an_answer_that_nobody_reads(self) -> None:
         """The application is asked for no more than the send buffer takes."""
         written = 0
@@ -369,7 +365,7 @@ class TestManners:
         serving = serve_on(server, ours)
         turn()
         try:
-            assert 0 < written < 500_000
+            assert 0 < written < 150_000
         finally:
             theirs.close()
             serving.join()

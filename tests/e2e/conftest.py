@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
@@ -62,9 +63,16 @@ def shop(gateway: GatewayProcess) -> Shop:
 
 @pytest.fixture
 def open_board(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]:
-    """Open boards, each in a separate browser context (another person's browser); they close with the test.
+    """Open boards that close with the test."""
+    with boards_of(browser, gateway) as open_one:
+        yield open_one
 
-    A test fails at its end when a page raised an error or met its Content-Security-Policy.
+
+@contextmanager
+def boards_of(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]:
+    """Open boards, each in a separate browser context (another person's browser), until the end of the block.
+
+    It fails at its end when a page raised an error or met its Content-Security-Policy.
     """
     contexts: list[BrowserContext] = []
     boards: list[BoardPage] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from headgate.redis.embedded import EmbeddedRedis
 from headgate_server.demo.orders import MAX_ORDERS
 from tests.e2e.board_page import BoardPage
-from tests.e2e.conftest import VIEWPORT, OpenBoard
+from tests.e2e.conftest import VIEWPORT, OpenBoard, boards_of
 from tests.e2e.shop import Shop
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
@@ -26,9 +26,18 @@ OFFERED = {
 }
 
 
-def test_every_button_of_a_card_does_what_its_name_says(open_board: OpenBoard, shop: Shop) -> None:
+@pytest.fixture(scope="module")
+def boards(browser: Browser, gateway: GatewayProcess) -> Iterator[tuple[BoardPage, BoardPage]]:
+    """Ana's board and Ben's, for tests that each make their own orders."""
+    with boards_of(browser, gateway) as open_one:
+        yield open_one("ana"), open_one("ben")
+
+
+def test_every_button_of_a_card_does_what_its_name_says(
+    boards: tuple[BoardPage, BoardPage], open_board: OpenBoard, shop: Shop
+) -> None:
     """In each status every button leads somewhere, and it leads there on both boards; a later reader finds it so."""
-    ana, ben = open_board("ana"), open_board("ben")
+    ana, ben = boards
     ends: dict[str, str] = {}
     for status, offered in OFFERED.items():
         number = shop.create()
@@ -48,29 +57,31 @@ def test_every_button_of_a_card_does_what_its_name_says(open_board: OpenBoard, s
         expect(later.card_in(target, number)).to_be_visible()
 
 
-def test_a_card_is_dragged_to_another_column(open_board: OpenBoard, shop: Shop) -> None:
+def test_a_card_is_dragged_to_another_column(boards: tuple[BoardPage, BoardPage], shop: Shop) -> None:
     """With the mouse, across columns at once."""
     number = shop.create()
-    ana, ben = open_board("ana"), open_board("ben")
+    ana, ben = boards
     ana.card(number).locator("h4").drag_to(ana.view.locator('.column[data-status="failed"] h3'))
     for board in (ana, ben):
         expect(board.card_in("failed", number)).to_be_visible()
 
 
-def test_a_card_is_moved_with_the_keyboard_alone(open_board: OpenBoard, shop: Shop) -> None:
+def test_a_card_is_moved_with_the_keyboard_alone(boards: tuple[BoardPage, BoardPage], shop: Shop) -> None:
     """Tab to its button, press Enter, and the focus goes with the card."""
     number = shop.create()
-    ana, ben = open_board("ana"), open_board("ben")
+    ana, ben = boards
+    ana.page.locator(".skip").focus()
+    expect(ana.button(f"Pack order {number}")).to_be_visible()
     ana.tab_to(ana.button(f"Pack order {number}"))
     ana.page.keyboard.press("Enter")
     expect(ben.card_in("packed", number)).to_be_visible()
     expect(ana.button(f"Ship order {number}")).to_be_focused()
 
 
-def test_two_moves_at_the_same_time_end_in_one_place(open_board: OpenBoard, shop: Shop) -> None:
+def test_two_moves_at_the_same_time_end_in_one_place(boards: tuple[BoardPage, BoardPage], shop: Shop) -> None:
     """Both boards show the shop's state."""
     numbers = [shop.create() for _ in range(3)]
-    ana, ben = open_board("ana"), open_board("ben")
+    ana, ben = boards
     for number in numbers:
         for board, name in ((ana, "Pack"), (ben, "Fail")):
             board.button(f"{name} order {number}").dispatch_event("click")
@@ -82,9 +93,9 @@ def test_two_moves_at_the_same_time_end_in_one_place(open_board: OpenBoard, shop
             expect(board.card_in(shop.order(number)["status"], number)).to_be_visible()
 
 
-def test_new_orders_appear_and_the_oldest_goes(open_board: OpenBoard, shop: Shop) -> None:
+def test_new_orders_appear_and_the_oldest_goes(boards: tuple[BoardPage, BoardPage], shop: Shop) -> None:
     """On the other board, without a reload."""
-    ana, ben = open_board("ana"), open_board("ben")
+    ana, ben = boards
     cards = ben.view.locator(".card")
     before = cards.count()
     ana.button("New order by Ana").click()

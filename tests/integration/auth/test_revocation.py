@@ -13,12 +13,10 @@ from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from headgate.auth import regrants
-from headgate.auth.identity import Identity
 from headgate.auth.repair import read_regrants, read_revoked
 from headgate.auth.revocation import KEPT_S
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.cli.main import main
-from headgate.errors import BusUnavailable, Unauthorized
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import REGRANTED, REVOKED
@@ -41,13 +39,6 @@ class Watching:
 
     def heard(self) -> list[str]:
         return self._named.get(timeout=DEADLINE_S)
-
-    def is_refused(self, user: str, token_id: str | None = None) -> bool:
-        try:
-            self.watch.check(Identity(user, token_id=token_id))
-        except Unauthorized:
-            return True
-        return False
 
     def _wait(self, seconds: float) -> None:
         self._closing.wait(seconds)
@@ -74,19 +65,6 @@ def test_a_revocation_is_stored_until_its_end_and_then_takes_no_room(publisher: 
     publisher.revoke(user="next", for_s=0)
     assert set(call(redis_client, "ZRANGE", REVOKED, 0, 9)) == {b"user:ana", b"user:ended", b"user:next"}
     assert call(redis_client, "TTL", REVOKED) > 0
-
-
-def test_a_gateway_that_starts_later_knows_a_revocation_before_it_lets_anyone_in(publisher: Publisher, redis_url: str) -> None:
-    """It is in the set that the watch reads first; before that, every client is refused for the moment."""
-    publisher.revoke(user="mallory")
-    unread = RevocationWatch(redis_url, open_client(redis_url), lambda members: None)
-    with pytest.raises(BusUnavailable):
-        unread.check(Identity("ana"))
-    unread.close()
-    with closing(Watching(redis_url)) as watching:
-        assert watching.heard() == ["user:mallory"]
-        assert watching.is_refused("mallory")
-        assert not watching.is_refused("ana")
 
 
 def test_the_command_line_revokes_and_lifts(redis_client: Client, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

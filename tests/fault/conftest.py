@@ -13,6 +13,7 @@ import pytest
 
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
+from tests.fault.pair import Pair
 from tests.fault.site import FULL, SHORT, Load, Site
 
 
@@ -37,6 +38,13 @@ SITE_SETTINGS: dict[str, Any] = {"publish_per_s": 10, "ping_timeout_s": 120}
 ONLY_NIGHTLY = pytest.mark.parametrize(
     "load", [pytest.param(FULL, id="full", marks=[pytest.mark.nightly, pytest.mark.timeout(7200)])], indirect=True
 )
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """Two servers and the relay in front of them."""
+    with Pair(tmp_path, gateways=0) as pair:
+        yield pair
 
 
 @pytest.fixture

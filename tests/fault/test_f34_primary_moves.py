@@ -28,8 +28,8 @@ from headgate.redis.keys import log_key
 from headgate.redis.log import EventLog
 from headgate.services.publisher import Durable, Fate, Publisher, Receipt
 from headgate.settings.settings import Settings
-from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.figures import Figures
+from tests.fault.pair import Pair
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import NAMESPACE, Load, wait_for
 from tests.support.gateway_process import GatewayFailed, GatewayProcess
@@ -259,18 +259,14 @@ def knows(sentinel: Server, replicas: int) -> bool:
 
 
 @pytest.mark.parametrize("planned", [False, True], ids=["old primary lives on", "FAILOVER"])
-def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load, figures: Figures, planned: bool) -> None:
+def test_an_address_that_leads_elsewhere_is_followed(pair: Pair, figures: Figures, planned: bool) -> None:
     """The relay leads new connections to the new primary; open ones stay, and nothing breaks them.
 
     Redis' own FAILOVER pauses writes until the replica has everything, and makes the old primary a replica, so nothing is lost.
     """
     with ExitStack() as ended:
-        old, new = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("old", "new"))
-        old.call("CONFIG", "SET", "repl-diskless-sync-delay", "0")
-        new.call("REPLICAOF", "127.0.0.1", old.port)
-        relay = ended.enter_context(ChaosProxy(("127.0.0.1", old.port)))
-        url = f"redis://127.0.0.1:{relay.port}"
-        wait_for(lambda: new.call("INFO", "replication")["master_link_status"] == "up", "the replica to be in step", DEADLINE_S)
+        pair.begin_to_follow()
+        old, new, url = pair.primary, pair.replica, pair.url
         consuming = ended.enter_context(Consuming(url))
         publishing = ended.enter_context(Publishing(url))
         wait_for(lambda: len(publishing.acknowledged) > 50, "receipts", DEADLINE_S)
@@ -284,7 +280,7 @@ def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load,
             wait_for(lambda: (role(old), role(new)) == ("slave", "master"), "the failover", DEADLINE_S)
         else:
             new.call("REPLICAOF", "NO", "ONE")
-        relay.redirect(("127.0.0.1", new.port))
+        pair.redirect(new)
         wait_for(lambda: publishing.epoch() != before, "a receipt of the new primary", DEADLINE_S)
         publisher_s, first = next((at_s, receipt) for at_s, receipt in publishing.acknowledged if receipt.epoch != before)
         at_s = times({"consumer": lambda: consuming.is_at(first.epoch)})
@@ -307,16 +303,13 @@ def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load,
 
 
 @pytest.mark.parametrize("planned", [False, True], ids=["the end is lost", "FAILOVER"])
-def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(tmp_path: Path, planned: bool) -> None:
+def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(pair: Pair, planned: bool) -> None:
     """The events on the old primary are found by their ids or published again, and the rest follows, each once, in order."""
     count = 4000
     with ExitStack() as ended:
-        old, new = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("old", "new"))
-        old.call("CONFIG", "SET", "repl-diskless-sync-delay", "0")
-        new.call("REPLICAOF", "127.0.0.1", old.port)
-        relay = ended.enter_context(ChaosProxy(("127.0.0.1", old.port)))
-        wait_for(lambda: new.call("INFO", "replication")["master_link_status"] == "up", "the replica to be in step", DEADLINE_S)
-        publisher = ended.enter_context(Publisher(f"redis://127.0.0.1:{relay.port}", timeout_s=DEADLINE_S))
+        pair.begin_to_follow()
+        old, new, relay = pair.primary, pair.replica, pair.relay
+        publisher = ended.enter_context(Publisher(pair.url, timeout_s=DEADLINE_S))
         publisher.publish(TOPIC, -1)
         relay.throttle(300_000)
         batch = [(TOPIC, {"number": number, "filling": "x" * 500}) for number in range(count)]
@@ -332,7 +325,7 @@ def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(tmp_path: Path,
             taken = new.call("XLEN", log_key(NAMESPACE))
             assert taken < count, "the batch was there before its primary was demoted"
             relay.throttle(None)
-            relay.redirect(("127.0.0.1", new.port))
+            pair.redirect(new)
             places = [receipt.offset for receipt in receipts.result(DEADLINE_S)]
         assert places == sorted(set(places))
         assert len(places) == count
@@ -341,12 +334,10 @@ def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(tmp_path: Path,
         assert len(found) == count + 1
 
 
-def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(pair: Pair, tmp_path: Path) -> None:
     """Half of each process's publishes would reach half of the others. It is taken again when the name leads to one."""
     with ExitStack() as ended:
-        one, other = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("one", "other"))
-        relay = ended.enter_context(ChaosProxy(("127.0.0.1", one.port)))
-        url = f"redis://127.0.0.1:{relay.port}"
+        one, other, url = pair.primary, pair.replica, pair.url
         with Publisher(other.url) as publisher:
             publisher.publish(TOPIC, "of the other")
         publisher = ended.enter_context(Publisher(url))
@@ -355,7 +346,7 @@ def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(tmp_path:
             GatewayProcess(tmp_path / "gateway", {"HEADGATE_REDIS_URL": url, "HEADGATE_TOKEN_SECRET": SECRET})
         )
         consuming = ended.enter_context(Consuming(url))
-        relay.redirect(("127.0.0.1", one.port), ("127.0.0.1", other.port))
+        pair.redirect(one, other)
 
         def refused() -> bool:
             try:
@@ -367,7 +358,7 @@ def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(tmp_path:
         wait_for(refused, f"a publisher that says: {TORN}", DEADLINE_S)
         wait_for(lambda: TORN in (consuming.trouble or ""), "a consumer that says so", DEADLINE_S)
         gateway.wait_for_line(re.compile(TORN), DEADLINE_S)
-        relay.redirect(("127.0.0.1", one.port))
+        pair.redirect(one)
         wait_for(lambda: not refused(), "an event that is taken", DEADLINE_S)
 
 
@@ -385,19 +376,15 @@ def test_a_replica_as_the_primary_is_one_clear_error(tmp_path: Path) -> None:
             gateway.start()
 
 
-def test_a_name_with_two_addresses_leads_nobody_to_the_replica(tmp_path: Path) -> None:
+def test_a_name_with_two_addresses_leads_nobody_to_the_replica(pair: Pair) -> None:
     """Each new connection leads to the primary and to the replica by turns, as with a name that has both addresses."""
     with ExitStack() as ended:
-        primary, replica = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("one", "other"))
-        primary.call("CONFIG", "SET", "repl-diskless-sync-delay", "0")
-        replica.call("REPLICAOF", "127.0.0.1", primary.port)
-        relay = ended.enter_context(ChaosProxy(("127.0.0.1", primary.port)))
-        url = f"redis://127.0.0.1:{relay.port}"
-        wait_for(lambda: replica.call("INFO", "replication")["master_link_status"] == "up", "the replica in step", DEADLINE_S)
+        pair.begin_to_follow()
+        primary, relay, url = pair.primary, pair.relay, pair.url
         consuming = ended.enter_context(Consuming(url))
         publishing = ended.enter_context(Publishing(url))
         wait_for(lambda: len(publishing.acknowledged) > 50, "receipts", DEADLINE_S)
-        relay.redirect(("127.0.0.1", primary.port), ("127.0.0.1", replica.port))
+        pair.redirect(primary, pair.replica)
         connections = relay.accepted
         wait_for(lambda: relay.accepted >= connections + 4, "four questions where the address leads", DEADLINE_S)
         publishing.stop()

@@ -556,6 +556,26 @@ def test_events_lost_before_the_gateway_read_them_are_reported_to_nobody(gateway
     assert client.named("cursor")[-1][0] == {"epoch": gateway.redis.epoch, "offset": 2}
 
 
+def test_a_client_that_resumes_is_not_told_of_lost_events_that_it_never_had(gateway_on_model: StartGatewayOnModel) -> None:
+    """Another one had them and is notified; this one was disconnected. Its position is on the line, so it has Redis' log."""
+    gateway = gateway_on_model()
+    everything = {"subscriptions": [{"pattern": "#"}]}
+    witness = gateway.join(everything)
+    epoch = witness.welcome["epoch"]
+    gateway.publish(5)
+    witness.wait_for_events(5)
+    gateway.redis.lose_tail(3)
+    gateway.clock.advance(5)
+    gateway.publish(1)
+    witness.wait_for_events(6)
+    [(gap,)] = witness.named("gap")
+    assert (gap["reason"], gap["from"], gap["to"]) == ("rolled_back", 3, 5)
+    client = gateway.join({**everything, "resume": {"epoch": epoch, "offset": 2}})
+    client.wait_for_events(1)
+    assert client.welcome["resumed"] is True
+    assert (history(client), client.named("gap")) == ([("id3", 3)], [])
+
+
 def test_a_lost_redis_is_told_to_clients_and_readiness_and_loses_nothing(gateway_on_model: StartGatewayOnModel) -> None:
     """Down and up again, no socket lost; the events of the meantime arrive."""
     gateway = gateway_on_model()

@@ -90,22 +90,6 @@ def test_users_on_two_gateways_see_each_other_counted_by_user(start: Start, redi
     seen.wait_for({"ana": 1})
 
 
-def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> None:
-    """Both are reported with their name, and in the welcome."""
-    gateway = start(max_presence_topics=1, max_presence_members=1)
-    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
-    assert ana.welcome["limits"]["max_presence_topics"] == 1
-    assert enter(ana)["ok"]
-    error = enter(ana, "rooms.8")["error"]
-    assert (error["code"], error["name"], error["retry"]) == ("limit_reached", "presence_topics", False)
-    error = enter(ben)["error"]
-    assert (error["code"], error["name"], error["retry"]) == ("limit_reached", "presence_members", True)
-    assert ben.request("presence", {"topic": TOPIC, "act": "watch"})["members"][0][0] == "ana"
-    assert enter(gateway.join({"token": "ana"}))["ok"]  # another tab of a member
-    off = start(max_presence_topics=0).join({"token": "ana"})
-    assert enter(off)["error"]["limit"] == 0
-
-
 def test_the_first_member_and_the_end_of_the_last_one_are_events_where_that_is_wanted(start: Start, redis_url: str) -> None:
     """`<topic>.occupied` and `<topic>.vacated` are in the log once each; topics outside the setting have none."""
     gateway = start(presence_events=("rooms.7",))

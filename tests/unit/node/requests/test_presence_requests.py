@@ -101,6 +101,7 @@ def test_what_is_not_granted_not_known_or_turned_off_is_refused(start: Start) ->
     assert ask(ana, "look")["error"]["code"] == "invalid_request"
     assert ask(ana, "page", after="x")["error"]["code"] == "invalid_request"
     off = start(max_presence_topics=0).join({"token": "ana"})
+    assert off.welcome["limits"]["max_presence_topics"] == 0
     assert ask(off, "enter")["error"]["name"] == "presence_topics"
 
 

@@ -1,6 +1,7 @@
 """An outbox while the application, its relay and Redis are killed at each step, with one event for every committed row.
 
-The test command has a short form, `make faults` ten thousand commits. tests/examples/test_outbox.py has PostgreSQL and Django.
+`make faults` has it, with ten thousand commits: it is the relay of an example. tests/examples/test_outbox.py has PostgreSQL and
+Django.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from txoutbox.adapters.sqlite import SqliteStorage
 from headgate.diagnosis.tracing import NoSuchEvent, trace
 from headgate.redis.client import call, open_client
 from headgate.redis.keys import log_key
+from tests.fault.conftest import ONLY_NIGHTLY
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load
 from tests.support.gateway_process import StartGateway
@@ -32,6 +34,7 @@ from tests.support.raw_client import RawClient
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "notifications"
 WAIT_S = 120.0
+COMMITS = 10_000
 STEPS = ("claimed", "publishing", "published", "acknowledged")
 
 
@@ -106,14 +109,13 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         shop.close()
 
 
-@pytest.mark.timeout(1800)
+@ONLY_NIGHTLY
 def test_every_committed_row_is_one_event_and_no_other_is_there(shop: Shop, load: Load, start_gateway: StartGateway) -> None:
     """Each topic in the order of its rows, and a trace explains each event by the id of its row, and each rollback."""
-    commits = 10_000 if load.name == "full" else 200
     gateway = start_gateway({"HEADGATE_REDIS_URL": shop.redis.url}, "--dev")
     client = RawClient(gateway.url, {"subscriptions": [{"pattern": "orders.#"}]})
     client.wait_for(partial(client.named, "welcome"), "welcome", WAIT_S)
-    part = commits // (2 * len(STEPS))
+    part = COMMITS // (2 * len(STEPS))
     for number, step in enumerate(STEPS):
         shop.order(part, "row")
         shop.relay(step, 1 if step in ("claimed", "acknowledged") else 7 + number)
@@ -126,7 +128,7 @@ def test_every_committed_row_is_one_event_and_no_other_is_there(shop: Shop, load
         shop.redis.start()
         until(lambda: shop.pending() == 0)
         shop.close()
-    assert shop.made >= commits
+    assert shop.made >= COMMITS
 
     redis = open_client(shop.redis.url, timeout_s=WAIT_S)
     entries = call(redis, "XRANGE", log_key(NAMESPACE), "-", "+")

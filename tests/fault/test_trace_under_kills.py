@@ -155,7 +155,7 @@ def stage(start_gateway: StartGateway, tmp_path: Path) -> Iterator[Stage]:
 @pytest.mark.timeout(1200)
 def test_every_outcome_is_explained_while_everything_is_killed(stage: Stage, load: Load) -> None:
     """One gateway stays and has reported every event; the other's clients go on at the next one; the consumers have done all."""
-    events, rounds = (10_000, 5) if load.name == "full" else (500, 1)
+    events, rounds = (10_000, 5) if load.name == "full" else (250, 1)
     for number in range(rounds):
         for fault in (stage.kill_gateway, stage.kill_consumer, stage.kill_redis):
             fault()

@@ -12,7 +12,6 @@ import os
 import random
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,15 +82,12 @@ def run(folder: Path, where: str, load: Load, size: Size, seed: int) -> tuple[Co
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("where", ["address", "Sentinels", "Cluster"])
+@pytest.mark.parametrize("where", ["address", pytest.param("Sentinels", marks=pytest.mark.nightly), "Cluster"])
 def test_under_every_fault_nothing_is_lost_unreported_doubled_reordered_or_shown_though_lost(
     tmp_path: Path, load: Load, figures: Figures, seed: int, where: str
 ) -> None:
     """Pieces of random faults. Each event of the log is owed to each browser and consumer, each receipt is accounted for."""
-    size = SIZES[load.name]
-    if load.name == "short" and where == "Sentinels":  # which take ten seconds to put an old primary in its place
-        size = replace(size, steps=1, pauses=0)
-    happened, results = run(tmp_path, where, LOADS[load.name], size, seed)
+    happened, results = run(tmp_path, where, LOADS[load.name], SIZES[load.name], seed)
     note(figures, where, seed, happened, results)
 
 

@@ -54,11 +54,11 @@ def wait_for_items(page: Page, count: int) -> None:
     wait_until(page, lambda shown: len(shown["items"]) == count)
 
 
-@pytest.mark.parametrize("way", ["alone", "tabs", "stream"])
+@pytest.mark.parametrize("way", ["tabs", "stream"])
 def test_what_is_read_in_one_tab_is_read_in_the_other_and_after_a_reload(
     context: BrowserContext, gateway: GatewayProcess, inbox: Inbox, way: str
 ) -> None:
-    """Items of before the page came and of after, with the count in the title; also over one connection, and over HTTP."""
+    """Items of before the page came and of after, with the count in the title; over one connection, and over HTTP."""
     inbox.send("ana", "news", 1, "before")
     one, other = (open_tab(context, gateway, way) for _ in range(2))
     for tab in (one, other):

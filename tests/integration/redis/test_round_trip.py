@@ -18,7 +18,7 @@ from headgate.redis.budget import Budget
 from headgate.redis.client import Client, call, call_many, open_client
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import log_key
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_server import DEADLINE_S
 
 ASK = ("FCALL", "ask", 0)
 
@@ -241,26 +241,3 @@ def test_more_threads_than_connections_wait_for_their_turn(redis_url: str, redis
     client.close()
 
     assert found == [[b"%d" % offset for offset in range(1, 51)]] * 8
-
-
-def test_a_thread_that_waits_for_a_connection_gets_the_one_that_comes_back() -> None:
-    """The only connection is in use; a second thread waits for it, and is woken."""
-    asked = threading.Event()
-
-    def answer(connection: socket.socket) -> None:
-        asked.set()
-        assert wanted.wait(DEADLINE_S)
-        connection.sendall(b"$5\r\nfirst\r\n")
-        assert connection.recv(4096)
-        connection.sendall(b"$6\r\nsecond\r\n")
-        closed(connection)
-
-    wanted = threading.Event()
-    with server(answer, max_connections=1) as client, ThreadPoolExecutor(2) as pool:
-        first = pool.submit(call, client, *ASK)
-        assert asked.wait(DEADLINE_S)
-        second = pool.submit(call, client, *ASK)
-        wait_until(lambda: client.connection_pool.waiting, "the second thread waits")
-        wanted.set()
-
-        assert (first.result(DEADLINE_S), second.result(DEADLINE_S)) == (b"first", b"second")

@@ -100,8 +100,8 @@ def test_a_pause_of_the_process_is_no_connection_in_use(waits: int, monkeypatch:
 
 
 def test_a_connection_that_comes_back_wakes_one_that_waits() -> None:
-    """The waiting thread gets the very connection that is released."""
-    pool = pool_of()
+    """The waiting thread gets the very connection that is released, long before it would look again by itself."""
+    pool = pool_of(timeout_s=60.0)
     link = pool.get_connection()
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(pool.get_connection)

@@ -7,17 +7,13 @@ plain XADD of the same bytes or a script that keeps a history. The ratio to it s
 from __future__ import annotations
 
 import json
-import logging
-import os
 import random
 import secrets
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import redis
@@ -25,7 +21,7 @@ import redis
 from headgate.services.publisher import Publisher
 
 from . import publishing
-from .bus import Bus
+from .bus import Bus, bus_apart, on_core
 from .child import cpu_s
 from .machine import cores
 from .scenario import Row, Run
@@ -76,28 +72,9 @@ Way: TypeAlias = Callable[[Pipeline, Sequence[str]], None]
 
 
 @contextmanager
-def _on_core(core: int) -> Iterator[None]:
-    """Run this thread on a core."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-@contextmanager
 def _bus() -> Iterator[tuple[Bus, redis.Redis, Publisher]]:
     """A bus on one core, and us on the other; the library is loaded."""
-    logging.getLogger("headgate.publisher").setLevel(logging.ERROR)  # that no gateway listens is meant here
-    server_core, load_core = cores()
-    with (
-        _on_core(load_core),
-        tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder,
-        Bus(Path(folder), server_core) as bus,
-        bus.client() as client,
-        Publisher(bus.url) as publisher,
-    ):
+    with bus_apart() as bus, bus.client() as client, Publisher(bus.url) as publisher:
         publisher.publish(publishing.TOPIC, {})
         yield bus, client, publisher
 
@@ -117,7 +94,7 @@ def receipts_tcp(size_bytes: int) -> Run:
 
     def run(variant: Variant, quick: bool) -> Row:
         with stage(variant, size_bytes=size_bytes, clients=1, has_tcp=True) as on:
-            with _on_core(cores()[1]), Publisher(on.bus.tcp_url) as publisher, redis.Redis.from_url(on.bus.tcp_url) as client:
+            with on_core(cores()[1]), Publisher(on.bus.tcp_url) as publisher, redis.Redis.from_url(on.bus.tcp_url) as client:
                 row = _receipts(client, publisher, size_bytes, quick)
             is_there = on.generator.ask("idle", 100, takes_s=0.1)["clients"] == 1
         return row if is_there else row | {"outcome": "the client was disconnected"}

@@ -15,15 +15,11 @@ import argparse
 import asyncio
 import gc
 import json
-import logging
 import os
 import secrets
 import signal
 import statistics
-import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from time import monotonic, perf_counter, process_time
 from typing import Any
 
@@ -32,15 +28,14 @@ import redis.asyncio
 from headgate import AsyncPublisher, HeadgateError, Publisher
 
 from . import publishing
-from .bus import Bus
-from .machine import cores
-from .variants import LOG_KEY, held_port
+from .bus import Bus, bus_apart
+from .variants import LOG_KEY
 
 Send = Callable[[], Awaitable[object]]
 STOPPED_S = 3.0
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure; print one JSON object."""
     parser = argparse.ArgumentParser("python -m bench.async_publishing", description="Measure publishing in an event loop.")
     parser.add_argument("--tasks", type=int, default=200, help="that publish at the same time")
@@ -49,22 +44,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--bytes", type=int, default=256, help="of the payload")
     parser.add_argument("--uvloop", action="store_true")
     wanted = parser.parse_args(words)
-    logging.getLogger("headgate.publisher").setLevel(logging.ERROR)  # that no gateway listens is meant here
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     if wanted.uvloop:
         import uvloop
 
         new_loop = uvloop.new_event_loop
-    server_core, load_core = cores()
-    with tempfile.TemporaryDirectory() as folder, held_port() as port, Bus(Path(folder), server_core, port) as bus:
-        os.sched_setaffinity(0, {load_core})
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            sys.stdout.write(json.dumps(runner.run(_measure(bus, wanted)), indent=2) + "\n")
-    return 0
+    with bus_apart(has_tcp=True) as bus, asyncio.Runner(loop_factory=new_loop) as runner:
+        print(json.dumps(runner.run(_measure(bus, wanted)), indent=2))
 
 
 async def _measure(bus: Bus, wanted: argparse.Namespace) -> dict[str, Any]:
-    data, payload = {"pad": "x" * (wanted.bytes - 10)}, '{"pad":"' + "x" * (wanted.bytes - 10) + '"}'
+    data = {"pad": "x" * (wanted.bytes - 10)}
+    payload = json.dumps(data, separators=(",", ":"))
     found: dict[str, Any] = {}
     async with AsyncPublisher(bus.tcp_url) as ours:
         with Publisher(bus.tcp_url) as blocking:
@@ -89,7 +80,9 @@ async def _measure(bus: Bus, wanted: argparse.Namespace) -> dict[str, Any]:
             await client.aclose()
         for name in ways:
             found[name] = {"per_s": round(statistics.median(per_s[name])), "cpu_us": round(statistics.median(cpu_us[name]), 1)}
-        found["async_publisher"]["one_task_per_s"] = await _alone(ways["async_publisher"], wanted.calls // 10)
+        began_s = perf_counter()
+        await _publish(ways["async_publisher"], 1, wanted.calls // 10)
+        found["async_publisher"]["one_task_per_s"] = round(wanted.calls // 10 / (perf_counter() - began_s))
         found["longest_turn_ms"] = {
             "idle": await _longest_turn_ms(asyncio.sleep(1.0)),
             "publishing": await _longest_turn_ms(_publish(ways["async_publisher"], wanted.tasks, wanted.calls)),
@@ -108,12 +101,6 @@ async def _publish(send: Send, tasks: int, calls: int) -> None:
             await send()
 
     await asyncio.gather(*(some() for _ in range(tasks)))
-
-
-async def _alone(send: Send, calls: int) -> int:
-    began_s = perf_counter()
-    await _publish(send, 1, calls)
-    return round(calls / (perf_counter() - began_s))
 
 
 async def _publish_anyway(publisher: AsyncPublisher, data: object, tasks: int) -> None:
@@ -147,4 +134,4 @@ async def _longest_turn_ms(work: Awaitable[object]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

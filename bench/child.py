@@ -106,12 +106,6 @@ class Child:
         self.stop()
 
 
-def pin(pid: int, core: int) -> None:
-    """Pin every thread of a process (0: our own) to a core."""
-    for task in Path("/proc", str(pid or os.getpid()), "task").iterdir():
-        os.sched_setaffinity(int(task.name), {core})
-
-
 def cpu_s(pid: int) -> float:
     """Return the CPU time of a process so far, user and system, to the nanosecond. Threads that have ended count too."""
     return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3) makes it, which Python does not have

@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bus import Bus
+from .bus import Bus, held_port
 from .child import Child
 from .generator import Generator
 from .machine import cores
-from .variants import Kind, Variant, held_port
+from .variants import Kind, Variant
 
 
 @dataclass(frozen=True)

@@ -10,50 +10,39 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
-import os
 import statistics
-import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from threading import Thread
 from time import perf_counter, process_time, sleep
 
 from headgate import Gap, Publisher, Subscriber
 
-from .bus import Bus
-from .machine import cores
-from .variants import held_port
+from .bus import bus_apart
+from .variants import LOG_KEY
 
 BATCH_EVENTS = 5000
 PAUSE_S = 0.01
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> None:
     """Measure; print one JSON object."""
     parser = argparse.ArgumentParser("python -m bench.subscribing", description="Measure reading a log in Python.")
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--bytes", type=int, default=256, help="of each payload")
     parser.add_argument("--alone", type=int, default=300, help="events that come alone")
     wanted = parser.parse_args(words)
-    logging.getLogger("headgate.publisher").setLevel(logging.ERROR)  # that no gateway listens is meant here
-    server_core, load_core = cores()
-    with tempfile.TemporaryDirectory() as folder, held_port() as port, Bus(Path(folder), server_core, port) as bus:
-        os.sched_setaffinity(0, {load_core})
-        with bus.client() as client, Publisher(bus.tcp_url) as publisher:
-            data = {"pad": "x" * (wanted.bytes - 10)}
-            publisher.publish("a", data)
-            client.fcall("headgate_configure", 1, "hg:{notifications}:log", 2 * wanted.events, 3_600_000, 65536)
-            for first in range(0, wanted.events, BATCH_EVENTS):
-                publisher.publish_many((f"a.{number % 100}", data) for number in range(first, first + BATCH_EVENTS))
-            found = {
-                "all": _read(bus.tcp_url, "#", wanted.events),
-                "a_hundredth": _read(bus.tcp_url, "a.7", wanted.events),
-                "delay_ms": _delays_ms(bus.tcp_url, publisher, wanted.alone),
-            }
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")
-    return 0
+    with bus_apart(has_tcp=True) as bus, bus.client() as client, Publisher(bus.tcp_url) as publisher:
+        data = {"pad": "x" * (wanted.bytes - 10)}
+        publisher.publish("a", data)
+        client.fcall("headgate_configure", 1, LOG_KEY, 2 * wanted.events, 3_600_000, 65536)
+        for first in range(0, wanted.events, BATCH_EVENTS):
+            publisher.publish_many((f"a.{number % 100}", data) for number in range(first, first + BATCH_EVENTS))
+        found = {
+            "all": _read(bus.tcp_url, "#", wanted.events),
+            "a_hundredth": _read(bus.tcp_url, "a.7", wanted.events),
+            "delay_ms": _delays_ms(bus.tcp_url, publisher, wanted.alone),
+        }
+    print(json.dumps(found, indent=2))
 
 
 def _read(url: str, pattern: str, events: int) -> dict[str, float]:
@@ -85,4 +74,4 @@ def _delays_ms(url: str, publisher: Publisher, count: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -23,12 +23,12 @@ from typing import Any
 import click
 
 from bench import generator, machine
-from bench.bus import Bus
+from bench.bus import Bus, bus_apart, held_port
 from bench.child import cpu_s
 from bench.generator import Answer, Generator
 from bench.publishing import TOPIC, command, payload
 from bench.stage import own
-from bench.variants import LOG_KEY, VARIANTS, held_port
+from bench.variants import LOG_KEY, VARIANTS
 from bench.variants.headgate import TOKEN_SECRET
 from headgate.services.publisher import Publisher
 
@@ -200,7 +200,7 @@ def _kernel_bytes() -> int:
 def redis(events: int, rounds: int, name: str | None) -> None:
     """CPU and bytes of Redis for an event that none, some or many gateways hear."""
     rows: dict[int, list[Figures]] = {count: [] for count in LISTENERS}
-    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder, Bus(Path(folder), machine.cores()[0]) as bus:
+    with bus_apart() as bus:
         with Publisher(bus.url) as publisher:  # loads the functions
             publisher.publish(TOPIC, {})
         for _ in range(rounds):

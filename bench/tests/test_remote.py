@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench import generator, remote
-from bench.bus import Bus
+from bench.bus import Bus, held_port
 from bench.child import Failed
 from bench.machine import cores
-from bench.variants import VARIANTS, held_port
+from bench.variants import VARIANTS
 
 
 def test_two_agents_measure_one_gateway_each_by_its_own_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

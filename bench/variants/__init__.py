@@ -6,7 +6,7 @@ from .centrifugo import CENTRIFUGO, CENTRIFUGO_HISTORY, CENTRIFUGO_IDS
 from .headgate import APPEND, FUNCTIONS, HEADGATE, LOG_KEY, PYTHON, TWO, fcall, headgate_connect, mint
 from .sink import SINK, SINK_ADDRESSED, SINK_EACH
 from .socketio_peers import FLASK, NODE, NODE_STREAMS, STOCK
-from .variant import Addressing, Kind, Variant, held_port
+from .variant import Addressing, Kind, Variant
 
 __all__ = [
     "FUNCTIONS",
@@ -17,7 +17,6 @@ __all__ = [
     "Variant",
     "fcall",
     "headgate_connect",
-    "held_port",
     "mint",
 ]
 

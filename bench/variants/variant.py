@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -69,16 +69,6 @@ class Variant:
     addressing: Mapping[Kind, Addressing] = field(default_factory=dict)
     http: HttpPublishing | None = None
     gateways: int = 1
-
-
-@contextmanager
-def held_port() -> Iterator[int]:
-    """A loopback port that the kernel gives nobody else: bound, and not listened on but by a server that sets SO_REUSEADDR."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        yield port
 
 
 def started(command: list[str], core: int, folder: Path, ready: Callable[[], bool], env: dict[str, str] | None = None) -> Child:

@@ -71,3 +71,14 @@ void histogram_print(const struct histogram *h, FILE *out)
         }
     fprintf(out, "[100,%.1f]]}", (double)h->max_ns / 1e3);
 }
+
+void json_print(const char *text, FILE *out)
+{
+    putc('"', out);
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        if (*p == '"' || *p == '\\' || *p < 0x20 || *p > 0x7e)
+            fprintf(out, "\\u%04x", *p);
+        else
+            putc(*p, out);
+    putc('"', out);
+}

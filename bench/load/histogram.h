@@ -25,4 +25,7 @@ uint64_t histogram_percentile(const struct histogram *h, double percentile);
  * the greatest, five steps to each half of what is left above. */
 void histogram_print(const struct histogram *h, FILE *out);
 
+/* Write text as a JSON string. */
+void json_print(const char *text, FILE *out);
+
 #endif

@@ -270,13 +270,9 @@ int main(int argc, char **argv)
     server = process_cpu_s(options.server_pid) - server;
     printf("{\"outcome\":\"ok\",\"seconds\":%.6f,\"server_cpu_s\":%.3f,\"load_cpu_s\":%.6f,\"server_core_busy_s\":%.2f", seconds, server,
            own_cpu_s() - own, core_busy_s(options.server_core) - busy);
-    printf(",\"answers\":%llu,\"errors\":%llu,\"first_error\":\"", (unsigned long long)answers, (unsigned long long)errors);
-    for (const unsigned char *p = (const unsigned char *)first_error; *p; p++)
-        if (*p == '"' || *p == '\\' || *p < 0x20 || *p > 0x7e)
-            printf("\\u%04x", *p);
-        else
-            putchar(*p);
-    printf("\",\"microseconds\":");
+    printf(",\"answers\":%llu,\"errors\":%llu,\"first_error\":", (unsigned long long)answers, (unsigned long long)errors);
+    json_print(first_error, stdout);
+    printf(",\"microseconds\":");
     histogram_print(&latency, stdout);
     puts("}");
     return 0;

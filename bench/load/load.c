@@ -123,24 +123,12 @@ static void raise_file_limit(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static void print_text(const char *name, const char *text)
-{
-    printf(",\"%s\":\"", name);
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        if (*p == '"' || *p == '\\' || *p < 0x20 || *p > 0x7e)
-            printf("\\u%04x", *p);
-        else
-            putchar(*p);
-    putchar('"');
-}
-
 static void print_tally(const struct tally *t)
 {
     printf(",\"published\":%llu,\"deliveries\":%llu,\"bytes\":%llu,\"missing\":%llu,\"late\":%llu,\"caught_up\":%llu",
            (unsigned long long)t->published, (unsigned long long)t->deliveries, (unsigned long long)t->bytes,
            (unsigned long long)t->missing, (unsigned long long)t->late, (unsigned long long)t->caught_up);
-    printf(",\"gaps\":%llu,\"backpressure\":%llu,\"other_notices\":%llu", (unsigned long long)t->gaps,
-           (unsigned long long)t->backpressure, (unsigned long long)t->other_notices);
+    printf(",\"gaps\":%llu,\"backpressure\":%llu", (unsigned long long)t->gaps, (unsigned long long)t->backpressure);
 }
 
 static void print_answer(const char *command, const struct run *run, const struct histogram *durations)
@@ -154,11 +142,9 @@ static void print_answer(const char *command, const struct run *run, const struc
            (double)run->worst_lateness_ns / 1e3);
     if (run->is_paused)
         printf(",\"live_again_ms\":%.1f", run->live_again_ms);
-    printf(",\"redis_replies\":%llu,\"redis_errors\":%llu", (unsigned long long)swarm.redis.replies,
-           (unsigned long long)swarm.redis.errors);
-    print_text("first_failure", swarm.first_failure);
-    print_text("first_closing", swarm.first_closing);
-    print_text("first_redis_error", swarm.redis.first_error);
+    printf(",\"redis_errors\":%llu", (unsigned long long)swarm.redis.errors);
+    printf(",\"first_failure\":");
+    json_print(swarm.first_failure, stdout);
     if (durations) {
         printf(",\"microseconds\":");
         histogram_print(durations, stdout);

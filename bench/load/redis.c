@@ -109,11 +109,7 @@ bool redis_read_replies(struct redis *r)
         return false;
     const char *start = r->in.bytes + r->in.start, *end = start + r->in.length, *p = start, *next;
     while ((next = resp_end(p, end))) {
-        r->replies++;
-        if (*p == '-') {
-            if (!r->errors++)
-                snprintf(r->first_error, sizeof r->first_error, "%.*s", (int)(next - p - 3), p + 1);
-        }
+        r->errors += *p == '-';
         p = next;
     }
     buffer_consume(&r->in, (size_t)(p - start));

@@ -14,8 +14,7 @@
 struct redis {
     int fd;
     struct buffer out, in;
-    uint64_t replies, errors;
-    char first_error[160];
+    uint64_t errors;
 };
 
 /* Connect to a Unix socket (an address that starts with '/') or host:port; exits with a message when it cannot. */

@@ -154,8 +154,8 @@ static void broadcast(const char *bytes, size_t length)
             drop(sink.joined[i]);
 }
 
-/* Frame one message behind the others in `out`; send what has been joined when it is enough. */
-static void fan_out(struct buffer *out, const char *message, size_t length)
+/* Frame one message after the others in `out`. */
+static void append_event(struct buffer *out, const char *message, size_t length)
 {
     char head[10], start[128];
     size_t start_length = (size_t)snprintf(start, sizeof start, "42%s,[\"event\",", sink.namespace);
@@ -163,6 +163,12 @@ static void fan_out(struct buffer *out, const char *message, size_t length)
     buffer_append(out, start, start_length);
     buffer_append(out, message, length);
     buffer_append(out, "]", 1);
+}
+
+/* Send what has been joined when it is enough. */
+static void fan_out(struct buffer *out, const char *message, size_t length)
+{
+    append_event(out, message, length);
     if (sink.each || out->length >= JOIN_BYTES) {
         broadcast(out->bytes + out->start, out->length);
         buffer_consume(out, out->length);
@@ -173,15 +179,10 @@ static void fan_out(struct buffer *out, const char *message, size_t length)
 static void send_addressed(const char *channel, size_t channel_length, const char *message, size_t length)
 {
     static struct buffer out;
-    char head[10], start[128];
     uint32_t address;
     if (!address_find(channel, channel + channel_length, &address))
         return;
-    size_t start_length = (size_t)snprintf(start, sizeof start, "42%s,[\"event\",", sink.namespace);
-    buffer_append(&out, head, frame_write_head(head, start_length + length + 1));
-    buffer_append(&out, start, start_length);
-    buffer_append(&out, message, length);
-    buffer_append(&out, "]", 1);
+    append_event(&out, message, length);
     struct listeners *there = listeners_at(address);
     for (uint32_t i = there->count; i-- > 0;)
         if (!deliver(there->all[i], out.bytes + out.start, out.length))

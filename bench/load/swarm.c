@@ -234,8 +234,6 @@ void swarm_notice(struct swarm *swarm, const char *text, size_t length)
         swarm->tally.gaps++;
     else if (holds(text, length, "\"backpressure\""))
         swarm->tally.backpressure++;
-    else
-        swarm->tally.other_notices++;
 }
 
 void swarm_client_ready(struct swarm *swarm, struct client *client)
@@ -274,10 +272,8 @@ void swarm_client_gone(struct swarm *swarm, struct client *client, enum client_s
     }
     if (!why)
         return;
-    if (before == READY) {
-        if (!swarm->closed++)
-            snprintf(swarm->first_closing, sizeof swarm->first_closing, "%s", why);
-    } else if (!swarm->failed++) {
+    if (before == READY)
+        swarm->closed++;
+    else if (!swarm->failed++)
         snprintf(swarm->first_failure, sizeof swarm->first_failure, "%s", why);
-    }
 }

@@ -43,7 +43,7 @@ struct tally {
     uint64_t missing;   /* a client saw a later event first; if it comes after all it is also counted in `late` */
     uint64_t late;      /* an event older than the newest that this client has seen, or not for it: doubled or out of order */
     uint64_t caught_up; /* deliveries to clients that had been stalled, until they were level again */
-    uint64_t gaps, backpressure, other_notices;
+    uint64_t gaps, backpressure;
 };
 
 enum pause { NO_PAUSE, PAUSED, CATCHING_UP, LIVE_AGAIN };
@@ -54,7 +54,7 @@ struct swarm {
     unsigned connect_count;
     struct client *clients;
     unsigned room, started, ready, failed, closed, stalled;
-    char first_failure[256], first_closing[256];
+    char first_failure[256];
     int epoll, timer;
     uint64_t timer_ns;
     bool bus_lost, quitting;

@@ -28,7 +28,7 @@ from headgate.runtime.operator_lines import complain, say
 from headgate.settings.settings import PREFIX, Settings, environment
 
 RESTART_FIRST_S, RESTART_LAST_S = 1.0, 30.0
-# After this running time, the end has another cause than the previous end.
+# After this running time of a process, its end has another cause than the previous end.
 STEADY_S = 60.0
 # Longer than the consumers' own drain (see runner).
 STOP_DEADLINE_S = 15.0
@@ -95,7 +95,7 @@ class ConsumersProcess:
 # How long to wait after its end, because `EmbeddedRedis.crash` restarts the server itself.
 POLL_S = 0.2
 # The pauses grow while a server dies at its start, such as with a full disk, until one has run for a while.
-FIRST_PAUSE_S, LAST_PAUSE_S, STEADY_S = 0.1, 10.0, 60.0
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 10.0
 
 log = structlog.get_logger("headgate.private_redis")
 

@@ -7,6 +7,7 @@ through every hop. Imports only click.
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
@@ -25,6 +26,8 @@ from .options import (
 from .output import echo, print_json, print_result, print_title, wants_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headgate.runtime.check_result import CheckResult
     from headgate.settings.settings import Settings
 
@@ -153,30 +156,25 @@ def check(redis_url: str | None, load: bool) -> None:
     url = redis_url or find_redis_url()
     client = open_redis(url)
     results = []
-    for result in check_redis(client, url, load=load):
+    for result in chain(check_redis(client, url, load=load), _clients()):
         results.append(result)
         if not wants_json():
             echo(result.line)
-    clients = _clients()
-    if clients is not None:
-        results.append(clients)
-        if not wants_json():
-            echo(clients.line)
     is_good = not count(results, Verdict.FAULT)
     if wants_json():
         print_json({"ok": is_good, "headgate": __version__, "build": build, "findings": [asdict(each) for each in results]})
     sys.exit(0 if is_good else 1)
 
 
-def _clients() -> CheckResult | None:
+def _clients() -> Iterator[CheckResult]:
     """Judge whether the settings of a gateway here let any client in. Its application is unknown."""
     from headgate.errors import SettingsError
     from headgate.runtime.check_result import unknown, warning
     from headgate.settings.settings import LET_IN
 
     try:
-        nobody = effective_settings(None, {}).lets_nobody_in
+        if effective_settings(None, {}).lets_nobody_in:
+            text = "with the settings here no client may connect, unless the application has an authenticator"
+            yield warning("clients", text, LET_IN)
     except SettingsError as error:
-        return unknown("clients", f"the settings here are wrong: {'; '.join(error.faults)}")
-    text = "with the settings here no client may connect, unless the application has an authenticator"
-    return warning("clients", text, LET_IN) if nobody else None
+        yield unknown("clients", f"the settings here are wrong: {'; '.join(error.faults)}")

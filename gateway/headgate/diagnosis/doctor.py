@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,19 +177,15 @@ class Doctor:
     def _with_redis(self, client: Client, redis_url: str) -> Iterator[tuple[str, CheckResult]]:
         rows: Mapping[str, Load] = {}
         try:
-            for result in check_redis(client, redis_url):
-                yield REDIS, result
-            for result in check_rights(client, redis_url):
-                yield REDIS, result
+            yield from _in(REDIS, check_redis(client, redis_url))
+            yield from _in(REDIS, check_rights(client, redis_url))
             rows = loads.read(client).loads
-            for result in check_clocks(loads.clock(client)[1], rows):
-                yield CLOCKS, result
+            yield from _in(CLOCKS, check_clocks(loads.clock(client)[1], rows))
         except HeadgateError as error:
             yield REDIS, _of_error(error)
             yield from self._outside(None)
             return
-        for result in check_machine(rows):
-            yield MACHINE, result
+        yield from _in(MACHINE, check_machine(rows))
         yield from self._outside(client)
 
     def _outside(self, client: Client | None) -> Iterator[tuple[str, CheckResult]]:
@@ -197,18 +193,15 @@ class Doctor:
         auth = {} if self.token is None else {"token": self.token}
         outside = PublicUrl(self.url, self.namespace, auth, origin=self.origin, idle_s=self.idle_s, timeout_s=self.timeout_s)
         try:
-            for result in outside.check():
-                yield URL, result
+            yield from _in(URL, outside.check())
             if client is None or self.redis_url is None:
                 yield HOPS, unknown("probe", "no event was sent, for want of Redis")
                 return
             user = outside.welcome.get("user")
             topic = probe_topic(user if isinstance(user, str) and user != ANONYMOUS else None)
-            for result in outside.subscribe(topic):
-                yield HOPS, result
+            yield from _in(HOPS, outside.subscribe(topic))
             probe = Probe(self.redis_url, client, self.namespace, topic, self.timeout_s)
-            for result in probe.send(outside.browsers):
-                yield HOPS, result
+            yield from _in(HOPS, probe.send(outside.browsers))
             self.hops = probe.hops
         except HeadgateError as error:
             yield HOPS, _of_error(error)
@@ -277,6 +270,10 @@ def _somaxconn(proc: Path) -> CheckResult:
         text = f"{text}; more that come at once try again after 1 s, 3 s, 7 s"
         return warning(name, text, "sysctl -w net.core.somaxconn=65535")
     return ok(name, text)
+
+
+def _in(section: str, results: Iterable[CheckResult]) -> Iterator[tuple[str, CheckResult]]:
+    return ((section, result) for result in results)
 
 
 def _of_error(error: HeadgateError) -> CheckResult:

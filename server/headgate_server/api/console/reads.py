@@ -7,8 +7,7 @@ every few seconds at most, and only while its view is open. An unavailable part 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -118,16 +117,11 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
         return _json({"check": now.schema_check_in_force(), "source": now.schemas, "documents": shown})
 
 
-@contextmanager
-def connected(settings: Settings) -> Iterator[Client]:
+def connected(settings: Settings) -> closing[Client]:
     """Lend a client of Redis. Raises BusUnavailable: none is set."""
     if settings.redis_url is None:
         raise BusUnavailable("no Redis")
-    client = open_client(settings.redis_url, timeout_s=TIMEOUT_S, max_connections=1)
-    try:
-        yield client
-    finally:
-        client.close()
+    return closing(open_client(settings.redis_url, timeout_s=TIMEOUT_S, max_connections=1))
 
 
 def _elsewhere(client: Client) -> list[dict[str, Any]]:
@@ -141,16 +135,12 @@ def _server(server: Any) -> dict[str, Any]:
     began_s = time.monotonic()
     info = call(server, "INFO")
     took_s = time.monotonic() - began_s
-    names = ("redis_version", "valkey_version", "role", "uptime_in_seconds", "connected_clients", "used_memory", "maxmemory")
-    more = (
-        "maxmemory_policy",
-        "instantaneous_ops_per_sec",
-        "aof_enabled",
-        "connected_slaves",
-        "evicted_keys",
+    names = (
+        *("redis_version", "valkey_version", "role", "uptime_in_seconds", "connected_clients", "used_memory", "maxmemory"),
+        *("maxmemory_policy", "instantaneous_ops_per_sec", "aof_enabled", "connected_slaves", "evicted_keys"),
         "total_error_replies",
     )
-    shown = {name: info.get(name) for name in (*names, *more)}
+    shown = {name: info.get(name) for name in names}
     return {"address": address_of(server), "info_ms": took_s * 1000, "advice": [each.line for each in advise(info)], **shown}
 
 

@@ -13,7 +13,8 @@ from headgate.errors import Forbidden
 from headgate.events.event import Event
 from headgate.events.topic import check_pattern, check_topic
 from headgate.events.wire.requests import MAX_OFFSET
-from headgate.redis.client import Client, call
+from headgate.redis.client import Client
+from headgate.redis.client import call as redis_call
 from headgate.redis.event_ids import IdSearch, is_offset, recent_offsets
 from headgate.redis.keys import log_key
 from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
@@ -136,7 +137,7 @@ def trace_event(call: Call) -> Trace:
     What `headgate trace` tells: gateways, browsers, consumers.
     """
     wanted = call.path["event"]
-    if is_offset(wanted) and not any(_range(call.redis, "XRANGE", log_key(call.namespace), f"{wanted}-0", f"{wanted}-0")):
+    if is_offset(wanted) and not _entries(call.redis, call.namespace, int(wanted)):
         raise NotFound("event", wanted)
     with call.services.lent_redis() as redis:
         try:
@@ -168,13 +169,13 @@ def find_events(
 
 
 def _at(client: Client, namespace: str, offset: int) -> Iterator[Event]:
-    for _, fields in _range(client, "XRANGE", log_key(namespace), f"{offset}-0", f"{offset}-0"):
+    for _, fields in _entries(client, namespace, offset):
         if (event := read_entry(offset, fields, HARD_MAX_PAYLOAD_BYTES).event) is not None:
             yield event
 
 
-def _range(client: Client, *command: str | int) -> Any:
-    return call(client, *command)
+def _entries(client: Client, namespace: str, offset: int) -> Any:
+    return redis_call(client, "XRANGE", log_key(namespace), f"{offset}-0", f"{offset}-0")
 
 
 def _shown(event: Event) -> LoggedEvent:

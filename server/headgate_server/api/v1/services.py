@@ -6,8 +6,8 @@ Acts have their own connections, so readers that hold all of theirs cannot delay
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from functools import cached_property
 
 from headgate.consumers.work.groups import Groups, GroupStatus
@@ -102,17 +102,12 @@ class Services:
         """Returns the state of receipts. Raises BusUnavailable without a Redis."""
         return Publisher(self._url(), timeout_s=TIMEOUT_S, schema_check="off")
 
-    @contextmanager
-    def lent_redis(self) -> Iterator[Client]:
+    def lent_redis(self) -> closing[Client]:
         """Lend a client for exclusive use, and close it: for commands that may end before Redis has answered.
 
         Raises BusUnavailable: no Redis is set.
         """
-        client = self._open()
-        try:
-            yield client
-        finally:
-            client.close()
+        return closing(self._open())
 
     def _of_settings(self) -> Client:
         return open_client(self._url(), timeout_s=TIMEOUT_S, max_connections=MAX_CONNECTIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from .scenario import Row, Scenario, more_is_better
 from .scenarios import SCENARIOS
 from .variants import VARIANTS
 
+# A list of numbers, or of pairs of them.
+_LIST = re.compile(r"\[[\s\d.,eE+-]*(?:\[[\s\d.,eE+-]*\][\s,]*)*\]")
 # scenario → variant → one row per round
 Rows = Mapping[str, Mapping[str, Sequence[Row]]]
 
@@ -128,9 +131,14 @@ def write(folder: Path, name: str, machine: Mapping[str, Any], rows: Rows, *, ad
     folder.mkdir(parents=True, exist_ok=True)
     results, page = folder / f"{name}.json", folder / f"{name}.md"
     runs = [*(read(results) if add and results.exists() else []), {"machine": machine, "rows": rows}]
-    results.write_text(json.dumps(runs if len(runs) > 1 else runs[0], indent=1) + "\n")
+    results.write_text(as_text(runs if len(runs) > 1 else runs[0]))
     page.write_text(markdown(runs[0]["machine"], merged(runs)))
     return page
+
+
+def as_text(value: object) -> str:
+    """Return JSON with a line for each member; a list, such as a distribution, has one line."""
+    return _LIST.sub(lambda found: re.sub(r"\s+", "", found[0]), json.dumps(value, indent=1)) + "\n"
 
 
 def _cell(rows: Sequence[Row], column: str) -> str:

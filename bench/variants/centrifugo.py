@@ -85,8 +85,7 @@ def _subscribing(channels: Sequence[str]) -> str:
 
 def _connect_own(addresses: Sequence[int]) -> str:
     """Join with a token that names the user, and the user's personal channel for the server to subscribe."""
-    users = [publishing.address(number) for number in addresses]
-    (user,) = users
+    (user,) = map(publishing.address, addresses)
     claims = {"sub": user, "exp": int(time.time()) + 3600, "channels": [f"personal-{user}"]}
     return _command(1, connect={"token": jwt.encode(claims, _TOKEN_SECRET, "HS256")})
 

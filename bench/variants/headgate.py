@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench import publishing
@@ -39,7 +40,7 @@ def headgate_connect(**auth: object) -> str:
     return f"40{NAMESPACE},{json.dumps(body, separators=(',', ':'))}"
 
 
-def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, more: Mapping[str, str] | None = None) -> Child:
+def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, *, more: Mapping[str, str] | None = None) -> Child:
     env = {
         "HEADGATE_REDIS_URL": bus.url,
         "HEADGATE_DATA_DIR": str(folder / "data"),
@@ -58,21 +59,13 @@ def _limits(size_bytes: int) -> dict[str, str]:
     return {"HEADGATE_MAX_PAYLOAD_BYTES": str(size_bytes), "HEADGATE_QUEUE_BYTES": str(LARGE_QUEUED * size_bytes)}
 
 
-def _start_python(bus: Bus, port: int, core: int, folder: Path, size_bytes: int) -> Child:
-    return _start(bus, port, core, folder, size_bytes, {"HEADGATE_PURE": "1"})
-
-
 def fcall(function: str, topic: str, payload: str) -> bytes:
     """Return a publish as a publisher sends it, with an id for the load generator to fill in."""
     return publishing.command("FCALL", function, "1", LOG_KEY, topic, payload, publishing.EVENT_ID)
 
 
-def _logged(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
-    return fcall("headgate_publish", to or publishing.TOPIC, publishing.payload(size_bytes))
-
-
-def _appended(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
-    return fcall("headgate_append", to or publishing.TOPIC, publishing.payload(size_bytes))
+def _published(function: str, _bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
+    return fcall(function, to or publishing.TOPIC, publishing.payload(size_bytes))
 
 
 def _missing() -> str:
@@ -81,8 +74,7 @@ def _missing() -> str:
 
 def _connect_own(addresses: Sequence[int]) -> str:
     """Join as the product's client does for a user who is signed in: a token, and one pattern for all that is the user's own."""
-    users = [publishing.address(number) for number in addresses]
-    (user,) = users
+    (user,) = map(publishing.address, addresses)
     return headgate_connect(token=mint(user, [], []), subscriptions=[{"pattern": own_topics(user)}])
 
 
@@ -119,17 +111,20 @@ _HTTP = HttpPublishing(
 )
 
 
-def _variant(
-    name: str,
-    title: str,
-    template: Callable[[Bus, int, int, str | None], bytes],
-) -> Variant:
-    return Variant(name, title, _start, template, headgate_connect(), _JOINED, _missing, addressing=_ADDRESSING, http=_HTTP)
-
-
-HEADGATE = _variant("headgate", "Headgate (logged publish)", _logged)
-APPEND = _variant("headgate-append", "Headgate (logged, checked by the publisher)", _appended)
+HEADGATE = Variant(
+    "headgate", "Headgate (logged publish)", _start, partial(_published, "headgate_publish"),
+    headgate_connect(), _JOINED, _missing, addressing=_ADDRESSING, http=_HTTP,
+)  # fmt: skip
+APPEND = dataclasses.replace(
+    HEADGATE,
+    name="headgate-append",
+    title="Headgate (logged, checked by the publisher)",
+    template=partial(_published, "headgate_append"),
+)
 TWO = dataclasses.replace(HEADGATE, name="headgate-two", title="Headgate, two gateways (logged publish)", gateways=2)
 PYTHON = dataclasses.replace(
-    HEADGATE, name="headgate-python", title="Headgate without its C (logged publish)", start=_start_python
+    HEADGATE,
+    name="headgate-python",
+    title="Headgate without its C (logged publish)",
+    start=partial(_start, more={"HEADGATE_PURE": "1"}),
 )

@@ -13,15 +13,15 @@ from bench.quick import Ratio
 def ratio(name: str, *figures: tuple[float, float], more_is_better: bool = True) -> Ratio:
     """A ratio whose rounds measure these figures."""
     rounds = iter(figures)
-    return Ratio(name, f"the {name}", lambda: next(rounds), more_is_better, tolerance=0.2)
+    return Ratio(name, f"the {name}", lambda: next(rounds), more_is_better)
 
 
 @pytest.mark.parametrize(
     ("more_is_better", "now", "complains"),
-    [(True, 1.0, False), (True, 0.85, False), (True, 0.8, True), (True, 3.0, False), (False, 1.15, False), (False, 1.3, True)],
+    [(True, 1.0, False), (True, 0.8, False), (True, 0.7, True), (True, 3.0, False), (False, 1.25, False), (False, 1.4, True)],
 )
 def test_only_a_change_for_the_worse_beyond_the_tolerance_is_told(more_is_better: bool, now: float, complains: bool) -> None:
-    """A fifth is tolerated, in the direction that is worse."""
+    """Three tenths are tolerated, in the direction that is worse."""
     told = quick.complaints([ratio("speed", more_is_better=more_is_better)], {"speed": now}, {"speed": 1.0})
     assert bool(told) == complains
 
@@ -29,7 +29,7 @@ def test_only_a_change_for_the_worse_beyond_the_tolerance_is_told(more_is_better
 def test_the_sentence_says_the_figures() -> None:
     """Name, both figures, how much worse, and the tolerance."""
     (told,) = quick.complaints([ratio("speed")], {"speed": 0.5}, {"speed": 1.0})
-    assert "`speed` (the speed) is 0.5, and 1 was committed: 100% worse, and 20% is tolerated" in told
+    assert "`speed` (the speed) is 0.5, and 1 was committed: 100% worse, and 30% is tolerated" in told
 
 
 def test_a_ratio_that_was_never_committed_is_told() -> None:

@@ -17,13 +17,15 @@ from headgate.errors import BusUnavailable
 from headgate.events.wire.frames import Frame
 from headgate.node.presence.leases import BEAT_S, Leases
 from headgate.node.presence.rooms import Rooms
-from headgate.redis.presence_entries import Beat, Members, News, TopicWrite, Written
+from headgate.redis.presence_entries import Beat, News, TopicWrite, Written
 from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
 
 # A process tries again within this time, when Redis has refused it.
 RETRY_S = 1.0
 SETTINGS = Settings(max_presence_topics=16, max_presence_members=10_000)
+# Of one process in one topic: its last write, and user → value.
+Members = tuple[Written, dict[str, bytes]]
 
 
 class ModelStore:

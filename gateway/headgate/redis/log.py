@@ -187,7 +187,6 @@ class EventLog:
         lacks known events of `epoch`.
 
         Args:
-            after, upto, limit: as above.
             epoch: the epoch that the log must have, if the caller would mistake the offsets of another one.
         """
         last = "+" if upto is None else f"{upto}-0"
@@ -272,9 +271,7 @@ class EventLog:
     ) -> Iterator[Event]:
         """Yield the matching events from offset `first` to `upto`, or to the end of the log at the time it is reached.
 
-        Args:
-            pattern, first, upto: as above.
-            aside: called with each entry that cannot be delivered.
+        `aside` is called with each entry that cannot be delivered.
         """
         line, after = self._line(), first - 1
         while page := self.page(after, upto):

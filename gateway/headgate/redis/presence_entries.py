@@ -60,10 +60,6 @@ class News(NamedTuple):
     raw: bytes
 
 
-# Of one process in one topic: its last write, and user → value.
-Members = tuple[Written, dict[str, bytes]]
-
-
 class Entry(NamedTuple):
     """One process's record of a user: connections, their start (ms since 1970), the time of `meta`, and `meta` as JSON."""
 

@@ -24,7 +24,6 @@ import h11
 # All heads of one answer, including 1xx: some receivers send `102 Processing` every second while they work.
 MAX_HEAD_BYTES = 64 * 1024
 _RECEIVE_BYTES = 16 * 1024
-_SWITCHING_PROTOCOLS = 101
 # A complete status line of a final answer. 101 is final too, as we never ask for another protocol.
 _STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] (101|[2-9][0-9]{2})(?: [^\r\n]*)?\r?\n")
 

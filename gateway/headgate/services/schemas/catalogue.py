@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -58,6 +58,7 @@ class Catalogue:
         topics: pattern → file name, in the order of the patterns.
         places: every schema in every file.
         references: place of a schema with `$ref` → its target.
+        validators: file name → its compiled validator.
     """
 
     documents: Documents
@@ -65,11 +66,7 @@ class Catalogue:
     topics: Mapping[str, str]
     places: Mapping[Place, Any]
     references: Mapping[Place, Place]
-
-    @cached_property
-    def validators(self) -> Mapping[str, Validator]:
-        """A validator for each file, compiled once."""
-        return validators({name: (_address(name, schema), schema) for name, schema in self.schemas.items()})
+    validators: Mapping[str, Validator]
 
 
 def read_catalogue(documents: Documents) -> Catalogue:
@@ -96,9 +93,9 @@ def read_catalogue(documents: Documents) -> Catalogue:
         if isinstance(part, dict) and "$ref" in part
     }
     _refuse_circles(places, references)
-    catalogue = Catalogue(documents, schemas, _topics(schemas), places, references)
-    _ = catalogue.validators  # faults that only the library finds
-    return catalogue
+    topics = _topics(schemas)
+    compiled = validators({name: (_address(name, schema), schema) for name, schema in schemas.items()})
+    return Catalogue(documents, schemas, topics, places, references, compiled)
 
 
 def _schema(name: str, text: bytes) -> Any:

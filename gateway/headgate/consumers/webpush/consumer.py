@@ -36,9 +36,12 @@ MAX_SUBSCRIPTIONS = 32
 MAX_SERVICES = 8
 # A browser may name an endpoint that does not answer. After a push longer than SLOW_S, pushes to services without trust rest for
 # REST_TIMES as long, so all accounts together take a quarter of a worker's time with that. A service earns credit with the time
-# of its fast pushes, a REST_TIMES-th of it, and has trust with a credit of TRUSTED_S.
+# of its fast pushes, a REST_TIMES-th of it, and has trust with a credit of TRUSTED_S. Those of browsers begin with it.
 SLOW_S, REST_TIMES = 1.0, 3
 TRUSTED_S, MAX_CREDIT_S = 1.0, 60.0
+_OF_BROWSERS = re.compile(
+    r"https://(fcm\.googleapis\.com|updates\.push\.services\.mozilla\.com|web\.push\.apple\.com|[a-z0-9-]+\.notify\.windows\.com)"
+)
 # Services with a credit; beyond that the one without a push for the longest time loses it.
 MAX_CREDITS = 1_000
 MAX_TITLE_SHOWN, MAX_BODY_SHOWN = 120, 1_000
@@ -170,8 +173,8 @@ class WebPush(Consumer):
         except ValueError as error:
             raise Reject(f"a subscription is none: {error}") from error
         body = encrypt(self._payload(delivery), to)
-        began_s, credit_s = self._now(), self._credits_s.get(target.origin, 0.0)
-        if credit_s < TRUSTED_S and (rest_s := self._rest_until_s - began_s) > 0:
+        began_s = self._now()
+        if self._credit_s(target.origin) < TRUSTED_S and (rest_s := self._rest_until_s - began_s) > 0:
             raise Retry(f"pushes to {target.origin} rest, as a push service took long", after_s=rest_s)
         try:
             answer = self._service(target).post(self._headers(delivery, target), body, target.path)
@@ -225,11 +228,15 @@ class WebPush(Consumer):
             "User-Agent": f"Headgate/{__version__}",
         }
 
+    def _credit_s(self, origin: str) -> float:
+        return self._credits_s.get(origin, TRUSTED_S if _OF_BROWSERS.fullmatch(origin) else 0.0)
+
     def _charge(self, origin: str, took_s: float) -> None:
         """Credit a service with a fast push, or charge it with a slow one; what it cannot pay is a rest for all without trust."""
-        credit_s = self._credits_s.pop(origin, 0.0) + (took_s / REST_TIMES if took_s <= SLOW_S else SLOW_S - took_s)
+        credit_s = self._credit_s(origin) + (took_s / REST_TIMES if took_s <= SLOW_S else SLOW_S - took_s)
         if credit_s < 0:
             self._rest_until_s = max(self._rest_until_s, self._now()) - REST_TIMES * credit_s
+        self._credits_s.pop(origin, None)
         self._credits_s[origin] = min(max(credit_s, 0.0), MAX_CREDIT_S)
         if len(self._credits_s) > MAX_CREDITS:
             self._credits_s.popitem(last=False)

@@ -192,13 +192,16 @@ def test_a_gateway_that_stood_still_sends_no_event_of_that_time_to_a_client_with
         with closing(Clients(redis.url, within_s=0.1)) as clients:
             clients.regrant(f"{eve}-regranted", subscribe=["other.#"], for_s=60)
         time.sleep(max(3.0, STOOD_STILL_S) + 0.5)  # the length of the fault, longer than the expired token
-        publisher.publish("news.today", 1)
+        offset = publisher.publish("news.today", 1).offset
+        wanted = json.dumps(["replay", {"pattern": "news.#", "from": offset, "to": offset}])
+        replays = [(client, client.send_request(wanted)) for client in (revoked, regranted)]
     finally:
         os.kill(gateway.pid, signal.SIGCONT)
     other.wait_for_events(1)
     assert (disconnected(revoked), disconnected(expired)) == ("revoked", "expired")
     assert regranted.request("unsubscribe", {"pattern": "nothing"})["ok"]
     assert [client.events for client in (revoked, expired, regranted)] == [[], [], []]
+    assert not any(client.acknowledged.get(number, [{}])[0].get("ok") for client, number in replays)
 
 
 # secrets -------------------------------------------------------------------------------------------------------------------

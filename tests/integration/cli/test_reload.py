@@ -17,11 +17,16 @@ def limit(url: str) -> int:
 
 
 def test_one_process_reads_its_file_again(start_gateway: StartGateway, tmp_path: Path) -> None:
-    """One line names the changes and those that need a restart; another has each fault of a wrong file. Clients stay."""
-    file = tmp_path / "headgate.toml"
-    everyone = '[settings]\nanonymous_subscribe = ["#"]\n'
+    """One line names the changes and those that need a restart; another has each fault of a wrong file. Clients stay.
+
+    Settings of the environment win. The file's consumers, right or wrong, are ignored without `--with-consumers`.
+    """
+    file = tmp_path / "gateway-0" / "headgate.toml"  # where it is started
+    file.parent.mkdir()
+    everyone = '[consumers.x]\ntype = "no"\n[settings]\nlog_level = "error"\nanonymous_subscribe = ["#"]\n'
     file.write_text(f"{everyone}max_subscriptions = 5\n")
-    gateway = start_gateway({}, "--config", str(file))
+    gateway = start_gateway({"HEADGATE_LOG_LEVEL": "info"})
+    gateway.wait_for_line("^headgate: settings from headgate.toml$")
     with RawClient(gateway.url) as client:
         assert client.welcome["limits"]["max_subscriptions"] == 5
         file.write_text(f"{everyone}max_subscriptions = 6\nqueue_frames = 99\n")
@@ -38,3 +43,4 @@ def test_one_process_reads_its_file_again(start_gateway: StartGateway, tmp_path:
         assert "max_clients=-1" in told
         assert limit(gateway.url) == 6
         assert client.request("subscribe", {"pattern": "a"})["ok"] is True
+    assert "consum" not in gateway.output

@@ -85,16 +85,6 @@ def test_a_fault_of_the_file_stops_the_start(gateway: GatewayProcess, sink_folde
     assert "started a private" not in gateway.output
 
 
-def test_without_the_option_the_file_gives_its_settings_only(sink_folder: SinkFolder) -> None:
-    """Those of the environment win; the consumers of the file, right or wrong, are ignored."""
-    sink_folder.configure('[settings]\nnamespaces = ["shop"]\nlog_level = "error"\n[consumers.x]\ntype = "no"\n')
-
-    with GatewayProcess(sink_folder.path, {"HEADGATE_LOG_LEVEL": "info"}) as gateway:
-        gateway.wait_for_line("^headgate: settings from headgate.toml$")
-        gateway.wait_for_line(r'namespace=shop .*event="bus up"')
-        assert "consum" not in gateway.output
-
-
 def test_a_named_file_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A typing error in its name is no file without consumers; nothing is begun."""
     monkeypatch.chdir(tmp_path)

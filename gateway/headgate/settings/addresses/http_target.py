@@ -10,7 +10,7 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from headgate.settings.addresses.origins import ascii_host
+from headgate.settings.addresses.origins import DEFAULT_PORTS, Origin, ascii_host
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -18,7 +18,6 @@ EXPECTED_URL = "an http or https URL with a plain host, without user and passwor
 MAX_URL_LENGTH = 2048
 # Characters allowed in a path (RFC 3986). The rest is percent-encoded.
 _PATH = "/%:@!$&'()*+,;=~-._"
-_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,12 @@ class Target:
     @property
     def origin(self) -> str:
         """Scheme, host and any unusual port, safe for a log."""
-        return f"{self.scheme}://{self.authority}"
+        return str(Origin(self.scheme, self.host, self.port))
 
     @property
     def authority(self) -> str:
         """The value of the `Host` header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return self.origin.partition("://")[2]
 
     @property
     def address(self) -> Address | None:
@@ -66,7 +64,7 @@ def read_target(raw: str) -> Target:
         port = url.port
     except ValueError as error:
         raise ValueError(f"expected {EXPECTED_URL}") from error
-    if url.scheme not in _PORTS or not url.hostname or "@" in url.netloc or "%" in url.netloc or port == 0:
+    if url.scheme not in DEFAULT_PORTS or not url.hostname or "@" in url.netloc or "%" in url.netloc or port == 0:
         raise ValueError(f"expected {EXPECTED_URL}")
     path = quote(url.path or "/", safe=_PATH) + (f"?{quote(url.query, safe=_PATH + '?')}" if url.query else "")
-    return Target(url.scheme, ascii_host(url.hostname), port or _PORTS[url.scheme], path)
+    return Target(url.scheme, ascii_host(url.hostname), port or DEFAULT_PORTS[url.scheme], path)

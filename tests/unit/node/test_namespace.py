@@ -20,18 +20,20 @@ from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import CursorTurns
 from headgate.delivery.state import Phase
-from headgate.errors import BusUnavailable, Forbidden, HeadgateError, LimitReached, Unauthorized
+from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.events.event import Event
 from headgate.events.wire.frames import event_frame
 from headgate.events.wire.packets import Overflow
 from headgate.events.wire.requests import Position
 from headgate.node.log_search import Line
 from headgate.node.namespace import Namespace
+from headgate.redis.inbox import InboxPage
 from headgate.redis.log import EventLog, Head
 from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
 from headgate.runtime.metrics import DELIVERY, PUBLISH_TO_SOCKET
 from headgate.settings.settings import Settings
 from tests.support.bus_position import stand_at
+from tests.support.gateway_here import StartGatewayOnModel
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 from tests.unit.node.connections import namespace_of
 
@@ -755,3 +757,22 @@ def test_no_event_outside_a_clients_grants_ever_arrives(seed: int) -> None:
         assert [topic for topic, *_ in wired.events] == [topic for topic in TOPICS if topic in expected]
         wired.close()
     namespace.close()
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_page_without_what_its_reader_has_had_is_read_again(gateway_on_model: StartGatewayOnModel, ahead: int) -> None:
+    """`ahead`: of this gateway, because another one has shown more."""
+    gateway = gateway_on_model()
+    newest = gateway.publish(3)[-1]
+    gateway.wait_until(lambda: gateway.namespace.bus.head >= newest, "the events")
+    space, epoch = gateway.namespace, gateway.redis.epoch
+    had = (epoch, newest + ahead) if ahead else None
+    offsets = iter([newest + ahead - 1, newest + ahead])
+
+    page = space.current_inbox(lambda: InboxPage(epoch, next(offsets), 0, 0, [], None, {}), had)
+
+    assert page.offset == newest + ahead
+    with pytest.raises(BusUnavailable):
+        space.current_inbox(lambda: InboxPage(epoch, newest + ahead - 1, 0, 0, [], None, {}), had)
+    with pytest.raises(InvalidRequest, match="the log does not know it"):
+        space.current_inbox(lambda: page, ("0123456789abcdef", 1))

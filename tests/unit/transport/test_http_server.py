@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,15 @@ from typing import Any
 import gevent
 import gevent.socket
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from headgate.installation import Build, build_in_use
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.transport import descriptors, http_admission, http_listener
-from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission
+from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission, HttpConnections
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_server import HTTPServer
@@ -456,3 +458,54 @@ def test_as_many_connections_may_wait_as_the_kernel_lets_wait() -> None:
     server.init_socket()
     with closing(server.listener.socket):
         assert places_of(server.listener.socket) == granted(BACKLOG)
+
+
+STEPS = st.tuples(
+    st.sampled_from(["open", "wait", "work", "close", "attribute"]), st.integers(0, 9), st.sampled_from(["a", "b", None])
+)
+
+
+@given(st.lists(STEPS, max_size=200))
+def test_counts_and_order_are_those_of_a_list(steps: list[tuple[str, int, str | None]]) -> None:
+    """The longest waiter, in all and of each address, is found after any history."""
+    connections: Any = HttpConnections()
+    addresses: dict[int, str | None] = {}
+    waiting: dict[str | None, list[int]] = {"all": [], "a": [], "b": [], None: []}
+
+    def leave(number: int, names: Iterable[str | None]) -> None:
+        for name in names:
+            waiting[name] = [each for each in waiting[name] if each != number]
+
+    for step, number, address in steps:
+        if step == "open" and number not in addresses:
+            connections.open(number, address)
+            addresses[number] = address
+            waiting["all"].append(number)
+            waiting[address].append(number)
+        elif step == "attribute":
+            connections.attribute(number, address)
+            if number in addresses and addresses[number] != address:
+                addresses[number] = address
+                if number in waiting["all"]:
+                    leave(number, ("a", "b", None))
+                    waiting[address].append(number)
+        elif step == "wait":
+            connections.wait(number)
+            if number in addresses and number not in waiting["all"]:
+                waiting["all"].append(number)
+                waiting[addresses[number]].append(number)
+        elif step in ("work", "close"):
+            getattr(connections, step)(number)
+            leave(number, list(waiting))
+            if step == "close":
+                addresses.pop(number, None)
+        assert len(connections) == len(addresses)
+        assert connections.longest_waiting() == next(iter(waiting["all"]), None)
+        for name in ("a", "b"):
+            assert connections.count_at(name) == list(addresses.values()).count(name)
+            assert connections.longest_waiting(name) == next(iter(waiting[name]), None)
+    for number in addresses:
+        connections.close(number)
+    assert not any([connections._address_of, connections._waiting, connections._at]), (
+        "nothing is remembered of those that are over"
+    )

@@ -27,14 +27,6 @@ def browser(clock: Clock) -> Iterator[Browser]:
     made.over()
 
 
-def test_a_poll_takes_the_frames_that_are_there(browser: Browser) -> None:
-    for packet in (b"4a", b"4b"):
-        browser.session.offer(Frame(packet))
-
-    assert browser.poll().answer == [b"4a", b"4b"]
-    assert not browser.session.queue
-
-
 def test_a_poll_waits_for_frames(browser: Browser) -> None:
     """It waits on when it was woken for nothing, and while a WebSocket is merely open, which may lead nowhere."""
     poll = browser.poll()

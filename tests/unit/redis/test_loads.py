@@ -18,11 +18,6 @@ def server() -> SmallRedis:
     return SmallRedis()
 
 
-def told(sessions: int, since_s: int, at_s: int) -> Load:
-    """Return a load as it is read back."""
-    return Load(sessions, since_s, "shop", at_s)
-
-
 @pytest.mark.parametrize("step_s", [-7200, 3600])
 def test_a_row_of_another_time_is_gone(server: SmallRedis, step_s: int) -> None:
     """A jump of the server's clock ends every lease, as a row from the future would live for too long."""

@@ -36,16 +36,27 @@ def listed(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[
     return [b"one", b"two"]
 
 
-def test_the_length_of_a_list_is_known() -> None:
-    found = answers(listed, GET, GET)
-    assert [(headers["Content-Length"], body) for _, headers, body in found] == [("6", b"onetwo")] * 2
+def written(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    start_response("200 OK", [])(b"one")
+    return [b"two"]
 
 
-def test_other_answers_come_in_chunks() -> None:
-    """Empty pieces are none."""
-    ((_, headers, body),) = answers(answering(b"one", b"", b"two"), GET)
-    assert headers["Transfer-Encoding"] == "chunked"
-    assert body == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+CHUNKS = b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("application", "name", "value", "body"),
+    [
+        (listed, "Content-Length", "6", b"onetwo"),
+        (answering(b"one", b"", b"two"), "Transfer-Encoding", "chunked", CHUNKS),
+        (answering(), "Transfer-Encoding", "chunked", b"0\r\n\r\n"),
+        (written, "Transfer-Encoding", "chunked", CHUNKS),
+    ],
+    ids=["a list", "an iterator", "an empty one", "PEP 3333's older way"],
+)
+def test_an_answer_has_a_length_or_comes_in_chunks(application: Application, name: str, value: str, body: bytes) -> None:
+    """The length of a list is known. Empty pieces are none, and `write` is as good as returning."""
+    assert [(headers[name], received) for _, headers, received in answers(application, GET, GET)] == [(value, body)] * 2
 
 
 def test_a_client_of_http_1_0_reads_to_the_end_of_the_connection() -> None:
@@ -77,16 +88,6 @@ def test_a_length_that_an_application_says_holds(pieces: list[bytes], count: int
     """More is left out; when it is less, the connection ends, or the client would wait for ever."""
     found = answers(answering(*pieces, headers=[("Content-Length", "6")]), GET, GET)
     assert [body for *_, body in found] == [b"".join(pieces)[:6]] * count
-
-
-def test_write_is_as_good_as_returning() -> None:
-    """PEP 3333's older way."""
-
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        start_response("200 OK", [])(b"one")
-        return [b"two"]
-
-    assert answers(application, GET)[0][2] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
 
 
 def test_an_answer_may_be_replaced_until_it_has_begun() -> None:

@@ -14,86 +14,55 @@ import pytest
 
 import headgate
 from headgate import errors
-from headgate.errors import (
-    AuthorizeFailed,
-    BusRefused,
-    BusUnavailable,
-    Forbidden,
-    HeadgateError,
-    InvalidEvent,
-    InvalidPattern,
-    InvalidRequest,
-    InvalidSchema,
-    InvalidTopic,
-    LimitReached,
-    NamespaceNotServed,
-    NotDurable,
-    NotSerializable,
-    OriginNotAllowed,
-    Overloaded,
-    Paused,
-    PayloadTooLarge,
-    PublisherClosed,
-    RequestFailed,
-    RequestRefused,
-    RequestTimedOut,
-    SchemaViolation,
-    SettingsError,
-    Unauthorized,
-    UnauthorizedReason,
-    UnknownHost,
-    UnknownNamespace,
-    UnknownRequest,
-)
 from headgate.services.publisher import Receipt
 
-EXAMPLES: tuple[HeadgateError, ...] = (
-    InvalidTopic("a..b", "empty word"),
-    InvalidPattern("a.*b", "not a lone wildcard"),
-    InvalidEvent("id", "too long"),
-    NotSerializable("NaN"),
-    PayloadTooLarge(70000, 65536, "publisher"),
-    SchemaViolation("orders.7.shipped", "orders.*.shipped", ("lines", 0, "sku"), 'the value is not of type "string"'),
-    InvalidSchema("orders.json", "is not JSON", "/properties"),
-    UnknownNamespace("/admin", ("notifications",)),
-    NamespaceNotServed("nobody", ("notifications",)),
-    NotDurable(Receipt("0123456789abcdef", 7, False, "a1"), "0 of 1 replicas have it after 4 s"),
-    PublisherClosed("it was closed"),
-    UnknownHost("evil.example"),
-    OriginNotAllowed("https://evil.example"),
-    BusUnavailable("connection refused"),
-    BusRefused("out of memory"),
-    Unauthorized("no token"),
-    Forbidden("subscribe to", "secret.#"),
-    AuthorizeFailed("subscribe to", "secret.#"),
-    LimitReached("subscriptions", 128),
-    LimitReached("clients_per_user", 64, retry_after_s=10),
-    InvalidRequest("not a mapping"),
-    UnknownRequest("orders.price"),
-    RequestTimedOut("orders.price", 0.5),
-    RequestFailed("orders.price", "it was cancelled"),
-    RequestRefused("sold_out", "no more of them", sku="a7"),
-    Overloaded(7),
-    Paused("namespace", 9, "shop"),
-    SettingsError(["HEADGATE_PORT='x': expected a whole number"]),
+EXAMPLES: tuple[errors.HeadgateError, ...] = (
+    errors.InvalidTopic("a..b", "empty word"),
+    errors.InvalidPattern("a.*b", "not a lone wildcard"),
+    errors.InvalidEvent("id", "too long"),
+    errors.NotSerializable("NaN"),
+    errors.PayloadTooLarge(70000, 65536, "publisher"),
+    errors.SchemaViolation("orders.7.shipped", "orders.*.shipped", ("lines", 0, "sku"), 'the value is not of type "string"'),
+    errors.InvalidSchema("orders.json", "is not JSON", "/properties"),
+    errors.UnknownNamespace("/admin", ("notifications",)),
+    errors.NamespaceNotServed("nobody", ("notifications",)),
+    errors.NotDurable(Receipt("0123456789abcdef", 7, False, "a1"), "0 of 1 replicas have it after 4 s"),
+    errors.PublisherClosed("it was closed"),
+    errors.UnknownHost("evil.example"),
+    errors.OriginNotAllowed("https://evil.example"),
+    errors.BusUnavailable("connection refused"),
+    errors.BusRefused("out of memory"),
+    errors.Unauthorized("no token"),
+    errors.Forbidden("subscribe to", "secret.#"),
+    errors.AuthorizeFailed("subscribe to", "secret.#"),
+    errors.LimitReached("subscriptions", 128),
+    errors.LimitReached("clients_per_user", 64, retry_after_s=10),
+    errors.InvalidRequest("not a mapping"),
+    errors.UnknownRequest("orders.price"),
+    errors.RequestTimedOut("orders.price", 0.5),
+    errors.RequestFailed("orders.price", "it was cancelled"),
+    errors.RequestRefused("sold_out", "no more of them", sku="a7"),
+    errors.Overloaded(7),
+    errors.Paused("namespace", 9, "shop"),
+    errors.SettingsError(["HEADGATE_PORT='x': expected a whole number"]),
 )
 
 HOSTILE = ("x" * 100_000, "line\nbreak", "\x1b[31mred", "\u202eevil", "\ud800", "", "'\"", None, 7, b"\xff", ["a"] * 50_000)
 
 
-def _tree(root: type[HeadgateError]) -> Iterator[type[HeadgateError]]:
+def _tree(root: type[errors.HeadgateError]) -> Iterator[type[errors.HeadgateError]]:
     for child in root.__subclasses__():
         if child.__module__ == errors.__name__:
             yield child
             yield from _tree(child)
 
 
-KINDS: tuple[type[HeadgateError], ...] = (HeadgateError, *_tree(HeadgateError))
+KINDS: tuple[type[errors.HeadgateError], ...] = (errors.HeadgateError, *_tree(errors.HeadgateError))
 
 
 def test_every_error_of_the_tree_has_an_example_here() -> None:
     """A new error cannot be added without passing through the tests below."""
-    assert {type(example) for example in EXAMPLES} == set(KINDS) - {HeadgateError}
+    assert {type(example) for example in EXAMPLES} == set(KINDS) - {errors.HeadgateError}
 
 
 def test_every_error_can_be_imported_from_the_package() -> None:
@@ -104,7 +73,7 @@ def test_every_error_can_be_imported_from_the_package() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
-def test_an_error_reaches_another_process_whole(example: HeadgateError) -> None:
+def test_an_error_reaches_another_process_whole(example: errors.HeadgateError) -> None:
     """A pool of processes pickles what a worker raises. One that cannot be restored blocks `multiprocessing.Pool` for ever."""
     error = copy.copy(example)
     error.add_note("the remedy")
@@ -133,19 +102,19 @@ def test_an_error_that_is_created_again_from_its_text_has_that_text(example: Hea
 
 def test_every_reason_of_unauthorized_says_itself_to_people() -> None:
     """The word is for programs; the text is a sentence, with the claim where there is one."""
-    for reason in UnauthorizedReason:
-        error = Unauthorized(reason, claim="sub")
+    for reason in errors.UnauthorizedReason:
+        error = errors.Unauthorized(reason, claim="sub")
         assert error.to_wire()["reason"] == reason.value
         assert error.detail.endswith(": sub")
-        assert error.retry is (reason in (UnauthorizedReason.KEYS_PENDING, UnauthorizedReason.AUTHENTICATOR_FAILED))
+        assert error.retry is (reason in (errors.UnauthorizedReason.KEYS_PENDING, errors.UnauthorizedReason.AUTHENTICATOR_FAILED))
 
 
 def test_a_sentence_of_an_application_is_told_under_a_word_of_the_list() -> None:
     """Programs find `not_accepted`, people read the sentence; a word of the list, given as text, is that word."""
-    error = Unauthorized("your trial has ended")
-    assert error.reason is UnauthorizedReason.NOT_ACCEPTED
+    error = errors.Unauthorized("your trial has ended")
+    assert error.reason is errors.UnauthorizedReason.NOT_ACCEPTED
     assert (error.message, error.parts) == ("not authorized: your trial has ended", {"reason": "not_accepted"})
-    assert Unauthorized("expired").reason is UnauthorizedReason.EXPIRED
+    assert errors.Unauthorized("expired").reason is errors.UnauthorizedReason.EXPIRED
 
 
 def test_no_two_errors_share_a_wire_word() -> None:
@@ -155,7 +124,7 @@ def test_no_two_errors_share_a_wire_word() -> None:
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.code)
-def test_the_wire_form_is_json_with_code_message_retry_and_the_parts(error: HeadgateError) -> None:
+def test_the_wire_form_is_json_with_code_message_retry_and_the_parts(error: errors.HeadgateError) -> None:
     """It survives JSON unchanged and holds every part beside the text. No part overwrites a field that clients decide by."""
     wire = error.to_wire()
     assert json.loads(json.dumps(wire)) == wire
@@ -178,12 +147,12 @@ def test_only_what_passes_by_itself_is_worth_another_try() -> None:
 @pytest.mark.parametrize(("wait_s", "told_s"), [(0.005, 1), (1, 1), (1.2, 2), (60, 60), (1e9, 60), (float("inf"), 60)])
 def test_the_wait_of_a_limit_is_whole_seconds_from_one_to_a_minute(wait_s: float, told_s: int) -> None:
     """Long enough for the place to be free, and never so long that a client seems dead."""
-    assert LimitReached("publish_per_s", 0.1, wait_s).to_wire()["retry_after_s"] == told_s
+    assert errors.LimitReached("publish_per_s", 0.1, wait_s).to_wire()["retry_after_s"] == told_s
 
 
 def test_a_large_payload_says_its_size_the_limit_and_where() -> None:
     """The one error for too big, wherever it is found."""
-    error = PayloadTooLarge(70000, 65536, "browser")
+    error = errors.PayloadTooLarge(70000, 65536, "browser")
     assert error.to_wire() == {
         "code": "payload_too_large",
         "message": "payload of 70000 bytes is above the limit of 65536 bytes (browser)",
@@ -198,19 +167,19 @@ def test_a_large_payload_says_its_size_the_limit_and_where() -> None:
 def test_a_hostile_name_is_shown_short_printable_and_encodable(value: object) -> None:
     """A name from outside ends in logs and terminals, without a flood, a line break, an escape sequence or a lone surrogate."""
     for error in (
-        InvalidTopic(value, "r"),
-        InvalidPattern(value, "r"),
-        UnknownNamespace(value, ()),
-        Forbidden("read", str(value)),
-        SchemaViolation("t", "t", (str(value)[:70], 1), "r"),
-        InvalidSchema(str(value)[:70], "r"),
+        errors.InvalidTopic(value, "r"),
+        errors.InvalidPattern(value, "r"),
+        errors.UnknownNamespace(value, ()),
+        errors.Forbidden("read", str(value)),
+        errors.SchemaViolation("t", "t", (str(value)[:70], 1), "r"),
+        errors.InvalidSchema(str(value)[:70], "r"),
     ):
         text = str(error)
         assert len(text) < 200
         assert text.isprintable()
         assert text.encode("utf-8")
         assert json.dumps(error.to_wire())
-    part = str(InvalidTopic(value, "r").parts["topic"])
+    part = str(errors.InvalidTopic(value, "r").parts["topic"])
     assert part.isprintable()
     assert len(part) <= 81
 
@@ -218,10 +187,10 @@ def test_a_hostile_name_is_shown_short_printable_and_encodable(value: object) ->
 def test_the_name_at_fault_is_quoted_in_the_text_and_bare_in_the_part() -> None:
     """A program compares the part with its own value; a person sees in the text where the name ends."""
     for error, part in (
-        (InvalidTopic("a..b", "r"), "topic"),
-        (InvalidPattern("a..b", "r"), "pattern"),
-        (UnknownNamespace("a..b", ()), "namespace"),
-        (Forbidden("read", "a..b"), "name"),
+        (errors.InvalidTopic("a..b", "r"), "topic"),
+        (errors.InvalidPattern("a..b", "r"), "pattern"),
+        (errors.UnknownNamespace("a..b", ()), "namespace"),
+        (errors.Forbidden("read", "a..b"), "name"),
     ):
         assert error.to_wire()[part] == "a..b"
         assert "'a..b'" in error.message
@@ -229,22 +198,22 @@ def test_the_name_at_fault_is_quoted_in_the_text_and_bare_in_the_part() -> None:
 
 def test_an_unknown_namespace_names_those_that_are_served() -> None:
     """The caller sees the served ones; for an impossible name, the rule for names."""
-    assert str(UnknownNamespace("/x", ("a", "b"))).endswith("this gateway serves a, b")
-    assert str(UnknownNamespace("a b", ())).endswith("expected 1 to 64 letters, digits, _ and -")
+    assert str(errors.UnknownNamespace("/x", ("a", "b"))).endswith("this gateway serves a, b")
+    assert str(errors.UnknownNamespace("a b", ())).endswith("expected 1 to 64 letters, digits, _ and -")
 
 
 def test_wrong_settings_are_told_one_per_line_and_counted() -> None:
     """One run of the program shows everything there is to mend."""
-    assert str(SettingsError(["A is wrong", "B is wrong"])) == "2 settings are wrong:\n  A is wrong\n  B is wrong"
-    assert str(SettingsError(["A is wrong"])) == "1 setting is wrong:\n  A is wrong"
-    assert SettingsError(["A", "B"]).faults == ("A", "B")
+    assert str(errors.SettingsError(["A is wrong", "B is wrong"])) == "2 settings are wrong:\n  A is wrong\n  B is wrong"
+    assert str(errors.SettingsError(["A is wrong"])) == "1 setting is wrong:\n  A is wrong"
+    assert errors.SettingsError(["A", "B"]).faults == ("A", "B")
 
 
 def test_a_violation_says_where_in_the_data_as_a_json_path() -> None:
     """RFC 9535 puts quotes around names that no identifier has."""
-    error = SchemaViolation("a", "#", ("lines", 0, "a b", "sku"), "too short")
+    error = errors.SchemaViolation("a", "#", ("lines", 0, "a b", "sku"), "too short")
     assert str(error) == "data for topic 'a' breaks the schema of '#' at $.lines[0]['a b'].sku: too short"
-    assert SchemaViolation("a", "#", (), "no object").path == "$"
+    assert errors.SchemaViolation("a", "#", (), "no object").path == "$"
 
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text("utf-8")
@@ -257,7 +226,7 @@ NOT_ON_THE_WIRE = {"invalid_schema", "namespace_not_served", "not_durable", "pub
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.code)
-def test_the_protocol_page_has_the_parts_of_an_error_and_whether_to_try_again(error: HeadgateError) -> None:
+def test_the_protocol_page_has_the_parts_of_an_error_and_whether_to_try_again(error: errors.HeadgateError) -> None:
     """Authors of clients in other languages work from its table."""
     if error.code in NOT_ON_THE_WIRE:
         assert error.code not in ROWS
@@ -272,11 +241,11 @@ def test_the_protocol_page_has_the_parts_of_an_error_and_whether_to_try_again(er
 def test_a_code_of_an_application_is_a_plain_word(code: str) -> None:
     """Pages compare it, and metrics of theirs may have it as a label."""
     with pytest.raises(ValueError, match="1 to 64 of a-z, 0-9 and _"):
-        RequestRefused(code, "no")
+        errors.RequestRefused(code, "no")
 
 
 @pytest.mark.parametrize("part", ["retry", "retry_after_s"])
 def test_a_part_of_an_application_does_not_replace_a_field_of_the_error(part: str) -> None:
     """A client decides by these fields alone."""
     with pytest.raises(TypeError, match=part):
-        RequestRefused("sold_out", "no", **{part: True})
+        errors.RequestRefused("sold_out", "no", **{part: True})

@@ -10,41 +10,31 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.errors import (
-    BusRefused,
-    BusUnavailable,
-    HeadgateError,
-    InvalidEvent,
-    InvalidRequest,
-    InvalidTopic,
-    NotSerializable,
-    PayloadTooLarge,
-    UnknownNamespace,
-)
+from headgate import errors
 from headgate.redis.faults import NO_FUNCTION, NO_PERMISSION, advised, reason_of, translate
 
 
-def reply(text: str) -> HeadgateError:
+def reply(text: str) -> errors.HeadgateError:
     return translate(redis.ResponseError(text), "redis.example:6379")
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "code"),
     [
-        ("NOPERM this user has no permissions", BusRefused, NO_PERMISSION),
-        ("OOM command not allowed", BusRefused, "OOM"),
-        ("READONLY You can't write", BusUnavailable, "READONLY"),
-        ("MOVED 3999 127.0.0.1:6381", BusRefused, "MOVED"),
-        ("ERR Function not found", BusRefused, NO_FUNCTION),
-        ("ERR something else", BusRefused, ""),
-        ("LOADING Redis is loading", BusUnavailable, "LOADING"),
-        ("TRYAGAIN Multiple keys", BusUnavailable, "TRYAGAIN"),
+        ("NOPERM this user has no permissions", errors.BusRefused, NO_PERMISSION),
+        ("OOM command not allowed", errors.BusRefused, "OOM"),
+        ("READONLY You can't write", errors.BusUnavailable, "READONLY"),
+        ("MOVED 3999 127.0.0.1:6381", errors.BusRefused, "MOVED"),
+        ("ERR Function not found", errors.BusRefused, NO_FUNCTION),
+        ("ERR something else", errors.BusRefused, ""),
+        ("LOADING Redis is loading", errors.BusUnavailable, "LOADING"),
+        ("TRYAGAIN Multiple keys", errors.BusUnavailable, "TRYAGAIN"),
     ],
 )
-def test_a_reply_keeps_its_code(text: str, kind: type[BusRefused | BusUnavailable], code: str) -> None:
+def test_a_reply_keeps_its_code(text: str, kind: type[errors.BusRefused | errors.BusUnavailable], code: str) -> None:
     """A fault that passes is unavailable, any other is refused; callers decide by the code."""
     error = reply(text)
-    assert isinstance(error, BusRefused | BusUnavailable)
+    assert isinstance(error, errors.BusRefused | errors.BusUnavailable)
     assert (type(error), error.redis_code) == (kind, code)
 
 
@@ -52,22 +42,24 @@ def test_a_reply_keeps_its_code(text: str, kind: type[BusRefused | BusUnavailabl
 def test_a_word_inside_a_text_is_no_code(text: str) -> None:
     """A topic or a script's message may hold any of them."""
     error = reply(text)
-    assert isinstance(error, BusRefused)
+    assert isinstance(error, errors.BusRefused)
     assert error.redis_code not in (NO_PERMISSION, NO_FUNCTION)
 
 
 @pytest.mark.parametrize(
     ("sent", "kind", "parts"),
     [
-        ('invalid_topic {"topic":"a..b","reason":"empty word"}', InvalidTopic, {"topic": "a..b", "reason": "empty word"}),
-        ('invalid_event {"field":"id","reason":"too long"}', InvalidEvent, {"field": "id", "reason": "too long"}),
-        ('payload_too_large {"size":9,"limit":8,"where":"bus"}', PayloadTooLarge, {"size": 9, "limit": 8, "where": "bus"}),
-        ('not_serializable {"reason":"NaN"}', NotSerializable, {"reason": "NaN"}),
-        ('unknown_namespace {"namespace":"x"}', UnknownNamespace, {"namespace": "x", "known": []}),
-        ('invalid_request {"reason":"no"}', InvalidRequest, {"reason": "no"}),
+        ('invalid_topic {"topic":"a..b","reason":"empty word"}', errors.InvalidTopic, {"topic": "a..b", "reason": "empty word"}),
+        ('invalid_event {"field":"id","reason":"too long"}', errors.InvalidEvent, {"field": "id", "reason": "too long"}),
+        ('payload_too_large {"size":9,"limit":8,"where":"bus"}', errors.PayloadTooLarge, {"size": 9, "limit": 8, "where": "bus"}),
+        ('not_serializable {"reason":"NaN"}', errors.NotSerializable, {"reason": "NaN"}),
+        ('unknown_namespace {"namespace":"x"}', errors.UnknownNamespace, {"namespace": "x", "known": []}),
+        ('invalid_request {"reason":"no"}', errors.InvalidRequest, {"reason": "no"}),
     ],
 )
-def test_a_refusal_of_our_function_is_the_named_error(sent: str, kind: type[HeadgateError], parts: dict[str, object]) -> None:
+def test_a_refusal_of_our_function_is_the_named_error(
+    sent: str, kind: type[errors.HeadgateError], parts: dict[str, object]
+) -> None:
     """With the parts that it sent."""
     error = reply(f"HEADGATE {sent}")
     assert type(error) is kind
@@ -77,7 +69,7 @@ def test_a_refusal_of_our_function_is_the_named_error(sent: str, kind: type[Head
 @given(st.text(max_size=60))
 def test_whatever_follows_headgate_is_an_error_of_the_tree(text: str) -> None:
     """A library of another version, or of another owner, may send anything."""
-    assert isinstance(reply(f"HEADGATE {text}"), HeadgateError)
+    assert isinstance(reply(f"HEADGATE {text}"), errors.HeadgateError)
 
 
 def test_strangers_are_told_neither_the_address_nor_the_reason() -> None:

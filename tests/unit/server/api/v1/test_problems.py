@@ -8,27 +8,19 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from headgate.errors import (
-    AuthorizeFailed,
-    BusUnavailable,
-    HeadgateError,
-    InvalidTopic,
-    LimitReached,
-    PayloadTooLarge,
-    SchemaViolation,
-)
+from headgate import errors
 from headgate_server.api.v1.dispatch import pointer_of
 from headgate_server.api.v1.problems import MAX_NAMED, BodyFault, NotFound, RateReached, descriptions, problem_answer
 
 
-def told(error: HeadgateError | BodyFault) -> tuple[int, dict[str, str], dict[str, Any]]:
+def told(error: errors.HeadgateError | BodyFault) -> tuple[int, dict[str, str], dict[str, Any]]:
     status, headers, body, _ = problem_answer(error)
     return int(status.split()[0]), dict(headers), json.loads(body)
 
 
 def test_a_problem_has_the_members_of_rfc_9457_and_the_parts_of_its_error() -> None:
     """`type` leads to the meaning of its code."""
-    status, headers, body = told(PayloadTooLarge(101, 100, "http"))
+    status, headers, body = told(errors.PayloadTooLarge(101, 100, "http"))
     assert (status, headers["Content-Type"]) == (413, "application/problem+json")
     assert body == {
         "type": "/api/v1/problems/payload_too_large",
@@ -45,37 +37,37 @@ def test_a_problem_has_the_members_of_rfc_9457_and_the_parts_of_its_error() -> N
 
 def test_a_problem_that_passes_says_when() -> None:
     """Retry-After, and for a rate the quota too."""
-    assert told(BusUnavailable("gone"))[1]["Retry-After"] == "1"
-    status, headers, _ = told(AuthorizeFailed("replay", "a.#"))
+    assert told(errors.BusUnavailable("gone"))[1]["Retry-After"] == "1"
+    status, headers, _ = told(errors.AuthorizeFailed("replay", "a.#"))
     assert (status, headers["Retry-After"]) == (503, "1")
     status, headers, body = told(RateReached("read_per_s", 0.5, 10, 3.2))
     assert (status, headers["Retry-After"], body["retry_after_s"], body["code"]) == (429, "4", 4, "limit_reached")
     assert headers["RateLimit-Policy"] == '"read_per_s";q=10;w=20'
     assert headers["RateLimit"] == '"read_per_s";r=0;t=4'
-    assert told(LimitReached("batch_events", 5))[0] == 409
+    assert told(errors.LimitReached("batch_events", 5))[0] == 409
 
 
 def test_an_error_of_the_bus_does_not_name_its_address() -> None:
     """As on the wire."""
-    assert "10.1.2.3" not in json.dumps(told(BusUnavailable("10.1.2.3 did not answer", shown="no answer"))[2])
+    assert "10.1.2.3" not in json.dumps(told(errors.BusUnavailable("10.1.2.3 did not answer", shown="no answer"))[2])
 
 
 def test_one_fault_in_a_body_is_that_error_with_its_place() -> None:
     """422, also where the error alone would be 400; other statuses stay."""
-    status, _, body = told(BodyFault([("/topic", InvalidTopic("a..b", "empty word"))]))
+    status, _, body = told(BodyFault([("/topic", errors.InvalidTopic("a..b", "empty word"))]))
     assert (status, body["code"], body["errors"][0]["pointer"], body["errors"][0]["code"]) == (
         422,
         "invalid_topic",
         "/topic",
         "invalid_topic",
     )
-    assert told(BodyFault([("/data", SchemaViolation("a", "#", [], "no"))]))[0] == 422
-    assert told(BodyFault([("/data", PayloadTooLarge(2, 1, "http"))]))[0] == 413
+    assert told(BodyFault([("/data", errors.SchemaViolation("a", "#", [], "no"))]))[0] == 422
+    assert told(BodyFault([("/data", errors.PayloadTooLarge(2, 1, "http"))]))[0] == 413
 
 
 def test_several_faults_are_all_named_to_a_bound() -> None:
     """Each with its place and its code; all are counted."""
-    faults = [(f"/events/{at}/topic", InvalidTopic("", "no word")) for at in range(MAX_NAMED + 1)]
+    faults = [(f"/events/{at}/topic", errors.InvalidTopic("", "no word")) for at in range(MAX_NAMED + 1)]
     status, _, body = told(BodyFault(faults))
     assert (status, body["code"], body["refused"], len(body["errors"])) == (422, "batch_refused", MAX_NAMED + 1, MAX_NAMED)
     assert body["errors"][3] | {"detail": ""} == {

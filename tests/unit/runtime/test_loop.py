@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import gevent
@@ -121,24 +121,28 @@ def test_a_greenlet_that_waits_outside_keeps_nobody_out() -> None:
     assert done == ["other", "another"]
 
 
-@pytest.mark.parametrize("in_round", [False, True])
-def test_a_greenlet_that_is_thrown_out_of_a_rest_or_a_round_is_not_woken_from_its_next_wait(in_round: bool) -> None:
+def rest(rests: list[Idle]) -> None:
+    rests.append(Idle())
+    rests[0].wait()
+
+
+@pytest.mark.parametrize("wait", [rest, lambda rests: one_round()], ids=["rest", "round"])
+def test_a_greenlet_that_is_thrown_out_of_a_wait_is_not_woken_from_its_next_one(wait: Callable[[list[Idle]], None]) -> None:
     """It was to be woken in the next turn, and has gone on to wait for something else."""
     rests: list[Idle] = []
     went_on: list[bool] = []
     other = Signal()
 
     def work() -> None:
-        rests.extend([] if in_round else [Idle()])
         with suppress(TimeoutError):
-            one_round() if in_round else rests[0].wait()
+            wait(rests)
         went_on.append(other.wait(30))
 
     greenlet = gevent.spawn(work)
     sleep()
     gevent.get_hub().loop.run_callback(greenlet.throw, TimeoutError())
-    for rest in rests:
-        rest.wake()
+    for each in rests:
+        each.wake()
     for _ in range(3):
         one_round()
     assert went_on == []

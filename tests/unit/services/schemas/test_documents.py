@@ -25,21 +25,25 @@ def test_the_version_is_that_of_the_texts(tmp_path: Path) -> None:
     assert len({one.version, documents({"a.json": b"true", "c.json": b"{}"}).version, documents({}).version}) == 3
 
 
+def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+    """The path is usually wrong by a folder."""
+    with pytest.raises(InvalidSchema, match=r"schema .*/nowhere: cannot be read: No such file or directory"):
+        read_folder(str(tmp_path / "nowhere"))
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("nowhere/", r"schema .*/nowhere: cannot be read: No such file or directory"),
         *((name, rf"{name}: expected JSON Schema in a file \.json") for name in ("orders.yaml", "orders.YML", "orders.json5")),
         ("orders/a.json", "a folder in the folder of schemas; expected files"),
     ],
 )
-def test_a_folder_with_more_than_schemas_is_refused(tmp_path: Path, name: str, told: str) -> None:
-    """A schema that is left out without notice is a topic that nothing checks; and a path is usually wrong by a folder."""
-    if not name.endswith("/"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("type: object")
+def test_a_schema_of_another_format_or_in_another_folder_is_refused(tmp_path: Path, name: str, told: str) -> None:
+    """It would be left out without notice, and its topic checked by nothing."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("type: object")
     with pytest.raises(InvalidSchema, match=told):
-        read_folder(str(tmp_path / name if name.endswith("/") else tmp_path))
+        read_folder(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["a/b.json", "../a.json", "ä.json", "a.txt", ".json", "a b.json"])

@@ -28,15 +28,6 @@ def test_a_refused_login_is_one_line_with_its_fields() -> None:
     }
 
 
-def test_the_words_of_an_application_stand_beside_the_reason() -> None:
-    """The reason stays a word of the list."""
-    with capture_logs() as lines:
-        Audit(HeldClock()).login_refused(
-            address=None, namespace="n", code="unauthorized", reason="not_accepted", detail="no trial"
-        )
-    assert (lines[0]["reason"], lines[0]["detail"]) == ("not_accepted", "no trial")
-
-
 def test_of_one_address_few_lines_are_written_and_what_was_left_out_is_counted() -> None:
     """A flood must not fill the log, nor hide itself."""
     clock = HeldClock()

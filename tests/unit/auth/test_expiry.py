@@ -70,13 +70,6 @@ def test_the_timer_calls_back_by_itself() -> None:
     expiry.close()
 
 
-def test_a_time_that_has_passed_is_due_at_the_next_tick(expiry: Expiry[str], due: list[str], clocks: Clocks) -> None:
-    """A token that expires while its client joins."""
-    expiry.set("gone", clocks.wall_s - 100)
-    tick(expiry)
-    assert due == ["gone"]
-
-
 def test_a_renewed_client_is_due_at_its_new_time_only(expiry: Expiry[str], due: list[str], clocks: Clocks) -> None:
     """Later, or never."""
     for client in ("a", "b", "c"):

@@ -36,7 +36,7 @@ from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings.settings import Settings
 from tests.support.bus_here import ModelBus, StartModelBus, Teller
 from tests.support.model_links import ModelServer
-from tests.support.model_redis import NAMESPACE, OLD_LIBRARY
+from tests.support.model_redis import NAMESPACE
 
 EITHER = pytest.mark.parametrize("patterns", [("#",), ("orders.*", "bills.1")], ids=["whole", "narrow"])
 
@@ -357,21 +357,6 @@ def test_an_emptied_redis_is_told_once_and_live_goes_on(model_bus: StartModelBus
     assert [(line["event"], line["was_offset"], line["now_offset"]) for line in lines] == [("log lost", 10, 0)]
 
 
-def test_an_older_library_ends_the_connection(model_bus: StartModelBus) -> None:
-    """It does not publish on the channels of users. The next connection replaces it, and reads on from the log."""
-    bus = model_bus("users.7.#")
-    bus.publish(2, "users.7.mail")
-    bus.advance(1)
-    bus.redis.library = OLD_LIBRARY
-    bus.publish(1, "users.7.mail")
-    bus.publish(1)
-    bus.advance(3)
-    assert bus.only("bus") == [["bus", True], ["bus", False], ["bus", True]]
-    bus.publish(1, "users.7.mail")
-    assert bus.offsets == [1, 2, 3, 4, 5]
-    assert bus.only("missing") == []
-
-
 # Rights ------------------------------------------------------------------------------------------------------------------
 
 
@@ -425,17 +410,6 @@ def test_only_a_missing_right_refuses_a_narrow_feed(monkeypatch: pytest.MonkeyPa
 
 
 # Patterns ----------------------------------------------------------------------------------------------------------------
-
-
-def test_patterns_acquired_together_are_one_command(model_bus: StartModelBus) -> None:
-    """A client that joins with thirty subscriptions does not wait for each."""
-    bus = model_bus(fence_interval_s=60)
-    bus.server.ran.clear()
-    for number in range(30):
-        bus.bus.acquire(f"handshake.{number}")
-    for number in range(30):
-        gevent.with_timeout(30, bus.bus.wait_for, f"handshake.{number}")
-    assert [(command[0], len(command) - 1) for command in bus.server.ran if command[0] != b"PING"] == [(b"SUBSCRIBE", 30)]
 
 
 def test_two_hundred_users_cost_no_glob_and_leave_nothing_behind(model_bus: StartModelBus) -> None:

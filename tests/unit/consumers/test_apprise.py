@@ -98,7 +98,6 @@ def test_a_template_that_does_not_go_with_an_event_sets_it_aside() -> None:
     ("table", "said"),
     [
         ({}, "urls is missing; expected urls or urls_env"),
-        ({"urls": "json://a", "urls_env": "CHAT"}, "urls and urls_env are both given; expected one of them"),
         ({"urls_env": "CHAT"}, "urls_env='CHAT': there is no such environment variable, or it is blank"),
         (
             {"urls": "canary://x"},

@@ -173,25 +173,6 @@ def test_patterns_that_nobody_comes_back_for_are_given_up() -> None:
     assert (matcher.patterns, matcher.subscriptions) == (0, 0)
 
 
-@pytest.mark.parametrize("limit", [2, 3, 50])
-def test_remembered_topics_and_audiences_are_bounded(limit: int) -> None:
-    """A publisher that invents topics, and clients that invent patterns, cannot make the cache grow."""
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_cached_topics=limit)
-    matcher.add("#", -1)
-    for number in range(4 * limit):
-        matcher.add(f"topic.{number}", number)
-    for number in range(4 * limit):
-        assert sorted(matcher.match(f"topic.{number}").clients) == [-1, number]
-        matcher.match(f"topic.{number}")
-        matcher.match(f"other.{number}")
-        matcher.match(f"other.{number}")
-        matcher.add(f"topic.{number}.#", number)
-        matcher.match(f"topic.{number}")
-        assert len(matcher._audiences) + len(matcher._topics._doubted) <= limit
-        assert len(matcher._unions) <= limit
-    assert len(matcher._audiences) == limit
-
-
 def test_a_gateway_of_many_users_remembers_a_topic_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many topics as patterns; when patterns go, so do topics, with the new ones."""
     monkeypatch.setattr(module, "MIN_CACHED_TOPICS", 10)
@@ -308,38 +289,6 @@ def test_a_pattern_that_matches_everything_costs_little_when_much_is_remembered(
     assert len(matcher._audiences) == 4000, "remembered at once: they had come up before"
     matcher.remove(pattern, 2)
     assert all(matcher.match(topic).clients == (1,) for topic in topics)
-
-
-def test_topics_that_are_doubted_again_and_again_stay_bounded_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each first `#`-like pattern doubts all; the unused ones wait, and leave when room is needed."""
-    monkeypatch.setattr(module, "MAX_FORGOTTEN", 3)
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_cached_topics=50)
-    topics = [f"a.{number}" for number in range(50)]
-    matcher.add("a.#", 0)
-    for topic in topics * 2:
-        matcher.match(topic)
-    broad = [".".join(["#"] * length) for length in range(1, 9)] + ["a.*", "*.*", "*.#", "#.*", "*.*.#", "a.*.#"]
-    for number, pattern in enumerate(broad, 1):
-        matcher.add(pattern, number)
-        for topic in topics[:: number % 7 + 1]:
-            assert sorted(matcher.match(topic).clients) == list(range(number + 1))
-        assert len(matcher._audiences) + len(matcher._topics._doubted) <= 50
-    for number in range(60):
-        matcher.match(f"b.{number}")
-        matcher.match(f"b.{number}")
-    assert not matcher._topics._doubted
-    assert sorted(matcher._audiences) == sorted(f"b.{number}" for number in range(10, 60))
-
-
-def test_lists_are_bounded_in_clients_too() -> None:
-    """Few topics with many clients each weigh more than many with few; forgetting changes no answer."""
-    matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_listed_clients=100)
-    for client in range(20):
-        matcher.add("news.#", client)
-        matcher.add(f"news.{client}", client)
-    for topic in [f"news.{number}" for number in range(20)] * 2:
-        assert sorted(matcher.match(topic).clients) == list(range(20))
-        assert sum(len(holder._clients or ()) for holder in matcher._lists._holders) <= 100
 
 
 def test_a_list_with_more_clients_than_all_lists_may_have_is_made_but_not_kept() -> None:

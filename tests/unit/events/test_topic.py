@@ -197,21 +197,6 @@ def test_the_normal_form_matches_the_same_topics(pattern: str) -> None:
     assert normal_form(".".join(tokens)) == tokens
 
 
-@given(patterns, patterns, topics)
-def test_a_contained_pattern_matches_nothing_beyond_its_grant(grant: str, pattern: str, topic: str) -> None:
-    """Authorization rests on this. A client subscribed within its grant sees no topic outside of it."""
-    if contains(grant, pattern) and matches(pattern, topic):
-        assert matches(grant, topic)
-
-
-@given(patterns, patterns, patterns)
-def test_containment_is_an_order(outer: str, middle: str, inner: str) -> None:
-    """Reflexive and transitive."""
-    assert contains(outer, outer)
-    if contains(outer, middle) and contains(middle, inner):
-        assert contains(outer, inner)
-
-
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [

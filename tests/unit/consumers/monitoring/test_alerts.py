@@ -16,7 +16,6 @@ from headgate.consumers.monitoring.alerts import (
     bucket,
     bucket_width_s,
     judge,
-    notice_data,
     notified,
     window_buckets,
 )
@@ -96,24 +95,6 @@ def test_notices(rule: Rule, steps: list[tuple[float, int]], notices: list[tuple
     assert run(rule, steps) == notices
 
 
-def test_a_notice_says_what_was_found_and_since_when() -> None:
-    """`since` is when it began to be so, not when for_s was over."""
-    record = judge(rate(for_s=5), None, T, 12)
-    record = judge(rate(for_s=5), record, T + 5000, 14)
-    assert record.notice is not None
-    assert notice_data(rate(for_s=5), record.notice) == {
-        "alert": "a",
-        "state": "firing",
-        "kind": "rate",
-        "value": 14,
-        "above": 10,
-        "window_s": 60,
-        "since": T,
-        "pattern": "x.#",
-        "repeats": 0,
-    }
-
-
 def test_a_repeat_is_told_as_one() -> None:
     """With its own number, and the same `since`."""
     rule = rate(repeat_s=10)
@@ -121,12 +102,6 @@ def test_a_repeat_is_told_as_one() -> None:
     record = judge(rule, record, T + 10_000, 12)
     assert record.notice is not None
     assert (record.notice.number, record.notice.repeats, record.notice.since_ms) == (2, 1, T)
-
-
-def test_a_rule_is_not_judged_before_its_notice_was_told() -> None:
-    """The instance that finds it reports that one first, with its number."""
-    record = judge(rate(), None, T, 11)
-    assert judge(rate(), record, T + 1000, 0) is record
 
 
 @pytest.mark.parametrize("window_s", [1, 59, 60, 61, 120, 121, 3600, MAX_WINDOW_S])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.consumers.base import Reject, Retry
+from headgate.consumers.base import Retry
 from headgate.consumers.webhook.post import Answer, judge, read_retry_after
 
 ORIGIN = "https://hooks.example"
@@ -30,12 +30,6 @@ def test_any_other_answer_is_tried_again(status: int) -> None:
         judge(Answer(status, 30.0), ORIGIN)
 
     assert (retry.value.reason, retry.value.after_s) == (f"{ORIGIN} answered {status}", 30.0)
-
-
-def test_gone_sets_the_event_aside_at_once() -> None:
-    """The receiver wants no more."""
-    with pytest.raises(Reject, match=r"^https://hooks\.example answered 410: it wants no more events$"):
-        judge(Answer(410, 30.0), ORIGIN)
 
 
 @pytest.fixture

@@ -171,8 +171,6 @@ def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> 
     ("table", "said"),
     [
         ({"secret": None}, "secret is missing; expected secret or secret_env"),
-        ({"secret_env": "HOOK"}, "secret and secret_env are both given; expected one of them"),
-        ({"secret": None, "secret_env": "HOOK"}, "secret_env='HOOK': there is no such environment variable, or it is blank"),
         (
             {"secret": None, "secret_env": "BAD"},
             f"secret_env='BAD': what this variable holds is wrong: expected {EXPECTED_SECRET}",

@@ -231,13 +231,7 @@ def test_a_status_counts_whatever_the_body_is(script: Script, took_s: float) -> 
     ("addresses", "kind"),
     [
         (["10.0.0.1"], "private"),
-        (["169.254.169.254"], "cloud metadata"),
-        (["fd00:ec2::254"], "cloud metadata"),
         (["::ffff:127.0.0.2"], "loopback"),
-        (["64:ff9b::7f00:2"], "loopback"),
-        (["0.0.0.0"], "unspecified"),
-        (["::"], "unspecified"),
-        (["2002:7f00:1::"], "6to4"),
         # one of several: the whole answer is refused, even if a public or allowed one comes first
         (["8.8.8.8", "10.0.0.1"], "private"),
         (["127.0.0.1", "127.0.0.2"], "loopback"),

@@ -351,10 +351,6 @@ def test_an_event_that_is_no_item_names_none() -> None:
     [
         ({"private_key": None}, "private_key is missing; expected private_key or private_key_env"),
         (
-            {"private_key": None, "private_key_env": "PUSH"},
-            "private_key_env='PUSH': there is no such environment variable, or it is blank",
-        ),
-        (
             {"private_key": None, "private_key_env": "WRONG"},
             f"private_key_env='WRONG': what this variable holds is wrong: expected {EXPECTED_KEY}",
         ),

@@ -108,12 +108,6 @@ def test_a_notice_packet_is_read_by_socketio_as_name_and_body(name: str) -> None
     assert (packet.packet_type, packet.namespace, packet.data) == (SOCKETIO_EVENT, "/notifications", [name, body])
 
 
-def test_a_gap_of_unknown_extent_is_null_not_zero() -> None:
-    """Zero would say that nothing was lost."""
-    body = json.loads(notice_packet("n", "gap", gap_body((), None, None, None, 0, GapReason.LOG_LOST, recoverable=False))[4:])[1]
-    assert (body["from"], body["to"], body["count"], body["recoverable"]) == (None, None, None, False)
-
-
 def test_acknowledgements_say_ok_or_carry_the_error() -> None:
     """A client decides by `ok` alone; the error is that of the publisher or the HTTP API."""
     assert ok(offset=3) == {"ok": True, "offset": 3}

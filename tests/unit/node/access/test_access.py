@@ -12,7 +12,7 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.auth.repair import read_revoked
 from headgate.auth.revocation import revoke
 from headgate.delivery.client import Client
-from headgate.errors import BusUnavailable, InvalidRequest, Unauthorized, UnauthorizedReason
+from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.health import State
@@ -75,13 +75,6 @@ def test_an_api_key_that_a_failover_has_brought_back_is_removed_again(monkeypatc
         house.access.revocations.revocations.check(key)
     with pytest.raises(InvalidRequest):
         revoke(server.client(), user=key.user)
-
-
-def test_nobody_is_let_in_before_it_is_known_who_is_revoked() -> None:
-    """No client, whichever it is."""
-    access = House().access
-    with pytest.raises(BusUnavailable):
-        access.revocations.check(Identity("ana"))
 
 
 def test_a_client_is_due_when_its_identity_ends_and_never_when_it_has_left() -> None:

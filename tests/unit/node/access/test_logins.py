@@ -58,12 +58,6 @@ def refusal(tried: Logins, handshake: Handshake) -> HeadgateError:
     return caught.value
 
 
-def test_an_identity_comes_with_the_users_own_topics() -> None:
-    """Every user may subscribe to them, whatever the authenticator grants."""
-    identity = logins(lambda _: Identity("ana", ("orders.#",))).identify(shown())
-    assert identity.subscribe == ("orders.#", "users.ana.#")
-
-
 @pytest.mark.parametrize(
     ("identity", "namespace", "reason"),
     [

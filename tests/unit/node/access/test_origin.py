@@ -185,18 +185,12 @@ TABLE = [
     ("http://localhost:3000", False, True),
     ("http://app.example.com", False, False),
     ("https://app.example.com:8443", False, False),
-    ("https://app.example.com:443", False, True),
-    ("https://app.example.com/", False, False),
     ("https://app.example.com.evil.example", False, False),
     ("https://evil.example", False, False),
     ("https://evil-app.example.com", False, False),
     ("https://sub.app.example.com", False, False),
     ("https://example.com", False, False),
-    ("HTTPS://APP.EXAMPLE.COM", False, True),
-    ("https://app.example.com.", False, True),
     ("wss://app.example.com", False, True),
-    ("HTTP://127.0.0.1:08000", True, False),
-    ("http://user@127.0.0.1:8000", False, False),
     ("https://app.example.com, https://evil.example", False, False),
     ("https://app.example.com https://evil.example", False, False),
     ("http://127.0.0.1", False, False),
@@ -204,10 +198,6 @@ TABLE = [
     ("http://localhost", False, False),
     ("http://localhost:8000", False, False),
     ("null", False, False),
-    ("*", False, False),
-    ("file://", False, False),
-    ("https://[::1]", False, False),
-    ("x" * 5000, False, False),
 ]
 
 
@@ -237,7 +227,7 @@ def test_only_the_origin_that_the_browser_sees_is_ours(
 
 @pytest.mark.parametrize(("origin", "by_alone", "by_listed"), TABLE, ids=lambda value: str(value)[:50])
 def test_only_exact_origins_may_connect(origin: str, by_alone: bool, by_listed: bool) -> None:
-    """Scheme, host and port, each by its value: case, a default port and a trailing dot do not count."""
+    """Scheme, host and port, each by its value; tests/unit/addresses/test_origins.py has the spellings of one."""
     environ = sent("127.0.0.1:8000")
     assert origin_check(settings_of(ALONE))(origin, environ) is by_alone
     assert origin_check(settings_of(TWO_LISTED))(origin, environ) is by_listed

@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.node.population.balance import ABOVE_MEAN, BUDGET, FEW, LOOKS, Balance, Occasion, State
-from headgate.runtime.machine import IllegalStep
 
 LOOK_S, TICK_S, AWAY_S = 5.0, 0.25, 0.5
 # loads → the index of the process that a client comes to
@@ -164,20 +162,3 @@ def test_a_loop_that_was_blocked_does_not_make_up_for_it_at_once() -> None:
     balance = begun(1000)
     assert balance.due(60, 1000, 0) == 10
     assert balance.due(60, 1000, 10) == 0
-
-
-@pytest.mark.parametrize(
-    ("state", "after"),
-    [
-        (State.MOVING, State.MOVING),
-        (State.RESTING, State.SPENT),
-        (State.SPENT, State.MOVING),
-        (State.SPENT, State.SPENT),
-    ],
-)
-def test_a_step_that_cannot_be_raises(state: State, after: State) -> None:
-    """It would be a bug of ours."""
-    balance = Balance()
-    balance.state = state
-    with pytest.raises(IllegalStep):
-        balance._move(after)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import product
 from random import Random
-from typing import Any
 
 import pytest
 import structlog
 from prometheus_client import REGISTRY
 
 from headgate.errors import LimitReached, Overloaded
-from headgate.node.population import shedding as module
-from headgate.node.population.shedding import CALM_S, FULL_RETRY_S, LAG_RETRY_S, LATE_BEATS, Shedding, State, Step
-from headgate.runtime.machine import IllegalStep
+from headgate.node.population.shedding import CALM_S, FULL_RETRY_S, LAG_RETRY_S, LATE_BEATS, Shedding, State
 
 
 class Gateway:
@@ -134,15 +130,3 @@ def test_a_refusal_is_counted_and_the_beginning_and_the_end_are_logged_once() ->
     assert [entry["event"] for entry in entries] == ["shedding began", "shedding ended"]
     assert (shed("lag") - before[0], shed("clients") - before[1]) == (3, 1)
     assert REGISTRY.get_sample_value("headgate_shedding") == 0
-
-
-def test_every_step_that_the_table_lacks_raises() -> None:
-    """A lasting calm means nothing to an admitting gateway, nor to one with beats that are still late."""
-    possible = set(module._MACHINE)
-    assert {pair for pair in product(State, Step) if pair not in possible} == {
-        (State.ADMITTING, Step.LASTED),
-        (State.SHEDDING, Step.LASTED),
-    }
-    gateway: Any = Gateway()
-    with pytest.raises(IllegalStep):
-        gateway.shedding._take(Step.LASTED)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from headgate.cli.events import _as_json_text
 from headgate.cli.log import _print_event
 from headgate.cli.main import main
-from headgate.errors import BusUnavailable
 from headgate.events.event import Event
 from headgate.redis import subscriber_link
-from headgate.redis.connections import Command
 from tests.support.command_line import running
+from tests.support.scripted_link import ScriptedLink
 
 NOWHERE = ("--redis", "redis://127.0.0.1:1")
 
@@ -30,31 +29,9 @@ def test_tail_refuses_a_word_that_is_no_pattern() -> None:
     assert "invalid pattern 'orders.a*'" in result.stderr
 
 
-class Link:
-    """`SubscriberLink`, of a Redis that sends these replies and then ends."""
-
-    def __init__(self, replies: list[list[bytes]]) -> None:
-        self._replies = [replies]
-        self.sent: list[Command] = []
-
-    def connect(self) -> None:
-        """There is nothing to connect to."""
-
-    def send(self, *commands: Command) -> None:
-        self.sent += commands
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def read(self) -> list[list[bytes]]:
-        if not self._replies:
-            raise BusUnavailable("it has ended")
-        return self._replies.pop()
-
-
-def tail(url: str, replies: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> tuple[Link, Result]:
+def tail(url: str, replies: list[list[bytes]], monkeypatch: pytest.MonkeyPatch) -> tuple[ScriptedLink, Result]:
     """Run `tail orders.*` against these replies."""
-    link = Link(replies)
+    link = ScriptedLink(replies)
     monkeypatch.setattr(subscriber_link, "SubscriberLink", lambda url, *, key: link)
     return link, CliRunner().invoke(main, ["tail", "orders.*", "--namespace", "n", "--redis", url])
 

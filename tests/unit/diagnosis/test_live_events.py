@@ -7,37 +7,13 @@ import pytest
 from headgate.diagnosis.live_events import LiveEvents
 from headgate.errors import BusUnavailable
 from headgate.redis import subscriber_link
-
-
-class Link:
-    """`SubscriberLink`, of a Redis that sends these replies, one read after the other, and then ends."""
-
-    def __init__(self, replies: list[list[list[bytes]]]) -> None:
-        self._replies = replies
-        self.timeouts: list[float | None] = []
-
-    def connect(self) -> None:
-        """There is nothing to connect to."""
-
-    def settimeout(self, timeout_s: float | None) -> None:
-        self.timeouts.append(timeout_s)
-
-    def send(self, *commands: tuple[str, ...]) -> None:
-        """Their content is not inspected."""
-
-    def read(self) -> list[list[bytes]]:
-        if not self._replies:
-            raise BusUnavailable("it has ended")
-        return self._replies.pop(0)
-
-    def close(self) -> None:
-        """There is nothing to close."""
+from tests.support.scripted_link import ScriptedLink
 
 
 def live(
     monkeypatch: pytest.MonkeyPatch, *replies: list[list[bytes]], url: str = "redis://h", pattern: str = "orders.*"
-) -> tuple[LiveEvents, Link]:
-    link = Link(list(replies))
+) -> tuple[LiveEvents, ScriptedLink]:
+    link = ScriptedLink(*replies)
     monkeypatch.setattr(subscriber_link, "SubscriberLink", lambda url, *, key: link)
     return LiveEvents(url, "n", pattern), link
 

@@ -374,7 +374,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
             if not any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows()):
                 break
             sleep(POLL_S)
-        self._move(State.DRAINING)
+        if self._premises.board.row(self._row.slot).state is State.SERVING:
+            self._move(State.DRAINING)
         for server in self._servers:
             server.listener.close()
         if self._at_once.is_set():
@@ -412,9 +413,20 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def _count_request(self) -> None:
         self._requests += 1
-        if self._requests >= self.max_requests and self.alive:
+        if self._requests >= self.max_requests and self.alive and self._may_make_room():
             self.log.info("worker %s has answered max_requests, and makes room for another", self._row.number)
+            self._move(State.DRAINING)  # already here, so that no other one makes room too
             self._end()
+
+    def _may_make_room(self) -> bool:
+        """Return whether the others all serve, as gunicorn starts a successor only after the end of this worker.
+
+        Workers share the connections evenly, so all reach max_requests within a moment. One that has answered twice as many does
+        not wait any longer.
+        """
+        others = [row.state for row in self._premises.board.rows() if row.slot != self._row.slot]
+        is_only_one = not others and self.cfg.workers == 1
+        return is_only_one or (bool(others) and set(others) == {State.SERVING}) or self._requests >= 2 * self.max_requests
 
     def _log_access(self, exchange: WsgiExchange, sent_bytes: int, seconds: float) -> None:
         status = exchange.status or "101 Switching Protocols"

@@ -15,6 +15,7 @@ import pytest
 from gunicorn.glogging import Logger
 
 from headgate.settings.settings import Settings
+from headgate.workers.board import Board, State
 from headgate.workers.gunicorn_worker import END_S, SUCCESSOR_S, Arbiter, Premises, Worker, graceful_timeout_s
 from headgate.workers.settings_file import SettingsFile
 from tests.support.service_links import SERVICE_LINKS
@@ -158,6 +159,39 @@ def test_a_short_graceful_timeout_is_shared_between_the_wait_and_the_drain(
     """The drain has its time if the wait keeps half; otherwise each has half. gunicorn kills the worker after both."""
     assert parts_s(graceful_timeout_s, drain_s, 100.0) == parts
     assert sum(parts) <= max(0.0, graceful_timeout_s - END_S)
+
+
+@pytest.mark.parametrize(
+    ("others", "workers", "requests"),
+    [
+        ([State.SERVING, State.SERVING], 3, 10),
+        ([State.SERVING, State.BOOTING], 3, 20),
+        ([State.DRAINING], 2, 20),
+        ([], 1, 10),
+        ([], 2, 20),
+    ],
+    ids=["all serve", "one boots", "one drains", "alone", "alone for a moment"],
+)
+def test_workers_make_room_for_others_one_after_the_other(others: list[State], workers: int, requests: int) -> None:
+    """All reach max_requests at about the same time, and gunicorn starts a successor after the end of its predecessor."""
+    board = Board(4)
+    worker = Worker.__new__(Worker)
+    worker._premises, worker._row, worker._requests = SimpleNamespace(board=board), board.take(1), 0  # type: ignore[assignment]
+    worker.cfg, worker.log = SimpleNamespace(workers=workers), SimpleNamespace(info=lambda *_: None)
+    worker.max_requests, worker.alive = 10, True
+    worker._asked = SimpleNamespace(set=lambda: None)  # type: ignore[assignment]
+    board.move(worker._row.slot, State.SERVING)
+    for age, state in enumerate(others, 2):
+        slot = board.take(age).slot
+        for step in (State.SERVING, State.DRAINING)[: state - State.BOOTING]:
+            board.move(slot, step)
+
+    answered = 0
+    while worker.alive:
+        worker._count_request()
+        answered += 1
+
+    assert (answered, board.row(worker._row.slot).state) == (requests, State.DRAINING)
 
 
 def test_no_request_begins_a_line_of_its_own_in_the_access_log() -> None:

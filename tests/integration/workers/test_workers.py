@@ -405,7 +405,8 @@ def test_a_port_in_use_is_one_clear_line(redis_url: str, monkeypatch: pytest.Mon
 def test_without_gunicorn_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing has been started then."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "headgate.gunicorn", raising=False)
+    for module in ("headgate.gunicorn", "headgate.workers.gunicorn_worker"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "gunicorn", None)
     done = CliRunner().invoke(main, ["serve", "--workers", "2"])
     assert done.exit_code == 1

@@ -78,9 +78,7 @@ export function createReplays(givenUp) {
      */
     acknowledge(pattern, to = Infinity, epoch, own) {
       const replay = replays.get(pattern);
-      if (!replay) return;
-      Object.assign(replay, { to, epoch, own });
-      if (!epoch) lower(replay, to);
+      if (replay) Object.assign(replay, { to, epoch, own });
     },
 
     /** The pattern has no handlers any more. @param {string} pattern */
@@ -91,7 +89,8 @@ export function createReplays(givenUp) {
     /** The log has lost its end: what was seen of it above an offset counts for nothing. @param {number} to */
     rollBack(to) {
       for (const replay of replays.values()) {
-        lower(replay, to);
+        replay.from = Math.min(replay.from, to);
+        replay.asked = replay.asked.map((since) => ("offset" in since && !since.epoch ? { offset: Math.max(0, Math.min(since.offset, to)) } : since));
         replay.beyond = Math.min(replay.beyond, to);
         if (!replay.epoch && replay.to < Infinity) replay.to = Math.min(replay.to, to);
         for (const offset of replay.had) if (offset > to) replay.had.delete(offset);
@@ -135,10 +134,4 @@ export function createReplays(givenUp) {
       return true;
     },
   };
-}
-
-/** Have a replay begin no higher than at an offset. @param {Replay} replay @param {number} to */
-function lower(replay, to) {
-  replay.from = Math.min(replay.from, to);
-  replay.asked = replay.asked.map((since) => ("offset" in since && !since.epoch ? { offset: Math.max(0, Math.min(since.offset, to)) } : since));
 }

@@ -164,6 +164,14 @@ describe("Cursor", () => {
     assert.deepEqual(expected(), [["p", { epoch: "e", offset: 40 }], ["q", { epoch: "e", offset: 40 }]]);
   });
 
+  it("takes a past that begins above the position for one from there, on another connection: its epoch may have ended before", () => {
+    welcome("e", 0);
+    replays.expect("p", { offset: 7 });
+    assert.deepEqual(expected(), [["p", { epoch: "e", offset: 7 }]]);
+    cursor.follow({ epoch: "f", offset: 9 });
+    assert.equal(who(3, replayed), "p");
+  });
+
   it("goes on after what came of each past that the welcome has acknowledged", () => {
     for (const pattern of ["p", "q"]) replays.expect(pattern, { offset: 40 });
     welcome("e", 50);

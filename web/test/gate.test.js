@@ -738,19 +738,6 @@ describe("the past", () => {
     assert.deepEqual(calls.filter(([label]) => label === "second").map(([, , offset]) => offset), [52, 41, 42]);
   });
 
-  it("is still to come when a new event ends the one that was read before", async () => {
-    await up();
-    gate.subscribe("a", { since: { last: 1 } }, record("first"));
-    await gateway.answer("subscribe", 1);
-    gateway.event("a", null, 100, { replayed: true });
-    gate.subscribe("a", { since: { last: 2 } }, record("second"));
-    gateway.event("a", null, 101);
-    await gateway.answer("subscribe", 2);
-    gateway.event("a", null, 99, { replayed: true });
-    gateway.event("a", null, 100, { replayed: true });
-    assert.deepEqual(calls.filter(([label]) => label === "second").map(([, , offset]) => offset), [101, 99, 100]);
-  });
-
   it("of two handlers is asked for again on another connection, as far as neither is over", async () => {
     await up();
     gate.subscribe("a", { since: { offset: 50 } }, () => {});
@@ -793,64 +780,12 @@ describe("connection", () => {
     assert.deepEqual(resumed, [{ epoch: "e1", offset: 110 }]);
   });
 
-  it("gets the events that it missed, in order, and not those that it had", async () => {
-    await recording();
-    gateway.event("a", 1, 101);
-    await gateway.comeBack(2, { offset: 104 });
-    for (const offset of [101, 102, 103]) gateway.event("a", null, offset, { replayed: true });
-    gateway.event("a", null, 104);
-    assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103, 104]);
-  });
-
-  it("starts anew in a new epoch, whose offsets are lower", async () => {
-    await recording();
-    gateway.event("a", null, 500);
-    await gateway.comeBack(2, { epoch: "e2", offset: 3, resumed: false, from: null });
-    assert.deepEqual([gate.state.epoch, gate.state.offset], ["e1", 500]);
-    gateway.emit("gap", { patterns: ["a"], from: null, to: null, count: null, bytes: 0, reason: "log_lost", recoverable: false });
-    gateway.emit("cursor", { epoch: "e2", offset: 1 });
-    assert.deepEqual([gate.state.epoch, gate.state.offset], ["e2", 1]);
-    gateway.event("a", null, 2, { replayed: true });
-    gateway.event("a", null, 4);
-    assert.deepEqual(calls.map(([, , offset]) => offset), [500, 2, 4]);
-  });
-
-  it("accepts the offsets of a new log after log_lost on a live connection", async () => {
-    const gaps = [];
-    open({ resync: (gap) => gaps.push(gap.reason) }).on("a", record("h"));
-    await gateway.welcome();
-    gateway.event("a", null, 500);
-    gateway.emit("gap", { patterns: ["a"], from: null, to: null, count: null, bytes: 0, reason: "log_lost", recoverable: false });
-    gateway.emit("cursor", { epoch: "e2", offset: 0 });
-    gateway.event("a", null, 1);
-    assert.deepEqual(calls.map(([, , offset]) => offset), [500, 1]);
-    assert.deepEqual(gaps, ["log_lost"]);
-    assert.deepEqual([gate.state.epoch, gate.state.offset], ["e2", 1]);
-  });
-
-  it("keeps where to resume when welcome says a new log and the gap follows", async () => {
-    await wanting();
-    await gateway.comeBack(2, { epoch: "e2", offset: 3, resumed: false, from: null });
-    gateway.emit("gap", { patterns: ["a"], from: null, to: null, count: null, bytes: 0, reason: "log_lost", recoverable: false });
-    gateway.cut();
-    await gateway.until(() => gateway.connects.length === 3);
-    assert.deepEqual(gateway.connects[2].resume, { epoch: "e2", offset: 3 });
-  });
-
   it("moves its cursor with the gateway's heartbeat", async () => {
     await wanting();
     gateway.emit("cursor", { epoch: "e1", offset: 150 });
     gateway.cut();
     await gateway.until(() => gateway.connects.length === 2);
     assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 150 });
-  });
-
-  it("does not take an overflow gap for a position: events of other policies may be on their way", async () => {
-    await recording();
-    gateway.emit("gap", { patterns: ["b"], from: 101, to: 120, count: 10, bytes: 50, reason: "overflow", recoverable: true });
-    gateway.event("a", null, 110);
-    assert.deepEqual(calls, [["h", null, 110]]);
-    assert.deepEqual([gate.state.gaps, gate.state.missed], [1, 10]);
   });
 
   it("stops after a refusal that asking again cannot change, and starts again on open()", async () => {

@@ -71,13 +71,6 @@ describe("a log that goes on in another epoch", () => {
     assert.deepEqual(await resumed(), ["e2", 102]);
   });
 
-  it("does not move the position back, when the gateway knows less of it than the client", () => {
-    gateway.event("a", null, 105);
-    gateway.emit("cursor", { epoch: "e2", offset: 103 });
-    gateway.event("a", null, 104);
-    assert.deepEqual([seen, position()], [[105], ["e2", 105]]);
-  });
-
   it("costs nothing but a new name of the position, when the connection resumes in it", async () => {
     gateway.event("a", null, 105);
     assert.deepEqual(await resumed(), ["e1", 105]);
@@ -142,108 +135,17 @@ describe("a log that has lost its end", () => {
     gateway.event("a", null, 105, REPLAYED);
     assert.deepEqual([seen, resyncs.length], [[ROLLED_BACK, 105], 1]);
   });
-
-  it("may do so again before the first loss has been dispatched", async () => {
-    await resumed();
-    await gateway.welcome({ epoch: "e2", offset: 120, resumed: false, from: { epoch: "e2", offset: 103 } }, 2);
-    rolledBack(103, 106, "e2");
-    rolledBack(101, 103, "e3");
-    gateway.event("a", null, 102, REPLAYED);
-    assert.deepEqual([seen, position()], [[ROLLED_BACK, "rolled_back 102-103", 102], ["e3", 102]]);
-  });
 });
 
-describe("a past, while the log loses its end,", () => {
+it("a past by an offset is asked for again with the epoch of that time", async () => {
   const asked = async () => (await gateway.answer("subscribe")).since;
-
-  beforeEach(async () => {
-    gate.on("live", record);
-    await begin();
-  });
-
-  it("begins again where the lines part, for its own handlers and only once", async () => {
-    gate.subscribe("a", { since: { offset: 90 } }, record);
-    await asked();
-    for (const offset of [95, 98]) gateway.event("a", null, offset, REPLAYED);
-    rolledBack(97, 100, "e2");
-    for (const offset of [97, 98, 98, 99]) gateway.event("a", null, offset, REPLAYED);
-    assert.deepEqual([seen, position()], [[95, 98, "rolled_back 98-100", 98, 99], ["e2", 99]]);
-  });
-
-  it("is asked for again from what was seen of it, in the epoch in which that was, though other events come first", async () => {
-    gate.subscribe("a", { since: { offset: 90 } }, record);
-    await asked();
-    gateway.event("a", null, 98, REPLAYED);
-    await resumed();
-    await gateway.welcome({ epoch: "e2", offset: 120, resumed: false, from: { epoch: "e2", offset: 96 } }, 2);
-    rolledBack(96, 100, "e2");
-    gateway.event("live", null, 110, REPLAYED);
-    assert.deepEqual(await asked(), { epoch: "e1", offset: 98 });
-    for (const offset of [96, 97, 98]) gateway.event("a", null, offset, REPLAYED);
-    assert.deepEqual(seen, [98, "rolled_back 97-100", 110, 97, 98]);
-  });
-
-  it("is not cut short by events that came before it and are no longer there", async () => {
-    gate.on("*", () => {});
-    gate.subscribe("a", { since: { offset: 90 } }, record);
-    gateway.event("a", null, 105);
-    rolledBack(100, 105, "e2");
-    gateway.event("live", null, 106);
-    for (const offset of [99, 105]) gateway.event("a", null, offset, REPLAYED);
-    assert.deepEqual(seen, [105, "rolled_back 101-105", 106, 99, 105]);
-  });
-
-  it("that was to begin above that is asked for again from where the lines part", async () => {
-    gate.subscribe("a", { since: { offset: 99 } }, record);
-    assert.deepEqual(await asked(), { offset: 99 });
-    rolledBack(97, 100, "e2");
-    await resumed();
-    await gateway.welcome({ epoch: "e2", offset: 120 }, 2);
-    assert.deepEqual(await asked(), { epoch: "e2", offset: 97 });
-  });
-
-  it("that was asked for by an offset is asked for again with the epoch of that time", async () => {
-    gate.subscribe("a", { since: { offset: 90 } }, record);
-    assert.deepEqual(await asked(), { offset: 90 });
-    await resumed();
-    await gateway.welcome({ epoch: "e2", from: { epoch: "e2", offset: 100 } }, 2);
-    assert.deepEqual(await asked(), { epoch: "e1", offset: 90 });
-  });
-});
-
-describe("a repair whose connection breaks before anything later has come", () => {
-  const gap = (from, to, count) => gateway.emit("gap", { ...OVERFLOW, from, to, count });
-  const events = () => seen.filter((each) => typeof each === "number");
-
-  beforeEach(async () => {
-    gate.on("a", record, null, { overflow: "drop" });
-    await begin();
-  });
-
-  /** Come back to the position before the gap, and the gateway brings its events as well. */
-  async function comeBack() {
-    assert.deepEqual(await resumed(), ["e1", 100]);
-    await gateway.welcome({ offset: 110 }, 2);
-  }
-
-  it("shows once what it has brought itself", async () => {
-    gap(101, 104, 2);
-    await gateway.answer("replay", page([101, 103]));
-    await gateway.until(() => gate.state.missed === 0, "the end of the repair");
-    await comeBack();
-    for (const offset of [101, 103, 105]) gateway.event("a", null, offset, REPLAYED);
-    assert.deepEqual([events(), gate.state.missed], [[101, 103, 105], 0]);
-  });
-
-  it("shows once what has come with the new connection, and counts it", async () => {
-    gap(101, 104, 2);
-    await gateway.until(() => gateway.requests.length === 1, "a page");
-    await comeBack();
-    for (const offset of [101, 103, 105]) gateway.event("a", null, offset, REPLAYED);
-    // The page that was under way is answered no more; it is asked for once more, two seconds later.
-    assert.deepEqual(events(), [101, 103, 105]);
-    assert.deepEqual(resyncs, []);
-  });
+  gate.on("live", record);
+  await begin();
+  gate.subscribe("a", { since: { offset: 90 } }, record);
+  assert.deepEqual(await asked(), { offset: 90 });
+  await resumed();
+  await gateway.welcome({ epoch: "e2", from: { epoch: "e2", offset: 100 } }, 2);
+  assert.deepEqual(await asked(), { epoch: "e1", offset: 90 });
 });
 
 describe("a repair, while the log loses its end,", () => {

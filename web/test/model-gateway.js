@@ -133,17 +133,175 @@ export class Lines {
   }
 }
 
-class ModelGateway extends Listened {
+/** The log of a model gateway, with its lineage. */
+export class Log {
   lines = new Lines();
   epoch = this.lines.begin(null);
-  /** The log: entries by offset - 1. */
+  /** Entries by offset - 1. */
   log = [];
-  /** Its epochs, each with its first offset. */
+  /** The log's epochs, each with its first offset. */
   lineage = [{ epoch: this.epoch, first: 1 }];
   /** Everything that was ever logged. */
   history = [];
   /** The oldest offset that the log still holds. */
   first = 1;
+
+  constructor(world) {
+    this.world = world;
+  }
+
+  get head() {
+    return this.log.length;
+  }
+
+  write(topic) {
+    const entry = { topic, epoch: this.epoch, offset: this.head + 1 };
+    this.log.push(entry);
+    this.history.push(entry);
+    return entry;
+  }
+
+  /** Return the last offset of an epoch on the line; null: its log is another one. */
+  endOf(epoch) {
+    const nth = this.lineage.findIndex((each) => each.epoch === epoch);
+    return nth < 0 ? null : nth === this.lineage.length - 1 ? this.head : this.lineage[nth + 1].first - 1;
+  }
+
+  trim() {
+    this.first = Math.max(this.first, this.head + 1 - this.world.below(4));
+  }
+
+  empty() {
+    this.epoch = this.lines.begin(null);
+    this.lineage = [{ epoch: this.epoch, first: 1 }];
+    this.log = [];
+    this.first = 1;
+  }
+
+  /** Go on in another epoch, without the last events. Return the last offset that is left. */
+  cutBack(without) {
+    const end = Math.max(0, this.head - without);
+    this.log.length = end;
+    this.first = Math.min(this.first, end + 1);
+    this.lineage = this.lineage.filter(({ first }) => first <= end + 1);
+    // The epoch that wrote the last remaining event.
+    this.epoch = this.lines.begin({ epoch: this.lineage.at(-1).epoch, end });
+    this.lineage.push({ epoch: this.epoch, first: end + 1 });
+    return end;
+  }
+
+  /** Return the events that are no longer in the log. */
+  gone(end, to) {
+    return this.history.filter((entry) => entry.offset > end && entry.offset <= to && this.log[entry.offset - 1] !== entry);
+  }
+
+  /** Answer a request for a page, of a random size. */
+  replay({ pattern, from, to, epoch: of }) {
+    const last = Math.min(to, of === undefined ? this.head : (this.endOf(of) ?? 0));
+    const pageEnd = Math.min(last, from + this.world.below(3));
+    const events = this.log.slice(from - 1, pageEnd).filter(({ topic, offset }) => offset >= this.first && matches(pattern, topic));
+    return { ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch: this.epoch };
+  }
+
+  /** Return where a client goes on that resumes from a position, if it can, and what its welcome says of that. */
+  resume(resume) {
+    const { epoch, head } = this;
+    const end = resume && this.endOf(resume.epoch);
+    const from = end === null || !resume ? null : { epoch, offset: Math.min(resume.offset, end) };
+    const resumed = resume ? from?.offset === resume.offset && from.offset >= this.first - 1 : null;
+    return { from, welcome: { user: "ann", epoch, offset: head, heartbeat_s: 10, from, resumed, limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 } } };
+  }
+}
+
+/** How far the log has brought one client its events. Each pattern has had those up to its start, or to the base. */
+export class Reader {
+  isReading = false;
+  #position = 0;
+  #base = 0;
+  #starts = new Map();
+
+  /** @param {Log} log */
+  constructor(log) {
+    this.log = log;
+  }
+
+  begin(offset, isReading) {
+    this.isReading = isReading;
+    this.#position = this.#base = offset;
+    this.#starts.clear();
+  }
+
+  /** A pattern comes while others are read. */
+  join(pattern) {
+    if (this.isReading) this.#starts.set(pattern, this.log.head);
+  }
+
+  leave(pattern) {
+    this.#starts.delete(pattern);
+  }
+
+  end() {
+    this.isReading = false;
+    this.#starts.clear();
+  }
+
+  /** Bring a pattern's events from where it asks, or from where they are still to be sent, if the client has the pattern. Return where that is. */
+  past(pattern, { offset, epoch, last }, isNew = true) {
+    const { log } = this;
+    // Of a lost log: all events of this one; if some of it was trimmed, a gap says so.
+    let start = last ? this.#before(pattern, last) : Math.min(offset, epoch === undefined ? log.head : (log.endOf(epoch) ?? 0));
+    if (!this.isReading) {
+      this.#base = log.head;
+      this.#starts.clear();
+    } else {
+      if (!isNew) start = Math.min(start, Math.max(this.#starts.get(pattern) ?? this.#base, this.#position));
+      this.#base = Math.max(this.#base, this.#position);
+      for (const [other, begin] of this.#starts) this.#starts.set(other, Math.max(begin, this.#position));
+    }
+    this.#starts.set(pattern, start);
+    this.#position = Math.min(this.#base, ...this.#starts.values());
+    this.isReading = true;
+    return start;
+  }
+
+  /** Return the offset that the last so many events of a pattern follow. */
+  #before(pattern, last) {
+    const { log, first } = this.log;
+    const matching = log.slice(first - 1).filter(({ topic }) => matches(pattern, topic));
+    return last > matching.length ? first - 1 : matching.at(-last).offset - 1;
+  }
+
+  /** Read some of the log. @param {string[]} patterns @param {(entry: object) => void} send @param {(from: number, to: number, covers: object[]) => void} trimmed */
+  read(patterns, send, trimmed) {
+    const { log, first, head, world } = this.log;
+    if (this.#position < first - 1) {
+      trimmed(this.#position + 1, first - 1, log.slice(this.#position, first - 1));
+      this.#position = first - 1;
+    }
+    for (const entry of log.slice(this.#position, this.#position + 1 + world.below(4))) {
+      if (patterns.some((each) => matches(each, entry.topic) && entry.offset > (this.#starts.get(each) ?? this.#base))) send(entry);
+      this.#position = entry.offset;
+    }
+    const even = this.#even();
+    if (this.#position >= even) this.#starts.clear();
+    if (this.#position >= Math.max(head, even)) this.isReading = false;
+  }
+
+  #even() {
+    return Math.max(this.#base, ...this.#starts.values());
+  }
+
+  /** The log was cut back. Return how far the client's events came: a subscription that began while it read may be ahead of them. */
+  cutBack(end, was) {
+    const place = this.isReading ? Math.max(this.#position, this.#even()) : was;
+    this.#base = Math.min(this.#base, end);
+    for (const [pattern, start] of this.#starts) this.#starts.set(pattern, Math.min(start, end));
+    this.#position = this.isReading ? Math.min(this.#position, end) : end;
+    return { place, position: this.#position };
+  }
+}
+
+class ModelGateway extends Log {
   /** The outcome of the next CONNECT. @type {"accept" | "refuse" | "fail" | "silence"} */
   next = "accept";
   /** Whether the application can say of each second pattern only that it does not know whether it allows it. */
@@ -167,30 +325,20 @@ class ModelGateway extends Listened {
   #connected = false;
   /** Patterns with their policies. @type {Map<string, string | undefined>} */
   #subscribed = new Map();
-  /** Whether the log brings the client's events, from `position` on; each pattern has had those up to its start, or to `base`. */
-  #reading = false;
-  #position = 0;
-  #base = 0;
-  #starts = new Map();
+  #reader = new Reader(this);
   /** The events that a full queue leaves out, while it is full. @type {object[] | null} */
   #dropped = null;
   #nth = 0;
   #sent = 0;
 
-  constructor(world) {
-    super();
-    this.world = world;
-  }
-
-  get head() {
-    return this.log.length;
-  }
+  #socket = new Listened();
 
   // Called by the client: socket.io-client's interface.
 
   io = (_address, options) => {
     this.options = options;
-    return this;
+    const { connect, disconnect, timeout } = this;
+    return Object.assign(this.#socket, { connect: connect.bind(this), disconnect: disconnect.bind(this), timeout: timeout.bind(this) });
   };
 
   connect() {
@@ -236,51 +384,35 @@ class ModelGateway extends Listened {
     const results = subscriptions.map(({ pattern }) => this.#doubt(pattern) ?? { pattern, ok: true });
     subscriptions = subscriptions.filter((_, nth) => results[nth].ok);
     this.#subscribed = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
-    this.#starts.clear();
     this.#dropped = null;
-    const { epoch, head } = this;
-    const end = resume && this.#endOf(resume.epoch);
-    const from = end === null || !resume ? null : { epoch, offset: Math.min(resume.offset, end) };
-    const base = from ?? { epoch, offset: head };
+    const { from, welcome } = this.resume(resume);
+    const base = from ?? { epoch: this.epoch, offset: this.head };
     this.#emit("welcome", {
-      session: `s${nth}`, user: "ann", epoch, offset: head, heartbeat_s: 10, from,
-      resumed: resume ? from?.offset === resume.offset && from.offset >= this.first - 1 : null,
-      limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 },
+      session: `s${nth}`, ...welcome,
       subscriptions: results,
     }, () => {
       this.#welcomed = true;
       for (const { pattern, since } of subscriptions) this.acknowledged[pattern] ??= { ...base, ...since };
     });
-    this.#reading = Boolean(from);
-    this.#position = this.#base = base.offset;
+    this.#reader.begin(base.offset, Boolean(from));
     if (!resume) {
       const pasts = subscriptions.filter(({ since }) => since);
-      for (const { pattern, since } of pasts) this.#past(pattern, since);
+      for (const { pattern, since } of pasts) this.#reader.past(pattern, since);
       return;
     }
     if (!from) this.#lost();
     else if (from.offset < resume.offset) this.#rolledBack(from.offset, resume.offset);
   }
 
-  /** Return the last offset of an epoch on the line; null: its log is another one. */
-  #endOf(epoch) {
-    const nth = this.lineage.findIndex((each) => each.epoch === epoch);
-    return nth < 0 ? null : nth === this.lineage.length - 1 ? this.head : this.lineage[nth + 1].first - 1;
-  }
-
-  #answer(name, { pattern, overflow, since, from, to, epoch: of, ask, handled }) {
+  #answer(name, body) {
+    const { pattern, overflow, since, epoch: of, ask, handled } = body;
     const { epoch, head } = this;
     if (name === "handled") {
       const asked = this.#asks.get(ask);
       if (handled && of === asked.epoch) this.handled(asked.entry);
       return [{ ok: true }];
     }
-    if (name === "replay") {
-      const last = Math.min(to, of === undefined ? head : (this.#endOf(of) ?? 0));
-      const pageEnd = Math.min(last, from + this.world.below(3));
-      const events = this.log.slice(from - 1, pageEnd).filter(({ topic, offset }) => offset >= this.first && matches(pattern, topic));
-      return [{ ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch }];
-    }
+    if (name === "replay") return [this.replay(body)];
     const refusal = this.#doubt(pattern);
     if (refusal) return [refusal];
     // A gap is of the subscriptions that there were.
@@ -289,10 +421,10 @@ class ModelGateway extends Listened {
     this.#subscribed.set(pattern, overflow);
     let offset = head;
     if (since) {
-      const start = this.#past(pattern, since, isNew);
+      const start = this.#reader.past(pattern, since, isNew);
       if (!since.last) offset = Math.max(start, since.epoch === undefined ? since.offset : 0);
     }
-    else if (this.#reading && isNew) this.#starts.set(pattern, head);
+    else if (isNew) this.#reader.join(pattern);
     return [{ ok: true, pattern, epoch, offset: head }, () => {
       if (!this.isPromised(pattern)) this.acknowledged[pattern] = { epoch, offset };
     }];
@@ -313,51 +445,16 @@ class ModelGateway extends Listened {
       const ended = this.#doubt(pattern);
       if (!ended) continue;
       this.#subscribed.delete(pattern);
-      this.#starts.delete(pattern);
+      this.#reader.leave(pattern);
       const act = () => this.#receive("status", { ended: [ended] });
       this.#lane.splice(this.world.below(this.#lane.length + 1), 0, { act });
     }
   }
 
-  /** Have the log bring a pattern's events from where it asks, or from where they are still to be sent, if the client has the pattern. */
-  #past(pattern, { offset, epoch, last }, isNew = true) {
-    // Of a lost log: all events of this one; if some of it was trimmed, a gap says so.
-    let start = last ? this.#before(pattern, last) : Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? 0));
-    if (!this.#reading) {
-      this.#base = this.head;
-      this.#starts.clear();
-    } else {
-      if (!isNew) start = Math.min(start, Math.max(this.#starts.get(pattern) ?? this.#base, this.#position));
-      this.#base = Math.max(this.#base, this.#position);
-      for (const [other, begin] of this.#starts) this.#starts.set(other, Math.max(begin, this.#position));
-    }
-    this.#starts.set(pattern, start);
-    this.#position = Math.min(this.#base, ...this.#starts.values());
-    this.#reading = true;
-    return start;
-  }
-
-  /** Return the offset that the last so many events of a pattern follow. */
-  #before(pattern, last) {
-    const matching = this.log.slice(this.first - 1).filter(({ topic }) => matches(pattern, topic));
-    return last > matching.length ? this.first - 1 : matching.at(-last).offset - 1;
-  }
-
   /** Serve some of the log to a client that reads it. Return whether it does. */
   #read() {
-    if (!this.#connected || !this.#reading) return false;
-    if (this.#position < this.first - 1) {
-      this.#gap("trimmed", this.#position + 1, this.first - 1, this.log.slice(this.#position, this.first - 1));
-      this.#position = this.first - 1;
-    }
-    for (const entry of this.log.slice(this.#position, this.#position + 1 + this.world.below(4))) {
-      const wanted = [...this.#subscribed.keys()].some((each) => matches(each, entry.topic) && entry.offset > (this.#starts.get(each) ?? this.#base));
-      if (wanted) this.#event(entry, true);
-      this.#position = entry.offset;
-    }
-    const even = Math.max(this.#base, ...this.#starts.values());
-    if (this.#position >= even) this.#starts.clear();
-    if (this.#position >= Math.max(this.head, even)) this.#reading = false;
+    if (!this.#connected || !this.#reader.isReading) return false;
+    this.#reader.read([...this.#subscribed.keys()], (entry) => this.#event(entry, true), (...range) => this.#gap("trimmed", ...range));
     return true;
   }
 
@@ -372,11 +469,8 @@ class ModelGateway extends Listened {
   }
 
   publish(topic) {
-    const { epoch } = this;
-    const entry = { topic, epoch, offset: this.head + 1 };
-    this.log.push(entry);
-    this.history.push(entry);
-    if (!this.#connected || this.#reading) return;
+    const entry = this.write(topic);
+    if (!this.#connected || this.#reader.isReading) return;
     const policies = [...this.#subscribed].filter(([pattern]) => matches(pattern, topic)).map(([, policy]) => policy);
     if (!policies.length) return;
     if (!this.#dropped) this.#event(entry, false);
@@ -404,7 +498,7 @@ class ModelGateway extends Listened {
 
   /** The client's queue is full for policy \`drop\`, or is not any more. */
   full() {
-    if (!this.#connected || this.#reading) return;
+    if (!this.#connected || this.#reader.isReading) return;
     if (this.#dropped) this.relieve();
     else this.#dropped = [];
   }
@@ -421,35 +515,25 @@ class ModelGateway extends Listened {
 
   /** The client lags, and the log brings its next events. */
   behind() {
-    if (!this.#connected || this.#reading) return;
+    if (!this.#connected || this.#reader.isReading) return;
     this.#readFrom(this.head);
   }
 
   #readFrom(offset) {
     this.relieve();
-    this.#reading = true;
-    this.#position = this.#base = offset;
-  }
-
-  trim() {
-    this.first = Math.max(this.first, this.head + 1 - this.world.below(4));
+    this.#reader.begin(offset, true);
   }
 
   /** Redis comes back empty. */
   lose() {
     this.relieve();
-    this.epoch = this.lines.begin(null);
-    this.lineage = [{ epoch: this.epoch, first: 1 }];
-    this.log = [];
-    this.first = 1;
-    if (!this.#connected) return;
-    this.#lost();
+    this.empty();
+    if (this.#connected) this.#lost();
   }
 
   /** The log is another one, and earlier events count as lost. */
   #lost() {
-    this.#reading = false;
-    this.#starts.clear();
+    this.#reader.end();
     this.#gap("log_lost", null, null, this.history);
     this.#emit("cursor", { epoch: this.epoch, offset: this.head });
   }
@@ -457,28 +541,16 @@ class ModelGateway extends Listened {
   /** Another Redis process goes on with the log, without the last events of it. @param {number} without */
   roll(without) {
     this.relieve();
-    const was = { head: this.head, epoch: this.epoch };
-    const end = Math.max(0, was.head - without);
-    this.log.length = end;
-    this.first = Math.min(this.first, end + 1);
-    this.lineage = this.lineage.filter(({ first }) => first <= end + 1);
-    // The epoch that wrote the last remaining event.
-    this.epoch = this.lines.begin({ epoch: this.lineage.at(-1).epoch, end });
-    this.lineage.push({ epoch: this.epoch, first: end + 1 });
+    const was = this.head;
+    const end = this.cutBack(without);
     if (!this.#connected) return;
-    // The client's events, or more, as a subscription that began while it read may be ahead of them.
-    const place = this.#reading ? Math.max(this.#position, this.#base, ...this.#starts.values()) : was.head;
-    this.#base = Math.min(this.#base, end);
-    for (const [pattern, start] of this.#starts) this.#starts.set(pattern, Math.min(start, end));
-    this.#position = this.#reading ? Math.min(this.#position, end) : end;
+    const { place, position } = this.#reader.cutBack(end, was);
     if (place > end) this.#rolledBack(end, place);
-    else this.#emit("cursor", { epoch: this.epoch, offset: this.#position });
+    else this.#emit("cursor", { epoch: this.epoch, offset: position });
   }
 
   #rolledBack(end, to) {
-    const { epoch } = this;
-    const gone = this.history.filter((entry) => entry.offset > end && entry.offset <= to && this.log[entry.offset - 1] !== entry);
-    this.#gap("rolled_back", end + 1, to, gone, { epoch });
+    this.#gap("rolled_back", end + 1, to, this.gone(end, to), { epoch: this.epoch });
   }
 
   moving() {
@@ -486,7 +558,7 @@ class ModelGateway extends Listened {
   }
 
   heartbeat() {
-    if (this.#connected && !this.#reading && !this.#dropped) this.#emit("cursor", { epoch: this.epoch, offset: this.head });
+    if (this.#connected && !this.#reader.isReading && !this.#dropped) this.#emit("cursor", { epoch: this.epoch, offset: this.head });
   }
 
   // The network.
@@ -494,7 +566,7 @@ class ModelGateway extends Listened {
   /** A message on its way arrives, or a reader gets some of the log. Return whether there was anything. */
   deliver() {
     const ways = [this.#lane, this.#acks, this.#requests].filter(({ length }) => length);
-    const nth = this.world.below(ways.length + (this.#connected && this.#reading ? 1 : 0));
+    const nth = this.world.below(ways.length + (this.#connected && this.#reader.isReading ? 1 : 0));
     if (!ways[nth]) return this.#read();
     ways[nth].shift().act();
     return true;
@@ -517,16 +589,16 @@ class ModelGateway extends Listened {
   }
 
   #receive(name, ...args) {
-    for (const listener of this._any) listener(name, ...args);
+    for (const listener of this.#socket._any) listener(name, ...args);
   }
 
   #tell(name, ...args) {
-    this._listeners.get(name)?.(...args);
+    this.#socket._listeners.get(name)?.(...args);
   }
 
   #gone(reason) {
     const was = this.#connected;
-    this.#connected = this.#reading = this.#welcomed = false;
+    this.#connected = this.#reader.isReading = this.#welcomed = false;
     this.#nth++;
     const lost = [this.#lane, this.#acks, this.#requests].flatMap((way) => way.splice(0));
     if (was) this.#tell("disconnect", reason);
@@ -534,9 +606,9 @@ class ModelGateway extends Listened {
   }
 }
 
-const idOf = ({ epoch, offset }) => `${epoch}-${offset}`;
-const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.offset, ...(replayed && { replayed }) });
-const matches = (pattern, topic) => pattern === "*" || pattern === "#" || pattern === `${topic}.#`;
+export const idOf = ({ epoch, offset }) => `${epoch}-${offset}`;
+export const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.offset, ...(replayed && { replayed }) });
+export const matches = (pattern, topic) => pattern === "*" || pattern === "#" || pattern === `${topic}.#`;
 
 /**
  * Received or reported: the events that one pattern's handler sees, compared with the log.

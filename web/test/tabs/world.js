@@ -6,11 +6,7 @@
  * wait) or put into the back/forward cache. The gateway keeps a log with its lineage and answers as docs/protocol.md says.
  */
 import { Listened, wired } from "../listened.js";
-import { Lines } from "../model-gateway.js";
-
-const idOf = ({ epoch, offset }) => `${epoch}-${offset}`;
-const metaOf = (entry, replayed) => ({ id: idOf(entry), time: 1, offset: entry.offset, ...(replayed && { replayed }) });
-export const matches = (pattern, topic) => pattern === "*" || pattern === `${topic}.#`;
+import { idOf, Log, matches, metaOf, Reader } from "../model-gateway.js";
 
 export class Browser {
   /** Open channels. */
@@ -140,13 +136,7 @@ const world = (browser) => browser.world;
 const abortError = () => Object.assign(new Error("aborted"), { name: "AbortError" });
 
 /** The log, and its connected clients. */
-export class Gateway {
-  lines = new Lines();
-  epoch = this.lines.begin(null);
-  log = [];
-  lineage = [{ epoch: this.epoch, first: 1 }];
-  history = [];
-  first = 1;
+export class Gateway extends Log {
   /** @type {Set<Client>} */
   clients = new Set();
   /** The ids of requests that a function of the application has answered. @type {string[]} */
@@ -161,21 +151,11 @@ export class Gateway {
   /** How many CONNECTs there were. */
   nth = 0;
 
-  constructor(world) {
-    this.world = world;
-  }
-
-  get head() {
-    return this.log.length;
-  }
-
   /** A socket.io-client for a tab. */
   io = (tab) => (_address, options) => new Client(this, tab, options);
 
   publish(topic) {
-    const entry = { topic, epoch: this.epoch, offset: this.head + 1 };
-    this.log.push(entry);
-    this.history.push(entry);
+    const entry = this.write(topic);
     for (const client of this.clients) client.published(entry);
   }
 
@@ -215,33 +195,16 @@ export class Gateway {
     for (const each of this.present) if (each !== but) each.tell("presence", notice);
   }
 
-  trim() {
-    this.first = Math.max(this.first, this.head + 1 - this.world.below(4));
-  }
-
-  endOf(epoch) {
-    const nth = this.lineage.findIndex((each) => each.epoch === epoch);
-    return nth < 0 ? null : nth === this.lineage.length - 1 ? this.head : this.lineage[nth + 1].first - 1;
-  }
-
   /** Another Redis process goes on with the log, without the last events of it. */
   roll(without) {
     const was = this.head;
-    const end = Math.max(0, was - without);
-    this.log.length = end;
-    this.first = Math.min(this.first, end + 1);
-    this.lineage = this.lineage.filter(({ first }) => first <= end + 1);
-    this.epoch = this.lines.begin({ epoch: this.lineage.at(-1).epoch, end });
-    this.lineage.push({ epoch: this.epoch, first: end + 1 });
+    const end = this.cutBack(without);
     for (const client of this.clients) client.rolled(end, was);
   }
 
   /** Redis comes back empty. */
   lose() {
-    this.epoch = this.lines.begin(null);
-    this.lineage = [{ epoch: this.epoch, first: 1 }];
-    this.log = [];
-    this.first = 1;
+    this.empty();
     for (const client of this.clients) client.lost();
   }
 
@@ -278,15 +241,12 @@ class Client extends Listened {
   #acks = [];
   #requests = [];
   #subscribed = new Set();
-  #reading = false;
-  #position = 0;
-  #base = 0;
-  #starts = new Map();
   #nth = 0;
 
   constructor(gateway, tab, options) {
     super();
     Object.assign(this, { gateway, tab, options });
+    this.reader = new Reader(gateway);
   }
 
   /** The policy of each pattern; `catch_up` is undefined. @type {Map<string, string | undefined>} */
@@ -321,19 +281,19 @@ class Client extends Listened {
   }
 
   busy() {
-    return this.#lane.length || this.#acks.length || this.#requests.length || this.#reading;
+    return this.#lane.length || this.#acks.length || this.#requests.length || this.reader.isReading;
   }
 
   step() {
     const ways = [this.#lane, this.#acks, this.#requests].filter(({ length }) => length);
-    const nth = this.gateway.world.below(ways.length + (this.#reading ? 1 : 0));
+    const nth = this.gateway.world.below(ways.length + (this.reader.isReading ? 1 : 0));
     if (ways[nth]) ways[nth].shift().act();
     else this.#read();
     return true;
   }
 
   describe() {
-    return `${[...this.#subscribed]} lane ${this.#lane.length} acks ${this.#acks.length} requests ${this.#requests.length} ${this.#reading ? `reading at ${this.#position}` : "live"}${this.tab.frozen ? " frozen" : ""}`;
+    return `${[...this.#subscribed]} lane ${this.#lane.length} acks ${this.#acks.length} requests ${this.#requests.length} ${this.reader.isReading ? "reading" : "live"}${this.tab.frozen ? " frozen" : ""}`;
   }
 
   cut() {
@@ -343,7 +303,7 @@ class Client extends Listened {
   #gone(reason) {
     const was = this.gateway.clients.delete(this);
     this.gateway.absent(this);
-    this.#reading = false;
+    this.reader.isReading = false;
     this.#nth++;
     const lost = [this.#lane, this.#acks, this.#requests].flatMap((way) => way.splice(0));
     if (was && this.tab.alive) this._listeners.get("disconnect")?.(reason);
@@ -352,31 +312,25 @@ class Client extends Listened {
 
   #arrives({ resume, subscriptions }, nth) {
     const { gateway } = this;
-    const { epoch, head } = gateway;
+    const { head } = gateway;
     gateway.clients.add(this);
     const refused = subscriptions.slice(gateway.limit ?? subscriptions.length).map(({ pattern }) => pattern);
     this.#subscribed = new Set(subscriptions.slice(0, gateway.limit).map(({ pattern }) => pattern));
     this.policies = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
-    this.#starts.clear();
-    const end = resume && gateway.endOf(resume.epoch);
-    const from = end === null || !resume ? null : { epoch, offset: Math.min(resume.offset, end) };
-    const base = from ?? { epoch, offset: head };
+    const { from, welcome } = gateway.resume(resume);
     this.#emit("welcome", {
-      session: `s${gateway.nth++}-${nth}`, user: "ann", epoch, offset: head, heartbeat_s: 10, from,
-      resumed: resume ? from?.offset === resume.offset && from.offset >= gateway.first - 1 : null,
-      limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000, max_subscriptions: gateway.limit },
+      session: `s${gateway.nth++}-${nth}`, ...welcome, limits: { ...welcome.limits, max_subscriptions: gateway.limit },
       subscriptions: subscriptions.map(({ pattern }) => (refused.includes(pattern) ? { pattern, ...gateway.full() } : { pattern, ok: true })),
     });
-    this.#reading = Boolean(from);
-    this.#position = this.#base = base.offset;
-    if (!resume) for (const { pattern, since } of subscriptions) if (since) this.#past(pattern, since);
+    this.reader.begin(from?.offset ?? head, Boolean(from));
+    if (!resume) for (const { pattern, since } of subscriptions) if (since) this.reader.past(pattern, since);
     if (!resume) return;
     if (!from) this.lost();
     else if (from.offset < resume.offset) this.#rolledBack(from.offset, resume.offset);
   }
 
   #answer(name, body) {
-    const { pattern, since, from, to, epoch: of } = body;
+    const { pattern, since } = body;
     const { gateway } = this;
     const { epoch, head } = gateway;
     if (name === "unsubscribe") {
@@ -387,60 +341,28 @@ class Client extends Listened {
     if (name === "publish") return gateway.append(body);
     if (name === "request") return { ok: true, data: gateway.asked.push(body.id) };
     if (name === "presence") return gateway.presence(this, body);
-    if (name === "replay") {
-      const last = Math.min(to, of === undefined ? head : (gateway.endOf(of) ?? 0));
-      const pageEnd = Math.min(last, from + this.gateway.world.below(3));
-      const events = gateway.log.slice(from - 1, pageEnd).filter(({ topic, offset }) => offset >= gateway.first && matches(pattern, topic));
-      return { ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch };
-    }
+    if (name === "replay") return gateway.replay(body);
     if (this.#subscribed.size >= gateway.limit && !this.#subscribed.has(pattern)) return gateway.full();
+    const isNew = !this.#subscribed.has(pattern);
     this.#subscribed.add(pattern);
     this.policies.set(pattern, body.overflow);
-    if (since) this.#past(pattern, since);
-    else if (this.#reading) this.#starts.set(pattern, head);
+    if (since) this.reader.past(pattern, since, isNew);
+    else if (isNew) this.reader.join(pattern);
     return { ok: true, pattern, epoch, offset: head };
   }
 
-  #past(pattern, { offset, epoch }) {
-    const { gateway } = this;
-    const start = Math.min(offset, epoch === undefined ? gateway.head : (gateway.endOf(epoch) ?? 0));
-    if (!this.#reading) {
-      this.#base = gateway.head;
-      this.#starts.clear();
-    } else {
-      this.#base = Math.max(this.#base, this.#position);
-      for (const [other, begin] of this.#starts) this.#starts.set(other, Math.max(begin, this.#position));
-    }
-    this.#starts.set(pattern, start);
-    this.#position = Math.min(this.#base, ...this.#starts.values());
-    this.#reading = true;
-  }
-
   #read() {
-    const { gateway } = this;
-    if (this.#position < gateway.first - 1) {
-      this.#gap("trimmed", this.#position + 1, gateway.first - 1, gateway.log.slice(this.#position, gateway.first - 1));
-      this.#position = gateway.first - 1;
-    }
-    for (const entry of gateway.log.slice(this.#position, this.#position + 1 + gateway.world.below(4))) {
-      const wanted = [...this.#subscribed].some((each) => matches(each, entry.topic) && entry.offset > (this.#starts.get(each) ?? this.#base));
-      if (wanted) this.#event(entry, true);
-      this.#position = entry.offset;
-    }
-    const even = Math.max(this.#base, ...this.#starts.values());
-    if (this.#position >= even) this.#starts.clear();
-    if (this.#position < Math.max(gateway.head, even)) return;
-    this.#reading = false;
-    if (gateway.world.below(2)) this.heartbeat();
+    this.reader.read([...this.#subscribed], (entry) => this.#event(entry, true), (...range) => this.#gap("trimmed", ...range));
+    if (!this.reader.isReading && this.gateway.world.below(2)) this.heartbeat();
   }
 
   published(entry) {
-    if (!this.#reading && [...this.#subscribed].some((pattern) => matches(pattern, entry.topic))) this.#event(entry, false);
+    if (!this.reader.isReading && [...this.#subscribed].some((pattern) => matches(pattern, entry.topic))) this.#event(entry, false);
   }
 
   heartbeat() {
     const { epoch, head } = this.gateway;
-    if (!this.#reading && !this.#lane.length) this.#emit("cursor", { epoch, offset: head });
+    if (!this.reader.isReading && !this.#lane.length) this.#emit("cursor", { epoch, offset: head });
   }
 
   tell(name, body) {
@@ -452,25 +374,20 @@ class Client extends Listened {
   }
 
   lost() {
-    this.#reading = false;
-    this.#starts.clear();
+    this.reader.end();
     this.#gap("log_lost", null, null, this.gateway.history);
     this.#emit("cursor", { epoch: this.gateway.epoch, offset: this.gateway.head });
   }
 
   rolled(end, was) {
-    const place = this.#reading ? Math.max(this.#position, this.#base, ...this.#starts.values()) : was;
-    this.#base = Math.min(this.#base, end);
-    for (const [pattern, start] of this.#starts) this.#starts.set(pattern, Math.min(start, end));
-    this.#position = this.#reading ? Math.min(this.#position, end) : end;
+    const { place, position } = this.reader.cutBack(end, was);
     if (place > end) this.#rolledBack(end, place);
-    else this.#emit("cursor", { epoch: this.gateway.epoch, offset: this.#position });
+    else this.#emit("cursor", { epoch: this.gateway.epoch, offset: position });
   }
 
   #rolledBack(end, to) {
     const { gateway } = this;
-    const gone = gateway.history.filter((entry) => entry.offset > end && entry.offset <= to && gateway.log[entry.offset - 1] !== entry);
-    this.#gap("rolled_back", end + 1, to, gone, { epoch: gateway.epoch });
+    this.#gap("rolled_back", end + 1, to, gateway.gone(end, to), { epoch: gateway.epoch });
   }
 
   #gap(reason, from, to, covers, more = {}) {

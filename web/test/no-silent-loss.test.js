@@ -21,12 +21,15 @@ const FAULTS = {
   cut: 3, lose: 2, trim: 2, ask: 8, moving: 2, refuse: 2, fail: 2, silence: 2, badToken: 2, heartbeat: 2, open: 2, join: 2, past: 2, again: 1, drop: 2, full: 3, behind: 2, roll: 2, rollBack: 3, doubt: 2, reauthorize: 3,
 };
 
-/** Beside histories of everything: some of long pasts, some of pasts that overlap, and some of repairs. Topics of the publishes, and actions that come more often. */
+/**
+ * Beside histories of everything: some of long pasts, some of pasts that overlap, and some of repairs. Topics of the publishes, actions that come more
+ * often, and the only faults that come, where others would keep the page from being connected.
+ */
 const KINDS = [
   { topics: "abcac", often: [] },
   { topics: "abbcb", often: ["publish", "deliver", "cut", "rollBack"], past: true },
-  { topics: "abc", often: ["past", "past", "publish", "deliver", "cut", "rollBack", "reauthorize"], overlap: true },
-  { topics: "cccca", often: ["full", "full", "burst", "timer", "timer", "deliver", "deliver", "rollBack"], drop: true },
+  { topics: "abc", often: ["past", "past", "again", "publish", "timer", "deliver", "deliver", "cut"], only: ["past", "again", "join", "drop", "cut", "behind", "roll", "rollBack", "doubt", "reauthorize", "heartbeat"], overlap: true },
+  { topics: "cccca", often: ["full", "full", "timer", "timer", ...Array(20).fill("deliver")], only: ["full", "behind", "cut", "roll", "rollBack", "heartbeat", "ask"], drop: true },
 ];
 
 /** Events for the client alone that handlers saw, in all histories. */
@@ -97,7 +100,7 @@ async function history(seed) {
   };
   const pick = (from) => from[world.below(from.length)];
   const somewhere = () => (world.below(3) ? { offset: world.below(gateway.head + 1) } : { last: 1 + world.below(6) });
-  const { topics, often, past, drop, overlap } = KINDS[world.below(KINDS.length)];
+  const { topics, often, past, drop, overlap, only } = KINDS[world.below(KINDS.length)];
   const publish = () => gateway.publish(pick(topics));
   listen("a.#");
   if (drop) listen("c.#", { overflow: "drop" });
@@ -130,7 +133,10 @@ async function history(seed) {
     trim: () => gateway.trim(),
     moving: () => gateway.moving(),
     heartbeat: () => gateway.heartbeat(),
-    full: () => gateway.full(),
+    full: () => {
+      gateway.full();
+      if (drop) actions.burst();
+    },
     behind: () => gateway.behind(),
     doubt: () => (gateway.doubts = !gateway.doubts),
     reauthorize: () => {
@@ -153,7 +159,8 @@ async function history(seed) {
     },
     drop: () => listen("c.#", { overflow: "drop", ...(world.below(2) && { since: somewhere() }) }),
   };
-  const bag = Object.entries({ ...ORDINARY, ...FAULTS }).flatMap(([name, most]) => Array(world.below(most + 1)).fill(name));
+  const possible = Object.entries({ ...ORDINARY, ...FAULTS }).filter(([name]) => name in ORDINARY || !only || only.includes(name));
+  const bag = possible.flatMap(([name, most]) => Array(world.below(most + 1)).fill(name));
   bag.push("deliver", ...often);
   // The connection's one word and where the client stands against the log are in two tables, which must agree.
   const agree = () => {
@@ -161,6 +168,10 @@ async function history(seed) {
     const positions = { live: ["live"], catching_up: ["catching_up", "announced"] }[status];
     if (positions && !positions.includes(position)) faults.push(new Error(`${status}, but its position is ${position}`));
   };
+  while (only && gate.state.connection !== "up") {
+    if (!gateway.deliver() && !world.turn()) world.timer();
+    await world.settle();
+  }
   for (let step = 0; step < STEPS && !faults.length; step++) {
     const name = bag[world.below(bag.length)];
     world.trail.push(name);

@@ -172,6 +172,13 @@ describe("Cursor", () => {
     assert.equal(who(3, replayed), "p");
   });
 
+  it("asks for a past from where the log has lost its end, if it was to begin above that", () => {
+    welcome("e", 9);
+    replays.expect("p", { offset: 7 });
+    cursor.rollBack(5, "f");
+    assert.deepEqual(expected(), [["p", { epoch: "f", offset: 5 }]]);
+  });
+
   it("goes on after what came of each past that the welcome has acknowledged", () => {
     for (const pattern of ["p", "q"]) replays.expect(pattern, { offset: 40 });
     welcome("e", 50);

@@ -87,13 +87,13 @@ def test_an_error_reaches_another_process_whole(example: errors.HeadgateError) -
 
 
 # Of these the only part is a name, and only a gateway raises them.
-OF_A_NAME = (UnknownHost, OriginNotAllowed, UnknownRequest)
+OF_A_NAME = (errors.UnknownHost, errors.OriginNotAllowed, errors.UnknownRequest)
 
 
 @pytest.mark.parametrize(
     "example", [each for each in EXAMPLES if not isinstance(each, OF_A_NAME)], ids=lambda example: type(example).__name__
 )
-def test_an_error_that_is_created_again_from_its_text_has_that_text(example: HeadgateError) -> None:
+def test_an_error_that_is_created_again_from_its_text_has_that_text(example: errors.HeadgateError) -> None:
     """Celery's JSON result backend does so, and falls back on an exception of its own where that raises."""
     with contextlib.suppress(TypeError, AttributeError, ValueError):
         again = type(example)(*example.args)

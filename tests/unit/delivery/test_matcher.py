@@ -173,6 +173,25 @@ def test_patterns_that_nobody_comes_back_for_are_given_up() -> None:
     assert (matcher.patterns, matcher.subscriptions) == (0, 0)
 
 
+@pytest.mark.parametrize("limit", [2, 3, 50])
+def test_remembered_topics_and_audiences_are_bounded(limit: int) -> None:
+    """A publisher that invents topics, and clients that invent patterns, cannot make the cache grow."""
+    matcher: SubscriptionMatcher[int] = SubscriptionMatcher(max_cached_topics=limit)
+    matcher.add("#", -1)
+    for number in range(4 * limit):
+        matcher.add(f"topic.{number}", number)
+    for number in range(4 * limit):
+        assert sorted(matcher.match(f"topic.{number}").clients) == [-1, number]
+        matcher.match(f"topic.{number}")
+        matcher.match(f"other.{number}")
+        matcher.match(f"other.{number}")
+        matcher.add(f"topic.{number}.#", number)
+        matcher.match(f"topic.{number}")
+        assert len(matcher._audiences) + len(matcher._topics._doubted) <= limit
+        assert len(matcher._unions) <= limit
+    assert len(matcher._audiences) == limit
+
+
 def test_a_gateway_of_many_users_remembers_a_topic_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many topics as patterns; when patterns go, so do topics, with the new ones."""
     monkeypatch.setattr(module, "MIN_CACHED_TOPICS", 10)

@@ -34,20 +34,6 @@ def brought(now_s: float = 0.0) -> FetchPlan:
     return made
 
 
-def test_a_key_may_come_until_a_fetch_that_began_after_it_was_asked_for_has_come_back() -> None:
-    """A fetch that was under way already says nothing about it."""
-    made = plan()
-    made.begin(0.0)
-    assert made.may_bring("new", 1.0)
-    made.brought(2.0)
-    assert made.may_bring("new", 3.0)
-    made.begin(10.0)
-    assert made.may_bring("new", 11.0)
-    made.brought(12.0)
-    assert not made.may_bring("new", 12.0)
-    assert made.may_bring("another", 12.0)
-
-
 def test_an_absent_key_may_be_asked_for_again_later() -> None:
     """The issuer may have published it since."""
     made = plan()

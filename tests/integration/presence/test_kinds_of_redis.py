@@ -45,7 +45,7 @@ class ProcessHere:
 
     def __init__(self, url: str, user: str) -> None:
         self.events: list[str] = []
-        publish: Any = lambda topic, data, **more: self.events.append(topic)  # noqa: E731
+        publish: Any = lambda topic, *_: self.events.append(topic)  # noqa: E731
         self.presence = Presence("notifications", url, Settings(presence_events=("rooms.#",)), publish)
         self.page = Page(user, user)
         self.enter()

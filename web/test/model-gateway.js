@@ -422,7 +422,8 @@ class ModelGateway extends Log {
     let offset = head;
     if (since) {
       const start = this.#reader.past(pattern, since, isNew);
-      if (!since.last) offset = Math.max(start, since.epoch === undefined ? since.offset : 0);
+      // An epoch of which nothing is left is not in the lineage, and brings all of the log. The page asks for the part that it lacks.
+      if (!since.last) offset = Math.max(start, since.epoch === undefined ? since.offset : this.lines.shared(epoch, since));
     }
     else if (isNew) this.#reader.join(pattern);
     return [{ ok: true, pattern, epoch, offset: head }, () => {

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
+from headgate.errors import Unauthorized, UnauthorizedReason
 from headgate.node.access.authorizing import Authorizing
 from headgate.node.namespace import Namespace
 from headgate.node.presence.presence import Presence
@@ -84,6 +85,10 @@ class RecordedNamespace:
 
     def is_in(self, client: Client) -> bool:
         return self.clients.get(client.session) is client
+
+    def check_in(self, client: Client) -> None:
+        if not self.is_in(client):
+            raise Unauthorized(UnauthorizedReason.LEFT)
 
     def real(self) -> Namespace:
         """As the gateway's types have it."""

@@ -119,12 +119,12 @@ export class Gate extends Dispatcher {
 
   /**
    * Subscribe as `subscribe` does.
-   * @param {string} pattern @param {SubscribeOptions | EventCallback} [options] @param {EventCallback} [handler]
+   * @param {string} pattern @param {any} [options] @param {EventCallback} [handler] the options, if there are none
    * @param {boolean} [isPart] of this package: it ends by `close` alone
    * @returns {Subscription}
    */
-  _subscribe(pattern, options = {}, handler, isPart) {
-    if (typeof options === "function") return this._subscribe(pattern, {}, options);
+  _subscribe(pattern, options = {}, handler = options, isPart) {
+    if (handler === options) options = {};
     checkPattern(pattern);
     checkRule("subscribe: options", "object", options);
     checkRule("subscribe: signal", SIGNAL, options.signal);
@@ -135,8 +135,8 @@ export class Gate extends Dispatcher {
     // A separate function, so that close() ends only this subscription of the handler. It ends at once, because an
     // earlier handler of the same event may close it.
     /** @type {import("./dispatcher.js").Own} */
-    const own = (data, event) => open && /** @type {EventCallback} */ (handler).call(gate, data, event);
-    own._callback = /** @type {EventCallback} */ (handler);
+    const own = (data, event) => open && handler.call(gate, data, event);
+    own._callback = handler;
     own._isPart = isPart;
     // By `off` as by `close`.
     own._left = () => {

@@ -106,7 +106,7 @@ const CALLS = [
   ["stopListening", (...given) => gate.stopListening(...given), [gate, "a", f], { 0: ANY, 1: ANY, 2: ANY }],
   ["trigger", (...given) => gate.trigger(...given), ["a:b"], { 0: ANY, 1: ANY }],
   ["dispatch", (topic) => gate.dispatch(topic, 1, f), ["a"], { 0: ANY_TEXT }],
-  ["subscribe", (...given) => gate.subscribe(...given), ["a", {}, f], { 0: TEXTS, 1: [...OPTIONAL, ...OBJECTS, "function"], 2: ["function"], "1.signal": [...OPTIONAL, "aborted"], "1.overflow": OPTIONAL, "1.repair": [...OPTIONAL, "true"], "1.since": OPTIONAL }],
+  ["subscribe", (...given) => gate.subscribe(...given), ["a", {}, () => () => {}], { 0: TEXTS, 1: [...OPTIONAL, ...OBJECTS], 2: ["function"], "1.signal": [...OPTIONAL, "aborted"], "1.overflow": OPTIONAL, "1.repair": [...OPTIONAL, "true"], "1.since": OPTIONAL }],
   ["subscribed", (...given) => gate.subscribed(...given), ["a"], { 0: TEXTS }],
   ["publish", (...given) => gate.publish(...given), ["a", 1, {}], { 0: TEXTS, 1: [...ANY_TEXT, "null", "true", "zero", "negative", "fraction", "huge", ...LISTS, "object", "no text", "date"], 2: [...OPTIONAL, ...OBJECTS], "2.id": [...OPTIONAL, ...ANY_TEXT], "2.echo": [...OPTIONAL, "true"], "2.ephemeral": [...OPTIONAL, "true"] }],
   ["seen", (...given) => gate.seen(...given), [["a"]], { 0: ["list", "list of texts"] }],

@@ -127,7 +127,7 @@ def test_the_tail_shows_events_as_text(console: ConsolePage, publisher: Publishe
     expect(console.events().first).to_contain_text("orders.42.shipped")
     console.page.get_by_label("From").select_option("time")
     console.page.get_by_role("button", name="Follow").click()
-    expect(console.page.get_by_role("region", name="Follow a pattern")).to_contain_text("Say at which time to begin.")
+    expect(console.page.get_by_role("region", name="Follow a pattern")).to_contain_text("Say when to begin.")
     ago = "(date => (date.setMinutes(date.getMinutes() - date.getTimezoneOffset() - 9), date.toISOString().slice(0, 19)))"
     console.page.get_by_label("Time", exact=True).fill(console.page.evaluate(f"{ago}(new Date())"))
     console.page.get_by_label("Pattern", exact=True).fill("orders.42.#")

@@ -11,7 +11,7 @@ const MAX_WORDS = 200;
 
 /**
  * Return why an attempt failed, and after how many seconds the server wants to be asked again, if it said so.
- * @param {number} status of HTTP
+ * @param {number} status of HTTP; 0: a redirect that was not followed
  * @param {string} text the answer's body
  * @param {string | null} [retryAfter] the header; null where the gateway is another origin and the header is not exposed
  * @returns {{ reason: string, retryAfterS?: number, error?: any }} `error`: of the wire
@@ -21,7 +21,7 @@ export function reasonOf(status, text, retryAfter) {
   const words = typeof message === "string" && message.slice(0, MAX_WORDS);
   const retry_after_s = error?.retry_after_s ?? body.retry_after_s ?? (Number(retryAfter) || undefined);
   return {
-    reason: words ? `${words} (HTTP ${status})` : `HTTP ${status}`,
+    reason: words ? `${words} (HTTP ${status})` : `HTTP ${status || "redirect"}`,
     retryAfterS: retry_after_s,
     error: error?.code && { ...error, retry_after_s },
   };
@@ -35,8 +35,8 @@ export function unanswered(address, reason) {
   return isOther ? `${reason}: no answer, or the gateway may not allow the origin ${origin} (HEADGATE_ALLOWED_ORIGINS)` : reason;
 }
 
-/** @param {string} text */
-function bodyOf(text) {
+/** Return the object that a text is as JSON, or an empty one. @param {string} text */
+export function bodyOf(text) {
   try {
     return Object(JSON.parse(text));
   } catch {

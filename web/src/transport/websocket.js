@@ -19,7 +19,7 @@ import { checkSize } from "../language/payload.js";
 import { PROBE_MS } from "../language/protocol.js";
 import { endpointOf } from "./address.js";
 import { createPackets, PING, PONG } from "./packets.js";
-import { reasonOf, unanswered } from "./reason.js";
+import { bodyOf, reasonOf, unanswered } from "./reason.js";
 
 /**
  * `dial`: a socket is made · `open`: the gateway has begun a session · `join`: it has let the client into the namespace ·
@@ -77,17 +77,15 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     } catch (error) {
       // A page over https and a gateway over http; a Content-Security-Policy.
       socket = undefined;
-      return void unopened(String(error));
+      return lost(String(error));
     }
     socket = mine;
-    timer = startTimer(() => unopened("timeout"), connectTimeoutMs * OPENING_SHARE);
+    timer = startTimer(() => lost("timeout"), connectTimeoutMs * OPENING_SHARE);
     mine.onmessage = (/** @type {MessageEvent} */ { data }) => mine === socket && !life.is("closed") && heard(data);
     // In Chromium no `close` follows an error where a Content-Security-Policy forbids the address. In Node an error has a message.
     mine.onerror = mine.onclose = (/** @type {any} */ { message, code, reason }) => {
       if (mine !== socket || life.is("closed")) return;
-      if (life.is("joined")) lost(`transport close${reason ? `: ${code} ${reason}` : ""}`);
-      // Something on the way may take a WebSocket, and then no message of it.
-      else unopened(reason || message || "websocket error");
+      lost(life.is("joined") ? `transport close${reason ? `: ${code} ${reason}` : ""}` : reason || message || "websocket error");
     };
   }
 
@@ -140,11 +138,14 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     timer = startTimer(watch, doubted ? GRACE_MS : leftMs);
   }
 
-  // The steps down: unopened, lost; both leave.
+  // The steps down: lost leaves.
 
   /** @param {string} trouble */
-  async function unopened(trouble) {
+  async function lost(trouble) {
+    const isJoined = life.is("joined");
     leave();
+    if (isJoined) return owner.lost(trouble);
+    // Something on the way may take a WebSocket, and no message of it, or none of the page.
     const { signal } = asking;
     const { reason = trouble, retryAfterS, answers, error } = await why(signal, trouble);
     if (signal.aborted) return;
@@ -163,28 +164,20 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     let text;
     try {
       // A cache could answer with another client's session.
-      answer = await fetch(polling, { signal, cache: "no-store" });
+      answer = await fetch(polling, { signal, cache: "no-store", redirect: "manual" });
       text = await answer.text();
     } catch {
       // Nobody there, or an answer that this page may not read.
       return { reason: unanswered(address, trouble) };
     }
-    try {
-      const { sid } = JSON.parse(text.slice(1));
-      if (sid) {
-        // It has begun a session that stays unused.
-        void fetch(`${polling}&sid=${encodeURIComponent(sid)}`, { method: "POST", body: "1", cache: "no-store" }).catch(() => {});
-        return { answers: true };
-      }
-    } catch {}
+    const { sid } = bodyOf(text.slice(1));
+    if (sid) {
+      // It has begun a session that stays unused.
+      void fetch(`${polling}&sid=${encodeURIComponent(sid)}`, { method: "POST", body: "1", cache: "no-store" }).catch(() => {});
+      return { answers: true };
+    }
     // A refusal, or what is not a gateway's: a development server's page for any path, an application's sign-in page.
     return reasonOf(answer.status, text, answer.headers.get("Retry-After"));
-  }
-
-  /** @param {string} reason */
-  function lost(reason) {
-    leave();
-    owner.lost(reason);
   }
 
   /** Nothing of the socket counts any more. */

@@ -219,6 +219,7 @@ describe("over a WebSocket", () => {
   it("does not come up with a gateway that sends no pings", async () => {
     const told = await openNoted();
     sockets[0].says('0{"sid":"x"}');
+    await settle();
     assert.deepEqual(told, [["unreachable", "parse error", 10]]);
   });
 
@@ -318,6 +319,13 @@ describe("when a WebSocket cannot be opened", () => {
     const told = await openNoted();
     await ends(0);
     assert.equal(told[0][1], "HTTP 200");
+  });
+
+  it("says that another server's answer is a redirect, which it does not follow: a sign-in page of another site has no answer to read", async () => {
+    http = (_url, { redirect }) => (redirect === "manual" ? { status: 0, headers: new Headers(), text: async () => "" } : Promise.reject(TypeError("Failed to fetch")));
+    const told = await openNoted();
+    await ends(0);
+    assert.equal(told[0][1], "HTTP redirect");
   });
 
   it("asks when nothing comes of it for half the time of an attempt", async () => {
@@ -421,19 +429,22 @@ describe("when a WebSocket cannot be opened", () => {
     assert.equal(sockets.length, 3);
   });
 
-  it("goes by HTTP where WebSockets are opened, and end before the client is let in", async () => {
-    const asked = [];
-    http = (url) => {
-      asked.push(url);
-      return url.includes("/stream?") ? new Promise(() => {}) : SESSION_BEGUN();
-    };
-    await open({ transport: undefined });
-    sockets[0].says(`0${JSON.stringify(SESSION)}`);
-    await settle();
-    await ends(0);
-    for (let turn = 0; turn < 10_000 && !asked.at(-1).includes("/stream?"); turn++) await settle();
-    assert.deepEqual([sockets.length, asked.at(-1)], [1, "https://gateway.test/socket.io/stream?namespace=notifications"]);
-  });
+  for (const [what, end] of /** @type {[string, (socket: ScriptedSocket) => void][]} */ ([["end", (socket) => socket.ends()], ["carry no message of the page, so that the gateway gives up", (socket) => socket.says("1")]])) {
+    it(`goes by HTTP where WebSockets are opened, and ${what} before the client is let in`, async () => {
+      const asked = [];
+      http = (url) => {
+        asked.push(url);
+        return url.includes("/stream?") ? new Promise(() => {}) : SESSION_BEGUN();
+      };
+      await open({ transport: undefined });
+      sockets[0].says(`0${JSON.stringify(SESSION)}`);
+      await settle();
+      end(sockets[0]);
+      await settle();
+      for (let turn = 0; turn < 10_000 && !asked.at(-1)?.includes("/stream?"); turn++) await settle();
+      assert.deepEqual([sockets.length, asked.at(-1)], [1, "https://gateway.test/socket.io/stream?namespace=notifications"]);
+    });
+  }
 });
 
 describe("when the network or the page was away", () => {

@@ -61,7 +61,7 @@ export function tail({ line }) {
   choose(null);
 
   const told = (/** @type {any} */ gap) => {
-    const number = gap.count === null ? "Some events are" : `${counted(gap.count, "event is", "events are")}`;
+    const number = gap.count === null ? "Some events are" : counted(gap.count, "event is", "events are");
     buffer.gap(`${number} missing here: ${REASONS[gap.reason] ?? gap.reason}.`, Date.now());
     stale = true;
   };
@@ -76,7 +76,7 @@ export function tail({ line }) {
     stale = true;
     const since = from.value === "last" ? { last: LAST } : from.value === "time" ? { time: new Date(time.value).getTime() } : undefined;
     if (since && "time" in since && !Number.isFinite(since.time)) {
-      outcome.say("Say at which time to begin.", true);
+      outcome.say("Say when to begin.", true);
       time.focus();
       return;
     }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
-import { connect, events } from "#headgate";
+import { connect, events, HeadgateError } from "#headgate";
 import { FakeGateway, settle } from "./fake-gateway.js";
 
 const OPTIONS = { reconnectDelayMinMs: 1, reconnectDelayMaxMs: 2 };
@@ -921,6 +921,20 @@ describe("connection", () => {
     await gateway.welcome({}, 2);
     assert.deepEqual([...new Set(refused)], ["token_unavailable", "unreachable"]);
     assert.equal(gate.state.connection, "up");
+  });
+
+  it("names the cure by the reason", () => {
+    for (const [code, parts, cure] of /** @type {[string, object, RegExp][]} */ ([
+      ["unreachable", { reason: "no token in time" }, /token function has not answered.*again by itself/],
+      ["unreachable", { reason: "SecurityError: insecure" }, /https:\/\/ address.*connect-src/],
+      ["unreachable", { reason: "websocket error: no answer, or the gateway may not allow the origin null (HEADGATE_ALLOWED_ORIGINS)" }, /serve the file over http/],
+      ["unreachable", { reason: "websocket error: no answer, or the gateway may not allow the origin http://a (HEADGATE_ALLOWED_ORIGINS)" }, /copy the HEADGATE_ALLOWED_ORIGINS line/],
+      ["unreachable", { reason: "HTTP redirect" }, /Another server answers/],
+      ["unreachable", { reason: "about to stop (HTTP 503)" }, /gateway runs there/],
+      ["unauthorized", { topic: "a", reason: "another_user" }, /outbox of another user.*Make a gate for that user/],
+      ["forbidden", { action: "say what was seen by", name: "anonymous" }, /user with a token/],
+    ])) assert.match(new HeadgateError(code, parts).message, cure);
+    assert.throws(() => connect(/** @type {any} */ ({ token: "t" })), /options come second/);
   });
 
   it("says which gateway cannot be reached, and shows the console errors that have no handler", async () => {

@@ -28,8 +28,12 @@ export const EXPLAINED = {
   not_serializable: { what: ({ path, reason }) => `The data cannot be published as JSON: ${path} is ${reason}`, cure: ({ reason }) => cureOfValue(reason), more: PUBLISH },
   payload_too_large: { what: ({ size, limit, where }) => `The data has ${size} bytes as JSON, and the limit is ${limit} (${where})`, cure: "Send less, or a reference to it. HEADGATE_MAX_PAYLOAD_BYTES is the gateway's limit.", more: "settings.md" },
   schema_violation: { cure: "Correct the data, or the schema of that pattern.", more: "schemas.md" },
-  unauthorized: { cure: ({ reason }) => CURES_OF_TOKENS[reason] ?? "Bring another token.", more: SIGN_IN },
-  forbidden: { cure: "The token's grants (`subscribe`, `publish`) do not cover it: grant it where the token is made, or ask for less.", more: SIGN_IN },
+  unauthorized: { what: ({ topic }) => topic && `The outbox of another user than the gate's cannot publish to ${topic}`, cure: ({ reason }) => CURES_OF_TOKENS[reason] ?? "Bring another token.", more: SIGN_IN },
+  forbidden: {
+    cure: ({ action }) =>
+      action === "say what was seen by" ? "Only a user with a token can: give connect() the option token." : "The token's grants (`subscribe`, `publish`) do not cover it: grant it where the token is made, or ask for less.",
+    more: SIGN_IN,
+  },
   authorize_failed: { cure: "The log of the gateway has the exception. The client asks again by itself.", more: "clients.md#authorize-rights-beyond-the-token" },
   limit_reached: { cure: "Wait until there is room again, or raise the setting of that limit.", more: "settings.md" },
   unknown_host: { cure: "Add the name to HEADGATE_HOSTS, or have the proxy send the Host that the page asked for.", more: TROUBLE },
@@ -56,8 +60,8 @@ export const EXPLAINED = {
   },
   closed: { what: () => "This gate was closed, and stays so", cure: "Make another with connect().", more: "guide.md" },
   token_unavailable: { what: ({ reason }) => `The token function failed: ${reason}`, cure: "Correct the function or the request that it makes. The client calls it again by itself.", more: SIGN_IN },
-  invalid_address: { what: ({ url, reason }) => `connect() was given ${url === undefined ? "no address, and there is no page to take one from" : `"${url}": ${reason}`}`, cure: "Give an origin such as https://example.com, or nothing for the page's own. The endpoint's path and the namespace are the options path and namespace.", more: TROUBLE },
-  unreachable: { what: ({ url, reason }) => `No connection to ${url}: ${reason}`, cure: "Check that the gateway runs there and that the proxy leads /socket.io/ to it. The client tries again by itself.", more: TROUBLE },
+  invalid_address: { what: ({ url, reason }) => `connect() was given ${url === undefined ? "no address, and there is no page to take one from" : url === "[object Object]" ? "an object in place of an address: options come second, as in connect(undefined, {…})" : `"${url}": ${reason}`}`, cure: "Give an origin such as https://example.com, or nothing for the page's own. The endpoint's path and the namespace are the options path and namespace.", more: TROUBLE },
+  unreachable: { what: ({ url, reason }) => `No connection to ${url}: ${reason}`, cure: ({ reason }) => `${CURES_OF_WAYS.find(([why]) => why.test(reason))?.[1]} The client tries again by itself.`, more: TROUBLE },
   expired: { what: ({ id, topic }) => `The publish ${id} to ${topic} waited for longer than maxAgeMs and was never sent`, cure: "Publish it again if it still matters.", more: OUTBOX },
   discarded: { what: ({ id, topic }) => `The publish ${id} to ${topic} was discarded before it was sent`, cure: "The application has called discard().", more: OUTBOX },
   outcome_unknown: {
@@ -73,12 +77,26 @@ export const EXPLAINED = {
 /** Return why a name is none in words: it does not match the grammar (topic.js), or there is another reason. @param {string} reason */
 const wordsOfGrammar = (reason) => (reason.startsWith("/") ? "not 1 to 8 words of A-Za-z0-9_- with dots between, 255 bytes at most" : reason);
 
+/** What to do where there is no connection, by the reason. @type {[why: RegExp, cure: string][]} */
+const CURES_OF_WAYS = [
+  [/^no token in time/, "The token function has not answered: give its request a time limit."],
+  [/SecurityError/, "Give a page over https the https:// address of the gateway, or add the gateway to connect-src of the page's Content-Security-Policy."],
+  [/origin null/, "The gateway lets in no page without an origin: serve the file over http, or give the frame's sandbox allow-same-origin."],
+  [/origin /, "Check that the gateway runs there, copy the HEADGATE_ALLOWED_ORIGINS line from its log, and see whether the browser's console names a Content-Security-Policy."],
+  [/HTTP (2|redirect)/, "Another server answers: have the proxy or the development server lead /socket.io/ to the gateway, or the user sign in again."],
+  [/^/, "Check that the gateway runs there and that the proxy leads /socket.io/ to it."],
+];
+
 /** What to do about a token, by the gateway's reason. @type {Record<string, string>} */
 const CURES_OF_TOKENS = {
   no_token: "Give connect() the option token, whose function must return a token; or let everybody in with `headgate serve --dev`. Socket.IO's auth: {token} means nothing here.",
   not_accepted: "The application's authenticator has refused it: see what it expects.",
   bad_signature: "Sign the token with the HEADGATE_TOKEN_SECRET that the gateway has.",
   unknown_key: "Sign the token with a key that the gateway has.",
+  algorithm_mismatch: "Sign the token with a key that the gateway has, by the algorithm of that key.",
+  malformed: "Have the token function return the token alone, without `Bearer`, quotes or the JSON around it.",
+  another_user: "Make a gate for that user with connect(), and close this one.",
+  left: "Ask again when the client is connected again.",
   missing_claim: "Add the claim where the token is made.",
   invalid_claim: "Correct the claim where the token is made.",
   invalid_grant: "Correct the patterns in the token's grants.",

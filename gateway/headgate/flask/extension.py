@@ -14,7 +14,9 @@ nothing, does not import gevent, connects to Redis at the first publish, and ref
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
+from inspect import iscoroutinefunction, signature
 from itertools import product
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -84,7 +86,7 @@ class Headgate:
     ) -> None:
         if not isinstance(settings, Settings | None):
             raise TypeError(f"settings: expected Settings, got {type(settings).__name__}")
-        self._authenticator = None if authenticator is None else _function(authenticator, "authenticator")
+        self._authenticator = None if authenticator is None else _function(authenticator, "authenticator", "handshake")
         self._authorizer: Authorizer | None = None
         self._app: Flask | None = None
         self._answerers: dict[str, Answerer] = {}
@@ -177,7 +179,7 @@ class Headgate:
 
     def authenticate(self, authenticator: Authenticator) -> Authenticator:
         """Set the authenticator; a decorator."""
-        self._authenticator = _function(authenticator, "authenticator")
+        self._authenticator = _function(authenticator, "authenticator", "handshake")
         if self._gateway is not None:
             self._gateway.set_authenticator(authenticator)
         return authenticator
@@ -190,7 +192,7 @@ class Headgate:
         patterns of a request, refuses with `authorize_failed`, and the page tries again. It may wait. A yes is remembered for
         the connection until its grants change.
         """
-        self._authorizer = _function(authorizer, "authorizer")
+        self._authorizer = _function(authorizer, "authorizer", "identity", "pattern", "action")
         if self._gateway is not None:
             self._gateway.set_authorizer(authorizer)
         return authorizer
@@ -221,7 +223,7 @@ class Headgate:
                 with self._app.app_context():
                     return function(request)
 
-            _function(function, f"on_request({name!r})")
+            _function(function, f"on_request({name!r})", "request")
             self._answerers[name] = answer
             return function
 
@@ -488,10 +490,18 @@ class Headgate:
         return readable_by_pages(self._attached(), error_answer(status, error), environ)
 
 
-def _function(value: T, name: str) -> T:
-    """Return a function of the application. Raises TypeError: it is none."""
+def _function(value: T, name: str, *arguments: str) -> T:
+    """Return a function of the application. Raises TypeError: it is none, is a coroutine, or does not take these arguments."""
+    expected = f"{name}: expected a function of ({', '.join(arguments)})"
     if not callable(value):
-        raise TypeError(f"{name}: expected a function, got {type(value).__name__}")
+        raise TypeError(f"{expected}, got {type(value).__name__}")
+    if iscoroutinefunction(value):
+        raise TypeError(f"{expected}, not a coroutine (async def)")
+    with suppress(ValueError):  # a function in C without a signature
+        try:
+            signature(value, follow_wrapped=False).bind(*arguments)
+        except TypeError as error:
+            raise TypeError(f"{expected}; this one has another signature: {error}") from error
     return value
 
 

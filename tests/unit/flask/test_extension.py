@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask, url_for
@@ -63,6 +67,31 @@ def test_settings_of_another_kind_are_refused_when_the_extension_is_made(setting
     """An empty mapping too, in place of which the environment would count."""
     with pytest.raises(TypeError, match=f"settings: expected Settings, got {type(settings).__name__}"):
         Headgate(settings=settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("ana", r"expected a function of \(.*\), got str"),
+        (asyncio.sleep, r"expected a function of \(.*\), not a coroutine"),
+        (lambda: None, "this one has another signature: too many positional arguments"),
+        (lambda one, two, three, four: None, "this one has another signature: missing a required argument: '(two|four)'"),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_refused_where_it_is_registered(gate: Headgate, wrong: Any, reason: str) -> None:
+    """A coroutine function would allow nobody anything, and another signature would fail for the first client."""
+    for register in (gate.authenticate, gate.authorize, gate.on_request("orders.count")):
+        with pytest.raises(TypeError, match=reason):
+            register(wrong)
+
+
+def test_a_decorated_function_counts_with_the_signature_of_its_decorator(gate: Headgate) -> None:
+    """It may bring further arguments."""
+
+    def with_session(function: Callable[[Any, str], Any]) -> Callable[[Any], Any]:
+        return wraps(function)(lambda handshake: function(handshake, "session"))
+
+    gate.authenticate(with_session(lambda handshake, session: None))
 
 
 def test_an_extension_without_an_application_says_what_to_do() -> None:

@@ -46,7 +46,7 @@ def read_keys(path: str) -> list[Key]:
     try:
         if Path(path).stat().st_size > MAX_KEYS_FILE_BYTES:
             raise SettingsError([f"{setting}: expected a file of at most {MAX_KEYS_FILE_BYTES} bytes"])
-        text = Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8-sig")
         entries: Any = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
     except OSError as error:
         raise SettingsError([f"{setting}: {error.strerror or 'cannot be read'}"]) from error

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from secrets import token_hex
@@ -70,6 +71,7 @@ def publish_file(
 
         def lines() -> Iterator[bytes]:
             file.seek(0)
+            file.seek(len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0)
             return _lines(file)
 
         try:

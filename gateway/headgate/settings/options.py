@@ -228,7 +228,7 @@ def read_options(
     for key, raw in given.items():
         spec = specs.get(key)
         if spec is None:
-            close = difflib.get_close_matches(key, specs, 1, 0.6)
+            close = difflib.get_close_matches(key.lower().removeprefix("headgate_"), specs, 1, 0.6)
             faults.append(Fault(key, f"is not {what}", close=close[0] if close else None))
             continue
         if raw is None:

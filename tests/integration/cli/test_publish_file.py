@@ -104,6 +104,12 @@ def test_a_file_that_is_repeated_adds_nothing_however_late(publish: Publish, red
     assert numbers(redis_client) == list(range(45))
 
 
+def test_a_byte_order_mark_of_a_windows_editor_is_not_part_of_the_first_line(publish: Publish, file: Path) -> None:
+    """As PowerShell writes it."""
+    file.write_text(line(0) + line(1), "utf-8-sig")
+    assert publish().stdout == "published 2 events; offsets 1 to 2\n"
+
+
 @pytest.mark.parametrize("are_ids_known", [True, False], ids=["ids", "no ids"])
 @pytest.mark.parametrize("is_sent", [True, False], ids=["sent", "not sent"])
 @pytest.mark.parametrize("batch", [1, 3, 5])

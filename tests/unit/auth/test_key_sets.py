@@ -57,11 +57,11 @@ def test_a_secret_that_looks_random_or_is_a_sentence_is_accepted(secret: str) ->
 
 
 def test_keys_are_read_from_json_and_from_toml(tmp_path: Path) -> None:
-    """One key per id, each with its algorithm."""
+    """One key per id, each with its algorithm. A byte order mark of a Windows editor does not count."""
     entries = {"a": {"alg": "HS256", "key": SECRET.decode()}, "b": {"alg": "EdDSA", "key": pem(ED_KEY)}}
-    (tmp_path / "keys.json").write_text(json.dumps(entries))
+    (tmp_path / "keys.json").write_text(json.dumps(entries), "utf-8-sig")
     toml = f'[a]\nalg = "HS256"\nkey = "{SECRET.decode()}"\n[b]\nalg = "EdDSA"\nkey = """{pem(ED_KEY)}"""\n'
-    (tmp_path / "keys.toml").write_text(toml)
+    (tmp_path / "keys.toml").write_text(toml, "utf-8-sig")
     for name in ("keys.json", "keys.toml"):
         assert [(key.key_id, key.algorithm) for key in read_keys(str(tmp_path / name))] == [("a", "HS256"), ("b", "EdDSA")]
 

@@ -179,7 +179,7 @@ def _read_toml(path: str) -> dict[str, object]:
     if len(raw) > MAX_FILE_BYTES:
         raise SettingsError([f"{path}: expected at most {MAX_FILE_BYTES} bytes"])
     try:
-        return tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise SettingsError([f"{path}: expected UTF-8 text (at line {line})"]) from error
@@ -212,7 +212,8 @@ def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
             yield f"{path} {name} is a setting, and in no table; expected it below [settings]"
         elif name not in known:
             close = difflib.get_close_matches(name, known, 1, 0.6)
-            yield f"{path} [{name}] is not a table of this file" + (f"; did you mean [{close[0]}]?" if close else "")
+            meant = f"did you mean [{close[0]}]?" if close else "expected [settings] or [consumers.on-call]"
+            yield f"{path} [{name}] is not a table of this file; {meant}"
 
 
 def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -> tuple[ConsumerSpec | None, list[str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ class Documents:
 
 def documents(texts: Mapping[str, bytes]) -> Documents:
     """Return texts by file name as documents. Raises InvalidSchema: a name is invalid, or there is too much."""
-    by_name = {name: texts[name].strip() for name in sorted(texts)}
+    by_name = {name: texts[name].removeprefix(BOM_UTF8).strip() for name in sorted(texts)}
     for name, text in by_name.items():
         if not _NAME.fullmatch(name):
             raise InvalidSchema(name, f"expected {_NAMES}")

@@ -168,6 +168,12 @@ def test_a_file_gives_settings_and_consumers() -> None:
     assert "1234" not in repr(spec)
 
 
+def test_a_byte_order_mark_of_a_windows_editor_does_not_count(folder: Path) -> None:
+    """As Notepad may write it."""
+    (folder / FILE).write_text("[settings]\nport = 1\n", "utf-8-sig")
+    assert read_settings(FILE, {}) == {"HEADGATE_PORT": "1"}
+
+
 def test_a_consumer_may_name_its_namespace_and_one_pattern_as_text() -> None:
     """Any served namespace."""
     _, [spec] = read('[settings]\nnamespaces = "shop,chat"\n' + pager('namespace = "chat"\npatterns = "a.#, b"'))
@@ -236,7 +242,10 @@ WRONG_FILES: dict[str, tuple[str | bytes, str]] = {
     "nested without end": ("a = " + "[" * 100_000, ": not TOML: nested too deeply"),
     # Tables
     "an unknown table": (pager() + "[setings]\n", " [setings] is not a table of this file; did you mean [settings]?"),
-    "another unknown table": (pager() + "[x]\n", " [x] is not a table of this file"),
+    "another unknown table": (
+        pager() + "[x]\n",
+        " [x] is not a table of this file; expected [settings] or [consumers.on-call]",
+    ),
     "no consumer": ("", f" [consumers]: 0 consumers; {TABLES}"),
     "too many": ("".join(pager(name=f"c{number}") for number in range(65)), f" [consumers]: 65 consumers; {TABLES}"),
     "consumers that are no table": ("consumers = 3", f" [consumers]: 3; {TABLES}"),
@@ -256,6 +265,10 @@ WRONG_FILES: dict[str, tuple[str | bytes, str]] = {
     "an unknown setting": (
         "[settings]\nnamespace = 'a'\n" + pager(),
         " [settings] namespace is not a setting; did you mean namespaces?",
+    ),
+    "a setting with the name of its variable": (
+        "[settings]\nHEADGATE_DEV = true\n" + pager(),
+        " [settings] HEADGATE_DEV is not a setting; did you mean dev?",
     ),
     "a secret setting": (
         "[settings]\ntoken_secret = 'hunter2'\n" + pager(),
@@ -373,7 +386,7 @@ def test_all_faults_are_told_together() -> None:
 
     assert faults_of(content, only=["c"]) == [
         "headgate.toml [settings] port=-1: expected a whole number from 0 to 65535 (0 picks a free one)",
-        "headgate.toml [x] is not a table of this file",
+        "headgate.toml [x] is not a table of this file; expected [settings] or [consumers.on-call]",
         f"{TABLE} workers=0: expected a whole number from 1 to 64",
         f"{TABLE} rings=0: expected a whole number from 1 to 9",
         f"{TABLE} namber is not an option of pagers:Pager; did you mean number?",
@@ -413,7 +426,7 @@ def test_a_setting_outside_its_table_is_told(folder: Path) -> None:
     assert caught.value.faults == (
         "headgate.toml max_clients is a setting, and in no table; expected it below [settings]",
         "headgate.toml [setings] is not a table of this file; did you mean [settings]?",
-        "headgate.toml [headgate] is not a table of this file",
+        "headgate.toml [headgate] is not a table of this file; expected [settings] or [consumers.on-call]",
     )
 
 

@@ -11,9 +11,9 @@ from headgate.services.schemas.documents import MAX_BYTES, MAX_DOCUMENT_BYTES, M
 
 
 def test_a_folder_is_its_json_files(tmp_path: Path) -> None:
-    """Hidden files, and those of no format of schemas, do not count."""
+    """Hidden files, and those of no format of schemas, do not count. Neither does a byte order mark of a Windows editor."""
     for name in ("orders.*.json", "_common.json", "README.md", ".hidden.json"):
-        (tmp_path / name).write_text(" true\n")
+        (tmp_path / name).write_text(" true\n", "utf-8-sig")
     assert read_folder(str(tmp_path)).texts == {"_common.json": b"true", "orders.*.json": b"true"}
 
 

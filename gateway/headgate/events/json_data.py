@@ -107,7 +107,9 @@ _encode_known = msgspec.json.Encoder().encode
 
 def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[tuple[str, tuple[str | int, ...]]]:
     """Yield what is wrong with a value and its path, in the order of the data. Nothing here runs for a valid value."""
-    if isinstance(value, str):
+    if value.__class__ is not type(value):  # a proxy, such as `session` of Flask or `request.user` of Django
+        yield f"a value of type {_name(type(value))}; publish {_cure(value)}", path
+    elif isinstance(value, str):
         if not is_unicode(value):
             yield 'a string with a lone surrogate; publish value.encode("utf-8", "replace").decode()', path
     elif isinstance(value, float | Decimal):
@@ -155,7 +157,12 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 def _cure(value: Any) -> str:
     """Return an expression that converts the value to JSON, by the methods of its type: its library may not be imported here."""
-    kind = type(value)
+    kind = value.__class__
+    for plain in (str, bool, int, float, dict, list):
+        if issubclass(kind, plain):  # of a proxy
+            return f"{plain.__name__}(value)"
+    if kind.__name__ in ("NaTType", "NAType"):  # pandas
+        return "None"
     if hasattr(kind, "model_dump"):  # pydantic
         return 'value.model_dump(mode="json")'
     if hasattr(kind, "tolist"):  # numpy, pandas, array
@@ -168,11 +175,11 @@ def _cure(value: Any) -> str:
         return "value._asdict()"
     if hasattr(kind, "_meta"):  # Django
         return "django.forms.models.model_to_dict(value)"
-    if isinstance(value, Mapping):
+    if issubclass(kind, Mapping):
         return "dict(value)"
     if hasattr(kind, "iterrows"):  # pandas.DataFrame
         return 'value.to_dict("records")'
-    if isinstance(value, Iterable) and not hasattr(kind, "encode"):  # not UserString or a Django translation
+    if issubclass(kind, Iterable) and not hasattr(kind, "encode"):  # not UserString or a Django translation
         return "list(value.values())" if hasattr(kind, "values") else "list(value)"
     if any("__str__" in vars(each) for each in kind.__mro__[:-1]):
         return "str(value)"

@@ -107,7 +107,7 @@ class Subscriber:
         patience_s: float = DEFAULT_PATIENCE_S,
     ) -> None:
         if not 1 <= len(patterns) <= MAX_PATTERNS:
-            raise InvalidPattern(patterns, f"expected 1 to {MAX_PATTERNS} patterns")
+            raise InvalidPattern(patterns, f"expected 1 to {MAX_PATTERNS} patterns after the Redis URL, which may be None")
         checked = tuple(map(check_pattern, patterns))
         self._since = _read_since(since)
         self._namespace = check_namespace(namespace)

@@ -22,6 +22,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from werkzeug.local import LocalProxy
 
 from headgate import NotSerializable
 from headgate.events.event import MAX_DEPTH, check_json
@@ -191,6 +192,23 @@ def test_the_cure_is_what_a_type_can_do(members: dict[str, Any], cure: str) -> N
     methods = {name: value or (lambda self: iter(())) for name, value in members.items()}
     with pytest.raises(NotSerializable, match=re.escape(f"publish {cure}") + "$"):
         encode_data([type("Odd", (), methods)()])
+
+
+@pytest.mark.parametrize(
+    ("value", "cure"),
+    [({"a": 1}, "dict(value)"), ("ana", "str(value)"), (7, "int(value)"), (Decimal(1), "str(value)"), (Line("a"), "a dict of")],
+)
+def test_a_proxy_is_named_with_the_cure_of_what_it_stands_for(value: object, cure: str) -> None:
+    """Such as `session` of Flask, `current_user` of Flask-Login and `request.user` of Django."""
+    reason = f"at $.by: a value of type werkzeug.local.LocalProxy; publish {cure}"
+    with pytest.raises(NotSerializable, match=re.escape(reason)):
+        encode_data({"by": LocalProxy(lambda: value)})
+
+
+def test_a_missing_value_of_pandas_is_none() -> None:
+    """The text of its NaT is no time."""
+    with pytest.raises(NotSerializable, match=r"publish None$"):
+        encode_data([type("NaTType", (datetime.datetime,), {})(1, 1, 1)])
 
 
 def test_the_heirs_of_json_types_are_what_they_inherit_from() -> None:

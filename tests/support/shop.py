@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 SHOP = """
-from flask import Flask
+from flask import Flask, current_app
 from headgate import Headgate, Identity
 
 app = Flask(__name__)
-app.config.update(HEADGATE_MAX_SUBSCRIPTIONS=5, HEADGATE_QUEUE_FRAMES=90)
+app.config.update(USER="ana", HEADGATE_MAX_SUBSCRIPTIONS=5, HEADGATE_QUEUE_FRAMES=90)
 gate = Headgate()
 
 @gate.authenticate
 def identify(handshake):
-    return Identity("ana", subscribe=("#",))
+    return Identity(current_app.config["USER"], subscribe=("#",))
 
 gate.init_app(app)
 

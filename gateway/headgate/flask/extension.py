@@ -25,7 +25,7 @@ from flask import Flask
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
-from headgate.auth.identity import Answerer, Authenticator, Authorizer, Handshake, Identity, PageRequest
+from headgate.auth.identity import Answerer, Authenticator, Authorizer, Handshake, Identity
 from headgate.errors import HeadgateError, leaving
 from headgate.events.event import Event
 from headgate.events.numbers import check_flag
@@ -86,7 +86,7 @@ class Headgate:
     ) -> None:
         if not isinstance(settings, Settings | None):
             raise TypeError(f"settings: expected Settings, got {type(settings).__name__}")
-        self._authenticator = None if authenticator is None else _function(authenticator, "authenticator", "handshake")
+        self._authenticator: Authenticator | None = None
         self._authorizer: Authorizer | None = None
         self._app: Flask | None = None
         self._answerers: dict[str, Answerer] = {}
@@ -99,6 +99,8 @@ class Headgate:
         self._has_logged_refusal = self._started = self._closed = False
         self._front: WSGIApplication | None = None
         self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
+        if authenticator is not None:
+            self.authenticate(authenticator)
         if app is not None:
             self.init_app(app)
 
@@ -178,10 +180,10 @@ class Headgate:
             self._gateway.access.logins.console = admit
 
     def authenticate(self, authenticator: Authenticator) -> Authenticator:
-        """Set the authenticator; a decorator."""
-        self._authenticator = _function(authenticator, "authenticator", "handshake")
+        """Set the authenticator; a decorator. It runs in an application context."""
+        self._authenticator = self._in_context(_function(authenticator, "authenticator", "handshake"))
         if self._gateway is not None:
-            self._gateway.set_authenticator(authenticator)
+            self._gateway.set_authenticator(self._authenticator)
         return authenticator
 
     def authorize(self, authorizer: Authorizer) -> Authorizer:
@@ -189,12 +191,12 @@ class Headgate:
 
         It gets the identity, the pattern, and the action `subscribe`, `replay` or `presence`, and returns True to allow it. Any
         other result refuses with `forbidden`, and so does raising `Forbidden`. Any other exception, or more than 5 s for all
-        patterns of a request, refuses with `authorize_failed`, and the page tries again. It may wait. A yes is remembered for
-        the connection until its grants change.
+        patterns of a request, refuses with `authorize_failed`, and the page tries again. It runs in an application context,
+        and may wait. A yes is remembered for the connection until its grants change.
         """
-        self._authorizer = _function(authorizer, "authorizer", "identity", "pattern", "action")
+        self._authorizer = self._in_context(_function(authorizer, "authorizer", "identity", "pattern", "action"))
         if self._gateway is not None:
-            self._gateway.set_authorizer(authorizer)
+            self._gateway.set_authorizer(self._authorizer)
         return authorizer
 
     def on_request(self, name: str) -> Callable[[AnswererT], AnswererT]:
@@ -217,17 +219,21 @@ class Headgate:
             if getattr(known, "__code__", known) is not getattr(function, "__code__", function):
                 raise ValueError(f"on_request({name!r}): another function answers it")
 
-            @wraps(function)
-            def answer(request: PageRequest) -> object:
-                assert self._app is not None  # only an attached application serves
-                with self._app.app_context():
-                    return function(request)
-
-            _function(function, f"on_request({name!r})", "request")
-            self._answerers[name] = answer
+            self._answerers[name] = self._in_context(_function(function, f"on_request({name!r})", "request"))
             return function
 
         return register
+
+    def _in_context(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Return the function in a context of the application, which gives back a database's session after it."""
+
+        @wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> T:
+            assert self._app is not None  # only an attached application serves
+            with self._app.app_context():
+                return function(*args, **kwargs)
+
+        return called
 
     def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
         """Ask the function of `authorize` about an HTTP caller whose grants cover a pattern. May wait.

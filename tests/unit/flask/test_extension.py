@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask, url_for
+from flask import Flask, current_app, url_for
 
 from headgate.auth.identity import Identity, PageRequest
 from headgate.auth.repair import read_regrants
@@ -225,7 +225,7 @@ def test_clients_are_asked_about_in_any_process(gate: Headgate) -> None:
 
 
 def test_authorize_counts_however_early_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before there is an application, or when the gateway is there already."""
+    """Before there is an application, or when the gateway is there already. It runs in a context of the application."""
     for module in ("headgate.flask.extension", "headgate.transport.socketio_face"):
         monkeypatch.setattr(f"{module}.is_patched", lambda: True)
     gate = Headgate(settings=Settings(redis_url="redis://127.0.0.1:1"))
@@ -237,7 +237,7 @@ def test_authorize_counts_however_early_it_is_set(monkeypatch: pytest.MonkeyPatc
     gate.init_app(Flask("shop"))
     with pytest.raises(Forbidden):
         gate.check_authorized(Identity("ana"), "a", "replay")
-    gate.authorize(lambda identity, pattern, action: pattern == "a")
+    gate.authorize(lambda identity, pattern, action: (pattern, current_app.name) == ("a", "shop"))
     gate.check_authorized(Identity("ana"), "a", "replay")
     with pytest.raises(Forbidden):
         gate.check_authorized(Identity("ana"), "b", "replay")

@@ -170,7 +170,7 @@ def test_a_redis_that_is_too_old_is_one_clear_line(refused: Refused, answer: Cal
 @pytest.mark.parametrize(
     ("nobody", "namespace", "says"),
     [
-        (True, "notifications", "; nobody may connect: give `Headgate` an authenticator, set HEADGATE_TOKEN_SECRET, "),
+        (True, "notifications", "; nobody may connect: give `Headgate` an authenticator, or set HEADGATE_TOKEN_SECRET, "),
         (False, "notifications", "; open it, and see its events with: headgate tail '#'\n"),
         (False, "shop", "headgate tail '#' --namespace shop\n"),
     ],

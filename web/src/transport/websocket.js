@@ -51,6 +51,8 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
   const life = new Machine(WEBSOCKET, "closed");
   /** The present one, and the way to give up asking why there is none. */
   let socket = /** @type {globalThis.WebSocket | undefined} */ (undefined);
+  /** The one on which a CONNECT was sent. */
+  let greeted = socket;
   let asking = new AbortController();
   /** Requests that wait for their acknowledgement. @type {Map<number | undefined, (reply?: any) => void>} */
   const requests = new Map();
@@ -103,7 +105,8 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
       if (life.is("joined")) owner.arrived(data[0], data.slice(1));
     } else if (kind === "ping") send(PONG);
     else if (kind === "acknowledge") requests.get(id)?.(data[0]);
-    else if (kind === "close" || kind === "leave") lost("io server disconnect");
+    // A gateway that has waited in vain for a CONNECT, as the page for its token, was reached.
+    else if (kind === "close" || kind === "leave") lost("io server disconnect", life.is("joined") || greeted !== socket);
     else if (kind === "refuse" && life.is("joining")) {
       leave();
       owner.refused({ message: data.message, ...data.data });
@@ -119,7 +122,11 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     if (!(silenceMs > 0)) return lost(PARSE_ERROR);
     listen(silenceMs);
     const mine = socket;
-    owner.greet((auth) => mine === socket && life.is("joining") && send(packets.connect(auth)));
+    owner.greet((auth) => {
+      if (mine !== socket || !life.is("joining")) return;
+      greeted = mine;
+      send(packets.connect(auth));
+    });
   }
 
   /** Something must come in this time. @param {number} ms */
@@ -140,11 +147,10 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
 
   // The steps down: lost leaves.
 
-  /** @param {string} trouble */
-  async function lost(trouble) {
-    const isJoined = life.is("joined");
+  /** @param {string} trouble @param {boolean} [isReached] a WebSocket gets through */
+  async function lost(trouble, isReached = life.is("joined")) {
     leave();
-    if (isJoined) return owner.lost(trouble);
+    if (isReached) return owner.lost(trouble);
     // Something on the way may take a WebSocket, and no message of it, or none of the page.
     const { signal } = asking;
     const { reason = trouble, retryAfterS, answers, error } = await why(signal, trouble);

@@ -445,6 +445,17 @@ describe("when a WebSocket cannot be opened", () => {
       assert.deepEqual([sockets.length, asked.at(-1)], [1, "https://gateway.test/socket.io/stream?namespace=notifications"]);
     });
   }
+
+  it("stays with WebSockets where the gateway gives up because the token does not come", async () => {
+    const asked = [];
+    http = (url) => asked.push(url);
+    const told = await openNoted({ transport: undefined, token: () => new Promise(() => {}) });
+    sockets[0].says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    sockets[0].says("1");
+    await settle();
+    assert.deepEqual([told[0][1], asked], ["no token in time", []]);
+  });
 });
 
 describe("when the network or the page was away", () => {

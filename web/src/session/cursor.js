@@ -94,6 +94,9 @@ export function createCursor(from, replays) {
     /** Return the position to resume from. */
     position,
 
+    /** Return the offset up to which everything of the present log has been seen. */
+    seen: () => seen,
+
     /** Return how often the log or its end was lost. An answer to an earlier request may hold events that are no longer in the log. */
     losses: () => losses,
 

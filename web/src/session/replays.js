@@ -48,9 +48,12 @@ export function createReplays(givenUp) {
       add(pattern, since, "offset" in since && !since.epoch ? since.offset : NOTHING);
     },
 
-    /** A pattern's handlers miss everything after a position. Return what to ask for. @param {string} pattern @param {Position} position */
-    miss(pattern, position) {
-      add(pattern, position, position.offset, replays.get(pattern)?.had);
+    /**
+     * A pattern's handlers miss everything after a position. Return what to ask for.
+     * @param {string} pattern @param {Position} position @param {number} seen the client has seen everything up to that offset of the present log, which may be another one
+     */
+    miss(pattern, position, seen) {
+      add(pattern, position, seen, replays.get(pattern)?.had);
       return /** @type {Replay} */ (replays.get(pattern)).asked;
     },
 

@@ -183,7 +183,7 @@ export function createSession(gate, address, options) {
   /** No events come for a subscription that was active: have it ask for them when it is again. @param {string} pattern */
   function missing(pattern) {
     const position = cursor.position();
-    if (position) subscriptions.rewind(pattern, replays.miss(pattern, position));
+    if (position) subscriptions.rewind(pattern, replays.miss(pattern, position, cursor.seen()));
   }
 
   /** @param {string} pattern @param {number} [offset] the newest of the log @param {string} [epoch] @param {boolean} [isFirst] nothing came before that */

@@ -187,6 +187,15 @@ describe("Cursor", () => {
     assert.deepEqual(expected(), [["p", { epoch: "e", offset: 45 }], ["q", { epoch: "e", offset: 45 }]]);
   });
 
+  it("lets a pattern that misses everything since a lost log see the next log from its start", () => {
+    welcome("e", 9);
+    cursor.restart();
+    replays.miss("p", cursor.position(), cursor.seen());
+    // By another pattern's past.
+    cursor.skip(4, "f");
+    assert.deepEqual([3, 4].map((offset) => seen(offset, replayed)), [true, true]);
+  });
+
   it("reports a past as lost where so much has come that it is not known which of it is missing", () => {
     const lost = [];
     replays = createReplays((pattern) => lost.push(pattern));

@@ -1,4 +1,4 @@
-"""The bench: what a server delivers, how late, and what it costs, measured beside its peers in one run.
+"""The bench: the deliveries, latency and cost of a server, compared with its peers in one run.
 
-`python -m bench --help` says how to run it, README.md what is measured and why in this way. Outside the distribution.
+`python -m bench --help` shows its options, README.md the method. Outside the distribution.
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from . import generator, machine
 
-# A run takes as long as it was told to; only a generator that hangs takes longer.
+# A run ends at its set time; only a hanging generator takes longer.
 LONGEST_S = 3600.0
 
 

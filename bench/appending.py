@@ -1,7 +1,7 @@
 """Publishing from Python: the receipts that one thread gets, and the CPU time of Redis for each event.
 
-Both are measured beside a neighbour in the same run, in turns of a fraction of a second: redis-py alone with the same call, and a
-plain XADD of the same bytes or a script that keeps a history. The ratio to it says more than the figure.
+Both are compared with a reference in the same run, in turns of a fraction of a second: redis-py alone with the same call, and a
+plain XADD of the same bytes or a script that keeps a history. The ratio means more than the figure.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _measured(ways: Mapping[str, Way], compared: Mapping[str, str], size_bytes: 
 
 
 def _used_s(bus: Bus, client: redis.Redis, way: Way, pipelines: int) -> float:
-    """Return the CPU time of Redis for so many pipelines of events, each with an id of its own as a publisher sends it."""
+    """Return the CPU time of Redis for so many pipelines of events, each with its own id, as a publisher sends it."""
     before = cpu_s(bus.pid)
     for _ in range(pipelines):
         with client.pipeline(transaction=False) as pipeline:

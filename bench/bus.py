@@ -76,7 +76,7 @@ def _binary() -> str:
 
 @contextmanager
 def held_port() -> Iterator[int]:
-    """A loopback port that the kernel gives nobody else: bound, and not listened on but by a server that sets SO_REUSEADDR."""
+    """Reserve a loopback port: it is bound, and only a server with SO_REUSEADDR can listen on it."""
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))

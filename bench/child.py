@@ -1,6 +1,6 @@
 """A child process: pinned to a core, bound to our own life, measured from /proc, stopped for sure.
 
-Its output goes to a file, never to a pipe that nobody reads, so that a chatty server cannot block or grow us.
+Its output goes to a file, never to an unread pipe, so that a verbose server can neither block nor grow this process.
 """
 
 from __future__ import annotations
@@ -107,5 +107,5 @@ class Child:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time of a process so far, user and system, to the nanosecond. Threads that have ended count too."""
+    """Return the CPU time of a process so far, user and system, to the nanosecond. Ended threads count too."""
     return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3) makes it, which Python does not have

@@ -52,7 +52,7 @@ def stalled(clients: int, stopped: int, size_bytes: int, events_per_s: int) -> R
 
 
 def _watched(on: Stage, events_per_s: int, seconds: float) -> tuple[Answer, int]:
-    """Publish on schedule and look at the server's memory: looking costs the server time, so calm parts are looked at too."""
+    """Publish on schedule and sample the server's memory. Sampling costs the server time, so calm parts are sampled too."""
     on.generator.tell("open", events_per_s, seconds * 1000)
     peak = _peak_bytes(on, seconds)
     return on.generator.answer(seconds), peak

@@ -1,15 +1,15 @@
-"""`headgate.socketio.Server` beside python-socketio's own, in one run: what a change of one line gains an application.
+"""`headgate.socketio.Server` compared with python-socketio's own in one run: the gain of a one-line change.
 
     python -m bench.dropin [--clients 1000] [--rounds 3] [--seconds 2]
 
-Each server is a process of its own (`serve`), with the same application; this process has its clients' WebSockets on epoll,
+Each server is a separate process (`serve`), with the same application; this process has its clients' WebSockets on epoll,
 reads bytes and counts them. CPU is the server process's own, user and system. Rounds are interleaved: A B, A B, …; the
 table has the medians and the extremes. The figures:
 
-    one at a time    an event of 100 bytes to a room, emitted when everybody has the one before: deliveries per CPU second
+    one at a time    an event of 100 bytes to a room, emitted when all have the one before: deliveries per CPU second
     bare loop        the same frame by a bare loop of send() over the same sockets: what the kernel takes of each delivery
     bursts of 8      the same as the first, eight emits in a row
-    memory           resident memory per client that has joined a room and is idle
+    memory           resident memory per idle client in a room
     joins            WebSocket handshake, CONNECT and a room: per CPU second
     slow client      200 events a second of 1 KB to 100 clients: p99 of the others, without and with one that reads nothing
     elsewhere        events of 1 KB that another process emits by RedisManager to rooms without a member here: per CPU second
@@ -150,7 +150,7 @@ class Server:
 
 
 class Clients:
-    """WebSockets that have joined; they read everything and count bytes."""
+    """Joined WebSockets; they read everything and count bytes."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -282,14 +282,14 @@ def slow(kind: str, seconds: float, *, one_is_slow: bool) -> dict[str, float]:
 
 
 def elsewhere(kind: str, redis_url: str) -> dict[str, float]:
-    """Measure what events of other processes cost a server that has nobody for them."""
+    """Measure the cost of other processes' events for a server without clients for them."""
     import socketio
 
     outside = socketio.RedisManager(redis_url, write_only=True)
     with Server(kind, redis_url) as server, Clients(server.port) as crowd:
         crowd.join(1)
         give_up = time.monotonic() + 30
-        while not crowd.bytes and time.monotonic() < give_up:  # python-socketio says nothing when it has subscribed
+        while not crowd.bytes and time.monotonic() < give_up:  # python-socketio does not report its subscription
             outside.emit("event", PAYLOAD, namespace="/", room="room")
             with suppress(TimeoutError):
                 crowd.read(1, deadline_s=0.1)

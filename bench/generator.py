@@ -24,7 +24,7 @@ def build() -> None:
     """Compile load and sink if their sources are newer.
 
     Raises:
-        Failed: with what the compiler said.
+        Failed: with the compiler's output.
     """
     BINARIES.mkdir(exist_ok=True)
     with (BINARIES / ".lock").open("w") as lock:  # held by one process at a time, to its end
@@ -44,7 +44,7 @@ class Generator(Child):
         server_pids: whose CPU time it reads, with how busy the server's core is.
         bus: path of the Redis socket, or host:port.
         connects: CONNECT texts, used in turn.
-        ready: how the text begins that says that a client gets events from now on.
+        ready: the beginning of the text after which a client gets events.
         room: how many clients there may be.
         audience: the addresses of each client; without it every event is for every client.
         path: of a WebSocket that does not speak Engine.IO.
@@ -102,7 +102,7 @@ class Generator(Child):
         return self.answer(takes_s)
 
     def tell(self, command: str, *words: object) -> None:
-        """Give a command whose answer `answer` will fetch: something else can be done meanwhile."""
+        """Send a command; `answer` fetches its answer later."""
         assert self.process.stdin
         self.process.stdin.write(" ".join([command, *(str(word) for word in words)]).encode() + b"\n")
         self.process.stdin.flush()

@@ -2,7 +2,7 @@
 
 The attack runs in this process while the load generator keeps its schedule, so the others' latency shows the worst stall of
 the server. Every attack is bounded in bytes and time: a server that stops reading ends it. `rude` ones send until they are
-cut, on a raw socket, and read only to learn how it ended; `patient` ones stay within the limits that they were told.
+cut, on a raw socket, and read only to learn how it ended; `patient` ones stay within the announced limits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .slow_http import SLOW, Crowd
 from .variants import headgate_connect, mint
 
 ATTACK_DEADLINE_S = 20.0
-# How long an attack goes on that nobody ends; the load is watched for longer.
+# Duration of an attack that the server does not end; the load is observed for longer.
 ATTACK_S = 8.0
 # How long one that wants to be welcomed waits for that.
 _PATIENCE_S = 30.0
@@ -37,7 +37,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 _NAMESPACE = "/notifications"
 _HEAD = "GET /socket.io/?EIO=4&transport={} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-# Headgate's limits, as `welcome` tells them: all that one client may have, and a little less than it may send.
+# Headgate's limits, as in `welcome`: the most for one client, and a little less than it may send.
 _SUBSCRIPTIONS, _WILDCARDS, _MESSAGES_PER_S = 128, 32, 45.0
 
 Outcome = dict[str, float | str]
@@ -79,7 +79,7 @@ def _many(frame: bytes, times: int, first: bytes = b"") -> Iterator[bytes]:
 
 
 def _subscriptions(rounds: int) -> Iterator[bytes]:
-    """Wildcards that nobody had before, each subscribed to and given up."""
+    """New wildcards, each subscribed to and given up."""
     for number in range(rounds // 100):
         patterns = [f"{number}.#.{each}.*" for each in range(100)]
         yield b"".join(_request("subscribe", pattern=p) + _request("unsubscribe", pattern=p) for p in patterns)
@@ -137,7 +137,7 @@ def _costly_connect(number: int, token: str) -> str:
 
 
 def _from_addresses(count: int) -> Callable[[int, str], Outcome]:
-    """As many addresses, each with a user of its own, join, wait to be welcomed, leave, and do that again."""
+    """Clients of as many addresses, each with its own user, join, wait for the welcome, leave and repeat."""
 
     def keep_joining(port: int, address: str, user: int, until: float) -> tuple[int, int]:
         token = mint(f"mallory-{user}", _COSTLY_GRANTS, [])
@@ -164,9 +164,9 @@ def _from_addresses(count: int) -> Callable[[int, str], Outcome]:
 
 
 def _rude(pieces: Callable[[], Iterator[bytes]], *, again: bool = False) -> Callable[[int, str], Outcome]:
-    """Join as an ordinary client, then send without a look at the answers.
+    """Join as an ordinary client, then send without reading the answers.
 
-    `again`: send one piece only, leave without waiting to be cut, and do that anew as long as the attack goes on.
+    `again`: send one piece only, leave without waiting to be cut, and repeat that during the whole attack.
     """
 
     def run(port: int, connect: str) -> Outcome:
@@ -318,7 +318,7 @@ class Attack:
     """One attack: `run(port, connect)` makes it and returns `sent_mib`, `connections` and how it ended, as `answer`.
 
     Attributes:
-        what: who does what, for the title.
+        what: the attack in words, for the title.
         anywhere: whether it means something to any Socket.IO server, and not to Headgate alone.
         topics: how many topics the log holds an event of, where it does not mean something anywhere.
         p99_ms: what the others' p99 may be.
@@ -372,7 +372,7 @@ def attack(name: str, port: int, connect: str) -> Outcome:
         connect: the CONNECT of an ordinary client.
 
     Returns:
-        `sent_mib`, `attack_s`, `connections`, and `answer`: the close code or status, `reset`, or who was still there at the end.
+        `sent_mib`, `attack_s`, `connections`, and `answer`: the close code or status, `reset`, or how many stayed open.
     """
     start = time.monotonic()
     return ATTACKS[name].run(port, connect) | {"attack_s": round(time.monotonic() - start, 2)}
@@ -399,7 +399,7 @@ def _until(wire: socket.socket, mark: bytes) -> bytes:
 
 
 def _close_code(wire: socket.socket, until: float) -> str:
-    """Read to the end of what the server says; return `close <code>` if a close frame is the last thing, else nothing."""
+    """Read to the end; return `close <code>` if a close frame comes last, else nothing."""
     tail = b""
     with suppress(OSError):
         while (left_s := until - time.monotonic()) > 0:

@@ -2,7 +2,7 @@
 
 `python -m bench.inbox [--users 10000 --items 100]`. Redis has a core, the publisher the other. The time of an append is that of
 its function by Redis' own count (`INFO commandstats`), without client and network. `consumer_us` is the work in Redis of the
-alternative: the log is read in a group, the item written by a call of its own, and the entry acknowledged.
+alternative: the log is read in a group, the item written by a separate call, and the entry acknowledged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .variants import LOG_KEY
 
 DATA = {"order": 12345, "text": "x" * 180}
 APPENDS, BATCH_EVENTS, PAGES, ITEMS_OF_PAGE = 20_000, 500, 2_000, 20
-# The writes of inbox.lua for an item of an inbox that is there, as a consumer would have to send them.
+# The writes of inbox.lua for an item of an existing inbox, as a consumer would have to send them.
 WRITE = """
 local unread = redis.call('HMGET', KEYS[1], '')[1]
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
@@ -66,7 +66,7 @@ def append_us(redis: Redis, publisher: Publisher, topic: str) -> float:
 
 
 def consumer_us(redis: Redis, publisher: Publisher) -> float:
-    """Return the time of Redis for an item of a consumer, beside the append of its event."""
+    """Return the time of Redis for an item of a consumer, compared with the append of its event."""
     redis.flushall()
     publisher.publish_many([(TOPICS["user"].format(number % 100), DATA) for number in range(5000)])
     redis.xgroup_create(LOG_KEY, "bench", "0")

@@ -34,7 +34,7 @@ def connecting(
 
 
 def with_tokens(count: int) -> list[str]:
-    """Return as many CONNECTs, each of another user with a token of its own, and the position of a log that is gone.
+    """Return as many CONNECTs, each of another user with its own token, and the position in a lost log.
 
     The gateway reads and compares the position, and notifies the client, as after a restart.
     """
@@ -43,7 +43,7 @@ def with_tokens(count: int) -> list[str]:
 
 
 def storm(clients: int, missed: int, size_bytes: int) -> Run:
-    """Clients come back with a resume position, `missed` events behind: the time until the last of them has its last event."""
+    """Clients come back `missed` events late, with a resume position: the time until the last client has its last event."""
 
     def run(variant: Variant, quick: bool) -> Row:
         count = max(1, clients // 5) if quick else clients
@@ -78,7 +78,7 @@ def _publish_missed(on: Stage, missed: int, size_bytes: int) -> dict[str, object
 
 
 def memory(clients: int) -> Run:
-    """Resident memory per client that is connected, subscribed and idle; what the first 100 cost is start-up, not theirs."""
+    """Resident memory per connected, subscribed and idle client; the cost of the first 100 counts as start-up."""
 
     def run(variant: Variant, _quick: bool) -> Row:
         with stage(variant, size_bytes=256, clients=clients, joined=0) as on:

@@ -63,7 +63,7 @@ def bursts(clients: int, size_bytes: int, events: int) -> Run:
 def paused(size_bytes: int, events_per_s: float, pause_s: float) -> Run:
     """Publish on schedule to a client that does not read for a while in the middle: what it loses, and when it is live again.
 
-    The latencies are those before the pause, and from 1 s after it is live again. `gap_notices`: it was told of what it lost.
+    The latencies are those before the pause, and from 1 s after it is live again. `gap_notices`: it was notified of its losses.
     """
 
     def run(variant: Variant, quick: bool) -> Row:

@@ -1,11 +1,11 @@
 """The tables of docs/benchmarks.md, from committed results.
 
     python -m bench.page             write them
-    python -m bench.page --check     write nothing; end with 1 if the page is not what the results say
+    python -m bench.page --check     write nothing; end with 1 if the page differs from the results
 
 The page is written by hand, but for what stands between a comment and `<!-- end -->`:
 
-- `<!-- summary RUN SCENARIO[:COLUMN] … -->`: a line for each figure, with Headgate and its peers beside each other. Without a
+- `<!-- summary RUN SCENARIO[:COLUMN] … -->`: a line for each figure, with Headgate and its peers in one line. Without a
   column it is the one that the scenario compares.
 - `<!-- bench RUN SCENARIO -->`: the whole table of a scenario.
 - `<!-- losses -->`: each figure of the summaries in which a peer is better than Headgate, or Headgate failed.
@@ -35,7 +35,7 @@ BLOCK = re.compile(r"(<!-- bench (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL
 LOSSES = re.compile(r"(<!-- losses -->\n).*?(<!-- end -->)", re.DOTALL)
 # Above this, a peer's figure counts as better: differences below are noise on a virtual machine.
 NOISE = 1.1
-# A latency, or a rate that is borne, is worth nothing where other programs used more than this share of the server's core.
+# A latency or a borne rate is worthless where other programs used more than this share of the server's core.
 DISTURBED = 0.1
 # Headgate as a publisher uses it where a run has that, else as it is published to from other languages.
 OWN = ("headgate-append", "headgate")
@@ -123,7 +123,7 @@ def _read(run: str, scenario: str, results: Path) -> tuple[Mapping[str, Any], Ro
     if not path.exists():
         raise ValueError(f"docs/benchmarks.md asks for {run}, and bench/results has no {run}.json")
     runs = read(path)
-    # A run may hold variants that are gone.
+    # A run may hold removed variants.
     rows = {variant: measured for variant, measured in merged(runs).get(scenario, {}).items() if variant in VARIANTS}
     if not rows or scenario not in SCENARIOS:
         raise ValueError(f"docs/benchmarks.md asks for {scenario} of {run}, and that run has none")
@@ -182,7 +182,7 @@ def _losses(figures: Sequence[Figure]) -> str:
 
 
 def _lost_to(each: Figure) -> Iterator[str]:
-    """Yield each peer that is better, and by how much; first where Headgate has no figure at all."""
+    """Yield each better peer and its ratio, first those where Headgate has no figure."""
     if isinstance(each.of.get(""), str) and each.of[""] != _DISTURBED:
         yield f"Headgate: {each.of['']}"
     for peer, title in PEERS.items():

@@ -1,8 +1,8 @@
-"""The cost of a large topic: one process whose members it is, and another one that reads them, both in this process.
+"""The cost of a large topic: one writer of its members and one reader, both in this process.
 
     python -m bench.presence_members [members]
 
-The pages are objects that remember when they were told something; Redis is a private one. `at a time` is the longest CPU time of
+The pages are objects that record the time of each notice; Redis is private. `at a time` is the longest CPU time of
 this thread between two turns of the loop.
 """
 
@@ -37,7 +37,7 @@ TICK_S, GAP_S, TOGETHER = 0.0005, 1e-6, 5
 
 
 class CountedPage(Page):
-    """A page that remembers when it was told something, and not its content."""
+    """A page that records the time of each notice, not its content."""
 
     told_s = 0.0
 

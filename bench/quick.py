@@ -1,6 +1,6 @@
 """The quick bench: a few ratios to a neighbour of the same run, compared with the last committed ones, in about two minutes.
 
-    python -m bench.quick            compare; ends with 1 and a sentence for each ratio that has become worse than is tolerated
+    python -m bench.quick            compare; ends with 1 and a sentence for each ratio below its tolerance
     python -m bench.quick --write    measure, and write the ratios to results/quick.json
 
 A ratio of CPU seconds to CPU seconds of a neighbour is much the same on a busy machine and on an idle one. It is not the same on
@@ -28,7 +28,7 @@ from .stage import own
 from .variants import VARIANTS
 
 COMMITTED = Path(__file__).parent / "results" / "quick.json"
-# Two rounds are what two minutes hold; beside a full machine they take three.
+# Two rounds fit into two minutes; on a busy machine they take three.
 ROUNDS = 2
 
 
@@ -56,7 +56,7 @@ def _beside(run: Run, column: str, neighbour: str = "sink") -> Callable[[], tupl
 
 
 def _within(run: Run, column: str, neighbours_column: str) -> Callable[[], tuple[float, float]]:
-    """Two figures of one run that has its neighbour in itself."""
+    """Two figures of one run that contains its own reference."""
 
     def measure() -> tuple[float, float]:
         row = run(VARIANTS["headgate"], True)
@@ -107,7 +107,7 @@ def measured(ratios: Sequence[Ratio], rounds: int) -> dict[str, float]:
 
 
 def complaints(ratios: Sequence[Ratio], now: Mapping[str, float], committed: Mapping[str, float]) -> list[str]:
-    """Return a sentence for each ratio that is worse than the committed one by more than is tolerated, or that has none."""
+    """Return a sentence for each ratio that is missing, or worse than the committed one by more than the tolerance."""
     sentences = []
     for ratio in ratios:
         if ratio.name not in committed:

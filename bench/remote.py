@@ -1,9 +1,9 @@
-"""A server that runs elsewhere: agents, each on a machine of its own, join it, publish on a schedule, and report.
+"""A server that runs elsewhere: agents on separate machines join it, publish on a schedule, and report.
 
     python -m bench --host gate.example --port 8000 --redis redis.example:6379 --clients 10000 --rate 50 \\
         --agent 'ssh load1 cd headgate && .venv/bin/python -m bench.agent' --agent 'ssh load2 …'
 
-Clients and rate are divided among the agents. Each agent has a topic of its own, and only its own clients listen there: so the
+Clients and rate are divided among the agents. Each agent has its own topic, and only its own clients listen there: so the
 clock of one machine is never compared with that of another. The server's CPU time is not known from here.
 """
 
@@ -38,7 +38,7 @@ class Agent:
             self.tell(json.dumps(setup))
 
     def tell(self, line: str) -> None:
-        """Send a line; `answer` returns what it says to that."""
+        """Send a line; `answer` returns the agent's answer."""
         assert self._process.stdin
         try:
             self._process.stdin.write(line + "\n")
@@ -50,7 +50,7 @@ class Agent:
         """Return the answer to the oldest line without one.
 
         Raises:
-            Failed: the agent ended; it has said why on standard error.
+            Failed: the agent ended; its reason is on standard error.
         """
         assert self._process.stdout
         line = self._process.stdout.readline()
@@ -64,7 +64,7 @@ class Agent:
 
     def __exit__(self, *_: object) -> None:
         assert self._process.stdin
-        with suppress(BrokenPipeError):  # what it was told and did not read
+        with suppress(BrokenPipeError):  # lines that it did not read
             self._process.stdin.close()
         with self._process:  # waits
             pass

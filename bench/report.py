@@ -20,7 +20,7 @@ Rows = Mapping[str, Mapping[str, Sequence[Row]]]
 
 
 def median(rows: Sequence[Row], column: str) -> float | None:
-    """Return the median of a column over the rounds that have a number in it; None without any."""
+    """Return the median of a column over its numbers; None without any."""
     numbers = [value for row in rows if isinstance(value := row.get(column), int | float)]
     return statistics.median(numbers) if numbers else None
 
@@ -126,7 +126,7 @@ def table(scenario: Scenario, rows: Mapping[str, Sequence[Row]]) -> list[str]:
 def write(folder: Path, name: str, machine: Mapping[str, Any], rows: Rows, *, add: bool = False) -> Path:
     """Write `<name>.json` (every row, with whole distributions) and `<name>.md`; return the latter.
 
-    `add`: beside the runs that the file has, if there is one.
+    `add`: keep the runs that the file already has.
     """
     folder.mkdir(parents=True, exist_ok=True)
     results, page = folder / f"{name}.json", folder / f"{name}.md"

@@ -1,6 +1,6 @@
 """One kind of measurement, and what every row of figures has in common.
 
-The figures' names carry their units. Which of them the table shows is said beside each scenario.
+The figures' names carry their units. Each scenario names those that the table shows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def checked(answer: Answer) -> Row:
 
 
 def shares(answer: Answer) -> Row:
-    """Return how long a run took, and who used the cores meanwhile."""
+    """Return the duration of a run, and the shares of the cores."""
     server_cpu_s = max(answer["server_cpu_s"], 1e-3)
     return {
         "seconds": round(answer["seconds"], 3),

@@ -1,4 +1,4 @@
-"""HTTP clients that take their time: bodies that do not come, headers that drip, answers that nobody reads.
+"""HTTP clients that take their time: missing bodies, dripping headers, unread answers.
 
 In: a kind of client from SLOW, how many, from which addresses. Out: a crowd of open sockets that drip as their kind does, and
 count those that the server has ended. The fault suite and the bench use the same ones; a new attack is a line in SLOW.
@@ -29,8 +29,8 @@ class SlowClient:
         method, path, headers, body: the request as far as it comes at once; `{token}` in a header is a caller's.
             Without a method there is no request, only the body.
         drip: what follows, once every DRIP_S.
-        times: how often the request is sent, one behind the other.
-        half_closes: it ends its own side behind that.
+        times: how often the request is sent, one after the other.
+        half_closes: it ends its own side after that.
         reason: as what `headgate_http_ended_total` counts it, where it is the gateway that ends it.
     """
 
@@ -110,7 +110,7 @@ class Crowd:
         return len(self._open)
 
     def go_on(self, wait_s: float = 0.0) -> None:
-        """Send what there is room for, drip if it is time, and look who was ended. Waits at most so long, for an end."""
+        """Send as much as fits, drip if it is time, and collect the ended connections. Waits at most so long for an end."""
         now_s = time.monotonic()
         if self._kind.drip and now_s - self._dripped_s >= DRIP_S:
             self._dripped_s = now_s

@@ -27,7 +27,7 @@ class Stage:
     folder: Path
 
     def further_generator(self, *, connects: Sequence[str], room: int) -> Generator:
-        """Return one more generator for this server, whose clients join with other texts. It does not publish."""
+        """Return one more generator for this server, with clients that join with other texts. It does not publish."""
         folder = self.folder / "further"
         folder.mkdir()
         return Generator(
@@ -84,7 +84,7 @@ def stage(
     Args:
         variant: the server.
         size_bytes: payload of the events that will be published.
-        clients: how many clients there will be, each of which gets every event; or who listens at which addresses.
+        clients: how many clients there will be, each of which gets every event; or the listeners of each address.
         joined: how many of them join before the block; all if None.
         connects: CONNECT texts, used in turn; the variant's own if there is none.
         has_tcp: whether the bus also listens on a TCP port.

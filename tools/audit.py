@@ -1,7 +1,7 @@
 """Known vulnerabilities in what the lock files pin: `make audit`.
 
 It asks pip-audit (pinned in requirements-audit.txt) and npm, each of which asks a service on the network. Where one does not
-answer, the packages are *not checked*, and that is what is said: it is never taken for "nothing found".
+answer, the packages are *not checked*, and reported as such, never as "nothing found".
 
 Exit codes: 0 nothing found, 1 something found, 2 something could not be checked and nothing was found in the rest.
 """
@@ -21,7 +21,7 @@ TIMEOUT_S = 300
 
 
 class Outcome(NamedTuple):
-    """One answer about one lock: lines about what was found (None if it could not be asked), and what was not asked."""
+    """One answer about one lock: lines about vulnerabilities (None without an answer), and the packages not asked about."""
 
     lock: str
     found: list[str] | None
@@ -94,7 +94,7 @@ def _last_line(text: str) -> str:
 
 
 def main() -> int:
-    """Ask about every lock, print what was said."""
+    """Ask about every lock and print the answers."""
     lines, code = summary([*(audit_python(lock) for lock in PYTHON_LOCKS), audit_javascript()])
     print("\n".join(f"headgate: {line}" for line in lines))
     return code

@@ -4,7 +4,7 @@ With `--config-settings compiled=yes` a wheel has the C extension too (setup.py)
 it if there is a compiler.
 
 In: the folder of the project, a checkout or an unpacked sdist. Out: a wheel or sdist that holds everything that browsers load,
-or one line that says what to do. A checkout builds them with npm when they are missing or older than web/; an sdist brings them.
+or one line with the cure. A checkout builds them with npm when they are missing or older than web/; an sdist brings them.
 An editable install builds nothing: make installs that first, and builds the page after it.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import build_meta
-from setuptools.build_meta import (  # noqa: F401  (the hooks that are setuptools' own)
+from setuptools.build_meta import (  # noqa: F401  (hooks of setuptools)
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
     get_requires_for_build_wheel,
@@ -43,7 +43,7 @@ PACKAGE = Path("gateway", "headgate")
 STAMP = WEB / "dist" / ".headgate-built"
 SOURCES = [Path(name) for name in ("package.json", "package-lock.json", "tsconfig.json")]
 NO_SOURCES = {"node_modules", "dist", "test"}
-# npm writes this when it has installed what the lock says.
+# npm writes this when it has installed the lock.
 INSTALLED, LOCK = Path("node_modules", ".package-lock.json"), Path("package-lock.json")
 INSTALL = ("npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 BUILD = ("npm", "run", "--silent", "build")
@@ -57,7 +57,7 @@ class Compiled(Enum):
     WHERE_POSSIBLE = "where possible"  # an editable install
 
 
-# Of the build that is under way; setup.py, which setuptools runs in this process, looks here.
+# Of the present build; setup.py, which setuptools runs in this process, reads it.
 compiled = Compiled.NO
 _SETTINGS = {each.value: each for each in (Compiled.NO, Compiled.YES)}
 
@@ -74,7 +74,7 @@ def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_dire
 
 
 def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """Install the sources in place, with the C extension beside them if there is a compiler."""
+    """Install the sources in place, with the C extension if there is a compiler."""
     global compiled
     compiled = Compiled.WHERE_POSSIBLE
     for old in PACKAGE.glob("_native.*.so"):  # of sources that have changed

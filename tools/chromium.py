@@ -1,7 +1,7 @@
 """The Chromium that the end-to-end tests drive: find one on this machine, or bring one.
 
-`python -m tools.chromium` prints what it found and exits 0, or tries, in this order: Playwright's own download, then
-the system's packages (as root, or where sudo needs no password), then says which one command to run and exits 1.
+`python -m tools.chromium` prints the path and exits 0, or tries, in this order: Playwright's own download, then
+the system's packages (as root, or where sudo needs no password), then prints the one command to run and exits 1.
 
 A browser counts only if `--version` answers: a download without its system libraries, and Ubuntu's `chromium-browser`
 that only points to a snap, are files that look like one.
@@ -27,7 +27,7 @@ BRING_DEADLINE_S = 400
 
 
 class NoChromium(Exception):
-    """There is no Chromium that runs, and the message says what to do about it."""
+    """No Chromium runs; the message has the cure."""
 
 
 def find() -> str:
@@ -48,7 +48,7 @@ def find() -> str:
 
 
 def version(path: str) -> str | None:
-    """Return what the browser at `path` says to `--version`, or None if it does not run."""
+    """Return the output of `--version` of the browser at `path`, or None if it does not run."""
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=ANSWER_DEADLINE_S, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -60,7 +60,7 @@ def bring() -> str:
     """Return the path of a Chromium, installing one by the first route that works.
 
     Raises:
-        NoChromium: every route failed; the message says of each why.
+        NoChromium: every route failed; the message has the reason of each.
     """
     faults = []
     for route in _routes():
@@ -120,7 +120,7 @@ def _as_root() -> tuple[str, ...] | None:
 
 
 def _run(command: Sequence[str]) -> str | None:
-    """Run one route; return None if it ended well, else the line that says why: the first with "error" in it, or the last."""
+    """Run one route; return None if it ended well, else the line with the reason: the first with "error" in it, or the last."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(

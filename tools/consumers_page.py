@@ -2,7 +2,7 @@
 
 The page is written by hand, but for what stands between `<!-- options of X -->` and `<!-- end -->`; X is a type of consumer,
 or `every consumer`. `python -m tools.consumers_page` writes those parts; with `--check` it writes nothing and exits 1 if they
-are not what the code says.
+differ from the code.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _rows(declared: type[Any]) -> Iterator[str]:
 
 
 def _inner(declared: type[Any]) -> Iterator[tuple[str, type[Any]]]:
-    """Yield the options that are lists of tables, and what each of those tables declares."""
+    """Yield the options that take lists of tables, with the declarations of each table."""
     for name, kind in typing.get_type_hints(declared).items():
         for argument in typing.get_args(kind):
             if dataclasses.is_dataclass(argument) and isinstance(argument, type) and "expected" in _metadata(argument):

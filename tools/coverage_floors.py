@@ -2,7 +2,7 @@
 
 `[tool.headgate.coverage]` in pyproject.toml gives each package of `headgate` its floor, in percent of lines and branches that
 the unit and contract tests run. A package below its floor fails. A floor only rises: where a package is well above it, the output
-says which number to write.
+prints the number to write.
 """
 
 from __future__ import annotations

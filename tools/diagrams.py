@@ -55,7 +55,7 @@ class Diagram(NamedTuple):
         """What it shows, in words.
 
         Raises:
-            ValueError: the block does not say so.
+            ValueError: the block does not name it.
         """
         title = TITLE.search(self.source)
         if title is None or "accDescr" not in self.source:
@@ -99,7 +99,7 @@ def as_file(svg: str, diagram: Diagram) -> str:
 
 
 def draw() -> None:
-    """Draw every diagram whose block has changed."""
+    """Draw every diagram with a changed block."""
     from playwright.sync_api import sync_playwright
 
     from tests.support.chromium import BROWSER_SWITCHES
@@ -120,7 +120,7 @@ def draw() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Draw, or with `--check` say what is to be drawn. Return the exit status."""
+    """Draw, or with `--check` name the outdated diagrams. Return the exit status."""
     if arguments != ["--check"]:
         draw()
         return 0

@@ -20,7 +20,7 @@ async function pack() {
   return join(BUILD, stdout.trim());
 }
 
-/** The examples that are npm packages. */
+/** The examples with an npm package. */
 async function names() {
   const folders = (await readdir(join(ROOT, "examples"), { withFileTypes: true })).filter((entry) => entry.isDirectory());
   const files = await Promise.all(folders.map(({ name }) => readdir(join(ROOT, "examples", name))));

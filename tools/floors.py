@@ -1,4 +1,4 @@
-"""The Python tests with the lowest and with the newest versions that pyproject.toml allows, on every Python that is here.
+"""The Python tests with the lowest and with the newest versions that pyproject.toml allows, on every installed Python.
 
 `python -m tools.floors [pytest's words …]` takes the wheel in dist/ (`make floors` makes it), python3.11 to python3.14 as PATH
 has them, and one environment in build/floors/ for each pair. It prints a line for each, names a Python that is not here, and

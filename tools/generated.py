@@ -1,4 +1,4 @@
-"""Pages that are written from the code: write one, or say whether it is what the code says."""
+"""Pages generated from the code: write one, or check that it matches the code."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def write_or_check(arguments: list[str], page: Path, wanted: str, source: str, m
     Args:
         arguments: of the command line.
         page, wanted: the file, and what is to be in it.
-        source: what it is written from, for whoever finds it stale.
-        module: of tools/, which writes it; by default the one that is named after the page.
+        source: its source, for the reader of a stale page.
+        module: of tools/, which writes it; by default the one named after the page.
     """
     if arguments not in ([], ["--check"]):
         print(f"usage: python -m tools.{module or f'{page.stem}_page'} [--check]", file=sys.stderr)

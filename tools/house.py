@@ -21,7 +21,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {"headgate": ROOT / "gateway", "headgate_server": ROOT / "server"}
-# The demo and the console are pages with a server beside them.
+# The demo and the console are pages with a small server.
 PAGES = ("server/headgate_server/demo", "server/headgate_server/api/console")
 # The demo, whole: esbuild bundles its page from web/, and the command line's process is what its restart restarts.
 DEMO = ("web/demo", "server/headgate_server/demo", "gateway/headgate/cli/demo_operator.py")
@@ -58,7 +58,7 @@ MAX_COLLABORATORS = 6
 _BUILT_BY_PARTS = "headgate.node."
 _NO_COLLABORATORS = frozenset(("Settings", "str", "int", "float", "bool", "Callable[[], float]"))
 _NO_IO = re.compile(r"\bNo\s+I/O\b")
-# `match`, `entries` or `trace` says what a value is; `found` does not. "Not found" and "look up" are terms.
+# `match`, `entries` or `trace` names a value; `found` does not. "Not found" and "look up" are terms.
 VAGUE = frozenset(("told", "tell", "found", "look", "said", "heard", "hear", "anew"))
 _TERMS = re.compile(r"not_found|look_up")
 _WORD = re.compile(r"[A-Z]*[a-z0-9]+|[A-Z]+")

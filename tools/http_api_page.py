@@ -1,8 +1,8 @@
 """The reference in docs/http-api.md, written from the table of operations: nothing is described twice.
 
 The page is written by hand, but for what stands between `<!-- operations -->`, `<!-- types -->` or `<!-- codes -->` and
-`<!-- end -->`. `python -m tools.http_api_page` writes those parts; with `--check` it writes nothing and exits 1 if they are not
-what the code says.
+`<!-- end -->`. `python -m tools.http_api_page` writes those parts; with `--check` it writes nothing and exits 1 if they
+differ from the code.
 """
 
 from __future__ import annotations

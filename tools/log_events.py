@@ -1,4 +1,4 @@
-"""The events that the code writes into the log, found in its source: for docs/logs.md, and for the test that holds them together.
+"""The events that the code logs, read from its source: for docs/logs.md, and for the test that holds them together.
 
 In: the modules of both packages. Out: each event with its loggers, its levels, and the fields that it may have. An event's name
 is the first argument of a call of a logger of structlog, or of a `ThrottledLog`. Where that is a parameter, it is what the calls
@@ -19,11 +19,11 @@ PACKAGES = (ROOT / "gateway" / "headgate", ROOT / "server" / "headgate_server")
 METHODS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "exception": "error", "log": "info, error"}
 # A ThrottledLog (runtime/logging.py): of consumers.
 THROTTLED = ("headgate.consumers", "warning")
-# Arguments that are no fields of a line.
+# Arguments other than fields of a line.
 _NO_FIELDS = ("exc_info", "logger")
 # To read a module takes a few milliseconds, so others are passed over.
 _MAY_WRITE = re.compile(r"get_logger|_log\(|\.acted\(")
-# Fields that are put together elsewhere.
+# Fields composed elsewhere.
 _MORE = "…"
 
 
@@ -38,7 +38,7 @@ class LogEvent:
 
 
 class Unresolved(Exception):
-    """A call whose event cannot be told from the source."""
+    """The source does not show the event of a call."""
 
 
 @cache
@@ -46,7 +46,7 @@ def log_events(packages: tuple[Path, ...] = PACKAGES) -> list[LogEvent]:
     """Return all events, by name.
 
     Raises:
-        Unresolved: a call of a logger names its event in a way that is not understood; the message says where.
+        Unresolved: a call of a logger names its event in an unknown way; the message has the place.
     """
     found: dict[str, LogEvent] = {}
     paths = sorted(path for package in packages for path in package.rglob("*.py"))

@@ -17,7 +17,7 @@ HEAD = "\n| event | logger | level | fields |\n|---|---|---|---|\n"
 
 
 def page() -> str:
-    """Return the whole page: what is written by hand, and the table behind BEGIN."""
+    """Return the whole page: the handwritten part, and the table after BEGIN."""
     by_hand, begin, _ = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     rows = (
         (f"`{event.name}`", ", ".join(sorted(event.loggers)), ", ".join(sorted(event.levels)), ", ".join(event.fields) or "–")

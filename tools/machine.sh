@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks the machine: it needs Python 3.11 or newer with venv, and Node 20 or newer with npm. One line names what is missing.
 #
-#   tools/machine.sh check    say what was found; what is missing is told together, before anything is downloaded
-#   tools/machine.sh venv     make .venv, anew if the one there does not run (moved folder, interpreter gone)
+#   tools/machine.sh check    print what is installed; everything missing is reported together, before any download
+#   tools/machine.sh venv     make .venv, again if the present one does not run (moved folder, removed interpreter)
 #
 # $PYTHON names the interpreter; without it the first on PATH that is new enough and has venv is taken.
 set -u

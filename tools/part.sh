@@ -1,16 +1,16 @@
 #!/bin/sh
-# The parts of the test command: each says when it begins and when it has passed; the last lines of all name those that did not.
+# The parts of the test command: each prints its begin and its end; the last lines name the failed ones.
 #
 #   tools/part.sh begin part "what is tried"    before a part's commands
 #   tools/part.sh passed part                   after the last one: a part that fails or is killed never gets there
-#   tools/part.sh again part command ...        try a few failed tests once more: runs the command with their names behind it
+#   tools/part.sh again part command ...        try a few failed tests once more: runs the command with their names appended
 #   tools/part.sh summary part ...              one line for each part, and the tests that failed; exit status 1 if any part failed
 #   tools/part.sh failed-tests part             where a part's tools write the names of the tests that failed, a line each
 #
 # Notes of this run are in build/parts.
 set -u
 notes=build/parts
-# As many names as one looks at; the output of the part has all.
+# As many names as a reader takes in; the output of the part has all.
 names=20
 # More failures than these are no accident of a busy machine.
 again_at_most=3

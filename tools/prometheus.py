@@ -1,4 +1,4 @@
-"""Find Prometheus and promtool, or bring them: `python -m tools.prometheus` prints the folder that has both.
+"""Find Prometheus and promtool, or bring them: `python -m tools.prometheus` prints the folder of both.
 
 In: the PATH, or Debian's package `prometheus`, unpacked into build/prometheus and not installed. For `make monitoring`.
 """

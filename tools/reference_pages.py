@@ -1,6 +1,6 @@
-"""The reference pages that are written from the code: docs/reference/commands.md, metrics.md and python.md.
+"""The reference pages generated from the code: docs/reference/commands.md, metrics.md and python.md.
 
-`python -m tools.reference_pages` writes them; with `--check` it writes nothing and exits 1 if one is not what the code says.
+`python -m tools.reference_pages` writes them; with `--check` it writes nothing and exits 1 if one differs from the code.
 """
 
 from __future__ import annotations

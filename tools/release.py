@@ -3,7 +3,7 @@
 In: the section `[Unreleased]` of CHANGELOG.md, a clean checkout. Out: the version where it is written (the Python package, the
 npm package and its lock, and where examples and pages name a package or an image), a dated section of the changelog, one
 commit, and the tag `v0.2.0`. Nothing is pushed or published: the workflow `.github/workflows/release.yml` does that for a pushed
-tag. One line says what is wrong, and then nothing has changed.
+tag. A fault is one line, and then nothing has changed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NAMED = r'(headgate(?:":\s*"\^|:|-)){}\b'
 
 
 class CannotRelease(Exception):
-    """Why there is no release; its text is one line for whoever asked."""
+    """Why there is no release; its text is one line for the caller."""
 
 
 def current(root: Path) -> str:
-    """Return the version that is written in the Python package."""
+    """Return the version in the Python package."""
     found = WRITTEN.search((root / PACKAGE).read_text("utf-8"))
     if found is None:
         raise CannotRelease(f"{PACKAGE} has no __version__")
@@ -64,7 +64,7 @@ def dated(changelog: str, version: str, day: date) -> str:
 
 
 def written(root: Path, version: str, day: date) -> dict[str, str]:
-    """Return the files that say the version, as they are to be."""
+    """Return the new text of each file with the version."""
     texts = {name: (root / name).read_text("utf-8") for name in (PACKAGE, NPM, LOCK, CHANGELOG)}
     check(version, current(root), texts[CHANGELOG])
     lock = json.loads(texts[LOCK])
@@ -81,7 +81,7 @@ def written(root: Path, version: str, day: date) -> dict[str, str]:
 
 
 def git(*words: str, root: Path) -> str:
-    """Run git and return what it says."""
+    """Run git and return its output."""
     ended = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise CannotRelease(f"git {words[0]}: {(ended.stderr or ended.stdout).strip()}")

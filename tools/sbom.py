@@ -1,7 +1,7 @@
 """The software bill of materials: CycloneDX 1.6 JSON from the lock files, `make sbom`.
 
 In: requirements.txt, requirements-dev.txt, package-lock.json. Out: every package that they pin, with its version, purl and
-hashes; those that are only for building and testing have the scope `excluded`. The same locks give the same bytes: there is no
+hashes; those for building and testing have the scope `excluded`. The same locks give the same bytes: there is no
 time in it and no random number.
 """
 
@@ -40,7 +40,7 @@ def python_packages(lock: Path, scope: str) -> Iterator[dict[str, Any]]:
 
 
 def javascript_packages(lock: Path) -> Iterator[dict[str, Any]]:
-    """Yield a component for each package of a package-lock.json that is not ours."""
+    """Yield a component for each foreign package of a package-lock.json."""
     for path, entry in json.loads(lock.read_text())["packages"].items():
         if "node_modules/" not in path or entry.get("link"):
             continue
@@ -91,7 +91,7 @@ def _own_version(root: Path) -> str:
 
 
 def main() -> None:
-    """Write the document to the path that is given, or to standard output."""
+    """Write the document to the given path, or to standard output."""
     parser = argparse.ArgumentParser(prog="python -m tools.sbom", description=main.__doc__)
     parser.add_argument("path", metavar="FILE", nargs="?", type=Path)
     path = parser.parse_args().path

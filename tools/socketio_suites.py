@@ -2,7 +2,7 @@
 
 The suites come from the projects' source distributions, of pinned versions, by pip, into build/suites; nothing of them is kept in
 the repository. tests/suites/on_headgate.py puts our server in the place of theirs. tests/suites/differences.toml lists the
-tests that are expected to fail, each with the reason: a failure that is not in the list, and one in the list that passes, fails
+expected failures, each with the reason: a failure that is not in the list, and one in the list that passes, fails
 the run.
 """
 
@@ -78,7 +78,7 @@ def environment() -> Path:
 
 
 def run(suite: Suite, python: Path, expected: Mapping[str, str]) -> bool:
-    """Run a suite and say how it went; return whether it went as expected."""
+    """Run a suite and print its result; return whether it was as expected."""
     outcomes_file = BUILD / f"{suite.project}.json"
     outcomes_file.unlink(missing_ok=True)
     subprocess.run(

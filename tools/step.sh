@@ -1,5 +1,5 @@
 #!/bin/sh
-# One step of a make target: says one line, keeps the command's output in a log, shows that log only when it fails.
+# One step of a make target: prints one line, keeps the command's output in a log, shows that log only when it fails.
 #
 #   tools/step.sh "what is being done" log-name command [argument ...]
 #

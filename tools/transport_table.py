@@ -23,7 +23,7 @@ TESTS = (
     *(f"tests/unit/workers/test_{name}.py" for name in ("worker_sockets", "peer_workers")),
 )
 DROP_IN = "gateway/headgate/socketio"
-# A process of its own, whose health page is the standard library's.
+# A separate process with a health page of the standard library.
 CONSUMERS = "gateway/headgate/consumers"
 DEPENDENCIES = frozenset(("socketio", "engineio", "gevent", "bidict", "werkzeug"))
 # Modules that read requests of HTTP, and what ours has for that.

@@ -1,6 +1,6 @@
 """How the prose of the code reads: `python -m tools.words [FOLDER …]` counts constructions in comments and docstrings.
 
-For each construction it prints how often it occurs in 1,000 sentences, beside the same count in h11, websockets and Trio. Without
+For each construction it prints how often it occurs in 1,000 sentences, with the same count in h11, websockets and Trio. Without
 a folder it reads the product. `--lines NAME` prints the sentences with one construction, each with its file and line.
 """
 
@@ -37,7 +37,7 @@ CONSTRUCTIONS = (
     Construction("anew", re.compile(r"\b(?:anew|meanwhile|of (?:its|their|his) own)\b", re.I), (2, 1, 2)),
     Construction("behind", re.compile(r"\bbehind\b", re.I), (2, 0, 1)),
 )
-# Lines of a docstring that are no sentences: a heading such as "Args:", and a diagram.
+# Lines of a docstring without sentences: a heading such as "Args:", and a diagram.
 _HEADING = re.compile(r"^\s*(?:Args|Attributes|Raises|Returns|Yields):\s*$")
 # Labels that glue no clauses: the names in "Args" and "Raises", and the In and Out of a module.
 _LABEL = re.compile(r"^ {4}[\w.*]+(?:, [\w.*]+)*: |\b(?:In|Out): ", re.MULTILINE)

@@ -20,7 +20,7 @@ const seconds = Number(process.argv[2] ?? 60);
 const perSecond = Number(process.argv[3] ?? 10_000);
 const BATCHES_PER_S = 100;
 const TOPICS = 1000;
-/** Beyond the last event, for a page that is behind. */
+/** Time after the last event for a page that lags. */
 const GRACE_S = 120;
 
 /** Each batch at its time, whatever the one before took. */
@@ -93,7 +93,7 @@ const pages = createServer(async (request, response) => {
 await new Promise((resolve) => pages.once("listening", resolve));
 const origin = `http://127.0.0.1:${/** @type {import("node:net").AddressInfo} */ (pages.address()).port}`;
 const folder = await mkdtemp(join(tmpdir(), "headgate-busy-"));
-// A page that falls behind reads on from the log, which must reach back as far.
+// A page that lags reads the log, which must still hold its position.
 const gateway = new GatewayProcess({ HEADGATE_ALLOWED_ORIGINS: origin, HEADGATE_LOG_MAX_EVENTS: "1000000", HEADGATE_LOG_MAX_AGE_S: "600" });
 /** @type {import("node:child_process").ChildProcess | undefined} */
 let chromium;

@@ -1,8 +1,8 @@
 /**
- * How fast the browser client dispatches, beside mitt and Backbone.Events. Runs in Node and in a page; bench/client/run.mjs starts both.
+ * The dispatch rate of the browser client, compared with mitt and Backbone.Events. Runs in Node and in a page; bench/client/run.mjs starts both.
  *
  * Each scenario repeats rounds until a time is over and counts the best round, on one thread: other work on the machine only
- * makes rounds slower. Every handler adds to a sum that is checked, so nothing can be left out.
+ * makes rounds slower. Every handler adds to a checked sum, so no call can be optimised away.
  *
  * @typedef {{ scenario: string, unit: "events/s" | "ms", value: number, peer?: string }} Figure
  */

@@ -1,5 +1,5 @@
 /**
- * What a page pays for many subscriptions: stores that are made while the client is connected, each acknowledged by a message of its own.
+ * The cost of many subscriptions for a page: stores made while the client is connected, each acknowledged by its own message.
  * In the processor's time of Node. The gateway is a scripted WebSocket that answers everything, and names no limits.
  *
  * @typedef {{ scenario: string, unit: "ms", value: number, peer: string }} Figure
@@ -7,7 +7,7 @@
 
 const STORES = [1000, 4000];
 
-/** A WebSocket whose gateway lets everything in. */
+/** A WebSocket to a gateway that accepts everything. */
 class Socket {
   constructor() {
     /** @type {string[]} */

@@ -1,7 +1,7 @@
 /**
  * The figures of the browser client: `node bench/client/run.mjs [milliseconds for each figure]`, after `make build`.
  *
- * Out: dispatch beside mitt and Backbone in Node and in Chromium (`$CHROMIUM`, or one of the usual names), and what many subscriptions cost in Node, as a table.
+ * Out: dispatch compared with mitt and Backbone in Node and in Chromium (`$CHROMIUM`, or one of the usual names), and what many subscriptions cost in Node, as a table.
  */
 import { execFileSync } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";

@@ -86,7 +86,7 @@ void client_stall(struct swarm *swarm, struct client *client, bool stalled)
     client_watch(swarm, client, !stalled);
 }
 
-/* Everything that a client says is small and rare: what its socket does not take at once is a fault, not a backlog. */
+/* A client's messages are small and rare: if its socket does not take one at once, that is a fault, not a backlog. */
 static bool say(struct swarm *swarm, struct client *client, enum opcode opcode, const char *text, size_t length)
 {
     char frame[MASKED_FRAME_BYTES(MAX_CONNECT_BYTES)];

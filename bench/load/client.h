@@ -1,7 +1,7 @@
 /* One client: a non-blocking socket, where it is in its life, and what it has been sent.
  *
  * Life: CONNECTING (TCP) → UPGRADING (HTTP) → JOINING (Engine.IO open seen, CONNECT sent) → READY → GONE.
- * It tells the swarm of events, of notices and of the change to READY or GONE. */
+ * It notifies the swarm of events, of notices and of the change to READY or GONE. */
 #ifndef BENCH_CLIENT_H
 #define BENCH_CLIENT_H
 

@@ -1,4 +1,4 @@
-/* The HTTP load: connections that are kept, each with one POST under way; the next goes out when the answer has come.
+/* The HTTP load: kept connections, each with one POST under way; the next goes out when the answer has come.
  *
  *   http --port PORT --path PATH --body FILE [options]
  *

@@ -10,7 +10,7 @@ struct mark {
     struct tally tally;
 };
 
-/* CPU seconds of all servers together; -1 when there is none to look at, or one of them cannot be read. */
+/* CPU seconds of all servers together; -1 without servers, or if one of them cannot be read. */
 static double servers_cpu_s(const int *pids)
 {
     double sum = 0;

@@ -8,7 +8,7 @@
 
 #include "buffer.h"
 
-/* What waits for a Redis that is late; at 1 MiB an event this is 5 s of 100 events per second. */
+/* The most that waits for a late Redis; at 1 MiB an event this is 5 s of 100 events per second. */
 #define MAX_QUEUED_BYTES ((size_t)512 << 20)
 
 struct redis {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* RFC 6455 section 1.3 uses this key as its example; its answer is known, so nobody here needs SHA-1. */
+/* RFC 6455 section 1.3 uses this key as its example; its answer is known, so SHA-1 is not needed here. */
 #define WEBSOCKET_KEY "dGhlIHNhbXBsZSBub25jZQ=="
 #define WEBSOCKET_ACCEPT "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 

@@ -106,7 +106,7 @@ void swarm_forget(struct swarm *swarm)
     swarm->base = swarm->next;
 }
 
-/* Choose the address of an event and owe it to all who listen there; returns how many of them read. */
+/* Choose the address of an event and owe it to all its listeners; returns how many of them read. */
 static uint32_t address_event(struct swarm *swarm, uint32_t sequence)
 {
     const struct audience *audience = &swarm->audience;

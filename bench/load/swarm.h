@@ -1,7 +1,7 @@
-/* All clients of one run, the events that were published to them, and the account of who got what.
+/* All clients of one run, the events that were published to them, and the deliveries to each.
  *
  * Every event has a sequence number and, in a ring, the number of clients that still have to get it. An event is done
- * when that number is 0; `base` is the oldest event that is not. A client that does not read (stalled) is not waited for.
+ * when that number is 0; `base` is the oldest event that is not. The run does not wait for a stalled client.
  *
  * Either every event is for every client, or each has an address (audience.h) and is for the clients that listen there. */
 #ifndef BENCH_SWARM_H
@@ -91,7 +91,7 @@ void swarm_pause(struct swarm *swarm, bool paused);
 /* Give up on events under way: start the account afresh. */
 void swarm_forget(struct swarm *swarm);
 
-/* Clients that are connected and read. */
+/* Connected clients that read. */
 unsigned swarm_reading(const struct swarm *swarm);
 
 /* What the clients report. */

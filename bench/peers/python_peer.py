@@ -3,7 +3,7 @@
     python_peer.py KIND serve PORT REDIS_SOCKET NAMESPACE     serve until killed
     python_peer.py KIND emit REDIS_SOCKET NAMESPACE [ROOM]    emit the JSON on standard input once, from outside, as `event`
 
-KIND is `stock` or `flask`. A client that connects to the namespace gets every event that is emitted without a room, and enters
+KIND is `stock` or `flask`. A client of the namespace gets every event emitted without a room, and enters
 the rooms that its `auth` names. No authentication, no logging, the defaults. The queue of Flask-SocketIO is made here only
 because `message_queue` takes no Unix socket.
 """

@@ -1,6 +1,6 @@
 """The constants of the capacity model (model.py), measured: `python -m bench.scale.costs workers|idle|redis [--write NAME]`.
 
-All are CPU time and memory: wall times say little on a machine that others use. `workers`: broadcast, or events of one user each,
+All are CPU time and memory: wall times mean little on a shared machine. `workers`: broadcast, or events of one user each,
 with 1, 2 and 4 workers on one port, in turns; as fast as it goes (`full`), and on a schedule with one event at a time (`paced`).
 `idle`: memory of a client, CPU of a join, and CPU of a silent client. `redis`: CPU of a publish that 0 to 50 gateways hear.
 `--write` keeps the figures in bench/results/NAME.json.

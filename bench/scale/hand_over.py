@@ -1,10 +1,10 @@
 """The cost of asking the wrong worker: `python -m bench.scale.hand_over [--requests 3000] [--idle 9]`.
 
-Two workers of one gateway, each on a port of its own. One client sends small POST requests of one polling session, each over a
+Two workers of one gateway, each on its own port. One client sends small POST requests of one polling session, each over a
 new connection: to the worker that owns the session, to its sibling (which passes the socket on), and to its sibling with another
 request behind it over the connection that was passed on. Prints each one's latency, from the connection's beginning to the whole
 answer, and in a second round, which has only one of them at a time, the processor time of all workers for each. With `--idle`
-each worker has so many connections beside, over which nothing comes: a hand-over must not cost more for them.
+each worker has so many idle connections too; a hand-over must not cost more because of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WARM_REQUESTS, TURNS = 100, 5
 
 
 def ask_at(where: int, ports: list[int], sid: str) -> None:
-    """Send a small POST request as WHERE says, and read its answer."""
+    """Send a small POST request to WHERE, and read its answer."""
     with socket.create_connection(("127.0.0.1", ports[min(where, 1)])) as wire, wire.makefile("rb") as answers:
         for more in ("", "Connection: close\r\n")[where < 2 :]:
             path = f"{ENGINE}?EIO=4&transport=polling&sid={sid}"

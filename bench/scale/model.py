@@ -4,7 +4,7 @@ In: `Costs`, the constants that bench/scale/costs.py has measured; `Load`, what 
 and bandwidth of each part. docs/scaling.md has the tables that it makes; simulate.py plays the same load event by event.
 
 The model is linear, and takes the cost of one event at a time: a gateway that is busy reads several events at once and writes
-them to a client in one piece, which costs a fraction of that. So it says too much rather than too little.
+them to a client in one piece, which costs a fraction of that. So it overestimates rather than underestimates.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 RESULTS = Path(__file__).parents[1] / "results" / "scale.json"
 # Of a core, or of a Redis, that is planned with: the rest is for the worst minute.
 PLANNED = 0.5
-# The clients of a gateway that has died come back to the others within so long.
+# Time within which the clients of a dead gateway come back to the others.
 BACK_WITHIN_S = 10.0
 # More in one process were not measured; a broadcast to so many takes it 80 ms.
 CLIENTS_OF_A_PROCESS = 20_000
-# The bytes of an event on the wire to a client, beside its payload: frame, TCP and IP headers, id, topic.
+# The bytes of an event on the wire to a client, without its payload: frame, TCP and IP headers, id, topic.
 WIRE_BYTES = 250
 MIB = 1024 * 1024
 
@@ -36,8 +36,8 @@ class Costs:
         delivery_us: of a gateway, for each further client that an event reaches.
         silent_us: of a gateway, for a client each second: pings, and nothing else.
         join_us: of a gateway, for a client that comes.
-        client_bytes, kernel_bytes: of a client that is connected: the process, and its socket in the kernel.
-        publish_us: of Redis, for an event that nobody hears.
+        client_bytes, kernel_bytes: of a connected client: in the process, and of its socket in the kernel.
+        publish_us: of Redis, for an event without listeners.
         listener_us: of Redis, for each gateway process that hears an event.
         listener_bytes: to a gateway process, for an event.
     """
@@ -141,13 +141,13 @@ class Need:
 
 
 def hearers(processes: int, fan_out: float) -> float:
-    """Return how many of so many processes have one of `fan_out` clients, who are anywhere."""
+    """Return how many of so many processes have one of `fan_out` clients, spread at random."""
     return processes * (1 - math.pow(1 - 1 / processes, fan_out))
 
 
 def need(load: Load, costs: Costs) -> Need:
     """Return what a load takes."""
-    # A process takes back its part of the clients of one that has died: clients / n / (n - 1) in BACK_WITHIN_S, on half a core.
+    # A process takes back its part of the clients of a dead one: clients / n / (n - 1) in BACK_WITHIN_S, on half a core.
     joins = BACK_WITHIN_S * PLANNED * 1e6 / costs.join_us
     returning = math.ceil((1 + math.sqrt(1 + 4 * load.clients / joins)) / 2)
     reasons = {"two": 2, "returning": returning, "clients": math.ceil(load.clients / CLIENTS_OF_A_PROCESS)}
@@ -175,7 +175,7 @@ def gateway_cores(load: Load, costs: Costs, processes: int) -> float:
 
 
 def _heard_per_s(load: Load, processes: int) -> float:
-    """Return how many events all processes hear together: each of them those that a client of its own wants."""
+    """Return how many events all processes receive together: each receives those that one of its clients wants."""
     return (
         load.directed_per_s
         + load.topics_per_s * hearers(processes, load.fan_out)

@@ -1,7 +1,7 @@
 """The tables of docs/scaling.md, from the committed constants: `python -m bench.scale.page [--check]`.
 
-In: bench/results/scale.json. Out: the page, with what stands between `<!-- scale NAME -->` and `<!-- end -->` made anew; with
-`--check` nothing is written, and the exit code is 1 if the page is not what the constants say.
+In: bench/results/scale.json. Out: the page, with the text between `<!-- scale NAME -->` and `<!-- end -->` written again; with
+`--check` nothing is written, and the exit code is 1 if the page differs from the constants.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Serving(Child):
         return sum(map(cpu_s, self.pids))
 
     def private_bytes(self) -> int:
-        """Return the memory that is the workers' own: pages that they share since the fork are nobody's cost per client."""
+        """Return the workers' private memory: pages shared since the fork are no cost per client."""
         return sum(_private_bytes(pid) for pid in self.pids)
 
     def _all_serve(self) -> bool:

@@ -2,7 +2,7 @@
 
 In: the constants and the load of model.py. Each event comes at a random moment, is published by one Redis after the other events,
 and is delivered by each gateway that has a client for it, after that gateway's other events. Out: how busy each part is, and
-when deliveries are done: what a sum over a second cannot say. `check` compares the measured 1, 2 and 4 workers with it.
+when deliveries are done: which a sum over a second cannot show. `check` compares the measured 1, 2 and 4 workers with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 
 from .model import Costs, Load, need, site
 
-# So many events say enough; a second of a large site has more.
+# So many events are enough; a second of a large site has more.
 MAX_EVENTS = 10_000
 MEASURED = (1, 2, 4)
 
@@ -94,7 +94,7 @@ def _hearing(wanted: int, clients: list[int], random: Random) -> dict[int, int]:
 def checked(results: dict[str, Any], costs: Costs) -> list[tuple[str, int, float, float]]:
     """Return, for each measured number of workers on one core, the CPU of an event as simulated and as measured, in µs.
 
-    The constants are those of one worker, so the rows of 2 and 4 say something.
+    The constants are those of one worker, so the rows of 2 and 4 are a check.
     """
     rows = []
     for kind, pace in (("directed", "full"), ("directed", "paced"), ("broadcast", "full"), ("broadcast", "paced")):

@@ -60,7 +60,7 @@ def test_what_is_appended_is_consumed_in_order(library: ctypes.CDLL) -> None:
 def test_a_long_content_is_seldom_moved(library: ctypes.CDLL) -> None:
     """A queue of 4 MiB that loses and gets 1 KiB 100,000 times is moved once for each time that it was consumed as a whole.
 
-    Moving it for each append took half of a core from Redis, which the load then found too slow.
+    Moving it for each append took half of a core from Redis, and the load then reported it as too slow.
     """
     buffer, piece = Buffer(), bytes(1024)
     for _ in range(4096):

@@ -115,5 +115,5 @@ def test_the_search_ends_at_the_highest_rate_that_is_borne(limit: float) -> None
 
 
 def test_the_search_ends_at_once_when_not_even_the_lowest_rate_is_borne() -> None:
-    """A server that is too slow for a start has no figure."""
+    """A server too slow to start has no figure."""
     assert loads.search(lambda rate: False, 100, 1000, steps=6) is None

@@ -1,4 +1,4 @@
-"""The HTTP load against a small server: it keeps its connections, counts what went well, and says what did not."""
+"""The HTTP load against a small server: it keeps its connections, counts the answers, and reports the failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTIONS = 3
 
 
 class _Site(ThreadingHTTPServer):
-    """Answers each POST with `status` and `body`, and remembers who asked."""
+    """Answers each POST with `status` and `body`, and records the senders."""
 
     daemon_threads = True
 

@@ -108,7 +108,7 @@ def test_a_closed_loop_hides_the_second_that_the_open_schedule_shows(on: Stage) 
     opened = on.generator.answer(takes_s=1)
     assert opened["deliveries"] == 100 * CLIENTS
     assert slower_than(opened, 480_000) >= 49 * CLIENTS
-    # A machine that is itself paused a few times makes a few windows late, not a hundred events.
+    # A machine that pauses a few times makes a few windows late, not a hundred events.
     assert slower_than(closed, 480_000) <= 5 * 4 * CLIENTS
 
 
@@ -162,7 +162,7 @@ put(["a key"], [sys.stdin.buffer.read() + bytes([0, 34, 92, 255])])
 
 
 def test_a_command_is_captured_as_it_was_sent_and_not_what_its_script_did(tmp_path: Path) -> None:
-    """Of a script it is the EVALSHA, which Redis knows by then; quotes and bytes that are no text stay."""
+    """Of a script it is the EVALSHA, which Redis knows by then; quotes and bytes outside UTF-8 stay."""
     text = publishing.payload(60)
     with Bus(tmp_path, 0) as bus, bus.client() as client:
         found = publishing.captured(bus.socket, [sys.executable, "-c", EMITTER, bus.socket], text)
@@ -176,7 +176,7 @@ def test_a_command_is_captured_as_it_was_sent_and_not_what_its_script_did(tmp_pa
 
 
 def test_an_emitter_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
-    """A peer that cannot publish is no peer that is slow."""
+    """A peer that cannot publish does not count as slow."""
     with Bus(tmp_path, 0) as bus, pytest.raises(Failed, match="no such thing"):
         publishing.captured(bus.socket, [sys.executable, "-c", "raise SystemExit('no such thing')"], publishing.payload(60))
 

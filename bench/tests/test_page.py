@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: its tables are those of the committed results, and it says where a peer is better."""
+"""docs/benchmarks.md: its tables match the committed results, and it lists where a peer is better."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = "Before.\n<!-- summary run directed-5000 -->\n<!-- end -->\nThen:\n<!-- l
 
 
 def test_a_summary_comes_from_the_run_with_date_and_machine(tmp_path: Path) -> None:
-    """Text that is written by hand stays; a second time changes nothing."""
+    """Handwritten text stays; a second run changes nothing."""
     found = page.filled(TEXT, results(tmp_path, headgate=20_000, node=10_000))
     assert found.startswith("Before.\n<!-- summary run directed-5000 -->\n")
     assert "| 20,000 | 10,000 (2.00 ×) |" in found
@@ -52,7 +52,7 @@ def test_no_loss_is_said_too(tmp_path: Path) -> None:
 
 
 def test_a_server_that_lost_events_has_no_figure(tmp_path: Path) -> None:
-    """The latency of what still came says nothing."""
+    """The latency of the remaining events means nothing."""
     rows = {
         "headgate-append": [{"outcome": "undelivered", "closed": 1, "p99_9_ms": 1.0, "lost": 1234}],
         "node": [{"outcome": "ok", "p99_9_ms": 5.0, "lost": 0}],
@@ -100,7 +100,7 @@ def test_a_whole_table_can_be_shown(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("kind", ["bench", "summary"])
 def test_a_run_or_a_scenario_that_is_not_there_is_told(tmp_path: Path, asked: str, kind: str) -> None:
-    """A table that nobody measured is not shown empty."""
+    """A table without measurements is not shown empty."""
     with pytest.raises(ValueError, match=asked.split()[0]):
         page.filled(f"<!-- {kind} {asked} -->\n<!-- end -->\n", results(tmp_path, headgate=1))
 

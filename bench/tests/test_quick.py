@@ -21,7 +21,7 @@ def ratio(name: str, *figures: tuple[float, float], more_is_better: bool = True)
     [(True, 1.0, False), (True, 0.8, False), (True, 0.7, True), (True, 3.0, False), (False, 1.25, False), (False, 1.4, True)],
 )
 def test_only_a_change_for_the_worse_beyond_the_tolerance_is_told(more_is_better: bool, now: float, complains: bool) -> None:
-    """Three tenths are tolerated, in the direction that is worse."""
+    """Three tenths are tolerated, in the worse direction."""
     told = quick.complaints([ratio("speed", more_is_better=more_is_better)], {"speed": now}, {"speed": 1.0})
     assert bool(told) == complains
 

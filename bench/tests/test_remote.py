@@ -1,4 +1,4 @@
-"""A target elsewhere: two agents in processes of their own load one gateway, and the report adds them up."""
+"""A target elsewhere: two agents in separate processes load one gateway, and the report adds them up."""
 
 from __future__ import annotations
 

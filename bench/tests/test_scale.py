@@ -1,4 +1,4 @@
-"""The capacity model and its simulation: they say the same, and the page says what the committed constants say."""
+"""The capacity model and its simulation: they agree, and the page matches the committed constants."""
 
 from __future__ import annotations
 

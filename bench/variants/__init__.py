@@ -1,4 +1,4 @@
-"""The servers that are measured, each with the defaults that its documentation recommends."""
+"""The measured servers, each with the defaults of its documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Centrifugo with its Redis engine, joined in its own JSON protocol. Its binary is brought by whoever runs the bench.
+"""Centrifugo with its Redis engine, joined in its own JSON protocol. The person who runs the bench brings its binary.
 
 Without a history all is as its defaults are. With one, every channel keeps events as long as a log of Headgate
 does, and the limits of a recovery are raised: by default 300 events, and 1 MiB for each client.

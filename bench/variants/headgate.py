@@ -73,7 +73,7 @@ def _missing() -> str:
 
 
 def _connect_own(addresses: Sequence[int]) -> str:
-    """Join as the product's client does for a user who is signed in: a token, and one pattern for all that is the user's own."""
+    """Join as the product's client does for a signed-in user: a token, and one pattern for the user's own topics."""
     (user,) = map(publishing.address, addresses)
     return headgate_connect(token=mint(user, [], []), subscriptions=[{"pattern": own_topics(user)}])
 

@@ -1,4 +1,4 @@
-"""The Socket.IO servers beside Headgate: python-socketio and Flask-SocketIO on gevent, and Node; peers/ has their programs."""
+"""The other Socket.IO servers: python-socketio and Flask-SocketIO on gevent, and Node; peers/ has their programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROOMS = Addressing(_connect, lambda _count: _JOIN, publishing.ADDRESS)
 
 
 def _peer(name: str, title: str, *command: str) -> Variant:
-    """Return a peer whose program takes a verb and the same words as the others."""
+    """Return a peer with a program that takes a verb and the same words as the others."""
 
     def start(bus: Bus, port: int, core: int, folder: Path, _size_bytes: int) -> Child:
         words = [*command, "serve", str(port), bus.socket, NAMESPACE]

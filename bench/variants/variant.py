@@ -94,7 +94,7 @@ def listens(port: int) -> Callable[[], bool]:
 
 
 def healthy(port: int) -> Callable[[], bool]:
-    """Return a check whether the health page of the port says that all is well."""
+    """Return a check of the port's health page."""
 
     def check() -> bool:
         with (

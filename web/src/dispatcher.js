@@ -3,9 +3,9 @@
  *
  * In: calls of `on`, `off`, … from the application, `trigger` for local events, `dispatch` for events from the wire. Out:
  * handler calls. It knows no network; a subclass learns through `_handlerComes` and `_handlerLeft` which names are in use. It imports
- * neither Backbone nor Underscore and works beside them in both directions (`view.listenTo(gate, …)`, `gate.listenTo(model, …)`).
+ * neither Backbone nor Underscore and works with them in both directions (`view.listenTo(gate, …)`, `gate.listenTo(model, …)`).
  *
- * A handler with a context that says `_isPart` belongs to a part of this package (a load, a store, a room): `off` removes it only by its callback or context, which the
+ * A handler with a context with `_isPart` belongs to a part of this package (a load, a store, a room): `off` removes it only by its callback or context, which the
  * application does not have.
  *
  * Each name has its own handlers, patterns are found by an index, and handlers to remove by their name, callback or context: none of
@@ -96,7 +96,7 @@ function choose(route) {
 }
 
 export class Dispatcher {
-  /** @type {Map<string, Name>} those that have handlers */
+  /** @type {Map<string, Name>} those with handlers */
   #names = new Map();
   /** Names with wildcards. @type {PatternIndex<Name>} */
   #patterns = new PatternIndex();
@@ -212,7 +212,7 @@ export class Dispatcher {
    * @returns {this}
    */
   trigger(name, ...args) {
-    // Nearly always it is one name that has handlers.
+    // Nearly always only one name has handlers.
     if (this.#names.has(/** @type {any} */ (name)) && name !== "all") this.#trigger(/** @type {any} */ (name), args);
     else for (const [each] of entries(name)) this.#trigger(each, args);
     return this;
@@ -367,7 +367,7 @@ export class Dispatcher {
     return route;
   }
 
-  /** Return handlers among which are those to remove: of the narrowest criterion. @param {any[]} criteria key, callback, context */
+  /** Return a superset of the handlers to remove: those of the narrowest criterion. @param {any[]} criteria key, callback, context */
   #candidates(...[key, ...owners]) {
     const sets = owners.filter(Boolean).map((owner) => this.#owners.get(owner));
     if (key) sets.push(this.#names.get(key)?.handlers);
@@ -381,7 +381,7 @@ export class Dispatcher {
     this.#owners.set(owner, (this.#owners.get(owner) ?? new Set()).add(handler));
   }
 
-  /** @param {string} key that has no handlers */
+  /** @param {string} key without handlers */
   #begin(key) {
     const name = new Name(key);
     this.#routes.clear();

@@ -1,13 +1,13 @@
 /**
  * The stream: `events(gate, pattern)`, events of a pattern as an async iterator, bounded.
  *
- * A loop body that is slower than the events come makes them wait here. Beyond `limit` the oldest are discarded, and
- * `delivery:gap` says how many and which, with `where: "iterator"`, before the loop sees anything later.
+ * If a loop body is slower than the events, they wait here. Beyond `limit` the oldest are discarded, and
+ * `delivery:gap` reports how many and which, with `where: "iterator"`, before the loop sees anything later.
  *
  * It is an iterator written out, not an async generator: a generator's `return()` waits for a `next()` that is under way, so
  * a loop without events could not be left.
  *
- * It is a function beside the gate and not a method of it, so that the bundler of a page without such loops leaves this file out.
+ * It is a function and no method of the gate, so that the bundler of a page without such loops leaves this file out.
  *
  * @import { Gate, HeadgateEvent, SubscribeOptions, Subscription } from "./gate.js"
  * @typedef {SubscribeOptions & { limit?: number }} StreamOptions `limit`: events that may wait for the loop, default 256

@@ -52,7 +52,7 @@ const ADDRESS = /^https?:\/\/[^/?#]+\/[\w-]*$/;
 export class Gate extends Dispatcher {
   #address;
   #session;
-  /** Those that have not ended (load.js). @type {Set<import("./load.js").Load>} */
+  /** Those that go on (load.js). @type {Set<import("./load.js").Load>} */
   _loads = new Set();
   /** Likewise (presence/room.js). @type {Set<{ _regranted: () => void }>} */
   _rooms = new Set();
@@ -95,7 +95,7 @@ export class Gate extends Dispatcher {
     return this.#session.connection.isUp();
   }
 
-  /** A snapshot of the state; `state:change` says when it is worth reading again (not for every event). @returns {State} */
+  /** A snapshot of the state; `state:change` announces a change of it (not every event). @returns {State} */
   get state() {
     return this.#session.state();
   }
@@ -166,7 +166,7 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Return a promise for the gateway's acknowledgement of a pattern that has handlers.
+   * Return a promise for the gateway's acknowledgement of a pattern with handlers.
    * @param {string} pattern
    * @returns {Promise<void>} rejected with the refusal
    */
@@ -204,7 +204,7 @@ export class Gate extends Dispatcher {
    * @param {string} topic
    * @param {unknown} data JSON
    * @param {{ id?: string, echo?: boolean, ephemeral?: boolean }} [options] `id`: of an earlier try, so that it is published once; `echo: false`: the handlers of this page do
-   *   not get the event, only those of others; `ephemeral`: it reaches those who are connected now, is not in the log, and is refused (`limit_reached`) rather than sent late
+   *   not get the event, only those of others; `ephemeral`: it reaches the clients connected now, is not in the log, and is refused (`limit_reached`) rather than sent late
    * @returns {Promise<any>} a Receipt, rejected with HeadgateError; `retry` says whether to try again. `outcome_unknown` {id}: it was sent and its answer
    *   is lost; publishing it again by that id is safe for as long as the gateway remembers ids. Of an ephemeral event it is { id }
    */

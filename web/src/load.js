@@ -1,5 +1,5 @@
 /**
- * Load: a state that is fetched, and followed by the events of a pattern. Live collections and stores are made of it. It is a function and no
+ * Load: a fetched state that follows the events of a pattern. Live collections and stores are made of it. It is a function and no
  * method of the gate, so that a page that does not import it does not carry it.
  *
  * In: the gateway's acknowledgement, its notices of loss, events, answers of the application's `fetch`. Out: calls of `reset` and `apply`.
@@ -42,7 +42,7 @@ import { LOG_LOST, ROLLED_BACK } from "./language/protocol.js";
 import { meets } from "./language/pattern-index.js";
 import { checkPattern } from "./language/topic.js";
 
-/** Events that are kept for after an answer; beyond that the state is fetched once more. */
+/** Events kept until an answer; with more of them the state is fetched once more. */
 const MAX_KEPT = 10_000;
 /** Between two fetches of which the first has failed. */
 const [RETRY_MIN_MS, RETRY_MAX_MS] = [500, 20_000];
@@ -178,12 +178,12 @@ export class Load {
     return this.#failure ?? this.#refusal;
   }
 
-  /** What is fetched while this is the same object shows every event; undefined: nothing that is fetched now does. */
+  /** A fetch shows every event while this stays the same object; undefined: no fetch of now does. */
   get _mark() {
     return this.#life.is("active") ? this.#mark : undefined;
   }
 
-  /** Fetch again: now, or after the fetch that is under way. */
+  /** Fetch again: now, or after the running fetch. */
   reload() {
     this._outdate();
     clearTimeout(this.#timer);
@@ -216,7 +216,7 @@ export class Load {
     };
   }
 
-  /** Take an event that the page has done itself: the state has it, and an answer that is older has not. @param {string[]} names of its topic @param {(pattern: string) => HeadgateEvent} describe */
+  /** Take an event of the page's own: the state has it, and an older answer has not. @param {string[]} names of its topic @param {(pattern: string) => HeadgateEvent} describe */
   _takeOwn(names, describe) {
     if (names.some((name) => meets(this.pattern, name))) this.#take(describe(this.pattern), true);
   }
@@ -238,7 +238,7 @@ export class Load {
     else if (this.#gate.status === "refused" || status === "refused" || status === "waiting") this.#refused(error);
     else if (this.#life.offer("retry")) this.#acknowledged();
     else if (status === "retrying" && this.#life.offer("restart")) {
-      // What is missed meanwhile may follow later events of other patterns.
+      // Events missed since may follow later events of other patterns.
       this.#lose();
       this.#acknowledged();
     }
@@ -367,7 +367,7 @@ export class Load {
   /** @param {HeadgateEvent} event @param {boolean} [isOwn] the state has it already */
   #take(event, isOwn = false) {
     const { offset } = event;
-    // The application has asked for it again (`gate.replay`): it says nothing of what lies between.
+    // The application has asked for it again (`gate.replay`): it does not concern the events between.
     if (!this.#gate._position()) return;
     if (offset) {
       // The past of the state itself may follow later events; that of another handler is known.

@@ -78,7 +78,7 @@ export class Bell {
     return row;
   }
 
-  /** An action that is refused is taken back by the inbox; the user is told why. @param {Promise<void>} action */
+  /** The inbox takes a refused action back; the user sees the reason. @param {Promise<void>} action */
   async #act(action) {
     await action.catch((/** @type {Error} */ { message }) => this.toast("Not marked", message));
   }

@@ -11,7 +11,7 @@ import { element } from "../../design/element.js";
 import { glide } from "./glide.js";
 import { merged, money } from "./order.js";
 
-/** MIME type of a dragged order: the board ignores text that is dropped from elsewhere. */
+/** MIME type of a dragged order: the board ignores text dropped from elsewhere. */
 const DRAGGED = "application/x-headgate-order";
 /** Beyond it, no event adds an order. */
 const MAX_ORDERS = 100;

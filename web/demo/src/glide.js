@@ -1,7 +1,7 @@
 /**
  * Gliding: what a change of the board pushes aside moves there, and does not jump. A reader who asks for less motion gets none.
  *
- * In: the parts that may move, and the change. Out: for each part that is elsewhere afterwards, an animation from where it was to where it is.
+ * In: the parts that may move, and the change. Out: for each moved part, an animation from where it was to where it is.
  */
 const DURATION_MS = 180;
 const LESS_MOTION = matchMedia("(prefers-reduced-motion: reduce)");

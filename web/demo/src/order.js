@@ -11,7 +11,7 @@
 /** The columns, left to right. */
 export const STATUSES = ["new", "packed", "shipped", "failed"];
 
-/** The fields of an order that is known from an event only. */
+/** The fields of an order known from an event only. */
 const UNKNOWN = { status: "new", customer: "Unknown customer", total_cents: 0, by: "" };
 /** Longest text of a field, in characters: anybody may publish any text. */
 const MAX_TEXT = 140;
@@ -38,7 +38,7 @@ export function money(cents) {
   return new Intl.NumberFormat("en", { style: "currency", currency: "EUR" }).format(cents / 100);
 }
 
-/** Keep the fields that have a known name and the right type, and drop the rest. @param {any} data @returns {Partial<Order>} */
+/** Keep the fields with a known name and the right type, and drop the rest. @param {any} data @returns {Partial<Order>} */
 function knownFields(data) {
   /** @type {Record<string, any>} */
   const fields = {};

@@ -1,5 +1,5 @@
 /**
- * The others who look at the board (`headgate/presence`), and where their pointers are.
+ * The other people at the board (`headgate/presence`), and their pointers.
  *
  * In: the room of one pane's gate, this user's pointer. Out: their names in the pane's head, and an arrow for each pointer. A pointer moves up to
  * 60 times a second; what its room sends coalesces to the last place. Places are fractions of the board, whose cards have the same order everywhere.
@@ -35,7 +35,7 @@ export function showPeople(gate, me, board, peers, nameOf) {
   });
 }
 
-/** Another page says where it points: anything may come. @param {any} meta @returns {{ x: number, y: number } | undefined} */
+/** Read the pointer of another page, which may send anything. @param {any} meta @returns {{ x: number, y: number } | undefined} */
 export function placeOf(meta) {
   const is = (/** @type {any} */ value) => typeof value === "number" && value >= 0 && value <= 1;
   return is(meta?.x) && is(meta?.y) ? { x: meta.x, y: meta.y } : undefined;

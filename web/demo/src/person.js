@@ -32,7 +32,7 @@ export class Person {
     const part = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (pane.querySelector(selector));
     this.notices = part(".notices");
     this.shop = new Shop(user);
-    // Only by WebSocket: HTTP gets through a line that is cut.
+    // Only by WebSocket: HTTP gets through a cut line.
     this.gate = connect(location.origin, { user, token: () => this.shop.signIn(), transport: "websocket", WebSocket: this.line.WebSocket });
     const { gate, line, shop, story } = this;
     const board = new Board(part(".board"), (id, status) => this.#tried(`Order ${id} was not moved`, shop.send("PUT", `/demo/orders/${encodeURIComponent(id)}`, { status })), nameOf);
@@ -81,7 +81,7 @@ export class Person {
     close.addEventListener("click", () => notice.remove());
     this.notices.append(notice);
     while (this.notices.childElementCount > MAX_NOTICES) this.notices.firstElementChild?.remove();
-    // Not under the pointer or the focus of someone who is about to use it.
+    // Not under a pointer or focus that is about to use it.
     const expire = () => (notice.matches(":hover, :focus-within") ? setTimeout(expire, NOTICE_MS) : notice.remove());
     if (!more) setTimeout(expire, NOTICE_MS);
     return notice;

@@ -15,7 +15,7 @@ export const WINDOW_MS = 60_000;
 const BAR_MS = 500;
 /** The server publishes no larger burst. */
 const MAX_BURST = 500;
-/** Bursts that are counted; the demo runs one at a time. */
+/** Counted bursts; the demo runs one at a time. */
 const MAX_BURSTS = 4;
 /** Ids of events that two people may both have, over which the sent ones are counted. */
 const MAX_IDS = 20_000;
@@ -39,7 +39,7 @@ export class Bars {
   }
 }
 
-/** What was sent: the events of the log by when they were published, whoever of the people has them. */
+/** The sent events: those of the log by their publish time, for all people. */
 export class Sent extends Bars {
   #ids = new Set();
 

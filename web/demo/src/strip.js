@@ -9,7 +9,7 @@
 import { element } from "../../design/element.js";
 import { barAt, WINDOW_MS } from "./story.js";
 
-/** As the lanes' viewBox says. */
+/** The same as in the lanes' viewBox. */
 const [WIDTH, HEIGHT] = [600, 32];
 const DRAW_MS = 100;
 /** Narrower spans are drawn this wide, and nearer marks are left out. */

@@ -1,5 +1,5 @@
 /**
- * Backbone's `extend` for parents that are ES classes, which Backbone's own cannot call (it uses `parent.apply`). Subclasses
+ * Backbone's `extend` for ES classes as parents, which Backbone's own cannot call (it uses `parent.apply`). Subclasses
  * may be made either way, also mixed: `LiveModel.extend({…})`, `class Order extends LiveModel {}`.
  *
  * @this {any} the parent

@@ -2,9 +2,9 @@
  * LiveCollection: a Backbone collection that follows the events of its models.
  *
  * In: events of `<topic>.*.*` (or of `pattern`, read by `mapping`), answers of the server. Out: the usual Backbone events.
- * Rules, beside those of LiveModel:
+ * Rules, in addition to those of LiveModel:
  * - while a `create` is under way, an event of an unknown model waits for the answer: it may be of the same model;
- * - models that were fetched, or given, before the subscription was acknowledged are fetched again then, with the same options,
+ * - models fetched, or given, before the acknowledgement of the subscription are fetched again then, with the same options,
  *   and after that only when events were lost for good (load.js).
  *
  * @import { Change, LiveOptions } from "../live/rules.js"

@@ -5,9 +5,9 @@
  * Backbone events, with `{live: true, event}` as options where an event is the cause. Rules:
  * - attributes with a version that is not above the model's are stale and change nothing, whether an event or an answer brings
  *   them; but the fetch that follows when the log has lost its end is taken whatever its version is (load.js);
- * - while a save is under way, only the user changes the attributes that are being saved, so an optimistic edit does
- *   not flicker (pending-edits.js says which value holds afterwards); a save that fails puts it back;
- * - a model that was fetched, or given, before the subscription was acknowledged is fetched again then, and after that only when
+ * - while a save is under way, only the user changes the attributes in the save, so an optimistic edit does
+ *   not flicker (pending-edits.js decides which value holds afterwards); a failed save puts it back;
+ * - a model fetched, or given, before the acknowledgement of the subscription is fetched again then, and after that only when
  *   events were lost for good (load.js);
  * - without an id it waits; when the id comes or changes, its subscription moves along.
  *
@@ -15,7 +15,7 @@
  *
  * @import { Change, LiveOptions, Mapping } from "../live/rules.js"
  * @import { Gate, HeadgateEvent } from "../gate.js"
- * @typedef {{ gate: Gate, topic: string, mapping: Mapping, options: LiveOptions, id?: string }} Wish `id`: the one that is followed
+ * @typedef {{ gate: Gate, topic: string, mapping: Mapping, options: LiveOptions, id?: string }} Wish `id`: the followed one
  */
 import Backbone from "backbone";
 import { report } from "../base/report.js";
@@ -104,7 +104,7 @@ export class LiveModel extends Backbone.Model {
   }
 
   /**
-   * As Backbone's, except that an answer of the server (`parse`) changes neither a newer model nor attributes that are being saved.
+   * As Backbone's, except that an answer of the server (`parse`) changes neither a newer model nor attributes in a save.
    * @param {any} key @param {any} [value] @param {any} [options]
    * @returns {any}
    */
@@ -116,7 +116,7 @@ export class LiveModel extends Backbone.Model {
   }
 
   /**
-   * As Backbone's; attributes that are being saved belong to the user until the server has answered. Without attributes these
+   * As Backbone's; attributes in a save belong to the user until the server has answered. Without attributes these
    * are all but id and version.
    * @param {any} [key] @param {any} [value] @param {any} [options]
    * @returns {any}
@@ -126,7 +126,7 @@ export class LiveModel extends Backbone.Model {
     const attributes = isMap ? key : { [key]: value };
     const given = { ...(isMap ? value : options) };
     const before = { ...this.attributes };
-    // Backbone would do it itself, but as if the server had said so (`parse`).
+    // Backbone would do it itself, but as an answer of the server (`parse`).
     if (attributes && !given.wait && !super.set(attributes, { validate: true, ...given })) return false;
     move(this);
     const { [this.idAttribute]: _id, [versionKey(this)]: _version, ...sent } = attributes ?? this.attributes;

@@ -1,9 +1,9 @@
 /**
- * Pending edits of one model: attributes that are being saved, and the values that the server gave them meanwhile. No I/O, no
+ * Pending edits of one model: attributes in a save, and the values that the server gave them since. No I/O, no
  * Backbone.
  *
  * While a save is under way its attributes belong to the user. Values that events and answers bring for them are kept here, and
- * the end of the save says which value holds:
+ * the end of the save decides which value holds:
  * - failed: the server's last value, else the one before the edit;
  * - saved: the last event's value if our own change has come back as an event, for that event is later; else the answer's; else
  *   the value that was sent, for every event that came before is older.
@@ -58,7 +58,7 @@ export class PendingEdits {
   #end(ok, attributes) {
     for (const [name, value] of ok ? Object.entries(attributes) : []) {
       const edit = this.#edits.get(name);
-      // A save that is still under way goes back to this value if it fails.
+      // A running save goes back to this value if it fails.
       if (edit) edit.before = edit.answer ? edit.answer.value : value;
       if (edit && this.#saves > 1) delete edit.answer;
     }

@@ -17,7 +17,7 @@ export function reconnectDelayMs(attempt, minMs, maxMs) {
 
 /**
  * Return how long to wait when the gateway has named a time: at least that, spread over half as much again.
- * @param {any} afterS seconds, as the gateway or a proxy said; anything that is not above 0 counts as none
+ * @param {any} afterS seconds, from the gateway or a proxy; anything but a number above 0 counts as none
  * @param {number} delayMs of the back-off
  * @returns {number} milliseconds, at most an hour and a half
  */

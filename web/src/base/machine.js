@@ -1,5 +1,5 @@
 /**
- * A machine: a state, and the one table that says which step leads from each state to which. Pure, no I/O.
+ * A machine: a state, and the one table of the steps from each state to the next. Pure, no I/O.
  *
  * A step that the table does not name is a fault of this package. The sources throw, so that the tests find it. The build drops
  * statements labelled STRICT: in a page the state stays as it is, and the page goes on.

@@ -102,7 +102,7 @@ function createTurn(act) {
       close: () => port1.close(),
     };
   } catch {
-    // A page that is only acted out, such as jsdom's.
+    // A simulated page, such as jsdom's.
     return { post: () => setTimeout(act) };
   }
 }

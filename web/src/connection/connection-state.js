@@ -1,7 +1,7 @@
 /**
  * The states of a connection, the steps from each to the next, and the status that an application sees. Pure data.
  *
- * `waiting` waits for a time, `dispatching` for the page: an attempt begins only when every message that has arrived was
+ * `waiting` waits for a time, `dispatching` for the page: an attempt begins only when every received message was
  * dispatched, so that the position it resumes from is exact and the messages of two connections never mix. `welcoming` and
  * `returning`: the gateway's welcome has arrived and has not been dispatched yet; a returning client has a position.
  *
@@ -13,9 +13,9 @@
 
 /** From each phase but `closed`. */
 const END = /** @type {const} */ ({ close: "closed" });
-/** From each that has begun and was not refused. */
+/** From each state that has begun and was not refused. */
 const LEAVE = /** @type {const} */ ({ pause: "paused", ...END });
-/** From each that has a connection or an attempt. */
+/** From each state with a connection or an attempt. */
 const DOWN = /** @type {const} */ ({ lose: "waiting", ...LEAVE });
 /** From each without, until an attempt begins. */
 const UP = /** @type {const} */ ({ attempt: "connecting", defer: "dispatching" });
@@ -43,7 +43,7 @@ export const CONNECTION = {
   closed: {},
 };
 
-/** The status of the phases that have another name. @type {Partial<Record<Phase, Status>>} */
+/** The status of the phases with another name. @type {Partial<Record<Phase, Status>>} */
 const STATUS = { dispatching: "waiting", welcoming: "connecting", returning: "resuming" };
 
 /** The coarser words of `gate.state`, where they differ. @type {Partial<Record<Phase, ConnectionState>>} */

@@ -5,7 +5,7 @@
  * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
  * jitter, and refreshes the token. `close` leaves no timer and no listener.
  *
- * connection-state.js has the steps that are possible in each state. Each end of a connection goes through `leave`, which notifies the
+ * connection-state.js has the possible steps in each state. Each end of a connection goes through `leave`, which notifies the
  * application last, because a handler of `connection:down` may open, refresh or close at once.
  *
  * @import { TransportOptions } from "../transport/transport.js"
@@ -20,7 +20,7 @@
  * @typedef {ConnectionOnlyOptions & TransportOptions} ConnectionOptions
  *
  * @typedef {object} ConnectionOwner
- * @property {() => boolean} busy whether messages that have arrived wait to be dispatched
+ * @property {() => boolean} busy whether received messages wait to be dispatched
  * @property {() => { resume?: object }} greeting the CONNECT's auth object, but for the token
  * @property {(name: string, args: any[]) => void} received each message from the welcome on, in order
  * @property {(name: string, ...args: any[]) => void} tell a lifecycle event
@@ -38,7 +38,7 @@ import { startTimer } from "../base/timer.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 import { createTransport } from "../transport/transport.js";
 
-/** The whole refusal of a namespace that is not served, as Socket.IO's specification has it. */
+/** The whole refusal of an unknown namespace, as in Socket.IO's specification. */
 const NOT_SERVED = "Invalid namespace";
 /** Refusals in a row of tokens that were all new and all expired, after which a client gives up. */
 const MAX_REFUSALS = 5;
@@ -190,7 +190,7 @@ export function createConnection(address, options) {
     timer = startTimer(act, delayMs);
   }
 
-  /** Connect now, unless that is under way or done. After a refusal, a pause or a wait it starts afresh. */
+  /** Connect now, unless connecting or connected. After a refusal, a pause or a wait it starts afresh. */
   function open() {
     if (!life.can("attempt") || life.is("dispatching")) return;
     attempt = refusals = 0;
@@ -214,7 +214,7 @@ export function createConnection(address, options) {
     const { data, ephemeral, timeout_ms, ...named } = body;
     let answer;
     try {
-      // The gateway ends a request of the application's in its time, and says so.
+      // The gateway ends a request of the application in time, and reports it.
       answer = await transport.request(name, body, timeout_ms + PROBE_MS || requestTimeoutMs);
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
@@ -281,7 +281,7 @@ export function createConnection(address, options) {
     },
 
     /**
-     * The page or its network is back: try the connection, or make the attempt that is waited for, though not before the time that the
+     * The page or its network is back: try the connection, or make the next attempt now, though not before the time that the
      * gateway has named. A refusal stands, and nothing begins that `open` has not begun.
      * @param {number} [spreadMs] the attempt comes within this time: many pages may be notified at once
      */
@@ -296,13 +296,13 @@ export function createConnection(address, options) {
     /** Disconnect until `wake` or `open`. */
     pause: () => leave("pause", "paused", null),
 
-    /** The browser says that its network is gone: an attempt comes to nothing, and a connection is tried. */
+    /** The browser reports that its network is gone: end an attempt, and test a connection. */
     offline() {
       if (life.is("connecting", "resuming")) lost("offline");
       else transport.probe();
     },
 
-    /** The welcome says nothing that can be understood: a gateway of another kind, or a fault of one. @param {unknown} error */
+    /** The welcome is unreadable: another kind of gateway, or a faulty one. @param {unknown} error */
     unreadable: (error) => refused(new HeadgateError("unreachable", { url: address, reason: `the welcome cannot be read: ${error}` }, true, undefined, error)),
 
     /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
@@ -333,7 +333,7 @@ export function createConnection(address, options) {
       return true;
     },
 
-    /** The client stands where the log does, or has fallen behind. @param {boolean} isLive */
+    /** The client has caught up with the log, or lags. @param {boolean} isLive */
     stands: (isLive) => life.offer(isLive ? "follow" : "replay"),
 
     request,
@@ -345,7 +345,7 @@ export function createConnection(address, options) {
     nextToken: tokens.next,
 
     /**
-     * Use another token: on the live connection, and for every CONNECT from now on. Without a connection the next one shows
+     * Use another token: on the live connection, and for every CONNECT from now on. Without a connection the next one carries
      * it; after a refusal that is now.
      * @param {string | null | undefined} token
      * @param {boolean} given by the application, so it goes before the source

@@ -6,7 +6,7 @@
  * that stood still: to be asked for a sign of life costs a connection nothing.
  */
 
-/** Time between two looks at the clock, and the rest of it that a turn may be late: far more than a busy page or a busy machine. */
+/** Time between two readings of the clock, and how much later a turn may be: far more than a busy page or a busy machine. */
 const LOOK_MS = 5000;
 const LATE_MS = 10_000;
 /** All pages of an office hear of their network at once, and all machines of a host wake at once. */

@@ -66,7 +66,7 @@ export function createTokens(source) {
 export const claimsOf = (token) => JSON.parse(atob(String(token).split(".")[1].replaceAll("-", "+").replaceAll("_", "/")));
 
 /**
- * Return how long to wait before the token is to be refreshed, or null when it does not say when it expires.
+ * Return how long to wait before the token is to be refreshed, or null when it has no expiry.
  *
  * A wrong clock must not matter: the token's whole life (`exp` - `iat`) bounds the answer from above, and a token that
  * looks expired already, though the gateway has just accepted it, is judged by its whole life alone.

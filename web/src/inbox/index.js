@@ -119,7 +119,7 @@ export function createInbox(gate, options = {}) {
     markUnread: (ids) => actOn("unread", ids),
     /** @param {string | readonly string[]} ids */
     archive: (ids) => actOn("archive", ids),
-    /** Mark as read all items up to the newest one that is shown. @returns {Promise<void>} */
+    /** Mark as read all items up to the newest shown one. @returns {Promise<void>} */
     async markAllRead() {
       const [newest] = store.getSnapshot().items;
       if (newest) await act({ op: "read_all", up_to: newest.at, epoch: gate.state.epoch });
@@ -197,7 +197,7 @@ class InboxSource {
       // For as long as the subscription is not active.
       timeoutMs: MAX_DELAY_MS,
     });
-    // One that is repaired brings items behind later ones, which would not count.
+    // A repaired gap brings items after later ones, and they would not count.
     gate.on("delivery:gap", ({ patterns, repairing }) => repairing && patterns.includes(PATTERN) && this.#load.reload(), this);
   }
 

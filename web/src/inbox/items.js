@@ -4,10 +4,10 @@
  * In: pages of the inbox as the gateway answers them, events of the log in their order, changes that this page has begun. Out: what is to
  * be shown: items, newest first, the unread count of the whole inbox, and what the user has muted.
  *
- * What the log says is the base; the changes that are under way lie on top of it. A change leaves when its event comes, when an
- * answer that is younger shows it, or when it has failed: then the base shows again. Rules:
+ * The state of the log is the base; pending changes lie on top of it. A change leaves when its event comes, when an
+ * younger answer shows it, or when it has failed: then the base shows again. Rules:
  * - a page shows the inbox after one event of the log, so an event at or below that offset changes no count;
- * - each item has the offset of what it shows, so an event that is older than the item changes nothing of it;
+ * - each item has the offset of what it shows, so an event older than the item changes nothing of it;
  * - the count comes with each change. An item adds one, once: the page knows it by its id;
  * - all that is muted comes with each change of it, so the newest such event counts.
  *
@@ -56,7 +56,7 @@ export class Items {
   }
 
   /**
-   * Take the page below those that are known; return whether it is that.
+   * Take the page below the known items; return whether it is that page.
    * @param {Page} page @param {number} asked where it was to begin
    */
   append({ epoch, offset, before, items }, asked) {
@@ -72,7 +72,7 @@ export class Items {
   }
 
   /**
-   * Take an event of the inbox; return whether it shows all that it says: not when an item comes back that this page does not have.
+   * Take an event of the inbox; return whether the items show all of it: false when an item comes back that this page does not have.
    * @param {InboxEvent} event
    */
   take({ topic, data, id, time, offset }) {
@@ -132,7 +132,7 @@ export class Items {
     if (!pending) return true;
     const isOurs = receipt.epoch === this.#epoch;
     if (isOurs && receipt.offset <= this.#offset) this.fail(id);
-    // Of another epoch: it is shown until the page comes that has it.
+    // Of another epoch: shown until the page with it comes.
     else pending.receipt = { epoch: receipt.epoch, offset: receipt.offset };
     return isOurs;
   }
@@ -157,7 +157,7 @@ export class Items {
     return { items: [...shown.values()], unread: elsewhere + unreadIn(), mutes: this.mutes };
   }
 
-  /** What is muted, with the changes that are under way. @returns {Mutes} */
+  /** The mutes, with the pending changes. @returns {Mutes} */
   get mutes() {
     const mutes = new Map(Object.entries(this.#mutes));
     for (const { change: { pattern, channels } } of this.#pending) {

@@ -17,7 +17,7 @@ const REQUESTS = "howto/requests.md";
 const OUTBOX = "guide.md#publish-without-a-connection";
 
 /**
- * By code: what happened, where the message of the gateway does not say it; the cure; a page that says more.
+ * By code: what happened, unless the message of the gateway has it; the cure; a page with more.
  * @type {Record<string, { what?: (parts: Record<string, any>) => string, cure: string | ((parts: Record<string, any>) => string), more: string }>}
  */
 export const EXPLAINED = {

@@ -1,7 +1,7 @@
 /**
  * The one error of the client: the same code, text and parts as the gateway's error tree (gateway/headgate/errors.py).
  *
- * `code` is the word that travels on the wire, `retry` says whether trying the same thing again can help, `parts` are the
+ * `code` is the word that travels on the wire, `retry`: trying the same thing again can help, `parts` are the
  * numbers and names that the message is built from (`size`, `limit`, `where`, …). Codes that only the browser knows:
  * `disconnected` (no connection now), `unreachable` (an attempt to connect came to nothing), `timeout` (no acknowledgement in time), `closed` (the gate was closed), `token_unavailable` (the token
  * function failed), `refused` (a refusal without a code of ours). The text is a sentence in development (explain.js), else made of the code and the parts.

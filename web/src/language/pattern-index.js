@@ -13,7 +13,7 @@ export class PatternIndex {
   /** @type {Node<T>} */
   #root = { next: new Map() };
 
-  /** @param {string[]} words of a pattern that is not in here @param {T} value */
+  /** @param {string[]} words of a new pattern @param {T} value */
   add(words, value) {
     let node = this.#root;
     for (const word of words) {
@@ -24,7 +24,7 @@ export class PatternIndex {
     node.value = value;
   }
 
-  /** @param {string[]} words of a pattern that is in here */
+  /** @param {string[]} words of a pattern of the index */
   delete(words) {
     /** @param {Node<T>} node @param {number} at */
     const remove = (node, at) => {
@@ -42,7 +42,7 @@ export class PatternIndex {
     const words = topic.split(".");
     /** A pattern with several `#` can match in several ways. @type {Set<T>} */
     const found = new Set();
-    /** @param {Node<T> | undefined} node @param {number} from first word of the topic that is left */
+    /** @param {Node<T> | undefined} node @param {number} from first remaining word of the topic */
     const walk = (node, from) => {
       if (!node) return;
       const { value, next } = node;

@@ -36,7 +36,7 @@ export function checkPattern(pattern) {
 }
 
 /**
- * Return whether a valid topic matches a valid pattern. A name that is no pattern matches itself only.
+ * Return whether a valid topic matches a valid pattern. Any other name matches itself only.
  * @param {string} pattern
  * @param {string} topic
  */

@@ -3,11 +3,11 @@
  *
  * In: the follower's own fetches and requests, and the load's wish to fetch again. Out: calls of the follower's `fetch`; the pattern's events go to `take`.
  *
- * An application fetches by Backbone's ways, in several requests if it likes. The load asks here for those that are stale: they are made
+ * An application fetches by Backbone's ways, in several requests if it likes. The load asks here for the stale ones, which are made
  * again, with the same options, one after another. Events that arrive while any request is under way are applied at once, and again after its answer,
  * which may be older.
  *
- * When the log has lost its end (`rolled_back`), the version that is held may be of an event that no longer is. So the next answer
+ * When the log has lost its end (`rolled_back`), the held version may be of a lost event. So the next answer
  * to each fetch that begins after it is taken whatever its version is.
  *
  * @import { Gate, HeadgateEvent } from "../gate.js"
@@ -33,7 +33,7 @@ export class Follow {
   #load;
   /** @type {Fetch[]} that the present state was made of: one that replaced everything, then those that added to it */
   #fetches = [];
-  /** The one that is being repeated, until `fetch` has seen it. @type {{ fetch: Fetch, ended: (ok?: boolean) => void } | undefined} */
+  /** The repeated one, until `fetch` has seen it. @type {{ fetch: Fetch, ended: (ok?: boolean) => void } | undefined} */
   #repeating;
   /** Requests under way, numbered as they began, with what ends their hold on the load. @type {Map<number, (() => void) | undefined>} */
   #running = new Map();
@@ -58,7 +58,7 @@ export class Follow {
    * @param {Gate} gate
    * @param {string} pattern a valid one
    * @param {(event: HeadgateEvent) => void} take
-   * @param {LiveOptions} options beside others, which are Backbone's
+   * @param {LiveOptions} options and Backbone's
    * @throws {TypeError} an option that breaks its rule
    */
   start(gate, pattern, take, options) {
@@ -82,7 +82,7 @@ export class Follow {
     if (!this.#load) return;
     this.#load.close();
     this.#load = undefined;
-    // Requests that are under way are not waited for; if they are answered, it is with an old state.
+    // Running requests are not waited for; their answers have an old state.
     this.#running.clear();
     this.#latest = ++this.#begun;
     for (const fetch of this.#fetches) fetch.mark = undefined;
@@ -206,7 +206,7 @@ export class Follow {
   }
 }
 
-/** Return options of LiveOptions with their defaults. @param {Gate} gate @param {LiveOptions} options beside others, which are Backbone's @throws {TypeError} */
+/** Return options of LiveOptions with their defaults. @param {Gate} gate @param {LiveOptions} options and Backbone's @throws {TypeError} */
 export function checkLive(gate, options) {
   BaseGate._check("follow: options", "object", options);
   const { resyncSpreadMs, refetch, mapping, versionAttribute } = options;

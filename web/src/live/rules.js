@@ -1,14 +1,14 @@
 /**
  * Live: how a LiveModel and a LiveCollection read events: the convention of topics, versions, and attributes that no event may
- * bring. Pure functions. follow.js says when they fetch again.
+ * bring. Pure functions. follow.js decides when they fetch again.
  *
  * Convention: `<prefix>.<id>.<verb>`. `created` and `updated` bring attributes of a model that may be new; `deleted`,
- * `removed` and `destroyed` end it; any other verb (`shipped`) brings attributes for a model that is known. Data that is
+ * `removed` and `destroyed` end it; any other verb (`shipped`) brings attributes for a known model. Data that is
  * not an object changes nothing.
  *
  * @import { Gate, HeadgateEvent } from "../gate.js"
  * @typedef {{ op: "upsert" | "merge" | "remove" | "ignore", id?: any, attributes?: Record<string, any> }} Change
- *   upsert: add or update; merge: update a model that is known
+ *   upsert: add or update; merge: update a known model
  * @typedef {(event: HeadgateEvent) => Change | null | undefined} Mapping
  *
  * @typedef {object} LiveOptions
@@ -45,7 +45,7 @@ export function byConvention(prefix) {
 }
 
 /**
- * Return whether attributes that bring a version are not newer than those that are there. An object is no version.
+ * Return whether attributes with a version are not newer than the present ones. An object is no version.
  * @param {Record<string, any> | undefined} attributes
  * @param {Record<string, any>} present
  * @param {string} key

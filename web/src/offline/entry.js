@@ -34,7 +34,7 @@
  * @property {number} nowMs wall clock
  * @property {number} owner the present user of this page
  * @property {number} offset an offset that the log has reached
- * @property {string | undefined} [epoch] that the log is in, as far as the gateway has said; none without a connection
+ * @property {string | undefined} [epoch] of the log, as the gateway reported it; none without a connection
  * @property {boolean} isReady whether something can be sent now
  * @property {boolean} [isUnwanted] whether the application has given it up
  */
@@ -51,7 +51,7 @@ export const KEPT_MS = 60_000;
  * published, and may be later · `doubt`: no answer came · `expire`: its time is over · `discard`: the application has given it up · `forget`: it may
  * be in the log, and is not sent again.
  *
- * A refusal of a second try says nothing about the first.
+ * A refusal of a second try does not concern the first.
  * @type {Record<EntryState, Partial<Record<EntryStep, EntryState>>>}
  */
 export const ENTRY = {
@@ -82,13 +82,13 @@ export function take(entry, step, more) {
 }
 
 /**
- * Return a sent entry after its receipt: `kept` if that is the one that its publisher has, and else `published`.
+ * Return a sent entry after its receipt: `kept` if its publisher has that one, else `published`.
  * @param {Entry} entry @param {import("../gate.js").Receipt} receipt
  * @param {{ sentMs: number, epoch: string | undefined, nowMs: number }} times when it was sent, in which epoch as far as was known, and now
  */
 export function confirm(entry, receipt, { sentMs, epoch, nowMs }) {
   const { receipt: replaces } = entry;
-  // An event that is new in the log has an id that is.
+  // An event that is new in the log has a new id.
   const known = receipt.duplicate === false ? { knownIn: receipt.epoch, sentMs, sentOffset: receipt.offset - 1 } : { knownIn: epoch };
   if (replaces?.epoch === receipt.epoch && replaces.offset === receipt.offset) return take(entry, "keep", known);
   return take(entry, "confirm", { ...known, receipt, replaces, receiptMs: nowMs });
@@ -110,7 +110,7 @@ export const isKept = ({ state }) => state === "kept" || state === "checking";
 export const isDoubted = ({ state, knownIn }, { epoch }) => state === "kept" && epoch !== undefined && epoch !== knownIn;
 
 /**
- * Return the step that is due for an entry that waits, and why, or undefined.
+ * Return the due step of a waiting entry and its reason, or undefined.
  * @param {Entry} entry @param {View} view
  * @returns {{ step: EntryStep, why?: string } | undefined}
  */

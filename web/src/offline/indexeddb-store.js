@@ -21,7 +21,7 @@ const QUEUE = "queue";
 export function createIndexedDbStore(queue, bounds) {
   const name = `headgate outbox ${queue}`;
   const tabs = `${name} tab `;
-  /** Entries whose receipts are watched have a name of their own: pages of an older version do not know their states. @param {Entry} entry */
+  /** Entries with watched receipts have another name: pages of an older version do not know their states. @param {Entry} entry */
   const queueOf = (entry) => (isKept(entry) ? `kept ${queue}` : queue);
   const tab = newId();
   const channel = new BroadcastChannel(name);
@@ -81,7 +81,7 @@ export function createIndexedDbStore(queue, bounds) {
     await ended;
   }
 
-  /** Put an entry in the place of the one that is there, if it is; none: remove it. @param {IDBTransactionDurability} durability @param {Entry} entry @param {Entry} [next] */
+  /** Replace an entry if it is still there; without `next`, remove it. @param {IDBTransactionDurability} durability @param {Entry} entry @param {Entry} [next] */
   const replace = (durability, { key }, next) =>
     change(durability, async (rows, sums) => {
       const row = await result(rows.get(key));
@@ -110,7 +110,7 @@ export function createIndexedDbStore(queue, bounds) {
       return (await Promise.all([`kept ${queue}`, queue].map((each) => result(rows.getAll(each))))).flat();
     },
 
-    // An entry that is about to be sent must be known as such; to lose any other step is to doubt.
+    // The state of an entry about to be sent must survive; losing any other step only leaves a doubt.
     put: (entry) => replace(isUnderWay(entry) ? "strict" : "relaxed", entry, entry),
 
     remove: (entry) => replace("relaxed", entry),

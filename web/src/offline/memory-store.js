@@ -1,7 +1,7 @@
 /**
  * The store of an outbox, and the one in memory: entries are gone with the page.
  *
- * Promises of each store: entries come in the order of `add`, but those that are kept for their receipts alone may come first. These leave their room to
+ * Promises of each store: entries come in the order of `add`, but those kept for their receipts alone may come first. These leave their room to
  * others: the outbox removes them beyond the same bounds. A change is kept, whatever becomes of the page, when its promise is
  * resolved. No two pages run `alone` at the same time. A page that has ended is not among the `living`.
  *
@@ -11,7 +11,7 @@
  * @property {string} tab the name of this page
  * @property {Bounds} bounds
  * @property {boolean} outlives whether entries outlive the page
- * @property {(entry: Omit<Entry, "key">) => Promise<void>} add rejected with `limit_reached`, and whatever the storage says
+ * @property {(entry: Omit<Entry, "key">) => Promise<void>} add rejected with `limit_reached`, or an error of the storage
  * @property {() => Promise<Entry[]>} entries in order
  * @property {(entry: Entry) => Promise<void>} put change one, if it is there
  * @property {(entry: Entry) => Promise<void>} remove

@@ -5,9 +5,9 @@
  * has published it, or, when that has ended, to the page that sends.
  *
  * Promises: entries of one queue are sent in order, one at a time, and by one page at a time. One that is refused does not hold up
- * the others; one that must wait does. An entry that is told as published is in the log once. Any other fate is told too, and such
+ * the others; one that must wait does. An entry reported as published is in the log once. Any other fate is reported too, and such
  * an entry is not in the log; `outcome_unknown` alone may be, once. Each step is kept before it counts: an entry is kept as sent before it is sent.
- * An event that the log has lost with its end is sent again, behind those that were sent meanwhile, if its receipt was younger than a minute.
+ * An event that the log has lost with its end is sent again, after those sent since, if its receipt was younger than a minute.
  *
  * @import { Entry, EntryStep } from "./entry.js"
  * @import { Store } from "./memory-store.js"
@@ -39,12 +39,12 @@ import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isToTe
 
 /** The longest time between two looks: whatever should have woken the outbox may not have come. */
 const LOOK_MS = 5000;
-/** Time before a publish that was put off is tried again, unless the gateway says. */
+/** Time before a deferred publish is tried again, unless the gateway names one. */
 const RETRY_MS = 2000;
 const DAY_MS = 86_400_000;
 /** How long a publish may wait. @type {[rule: import("../language/options.js").Rule, fallback?: number]} */
 export const MAX_AGE_MS = [[1, 366 * DAY_MS], DAY_MS];
-/** Refusals that say nothing about the event: it was not published, and may be later. */
+/** Refusals that do not concern the event itself: it was not published, and may be later. */
 const PASSING = ["limit_reached", "unauthorized", "closed"];
 
 /**
@@ -75,19 +75,19 @@ export const CLOCK = {
  */
 export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   const life = new Machine(PASSES, "resting");
-  /** Promises of this page, by ticket. `isKept`: the store has said so.
+  /** Promises of this page, by ticket. `isKept`: the store has confirmed it.
    * @type {Map<string, { resolve: (receipt: any) => void, reject: (error: unknown) => void, isKept: boolean, id: string, topic: string, data: any }>} */
   const waiting = new Map();
-  /** Tickets of reported entries that are still stored. @type {Set<string>} */
+  /** Tickets of reported entries still in the store. @type {Set<string>} */
   const told = new Set();
-  /** Entries that are to be given up, by key. @type {Map<number, { ended: Promise<void>, resolve: () => void, reject: (error: unknown) => void }>} */
+  /** Entries to give up, by key. @type {Map<number, { ended: Promise<void>, resolve: () => void, reject: (error: unknown) => void }>} */
   const unwanted = new Map();
   let tickets = 0;
   /** Counts the users of a page without the option. */
   let owner = 0;
   /** @type {string | null | undefined} */
   let present = user;
-  /** What the gateway of this connection has said. */
+  /** Facts from the gateway of this connection. */
   let head = { epoch: "", offset: 0 };
   let isHeld = false;
   let cancelHold = () => {};
@@ -141,7 +141,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     if (life.is("resting") && nextMs < Infinity) cancelLook = clock.after(wake, Math.max(0, Math.min(nextMs, LOOK_MS)));
   }
 
-  /** Take every step that is due. Return the time to the next one; Infinity when nothing is left. */
+  /** Take every due step. Return the time to the next one; Infinity when nothing is left. */
   async function pass() {
     let isFree = true;
     let nextMs = Infinity;
@@ -160,7 +160,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     const surplus = surplusOf(entries, store.bounds);
     for (let entry of entries) {
       const isOurs = entry.tab === store.tab || !living.has(entry.tab);
-      // Only a page that is alone sends, so the one that has begun this has ended.
+      // Only one page sends at a time, so the page that began this has ended.
       if (isUnderWay(entry)) entry = await keep(take(entry, "doubt"));
       for (;;) {
         if (life.is("closed")) return Infinity;
@@ -177,7 +177,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
       // In order, so later entries wait too.
       if (!isSettled(entry) || isDoubted(entry, view(isFree))) isFree = false;
       if (!isSettled(entry)) nextMs = Math.min(nextMs, dueMs(entry) - clock.nowMs());
-      // Its receipt is watched; or its page is to tell it, and may end before.
+      // Its receipt is watched; or its page has to report it, and may end before.
       else if (entry.state !== "dropped" && !(isKept(entry) && !isUp())) nextMs = Math.min(nextMs, LOOK_MS);
       const isGone = isOurs && isToTell(entry) ? await tell(entry) : entry.error || entry.state === "dropped";
       if (isGone) givenUp(entry.key);
@@ -195,7 +195,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     return unwanted.get(key)?.ended;
   }
 
-  /** An entry that is to be given up has ended. @param {number} key */
+  /** An entry to give up has ended. @param {number} key */
   function givenUp(key) {
     unwanted.get(key)?.resolve();
     unwanted.delete(key);
@@ -379,7 +379,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     },
 
     /**
-     * Give up what waits now, of all pages that share the outbox: everything, or the publishes with these ids. Each publisher is told: `discarded`,
+     * Give up what waits now, of all pages that share the outbox: everything, or the publishes with these ids. Each publisher is notified: `discarded`,
      * or `outcome_unknown` of one that was sent and has no answer. Receipts are watched no longer. Resolved when nothing of it is kept any more.
      * @param {string[]} [ids]
      * @returns {Promise<void>} rejected with HeadgateError `closed`: the outbox was closed before

@@ -1,2 +1,2 @@
-/** The entry point `headgate/presence`: who is in a topic now. */
+/** The entry point `headgate/presence`: the present members of a topic. */
 export { presence, Room } from "./room.js";

@@ -6,7 +6,7 @@
  *
  * The set is read in parts while differences come. A part and a difference carry versions of one copy at the gateway, so whichever
  * comes last by version counts. A difference that does not begin where this page stands, another copy, or a `reset` makes it read the set
- * anew. The members that were known stay meanwhile, and what differs is told: a reconnection alone tells nothing.
+ * anew. The known members stay until then, and only differences are reported: a reconnection alone reports nothing.
  *
  * @typedef {{ user: string, connections: number, since: number, meta: any }} Member `since` in milliseconds since 1970
  * @typedef {"waiting" | "loading" | "live" | "refused" | "closed"} PresenceStatus
@@ -52,7 +52,7 @@ export class Members extends Dispatcher {
   error = null;
   /** @type {Map<string, Member>} */
   #members = new Map();
-  /** The set that is being read, until it is whole. @type {Map<string, Member> | null} */
+  /** The set while it is read, until it is whole. @type {Map<string, Member> | null} */
   #reading = null;
   /** Users whom a difference has named while the set is read, with its version. @type {Map<string, number>} */
   #named = new Map();

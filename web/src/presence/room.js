@@ -1,5 +1,5 @@
 /**
- * A room: who is in a topic now, as a live collection. All rooms of a gate for a topic show the same members (members.js), and the page leaves the
+ * A room: the present members of a topic, as a live collection. All rooms of a gate for a topic show the same members (members.js), and the page leaves the
  * topic with the last of them. Each has its own handlers and its own end, so that one part of a page cannot end the presence of another.
  *
  * @import { Member, PresenceSnapshot } from "./members.js"
@@ -74,14 +74,14 @@ export class Room extends Dispatcher {
   /**
    * Say something else about this user.
    * @param {any} meta JSON
-   * @throws {HeadgateError} `not_serializable`, `payload_too_large` (once the gateway has sent its limits): the room and what it says stay
+   * @throws {HeadgateError} `not_serializable`, `payload_too_large` (once the gateway has sent its limits): the room and its `meta` stay
    */
   update(meta) {
     const said = checkMeta(this.#gate, meta);
     if (!this.#last) this.#all.update(said);
   }
 
-  /** Leave, when everyone who has asked for the topic has closed the room that was returned. */
+  /** Leave when all callers for the topic have closed their rooms. */
   close() {
     if (this.#last) return;
     this.#last = Object.freeze({ ...this.#all.snapshot, status: "closed" });

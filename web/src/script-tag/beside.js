@@ -1,5 +1,5 @@
 /**
- * Files beside the script of a page without modules, loaded when they are needed.
+ * Files in the folder of the script of a page without modules, loaded when they are needed.
  *
  * A dynamic import, not a script element: the page's Content-Security-Policy may require Trusted Types.
  */

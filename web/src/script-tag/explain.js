@@ -1,6 +1,6 @@
 /**
- * Explanations in a page without modules: the file beside the script has the sentences (development.js). It is loaded when there is something
- * to explain that waiting does not cure, and what it says goes to the console, once for each code.
+ * Explanations in a page without modules: a file in the folder of the script has the sentences (development.js). It is loaded when there is something
+ * to explain that waiting does not cure, and its text goes to the console, once for each code.
  *
  * @import * as Development from "../language/development.js"
  */

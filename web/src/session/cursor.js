@@ -1,7 +1,7 @@
 /**
  * The cursor: the position of this client in the log, and which event is a duplicate. No I/O.
  *
- * In: positions from `welcome`, `cursor` and every event that is dispatched. Out: the position that the next CONNECT resumes
+ * In: positions from `welcome`, `cursor` and every dispatched event. Out: the position that the next CONNECT resumes
  * from, and `admit`, the patterns whose handlers may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or
  * below it is a duplicate, unless it is marked `replayed` and belongs to a replay that a pattern has asked for (replays.js).
  *
@@ -19,7 +19,7 @@ import { Machine } from "../base/machine.js";
 /**
  * `none`: there is no position yet. `live`: events come as they are published. `resuming`: a CONNECT asks to go on from the
  * position. `catching_up`: the gateway reads on from the log. `announced`: the gateway stands in another log, or the log has
- * lost its end, and the gap that says so has not been dispatched. Until it has, the client resumes from the old position: if the
+ * lost its end, and the gap about it has not been dispatched. Until it has, the client resumes from the old position: if the
  * connection breaks in between, the next one must report the loss again.
  *
  * `resume`: an attempt begins · `accept`: welcome, the gateway goes on from here · `announce`: welcome, it does not ·
@@ -97,7 +97,7 @@ export function createCursor(from, replays) {
     /** Return the offset up to which everything of the present log has been seen. */
     seen: () => seen,
 
-    /** Return how often the log or its end was lost. An answer to an earlier request may hold events that are no longer in the log. */
+    /** Return how often the log or its end was lost. An answer to an earlier request may hold lost events. */
     losses: () => losses,
 
     /** An attempt begins. Return the position that its CONNECT asks to resume from. */

@@ -1,5 +1,5 @@
 /**
- * Gaps: events that this client did not get, as the gateway says; their repair from the log; the count of those still missing.
+ * Gaps: events that this client did not get, as the gateway reports them; their repair from the log; the count of those still missing.
  *
  * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, the option
  * `resync`, replayed events. A gap is reported when its notice is dispatched, before anything later.
@@ -57,7 +57,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
       repair.giveUp(end);
       for (const { had } of open) for (const offset of had.keys()) if (offset > end) had.delete(offset);
     } else counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
-    // In the ranges of other reasons there may be events of another policy that are still to come.
+    // In the ranges of other reasons there may be later events of another policy.
     if (reason === wire.LOG_LOST) {
       cursor.restart();
       clear();
@@ -133,7 +133,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
   return {
     take,
 
-    /** A welcome goes on in another epoch, above whose beginning the log may have lost something. */
+    /** A welcome continues in another epoch; the log may have lost events above its beginning. */
     doubt() {
       for (const job of open) job.isInDoubt = true;
     },
@@ -167,7 +167,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
     async replay(pattern, { from, to, epoch = cursor.position()?.epoch }) {
       let count = 0;
       let next = /** @type {number | null} */ (from);
-      // At least once: the gateway says what is wrong with a range, such as that of a gap without offsets.
+      // At least once: the gateway names the fault of a range, such as that of a gap without offsets.
       do {
         await requests.turn(Infinity);
         next = await page(pattern, next, to, epoch, (topic, data, meta) => {

@@ -7,7 +7,7 @@
  *
  * The line is empty whenever a connection is attempted (connection-state.js), so its messages belong to one connection
  * and begins with its welcome. That is why the cursor can never pass an event that was not dispatched: events follow the
- * welcome that says where they begin, and a CONNECT resumes from the last one dispatched.
+ * welcome with their beginning, and a CONNECT resumes from the last one dispatched.
  *
  * @import { Handlers } from "./session.js"
  */

@@ -4,7 +4,7 @@
  *
  * In: gaps. Out: requests for pages, at the pace that `waitMs` allows, and one `ended` per gap, with the number of events that
  * were fetched. A broken connection only interrupts a repair. A gap that was refused, or has failed too often, ends with the
- * number so far: the gateway says how many events it left out, so the owner knows how many are still missing.
+ * number so far: the gateway reports how many events it left out, so the owner knows how many are still missing.
  *
  * @import { Gap } from "../language/protocol.js"
  * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, had: Map<number, unknown>, failures: number, policy: (topic: string) => string | undefined, isInDoubt?: boolean }} Job

@@ -19,7 +19,7 @@
  */
 import { withSince } from "../language/since.js";
 
-/** Events that are noted of one replay. */
+/** Events noted of one replay. */
 const MAX_HAD = 10_000;
 /** Below every offset: nothing of it has come. */
 const NOTHING = -1;
@@ -28,7 +28,7 @@ const NOTHING = -1;
 export function createReplays(givenUp) {
   /** @type {Map<string, Replay>} by pattern */
   const replays = new Map();
-  /** Whether events of a replay that nobody waits for any more may be on their way. */
+  /** Whether events of an abandoned replay may be on their way. */
   let isMixed = false;
 
   /**
@@ -100,7 +100,7 @@ export function createReplays(givenUp) {
       }
     },
 
-    /** The client has come to an offset: each replay that is below it is over. @param {number} offset @param {string} epoch @param {boolean} [isEvent] a new one */
+    /** The client has come to an offset: each replay below it is over. @param {number} offset @param {string} epoch @param {boolean} [isEvent] a new one */
     pass(offset, epoch, isEvent) {
       // An acknowledgement may be of a later epoch.
       for (const [pattern, { to, epoch: of = epoch, own }] of replays) if ((own && isEvent) || (offset > to && epoch === of)) replays.delete(pattern);

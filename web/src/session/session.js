@@ -31,7 +31,7 @@
  * @property {Set<{ _takeOwn: (names: string[], describe: (pattern: string) => any) => void }>} _loads
  * @property {Set<{ _regranted: () => void }>} _rooms
  *
- * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has said of this client and of
+ * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has reported of this client and of
  *   itself; the session is null until there was a welcome
  *
  * @typedef {object} State
@@ -69,7 +69,7 @@ import { createStatus } from "./status.js";
 import { createSubscriptions } from "../subscriptions/subscriptions.js";
 import { checkWelcome, createWelcome } from "./welcome.js";
 
-/** The lifecycle events of each change of the status, and of a state that is worth reading again. */
+/** The lifecycle events of each change of the status and of the state. */
 const STATUS_CHANGE = "status:change";
 const STATE_CHANGE = "state:change";
 
@@ -78,7 +78,7 @@ export function createSession(gate, address, options) {
   /** @type {Facts} */
   const facts = { session: null, user: null, limits: {}, bus: "up" };
   const counts = { received: 0, gaps: 0, missed: 0 };
-  /** Changes of the status that have not been reported. @type {{ status: Status, previous: Status, reason: string }[]} */
+  /** Unreported changes of the status. @type {{ status: Status, previous: Status, reason: string }[]} */
   const moves = [];
   /** Patterns with changed subscriptions. @type {Set<string>} */
   const stirred = new Set();
@@ -120,7 +120,7 @@ export function createSession(gate, address, options) {
     },
     welcome(/** @type {Welcome} */ message) {
       checkWelcome(message);
-      // A gateway that welcomes has its link to Redis, or says otherwise next.
+      // A gateway that welcomes has its link to Redis, or reports its loss next.
       status({ bus: "up" });
       own.welcome(message.own);
       const was = cursor.position()?.epoch;
@@ -136,7 +136,7 @@ export function createSession(gate, address, options) {
     },
     backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
     status,
-    // A lost answer is not reported: the gateway asks for an operator, who sees that there is none.
+    // A lost answer is not reported: the gateway asks for an operator, and shows that there is none.
     handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
     presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
   };
@@ -244,7 +244,7 @@ export function createSession(gate, address, options) {
     replay: (/** @type {string} */ pattern, /** @type {import("./gaps.js").Range} */ range) => gaps.replay(own.wired(pattern), range),
     refresh,
 
-    /** Connect. Until then there is no timer and no listener: a gate that is only made costs nothing. */
+    /** Connect. Until then there is no timer and no listener: an unopened gate costs nothing. */
     open() {
       if (!connection.isClosed()) unwatchPage ??= watchPage(connection.wake, connection.pause, connection.offline);
       connection.open();

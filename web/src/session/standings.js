@@ -1,8 +1,8 @@
 /**
- * Standings: how the subscription of each pattern stands, by the name that the page uses, and the promises of those who wait for another state.
+ * Standings: how the subscription of each pattern stands, by the page's name, and the promises of waiters for another state.
  *
  * In: wire patterns with changed subscriptions, changes of the connection. Out: states and refusals; promises settled; `call`
- * for each pattern that has changed.
+ * for each changed pattern.
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { SubscriptionState } from "../subscriptions/subscription.js"
@@ -15,7 +15,7 @@ import { disconnected } from "../language/errors.js";
  * @param {{ isClosed: () => boolean, refusal: () => HeadgateError | undefined, stranded: () => HeadgateError | undefined }} connection
  */
 export function createStandings(subscriptions, own, connection) {
-  /** Checks of those who wait, by pattern. @type {Map<string, Set<() => void>>} */
+  /** Checks of the waiters, by pattern. @type {Map<string, Set<() => void>>} */
   const waiters = new Map();
 
   const find = (/** @type {string} */ pattern) => subscriptions.find(own.wired(pattern));
@@ -61,7 +61,7 @@ export function createStandings(subscriptions, own, connection) {
     },
 
     /**
-     * Wait until a pattern will not become active again without a change from outside, and return why, or until nobody wants to know.
+     * Wait until a pattern will not become active again without a change from outside, and return the reason, or until the waiter leaves.
      * @param {string} pattern @param {() => boolean} over @returns {Promise<any>}
      */
     ended: (pattern, over) => until(pattern, () => over() || (unwanted(pattern) ?? refusalOf(pattern, "refused"))),

@@ -21,7 +21,7 @@
  * @property {string} [pattern] default `<topic>.*.*`
  * @property {string} [idAttribute] default `id`
  * @property {Publishing} [outbox] of headgate/offline: it keeps what `publish` sends while there is no connection
- * @property {number} [limit] items that are held, default 10000; beyond it the first are dropped, and counted
+ * @property {number} [limit] most items, default 10000; with more the first are dropped, and counted
  * @typedef {CollectionOnlyOptions & Pick<LiveOptions, "mapping" | "versionAttribute" | "resyncSpreadMs">} CollectionOptions
  *
  * @typedef {CollectionOptions & { idAttribute: string, versionAttribute: string, limit: number, initial: readonly Item[] }} Checked with the defaults

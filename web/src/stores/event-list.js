@@ -9,7 +9,7 @@
 export class EventList {
   /** @type {HeadgateEvent[]} */
   #events = [];
-  /** Index of the first that is of the present log. */
+  /** Index of the first one of the present log. */
   #begins = 0;
 
   /** @param {number} limit */

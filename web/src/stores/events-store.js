@@ -17,7 +17,7 @@
  * @property {(Gap & Fate) | null} gap
  * @property {SubscriptionState} status
  * @property {HeadgateError | null} error
- * @typedef {SubscribeOptions & { limit?: number, enabled?: boolean }} EventsStoreOptions `limit`: events that are held, default 100; `enabled: false`
+ * @typedef {SubscribeOptions & { limit?: number, enabled?: boolean }} EventsStoreOptions `limit`: most events, default 100; `enabled: false`
  *   subscribes to nothing
  */
 import { COUNT, SUBSCRIBE } from "../language/options.js";

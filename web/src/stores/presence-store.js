@@ -18,13 +18,13 @@ const NOBODY = Object.freeze({ members: Object.freeze([]), status: "waiting", er
  * @param {Gate} gate
  * @param {string | null} topic null: not known yet, as with `enabled: false`
  * @param {PresenceOptions & { enabled?: boolean }} [options]
- * @returns {Store<PresenceSnapshot> & { update: (meta: any) => void }} `update`: say something else about this user, now and when the room is entered again
+ * @returns {Store<PresenceSnapshot> & { update: (meta: any) => void }} `update`: replace this user's `meta`, now and when the room is entered again
  * @throws {HeadgateError} `invalid_topic`
  * @throws {TypeError} an option that breaks its rule
  */
 export function presenceStore(gate, topic, options = {}) {
   const { enabled, enter, meta } = Gate._optionsOf(gate, "presenceStore", OPTIONS, options);
-  // One that is no JSON would be refused where nobody expects it.
+  // Anything but JSON would be refused at an unexpected place.
   if (meta !== undefined) checkPayload(meta);
   const wanted = topic === null || !enabled ? null : checkTopic(topic);
   /** @type {any} */

@@ -21,12 +21,12 @@ import { collectionStore, eventsStore, presenceStore, statusStore } from "./inde
 const GateContext = createContext(/** @type {Gate | null} */ (null));
 
 /**
- * Give a gate to the components below: one of the application's, or one that is connected while this is mounted.
+ * Give a gate to the components below: one of the application's, or one connected while this is mounted.
  * @param {{ gate?: Gate, url?: string, options?: ConnectOptions, children?: any }} props `options` are read when `url` comes; a
  *   `token` function is always the latest
  */
 export function GateProvider({ gate: given, url, options, children }) {
-  // One that is not known yet (null) must not become a connection to the page's own origin.
+  // An unknown one (null) must not become a connection to the page's own origin.
   if (given !== undefined) BaseGate._check("GateProvider: gate", GATE, given);
   if (options !== undefined) check("GateProvider", options);
   const latest = useLatest(options);
@@ -71,7 +71,7 @@ export function useGateStatus() {
  * Return the last events of a pattern: {events, missed, gap, status, error}.
  * @param {string | null} pattern null: not known yet, as with `enabled: false`
  * @param {EventsStoreOptions & { select?: (snapshot: EventsSnapshot) => any }} [options] `select` returns what this component needs of it: it is
- *   rendered when that is another value
+ *   rendered when it is another value
  */
 export function useEvents(pattern, options = {}) {
   const gate = useGate();
@@ -125,16 +125,16 @@ export function useLiveCollection(topic, options = {}) {
 }
 
 /**
- * Return who is in a topic, {members, status, error, update}, and be there while this is mounted.
+ * Return the members of a topic, {members, status, error, update}, and be one while this is mounted.
  * @param {string | null} topic null: not known yet, as with `enabled: false`
- * @param {PresenceOptions & { enabled?: boolean }} [options] `meta` of the latest render is said about this user
+ * @param {PresenceOptions & { enabled?: boolean }} [options] this user has the `meta` of the latest render
  */
 export function usePresence(topic, options = {}) {
   const gate = useGate();
   check("usePresence", options);
   const { enter, enabled, meta } = options;
   const latest = useLatest(meta);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: another meta is said in the same room
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another meta goes to the same room
   const store = useMemo(() => presenceStore(gate, topic, given({ enter, enabled, meta })), [gate, topic, enter, enabled]);
   const said = JSON.stringify(meta === undefined ? meta : checkPayload(meta));
   const before = useRef(said);
@@ -214,7 +214,7 @@ function useLatest(value) {
   return latest;
 }
 
-/** Return options without those that are undefined. @param {Record<string, any>} options @returns {any} */
+/** Return options without undefined ones. @param {Record<string, any>} options @returns {any} */
 function given(options) {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 }

@@ -4,7 +4,7 @@
  * In: listeners; word of the source that there is something new. Out: snapshots, and one call of each listener for all changes of
  * one turn. A snapshot is never changed, and stays the same object until there is another, as React demands.
  *
- * The source works while there are listeners. It begins and ends at the end of the turn: a component that is mounted twice (React's
+ * The source works while there are listeners. It begins and ends at the end of the turn: a component mounted twice (React's
  * strict mode), or rendered on a server, costs nothing. Without listeners the store holds nothing: it would not know how many
  * events it has missed.
  *

@@ -22,7 +22,7 @@ import { collectionStore, eventsStore, presenceStore, statusStore } from "./inde
 const KEY = Symbol("headgate");
 
 /**
- * Give a gate to this component and those below: one of the application's, or one that is connected while this component is mounted.
+ * Give a gate to this component and those below: one of the application's, or one connected while this component is mounted.
  * @param {Gate | string | undefined} source the gate, or the address
  * @param {ConnectOptions} [options]
  * @returns {Gate}
@@ -90,7 +90,7 @@ export function useLiveCollection(topic, options) {
 }
 
 /**
- * Return a store of who is in a topic, {members, status, error}, with `update`; this user is there while it has a subscriber.
+ * Return a store of the members of a topic, {members, status, error}, with `update`; this user is one while it has a subscriber.
  * @param {string | null} topic null: none, as with `enabled: false`
  * @param {PresenceOptions & { enabled?: boolean }} [options]
  */

@@ -33,7 +33,7 @@ export const gatePlugin = {
 };
 
 /**
- * Give a gate to this component and those below: one of the application's, or one that is connected while this component is mounted.
+ * Give a gate to this component and those below: one of the application's, or one connected while this component is mounted.
  * @param {Gate | string | undefined} source the gate, or the address
  * @param {ConnectOptions} [options]
  * @returns {Gate}
@@ -127,9 +127,9 @@ export function useLiveCollection(topic, options) {
 }
 
 /**
- * Return refs of who is in a topic, {members, status, error}, and `update`, and be there while this component is mounted.
+ * Return refs of the members of a topic, {members, status, error}, and `update`, and be one while this component is mounted.
  * @param {Given<string | null>} topic null: not known yet, as with `enabled: false`
- * @param {Given<PresenceOptions & { enabled?: boolean }>} [options] another `meta` is said in the same room
+ * @param {Given<PresenceOptions & { enabled?: boolean }>} [options] another `meta` goes to the same room
  */
 export function usePresence(topic, options) {
   const gate = useGate();

@@ -1,7 +1,7 @@
 /**
  * The user's own topics, which a page may call `users.me.…`: on the wire the word of the user's name stands there.
  *
- * In: handlers that come and leave, what each welcome says, names of topics and patterns. Out: subscriptions by their names on the
+ * In: handlers that come and leave, each welcome, names of topics and patterns. Out: subscriptions by their names on the
  * wire; names as the page has them. Until the first welcome the user is unknown, and patterns by that name wait. Pure state, no I/O.
  *
  * @import { Since } from "../language/protocol.js"
@@ -19,7 +19,7 @@ export const isMine = (name) => name.startsWith(ME);
 export function createOwnTopics(subscriptions, replays) {
   /** What stands for ME on the wire; empty until a welcome. */
   let own = "";
-  /** Patterns that are called so, by the wishes of each handler. @type {Map<Wishes, string>} */
+  /** Patterns of that name, by the wishes of each handler. @type {Map<Wishes, string>} */
   const handlers = new Map();
 
   /** Return the name on the wire. @param {string} name */
@@ -67,7 +67,7 @@ export function createOwnTopics(subscriptions, replays) {
       if (isKnown(pattern)) release(pattern, wishes);
     },
 
-    /** The gateway has said what stands for ME; nothing does for clients without a token. @param {string} [said] */
+    /** The gateway has named the words for ME; there are none for clients without a token. @param {string} [said] */
     welcome(said = ME) {
       if (said === own) return;
       const each = [...handlers];

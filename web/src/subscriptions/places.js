@@ -10,7 +10,7 @@ import { hasWildcard } from "../language/topic.js";
 
 /** The limits, by their names in a refusal, each with its name in a welcome. @type {Record<string, string>} */
 export const LIMITS = { subscriptions: "maxSubscriptions", wildcards: "maxWildcards" };
-/** Return whether a refusal says that there is no place. @param {any} error of the wire, or the code and parts of one */
+/** Return whether a refusal is for lack of a place. @param {any} error of the wire, or the code and parts of one */
 export const isFull = (error) => error?.code === "limit_reached" && error.name in LIMITS;
 
 /** States in which the gateway has it, or may have it. @type {SubscriptionState[]} */

@@ -2,7 +2,7 @@
  * Requests: those that bring the gateway's subscriptions into step with the handlers, and turns of the application's own, within the budget.
  *
  * In: which subscriptions have a request due, the gateway's limits. Out: requests, one in flight for each pattern; refusals
- * for the application. A subscription that was refused or ended for a passing reason is asked for again after a growing pause of its own,
+ * for the application. A subscription refused or ended for a passing reason is asked for again after its own growing pause,
  * so that it holds up no other.
  *
  * @import { Limits } from "../language/protocol.js"
@@ -31,7 +31,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
   let limits = {};
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  /** Of the subscriptions that are to be asked for again. @type {Map<Subscription, ReturnType<typeof setTimeout>>} */
+  /** Of the subscriptions to ask for again. @type {Map<Subscription, ReturnType<typeof setTimeout>>} */
   const pauses = new Map();
   /** Requests of the application that wait for their turns. @type {Map<ReturnType<typeof setTimeout>, (nothing?: any) => void>} */
   const turns = new Map();
@@ -44,7 +44,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
     }, delayMs);
   }
 
-  /** Begin the pauses of subscriptions, and end those of the ones that nobody wants any more. */
+  /** Begin the pauses of subscriptions, and end those of unwanted ones. */
   function pause() {
     for (const [each, pausing] of pauses) {
       if (subscriptions.retrying.has(each)) continue;
@@ -108,7 +108,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
     /** Take a request out of the budget and return 0; else how long to wait for one. */
     waitMs: () => waitMs(),
 
-    /** Send the requests that are due, as far as the budget goes. */
+    /** Send the due requests, as far as the budget goes. */
     send() {
       pause();
       const due = () => (connection.isUp() && !timer ? subscriptions.due((refusal) => tell("delivery:error", refusal)) : undefined);

@@ -2,7 +2,7 @@
  * A subscription: one pattern, from its first handler to the gateway's last acknowledgement. Pure state, no I/O.
  *
  * In: the handlers' wishes, the gateway's answers, the end of a connection. Out: the request that brings the gateway into
- * step, one in flight, so that a quick off-and-on costs at most one. Nothing is sent for a pattern that is in step.
+ * step, one in flight, so that a quick off-and-on costs at most one. Nothing is sent for a pattern in step.
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { Overflow, Since, SubscribeRequest } from "../language/protocol.js"
@@ -45,7 +45,7 @@ export const SUBSCRIPTION = {
 
 /** @extends {Machine<SubscriptionState, Step>} */
 export class Subscription extends Machine {
-  /** The policy that is wanted; undefined: no handler is left. @type {Overflow | undefined} */
+  /** The wanted policy; undefined: no handler is left. @type {Overflow | undefined} */
   overflow;
   /** Whether a handler wants gaps repaired. */
   repair = false;

@@ -2,7 +2,7 @@
  * Subscriptions: those of one client, by pattern. Pure state, no I/O.
  *
  * In: `acquire` and `release` as handlers come and leave; `connect`, `welcome` and `disconnect` from the connection. Out: the
- * requests that CONNECT carries, subscriptions that have a request due, and the policy that decides about a topic. Each of them
+ * requests that CONNECT carries, subscriptions with a due request, and the policy that decides about a topic. Each of them
  * follows its own table (subscription.js). The gateway is never asked for more than its limits: those that find no place wait for one.
  *
  * @import { Limits, Since, SubscribeRequest, SubscribeResult } from "../language/protocol.js"
@@ -24,11 +24,11 @@ const MAX_CONNECT = 1024;
 export function createSubscriptions(stirred = () => {}, missing = () => {}) {
   /** @type {Map<string, Subscription>} */
   const all = new Map();
-  /** Those that have a request due, and those that wait for a place, in order of arrival. @type {Set<Subscription>} */
+  /** Those with a due request, and those that wait for a place, in order of arrival. @type {Set<Subscription>} */
   const due = new Set();
   /** @type {Set<Subscription>} */
   const waiting = new Set();
-  /** Those that are asked for again after a pause. @type {Set<Subscription>} */
+  /** Those to ask for again after a pause. @type {Set<Subscription>} */
   const retrying = new Set();
   const places = createPlaces();
 
@@ -54,7 +54,7 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     for (const each of waiting) if (most && !places.lacks(each) && each.take("retry")) most--;
   }
 
-  /** Return those that have handlers, in order of arrival. */
+  /** Return those with handlers, in order of arrival. */
   const wanted = () => [...all.values()].filter(({ overflow }) => overflow);
 
   return {
@@ -91,7 +91,7 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
      */
     connect(resuming, follows = resuming) {
       const carried = wanted().filter((each) => !resuming || (each.is("suspended") && !each.replays.length));
-      // Each takes its place before the next is looked at.
+      // Each takes its place before the next one is checked.
       return carried.slice(0, MAX_CONNECT).flatMap((each) => {
         if (places.lacks(each)) return [];
         const [, request] = each.request();
@@ -109,7 +109,7 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
       const refusals = results.map(({ pattern, error }) => all.get(pattern)?.answered(error && fromWire(error)));
       // Sent and left out of the answer: not active.
       for (const each of all.values()) each.answered(fromWire({ retry: true }));
-      // Those that are forbidden have given up their places.
+      // Forbidden ones have given up their places.
       retry(Infinity);
       return refusals;
     },
@@ -122,13 +122,13 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     /** The gateway has ended a pattern. @param {string} pattern @param {HeadgateError} error */
     end: (pattern, error) => all.get(pattern)?.end(error),
 
-    /** Return those that are refused now. */
+    /** Return the refused ones. */
     refused: () => wanted().filter((each) => each.is("refused")),
 
     /** Return which of these patterns are wanted and repaired. @param {string[]} patterns */
     repaired: (patterns) => patterns.filter((pattern) => all.get(pattern)?.repair),
 
-    /** Return what says which policy decides about a topic, by the subscriptions that there are now. */
+    /** Return the function that names the policy for a topic, by the present subscriptions. */
     policies() {
       const now = new PatternIndex();
       for (const { pattern, overflow } of wanted()) now.add(pattern.split("."), overflow);
@@ -138,7 +138,7 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
       };
     },
 
-    /** Return one that has a request due and a place, and have those without one wait. @param {(refusal: Refusal | undefined) => void} tell */
+    /** Return one with a due request and a place, and have those without a place wait. @param {(refusal: Refusal | undefined) => void} tell */
     due(tell) {
       /** Places that will be free when the gateway has answered. @type {Record<string, number> | undefined} */
       let leaving;

@@ -36,7 +36,7 @@ export function connect(url, options) {
 }
 
 /**
- * The same, in a browser that is given.
+ * The same, in a given browser.
  * @param {Platform | undefined} platform undefined: it cannot share
  * @param {string} [url] @param {TabsOptions} [given]
  * @returns {Gate & { readonly tabs: Tabs }}

@@ -1,12 +1,12 @@
 /**
  * Event claims: lets one tab of an origin act on an event that all of them get, such as to show a toast.
  *
- * In: a key. Out: whether this tab is the one. A tab that is seen goes first; hidden ones wait a moment, so that they only get what no tab
- * that is seen has claimed. The first gets the key's lock, which it holds until it has claimed HELD others, and tells the rest, which
+ * In: a key. Out: whether this tab is the one. A visible tab goes first; hidden ones wait a moment, so that they only get what no
+ * visible tab has claimed. The first gets the key's lock, which it holds until it has claimed HELD others, and notifies the rest, which
  * remember it after the tab is closed.
  *
- * A key is claimed at most once among tabs that are awake. One that comes out of the back/forward cache has not heard what was claimed
- * meanwhile by a tab that is closed by then.
+ * A key is claimed at most once among tabs that are awake. One that comes out of the back/forward cache has not heard the claims
+ * of tabs that have closed since.
  *
  * @import { Platform } from "./group.js"
  */
@@ -14,7 +14,7 @@
 /** Claims that a tab holds, and that each remembers. */
 const HELD = 256;
 const REMEMBERED = 1024;
-/** How long a hidden tab waits for one that is seen. */
+/** How long a hidden tab waits for a visible one. */
 const HIDDEN_MS = 500;
 
 /** @param {string} name @param {Pick<Platform, "locks" | "BroadcastChannel">} platform */

@@ -1,7 +1,7 @@
 /**
  * The group: the tabs of one origin that may share a connection, as one of them sees it; and the leader among them, which has the connection.
  *
- * In: `enter`, `join`, `resign`, `leave` from the lane of this tab; messages of other tabs; what the browser says of locks and of the page's
+ * In: `enter`, `join`, `resign`, `leave` from the lane of this tab; messages of other tabs; what the browser reports of locks and of the page's
  * life. Out: `led` and `orphaned` of the lane; in the leading tab, the hub and its connection.
  *
  * The browser grants the group's lock to one tab, and to the next at once when that one is closed, crashes or goes elsewhere. A leader that
@@ -37,13 +37,13 @@ import { Hub } from "./hub.js";
 import { BYE, JOIN, LEAD, LEAVE, PING, PONG, REQUEST, TOOK, WHO } from "./messages.js";
 
 /**
- * A tab that is seen asks its leader for a sign of life this often, and takes it for dead after so many without an answer: 0.6 to 0.9 s. A leader
+ * A visible tab asks its leader for a sign of life this often, and takes it for dead after so many without an answer: 0.6 to 0.9 s. A leader
  * whose page is only busy for so long loses no event by it, and costs a connection. Hidden tabs have a timer a second.
  */
 const PING_MS = 300;
 const HIDDEN_PING_MS = 1000;
 const MISSES = 2;
-/** How long a new leader waits for the tabs that are there to name their positions: one that comes later may have to catch up alone. */
+/** How long a new leader waits for the present tabs to name their positions: a later one may have to catch up alone. */
 const GATHER_MS = 300;
 
 /**
@@ -62,7 +62,7 @@ export const GROUP = {
 export function createGroup(name, owner, { locks, BroadcastChannel: Channel, newId, watch, window }) {
   const me = newId();
   const life = new Machine(GROUP, "out");
-  /** The newest leader that is known, and the highest term that was ever heard of. @type {string | undefined} */
+  /** The newest known leader, and the highest term ever heard of. @type {string | undefined} */
   let leader;
   let term = 0;
   /** @type {BroadcastChannel} */
@@ -229,7 +229,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   /** @param {{ term: number, leader: string }} message */
   function follow({ term: of, leader: which }) {
-    // A leader that has come since the others were gone.
+    // A leader that came after the others had gone.
     if (of < term && life.is("seeking")) toAll({ type: WHO, term });
     if (of < term || which === leader || (of === term && leader && which < leader)) return;
     const was = leader;

@@ -4,15 +4,15 @@
  * In: `join`, `ask`, `acknowledge`, `part` and `leave` of tabs; `arrived`, `lost` and `refused` of the one connection. Out: messages to tabs, requests
  * to the gateway, `greeting` for its CONNECT. It runs in the leading tab.
  *
- * Each tab has a session of its own, with its own patterns and its own position, and one rule: an event goes to a tab if it matches one of
- * the tab's patterns and its offset is above the position that the tab has named. A tab that names a position joins if nothing behind that position is missing
- * here, for any of its patterns; else it is told that it is `behind`, and catches up on a connection of its own. So the hub has nothing to
+ * Each tab has its own session, patterns and position, and one rule: an event goes to a tab if it matches one of
+ * the tab's patterns and its offset is above the position that the tab has named. A tab that names a position joins if nothing after that position is missing
+ * here, for any of its patterns; else it learns that it is `behind`, and catches up on its own connection. So the hub has nothing to
  * know of replays, repairs and lost logs that the gateway knows better.
  *
  * A tab may have WINDOW messages that it has not acknowledged. Beyond that it is `stalled`: nothing is sent and nothing is kept for it but
- * the latest messages, which are kept for all. When it goes on, it gets the rest of them, or is `behind`.
+ * the latest messages, kept for all. When it goes on, it gets the rest of them, or is `behind`.
  *
- * All tabs share the gateway's limits for one client: a tab whose patterns do not all find a place is told so (`full`), and has nothing here
+ * All tabs share the gateway's limits for one client: a tab without places for all its patterns is notified (`full`), and has nothing here
  * until it joins again. Their other requests go at the rate that the gateway takes.
  *
  * Every subscription has the policy `catch_up`: a full queue at the gateway must not lose one tab's events for another's policy. A tab that wants another
@@ -46,9 +46,9 @@ import { Recent } from "./recent.js";
 /** Messages and characters that a tab may have and not have acknowledged. */
 export const WINDOW = 256;
 const WINDOW_CHARACTERS = 2 ** 20;
-/** How far the first position of a new hub may lie below the highest of the tabs, in offsets. A tab further behind catches up alone. */
+/** How far the first position of a new hub may lie below the highest of the tabs, in offsets. A tab that lags more catches up alone. */
 const REACH = 1000;
-/** Epochs that are remembered once the lane is in another. */
+/** Remembered epochs, once the lane is in another. */
 const MOST_LEFT = 16;
 /** What a tab wants at the gateway, whatever it wants here. */
 const WISHES = { repair: false };
@@ -124,7 +124,7 @@ export class Hub {
   #welcome;
   /** The gateway's. @type {Limits} */
   #limits = {};
-  /** The latest refusal of each pattern, as the gateway said it. @type {Map<string, any>} */
+  /** The latest refusal of each pattern, as the gateway sent it. @type {Map<string, any>} */
   #refusals = new Map();
   /** The gateway's latest word on its link to Redis. @type {"up" | "down"} */
   #bus = "up";
@@ -208,7 +208,7 @@ export class Hub {
 
   // The connection.
 
-  /** Return what CONNECT says, but for the token. */
+  /** Return the auth of CONNECT, without the token. */
   greeting() {
     const resume = this.#position.toResume() ?? this.#least();
     return { resume, subscriptions: this.#subscriptions.connect(this.#position.settled) };
@@ -250,7 +250,7 @@ export class Hub {
     return [...this.#sessions.values()].filter((session) => session.is(...states));
   }
 
-  /** The first position of a hub: the lowest of the tabs in the newest log, except those far behind. */
+  /** The first position of a hub: the lowest of the tabs in the newest log, except those that lag far. */
   #least() {
     const positions = this.#in("joining").flatMap(({ resume }) => resume ?? []);
     const { epoch } = positions.at(-1) ?? {};
@@ -264,7 +264,7 @@ export class Hub {
     const { epoch, offset: had, settled } = this.#position;
     this.#position.take(WELCOME, [welcome]);
     this.#welcome = welcome;
-    // A gateway that welcomes has its link to Redis, or says otherwise next.
+    // A gateway that welcomes has its link to Redis, or reports its loss next.
     this.#bus = "up";
     this.#limits = camelCase(welcome.limits);
     this.#requests.limit(this.#limits);
@@ -431,7 +431,7 @@ export class Hub {
     this.#ahead.clear();
   }
 
-  /** Requests that are due, and tabs that wait for their answers. */
+  /** Due requests, and tabs that wait for their answers. */
   #bringIntoStep() {
     this.#requests.send();
     if (!this.#welcome || !this.#position.settled) return;

@@ -1,12 +1,12 @@
 /**
- * The lane: the transport of one tab. The session above it sees one connection, whoever carries it: the leading tab, or a connection of
+ * The lane: the transport of one tab. The session above it sees one connection, carried by the leading tab, or by a connection of
  * this tab's own.
  *
  * In: the calls of a transport (transport.js has the promises); from the group, word of leaders; messages of the carrier. Out: the calls of
  * the transport's owner.
  *
  * `shared` is carried by the hub of the leading tab. `own` is a plain connection. A lane begins there when CONNECT asks for a replay, when the
- * hub does not have everything behind its position or no room for its patterns, or when no tab leads; a live one goes there to ask for a replay, to be present in a topic (the
+ * hub does not have everything after its position or no room for its patterns, or when no tab leads; a live one goes there to ask for a replay, to be present in a topic (the
  * gateway counts connections, and notices itself when one breaks), or for the policy `drop` or `latest` (it is about a queue at the gateway, and that
  * of the shared connection is of all tabs). While it is there it gets everything from the gateway itself. A lane that has
  * everything, waits for nothing, is present nowhere and has no such policy goes to the hub, at its position: the
@@ -37,7 +37,7 @@ import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } fr
 
 /** How long a tab waits for one to lead before it connects by itself. */
 const LEADERLESS_MS = 3000;
-/** Least time between two attempts to join the hub. A tab that is behind catches up with what arrives in between. */
+/** Least time between two attempts to join the hub. A lagging tab catches up with what arrives in between. */
 const CROSS_MS = 1000;
 /** The same, when the hub has no room for the patterns of this tab. */
 const FULL_MS = 30_000;
@@ -85,7 +85,7 @@ export function createLane(owner, createPlain, group) {
   let nth = 0;
   /** Own only: everything has come, the replays that were asked for too. */
   let isLevel = false;
-  /** Own only: a live event or a cursor above this offset says so. One at it may have been under way when a replay was asked for. */
+  /** Own only: a live event or a cursor above this offset shows it. One at it may have been under way when a replay was asked for. */
   let levelAbove = Infinity;
   /** Own only: the epoch in which that offset is meant. */
   let levelEpoch = "";
@@ -148,7 +148,7 @@ export function createLane(owner, createPlain, group) {
   /** Continue from here on a connection for this tab alone. @param {boolean} [full] the hub has no room */
   function part(full) {
     unlink(full);
-    // Nobody can say where it stands: the session resumes.
+    // Its position is unknown: the session resumes.
     if (!position.settled) return end("the connection that the tabs share is gone");
     life.take("part");
     resend();

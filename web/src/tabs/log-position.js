@@ -3,7 +3,7 @@
  *
  * In: each message, in the order of arrival. Out: the position from which another carrier of the lane goes on without a hole or a double.
  * It follows the rules for a client in docs/protocol.md. It is `unsettled` from word that the log is another one, or has lost its end,
- * until the message that says where the client stands: no other tab can take over the lane in between.
+ * until the message with the client's position: no other tab can take over the lane in between.
  *
  * @import { Position, Welcome } from "../language/protocol.js"
  */
@@ -43,7 +43,7 @@ export class LogPosition {
     if (resumed === null) this.#settle(epoch, offset);
     else if (from && from.offset >= this.offset) this.#settle(from.epoch, from.offset);
     else {
-      // The gap that says where it stands follows.
+      // The gap with its position follows.
       this.epoch = epoch;
       this.#life.take("unsettle");
     }

@@ -1,7 +1,7 @@
 /**
  * Addresses: the gateway's, read once, and those of its Socket.IO endpoint. Pure functions.
  *
- * In: what the application gave to `connect`. Out: an address, which is an origin of http or https and a namespace, and the URLs that are dialled. Nothing else
+ * In: what the application gave to `connect`. Out: an address, which is an origin of http or https and a namespace, and the dialled URLs. Nothing else
  * of the client puts a URL together. What an address cannot carry is refused, never dropped.
  */
 import { asText } from "../language/as-text.js";

@@ -57,7 +57,7 @@ export function createHttp(address, { path = "" }, owner) {
   let before;
   /** @type {Map<string, any>} by pattern */
   const wanted = new Map();
-  /** Where the replays go on that are not over, by pattern. @type {Map<string, any>} */
+  /** Where unfinished replays continue, by pattern. @type {Map<string, any>} */
   const replays = new Map();
   /** Presence requests that hold, by topic; what the last stream answered to each, and when its room is read again. @type {Map<string, any>} */
   const held = new Map();
@@ -67,7 +67,7 @@ export function createHttp(address, { path = "" }, owner) {
   let sent = [];
   /** @type {{ epoch: string, offset: number } | undefined} the cursor */
   let place;
-  /** Whether streams are held back, and whether that is known: an answer that ends has come where a stream did not. */
+  /** Whether a proxy holds streams back, and whether that is known: a finite answer has come where a stream did not. */
   let polls = neverStreams;
   let known = neverStreams;
   /** Of the present stream. */
@@ -112,7 +112,7 @@ export function createHttp(address, { path = "" }, owner) {
     replays.delete(pattern);
   }
 
-  /** Note how far the replays have come, as each stream goes on with them. They come before all that is new. @param {string} topic @param {number} [offset] */
+  /** Note how far the replays have come, as each stream goes on with them. They come before all new events. @param {string} topic @param {number} [offset] */
   function pass(topic, offset) {
     if (!offset || !place) return;
     if (offset > place.offset) replays.clear();
@@ -224,7 +224,7 @@ export function createHttp(address, { path = "" }, owner) {
   function welcomed(welcome) {
     place ??= welcome.from ?? { epoch: welcome.epoch, offset: welcome.offset };
     if (life.offer("join")) {
-      // Its owner asks again for those that are refused, when it is time.
+      // Its owner asks again for the refused ones in time.
       for (const { pattern, ok } of welcome.subscriptions) if (!ok) drop(pattern);
       owner.arrived(WELCOME, [welcome]);
     }
@@ -234,7 +234,7 @@ export function createHttp(address, { path = "" }, owner) {
     if (!sent.length) answered();
   }
 
-  /** The stream has said all that it was opened for. */
+  /** The stream has sent all that it was opened for. */
   function answered() {
     opening = false;
     if (next.length) soon();
@@ -257,7 +257,7 @@ export function createHttp(address, { path = "" }, owner) {
     }
   }
 
-  /** Take the answer to a presence request: for whoever asked, or to find out that a room has changed between two streams. @param {any} body @param {any} answer */
+  /** Take the answer to a presence request: for its caller, or to find out that a room has changed between two streams. @param {any} body @param {any} answer */
   function present(body, answer) {
     const { topic } = body;
     const now = performance.now();

@@ -1,16 +1,16 @@
 /**
- * Reasons: says in words why an attempt to connect failed, from the answer of whatever server answered. Pure functions.
+ * Reasons: why an attempt to connect failed, in words, from the answer of any server. Pure functions.
  *
  * "websocket error" does not help. Where the answer to an HTTP request can be read (a WebSocket's refusal is hidden from pages), a gateway's
  * is the error in it, and the reason of any other server is in its words: the message of a JSON answer, else the HTTP status. Nothing else of an
  * answer is repeated: it may be a proxy's whole page. Where nothing can be read, a page of another origin may not be allowed to.
  */
 
-/** Characters of a server's own words that are repeated. */
+/** Most characters quoted of a server's answer. */
 const MAX_WORDS = 200;
 
 /**
- * Return why an attempt failed, and after how many seconds the server wants to be asked again, if it said so.
+ * Return why an attempt failed, and after how many seconds to ask the server again, if it named a time.
  * @param {number} status of HTTP; 0: a redirect that was not followed
  * @param {string} text the answer's body
  * @param {string | null} [retryAfter] the header; null where the gateway is another origin and the header is not exposed

@@ -27,7 +27,7 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
     reconnection: false,
   });
   let wanted = false;
-  /** Rises with each connection: an answer that an older one did not give says nothing about this one. */
+  /** Rises with each connection: a missing answer of an older one does not concern this one. */
   let nth = 0;
 
   /** @param {string} reason @param {number} [retryAfterS] */
@@ -40,7 +40,7 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
   socket.onAny((name, ...args) => wanted && owner.arrived(name, args));
   socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
   socket.on("connect_error", (/** @type {any} */ error) => {
-    // Only a refusal by the namespace carries `data`; anything else is the network, or what a gateway says over HTTP.
+    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway's answer over HTTP.
     const { reason = "", retryAfterS, error: refusal } = "data" in error ? { error: { message: error.message, ...error.data } } : reasonOfError(error, address);
     if (!refusal) lost(reason, retryAfterS);
     else if (wanted) {

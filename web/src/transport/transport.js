@@ -1,7 +1,7 @@
 /**
  * The transport: the way to the gateway and back for one connection after another. The contract, and the choice of one.
  *
- * A plain WebSocket (websocket.js) unless the application says otherwise. Where HTTP gets through and a WebSocket does not, the
+ * A plain WebSocket (websocket.js) unless the application chooses otherwise. Where HTTP gets through and a WebSocket does not, the
  * transport over HTTP is loaded (http.js), and a WebSocket is tried again every few minutes, when the network is another, and when HTTP could
  * not be loaded. socketio.js is for applications that ask for socket.io-client. A
  * page loads neither while WebSockets get through.

@@ -1,7 +1,7 @@
 /**
  * The way back: from a fallback over HTTP to a WebSocket. It is loaded with the fallback.
  *
- * In: calls of the transport, time. Out: a WebSocket that is tried beside the connection over HTTP, every few minutes, and soon when the network
+ * In: calls of the transport, time. Out: a WebSocket tried beside the connection over HTTP, every few minutes, and soon when the network
  * may be another. When one gets through, the connection over HTTP is left, and the next attempt is by WebSocket; so is an attempt that
  * is made when it is time, without a connection to keep.
  *

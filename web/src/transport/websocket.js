@@ -2,10 +2,10 @@
  * The transport by a plain WebSocket: Socket.IO 5 over Engine.IO 4, as far as Headgate uses it, without a library.
  *
  * In: messages of the socket. Out: calls of the owner (transport.js has the promises). It answers the gateway's pings, and takes a
- * gateway from which nothing has come for longer than a ping and its time allow for lost. A message that is not of this protocol,
+ * gateway from which nothing has come for longer than a ping and its time allow for lost. A message of another protocol,
  * binary ones included, ends the connection: passing over one could lose an event without a word.
  *
- * A page may not know why a WebSocket could not be opened. So the same address is asked over HTTP: a refusal says why and when to
+ * A page may not know why a WebSocket could not be opened. So the same address is asked over HTTP: a refusal has the reason and when to
  * come again; a gateway that lets a session begin there means that something on the way takes no WebSockets.
  *
  * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
@@ -59,7 +59,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
   let nth = 0;
   /** How many WebSockets in a row may end before the client is let in, until HTTP is tried: one that had worked gets another chance. */
   let chances = 1;
-  /** What the gateway said of itself: the longest message that it takes, the longest silence that it keeps. */
+  /** The gateway's limits: the longest message that it takes, the longest silence that it keeps. */
   let maxPayload = Infinity;
   let silenceMs = 0;
   /** When the next message must have come. */
@@ -137,7 +137,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     watch();
   }
 
-  /** Watch for a silence that is too long. */
+  /** Watch for too long a silence. */
   function watch() {
     const leftMs = dueMs - performance.now();
     if (leftMs <= 0 && doubted) return lost("ping timeout");
@@ -195,7 +195,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     try {
       socket?.close();
     } catch {
-      // A class of the application's: nothing more comes of it, whatever it has to say.
+      // A class of the application's: its further events are ignored.
     }
     for (const settle of requests.values()) settle();
   }
@@ -205,7 +205,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
     leave();
   }
 
-  /** A socket that cannot send is closed, and says so itself. @param {string} text */
+  /** A socket that cannot send is closed, and reports it itself. @param {string} text */
   function send(text) {
     try {
       socket?.send(text);

@@ -46,6 +46,14 @@ def test_a_reload_reaps_workers_while_it_waits() -> None:
     )
 
 
+def test_an_upgrade_executes_what_our_arbiter_has_set() -> None:
+    """It also notes the process that replaces it, for as long as that one lives."""
+    source = inspect.getsource(gunicorn.arbiter.Arbiter.reexec)
+    assert "os.execvpe(self.START_CTX[0], self.START_CTX['args'], environ)" in source
+    assert "self.reexec_pid = os.fork()" in source
+    assert "self.reexec_pid = 0" in inspect.getsource(gunicorn.arbiter.Arbiter.reap_workers)
+
+
 def test_the_arbiter_asks_the_class_about_its_settings_before_it_forks() -> None:
     """A RuntimeError there is one line, and the end."""
     source = inspect.getsource(gunicorn.arbiter.Arbiter.start)

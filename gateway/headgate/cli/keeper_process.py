@@ -70,6 +70,10 @@ class Keeper:
         with suppress(NotKept):
             self._start()
 
+    def leave(self) -> None:
+        """Leave the keeper to the process that replaces this one: `close` does not wait for it."""
+        self._process = None
+
     def close(self) -> None:
         """Let the keeper end, and wait for it. Only in its owner process."""
         if os.getpid() != self._owner:

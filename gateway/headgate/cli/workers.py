@@ -64,7 +64,10 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             "control_socket_disable": True,
             "proc_name": "headgate",
         }
-        return 1 if run_arbiter(options, lambda: _load(target), ready, keeper.check, file) else 0
+        status, is_replaced = run_arbiter(options, lambda: _load(target), ready, keeper.check, file)
+        if is_replaced:
+            keeper.leave()
+        return 1 if status else 0
     except NotKept:
         return 1
     except MissingExtra as error:

@@ -13,7 +13,8 @@ Then it closes its end of the port, moves its clients and finishes its requests 
 is left of gunicorn's graceful_timeout, and ends.
 
 Private API of gunicorn used here, each with a contract test: the arbiter creates a worker object before it forks; `alive` and
-signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults; a reload waits with `reap_workers`.
+signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults; a reload waits with `reap_workers`;
+`reexec` executes START_CTX, and the process id is in `reexec_pid`.
 """
 
 from __future__ import annotations
@@ -471,6 +472,12 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             self._is_reloading = False
             (self.handle_quit if stop == signal.SIGQUIT else self.handle_term)()
 
+    def reexec(self) -> None:
+        """Start a process manager that replaces this one, by the command of this one."""
+        # gunicorn takes sys.argv, where `python -m headgate` is a file, whose folder would hide other packages.
+        self.START_CTX["args"] = [sys.executable, *sys.orig_argv[1:]]
+        super().reexec()
+
     def stop(self, graceful: bool = True) -> None:
         """End the workers, also one that is being forked."""
         Premises.here().board.stop()
@@ -523,8 +530,10 @@ def run_arbiter(
     on_ready: Callable[[Any], None],
     on_tick: Callable[[], None] | None = None,
     settings_file: SettingsFile | None = None,
-) -> int:
-    """Run gunicorn's process manager with these settings until it is stopped; return its exit status.
+) -> tuple[int, bool]:
+    """Run gunicorn's process manager with these settings until it is stopped.
+
+    Returns its exit status, and whether another process manager replaces it (SIGUSR2).
 
     Does not return in a worker.
 
@@ -543,5 +552,5 @@ def run_arbiter(
     except SystemExit as end:
         if os.getpid() != me:
             raise
-        return end.code if isinstance(end.code, int) else 1
-    return 0
+        return end.code if isinstance(end.code, int) else 1, arbiter.reexec_pid != 0
+    return 0, False

@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,25 @@ def test_a_stop_does_not_wait_for_workers_that_load_their_application(start_gate
     gateway.ask_to_stop()
 
     assert gateway.wait_until_ended() == 0
+
+
+def test_a_process_manager_that_replaces_another_keeps_the_private_redis(tmp_path: Path) -> None:
+    """Also where the first one was started as a module, whose folder hides other packages from its file."""
+    gateway = GatewayProcess(tmp_path, {}, ("--dev", "--workers", "2"))
+    gateway.command = (sys.executable, "-m", "headgate", *gateway.command[1:])
+    with gateway, closing(open_client(f"unix://{tmp_path / 'data' / 'redis.sock'}")) as client:
+        first = call(client, "INFO", "server")["run_id"]
+        os.kill(gateway.pid, signal.SIGUSR2)
+        wait_until(lambda: gateway.output.count("headgate: ready") == 2, "the new one serves", DEADLINE_S)
+
+        gateway.ask_to_stop()
+        wait_until(lambda: os.waitid(os.P_PID, gateway.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT), "the old one ends", DEADLINE_S)
+
+        assert call(client, "INFO", "server")["run_id"] == first
+        worker = next(iter(serving(gateway.url).values()))
+        parent = subprocess.run(["ps", "-o", "ppid=", "-p", str(worker)], capture_output=True, text=True, check=True).stdout
+        os.kill(int(parent), signal.SIGTERM)
+        gateway.wait_until_ended()
 
 
 class GunicornProcess(GatewayProcess):

@@ -17,7 +17,7 @@ import yaml
 from headgate.node.access.origin import Hosts, origin_check
 from headgate.settings.settings import Settings, is_weak_secret
 from headgate.transport.peer_address import address_of
-from headgate.workers.gunicorn_worker import graceful_timeout_s
+from headgate.workers.gunicorn_worker import END_S
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 
@@ -77,7 +77,7 @@ def test_the_deployment_gives_a_gateway_time_to_stop(objects: dict[str, Any], co
     """preStop, drain, and the end, within the pod's period of grace; another pod serves before."""
     spec = objects["Deployment"]["spec"]
     waited_s = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > waited_s + graceful_timeout_s(settings.drain_s)
+    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] > waited_s + settings.drain_s + 2 * END_S
     probe = container["readinessProbe"]
     assert waited_s > probe["periodSeconds"] * probe["failureThreshold"]
     assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
@@ -106,7 +106,7 @@ def test_the_units_give_a_gateway_time_to_stop() -> None:
     """With the settings of the environment file, which are settings."""
     settings = Settings.read(environment_of((SYSTEMD / "headgate.env").read_text()))
     service = unit("headgate.service")["Service"]
-    assert int(service["TimeoutStopSec"]) > graceful_timeout_s(settings.drain_s)
+    assert int(service["TimeoutStopSec"]) > settings.drain_s + 2 * END_S
     assert service["KillMode"] == "mixed"
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert unit("headgate.service")["Unit"]["Requires"] == "headgate.socket"

@@ -7,7 +7,8 @@ nothing. 2. It replaces a link that leaves a PING unanswered for a second. 3. Wh
 stay active. Before the first read, nobody is admitted. 4. If this Redis user may not subscribe to the other channel or read
 what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require. 5. A process that
 stood still reads the set again, over another link, before it hands on events that have arrived since (`renew`). 6. Each read
-first writes back what Redis has lost, and then every watch reads again.
+first writes back what Redis has lost, and then every watch reads again. 7. In a Cluster it leaves a node that no longer owns the
+set. That node still answers each PING, and Redis counts the receivers of a message at the owner only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import NamedTuple
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.redis.client import Client, database_number, is_forbidden
+from headgate.redis.client import Client, call, database_number, is_forbidden, server_of
+from headgate.redis.cluster import is_cluster
 from headgate.redis.keys import REVOKED, revoked_channel
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
@@ -82,7 +84,7 @@ class RevocationWatch:
         self.known, self.was_known = False, Signal()
         self.last_error: HeadgateError | None = None
         self._read, self._open_link, self._wait = read, open_link, wait
-        self._url = redis_url
+        self._url, self._is_in_cluster = redis_url, is_cluster(redis_url)
         self._also = also
         self._on_revoked = on_revoked
         self._client = client
@@ -160,6 +162,10 @@ class RevocationWatch:
             try:
                 if link is not None and self.known:
                     link.send(("PING", b""))
+                    if self._is_in_cluster:
+                        call(self._client, "ZRANGE", REVOKED, 0, 0)  # so that the client knows the owner
+                        if server_of(self._client, REVOKED) != link.address:
+                            link.leave()
             except HeadgateError:
                 continue  # the read fails too, and reports it
 

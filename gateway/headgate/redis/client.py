@@ -143,6 +143,11 @@ def place_of(client: Client, key: str | bytes) -> str:
     return f"slot {slot_of(key)} of {client.address}" if isinstance(client, ClusterClient) else address_of(client)
 
 
+def server_of(client: Client, key: str | bytes) -> str:
+    """Return the address of the server that has a key, as far as the client knows. Raises as `Topology.owner` in a Cluster."""
+    return address_of(client.node_of(key) if isinstance(client, ClusterClient) else client)
+
+
 def has_answered(url: str, key: str | bytes) -> None:
     """Close the circuit breaker of a key's server, as it has answered. Never waits."""
     address = read_url(url)

@@ -103,6 +103,11 @@ class SubscriberLink:
             self.close()
         self._open_socket().settimeout(None)
 
+    @property
+    def address(self) -> str:
+        """Address of the server, in a Cluster that of the node."""
+        return self._address
+
     def send(self, *commands: Command) -> None:
         """Write commands such as ("SUBSCRIBE", channel) or ("PING", token) in one piece. Their replies come from `read`.
 

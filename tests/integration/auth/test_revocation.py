@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -18,10 +19,12 @@ from headgate.auth.revocation import KEPT_S
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.cli.main import main
 from headgate.redis.client import Client, call, open_client
+from headgate.redis.cluster import slot_of
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import REGRANTED, REVOKED
 from headgate.runtime import logging
 from headgate.services.publisher import Publisher
+from tests.support.clusters import start_cluster
 from tests.support.redis_server import DEADLINE_S, full_memory, wait_until
 
 
@@ -128,3 +131,16 @@ def test_what_was_lifted_while_a_gateway_heard_nothing_stays_lifted(publisher: P
     known = read_revoked(redis_client)
     publisher.revoke(user="ana", for_s=0)
     assert [member for member, *_ in read_revoked(redis_client, known)] == ["user:ben"]
+
+
+def test_in_a_cluster_a_gateway_follows_the_set_to_another_node(tmp_path: Path) -> None:
+    """The former owner answers its pings, but Redis counts receivers at the new one, which may lack the last revocations."""
+    with start_cluster(tmp_path / "cluster", 2) as cluster, open_client(cluster.url, timeout_s=DEADLINE_S) as client:
+        with closing(Watching(cluster.url)) as watching, Publisher(cluster.url, timeout_s=DEADLINE_S) as publisher:
+            assert publisher.revoke(user="ana") == 1
+            assert watching.heard() == ["user:ana"]
+            cluster.move(slot_of(REVOKED), cluster.another(cluster.owner(REVOKED)))
+            call(client, "DEL", REVOKED)
+            assert watching.heard() == ["user:ana"]
+            assert publisher.revoke(user="ben") == 1
+        assert [member for member, *_ in read_revoked(client)] == ["user:ben", "user:ana"]

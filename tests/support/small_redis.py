@@ -91,10 +91,9 @@ class SmallRedis:
             return sum(before.get(member) != score for member, score in members.items())
         return len(members) - len(before)
 
-    def _zremrangebyscore(self, key: str, least: str, most: int) -> int:
-        assert least == "-inf"
+    def _zremrangebyscore(self, key: str, least: str | int, most: str | int) -> int:
         members = self._sets.get(key, {})
-        gone = [member for member, score in members.items() if score <= most]
+        gone = [member for member, score in members.items() if float(least) <= score <= float(most)]
         for member in gone:
             del members[member]
         return len(gone)

@@ -136,7 +136,7 @@ def lift(client: Client, user: str) -> None:
     if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:
         call(client, "HDEL", REGRANTED, user)
     else:
-        lifted = encode(Explicit((), (), now_s, now_s))
+        lifted = encode(Explicit((), (), 0, now_s))  # ended, even if Redis' clock is set back
         write_all(client, [("HSET", REGRANTED, user, lifted), ("EXPIRE", REGRANTED, MAX_REGRANTED_S)])
 
 

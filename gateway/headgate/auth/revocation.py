@@ -53,13 +53,17 @@ class Decision(NamedTuple):
 
     @classmethod
     def read(cls, member: str, score: float, now_s: int) -> Decision:
-        """Return what a score says."""
-        end_s, at_s = divmod(score, 1)
-        return cls(member, int(end_s) - now_s, (now_s - round(at_s * _AT_MODULO_S)) % _AT_MODULO_S)
+        """Return what a score says. A lift ends when it is made, and has ended even if Redis' clock was set back since."""
+        end_s, fraction = divmod(score, 1)
+        at_s, left_s = round(fraction * _AT_MODULO_S), int(end_s) - now_s
+        is_lift = int(end_s) % _AT_MODULO_S == at_s
+        return cls(member, min(left_s, 0) if is_lift else left_s, (now_s - at_s) % _AT_MODULO_S)
 
     def score(self, now_s: int) -> str:
         """Return the score."""
-        return repr(now_s + self.left_s + (now_s - self.age_s) % _AT_MODULO_S / _AT_MODULO_S)
+        # One for a multiple of twelve days must not read as a lift.
+        age_s = self.age_s + (self.left_s > 0 and (self.left_s + self.age_s) % _AT_MODULO_S == 0)
+        return repr(now_s + self.left_s + (now_s - age_s) % _AT_MODULO_S / _AT_MODULO_S)
 
 
 def revoke(client: Client, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> int:

@@ -67,14 +67,18 @@ class Served:
 def registering(now_s: int, gateway_id: str, namespaces: Sequence[str], *, tidy: bool) -> list[Command]:
     """Return the commands that register a gateway for these namespaces now, by Redis' clock.
 
-    `tidy`: also register the namespaces themselves, remove what is too old, and extend the life of the rest.
+    `tidy`: also register the namespaces themselves, remove gateways of long ago or of the future, and keep the rest for longer.
     """
     keys = [gateways_key(namespace) for namespace in namespaces]
     commands: list[Command] = [("ZADD", key, now_s, gateway_id) for key in keys]
     if tidy:
         commands.append(("ZADD", NAMESPACES, *(part for namespace in namespaces for part in (now_s, namespace))))
         for key in keys:
-            commands += [("ZREMRANGEBYSCORE", key, "-inf", now_s - FORGOTTEN_S), ("EXPIRE", key, KEPT_S)]
+            commands += [
+                ("ZREMRANGEBYSCORE", key, "-inf", now_s - FORGOTTEN_S),
+                ("ZREMRANGEBYSCORE", key, now_s + LEASE_S, "+inf"),  # from before Redis' clock was set back
+                ("EXPIRE", key, KEPT_S),
+            ]
         commands += [
             ("ZREMRANGEBYSCORE", NAMESPACES, "-inf", now_s - KEPT_S),
             ("ZREMRANGEBYRANK", NAMESPACES, 0, -MAX_NAMESPACES - 1),

@@ -44,6 +44,8 @@ def test_explicit_grants_are_read_with_the_seconds_that_are_left(redis: SmallRed
     assert read_regrants(client) == {"ana": (Explicit(("b.#",), ("c",), 1100, 1000), 90)}
     lift(client, "ana")
     assert read_regrants(client) == {}
+    redis.now_s -= 500
+    assert set(read_regrants(client)) == {"ben"}, "a lift stays one when the clock of Redis is set back"
 
 
 def test_so_many_users_may_have_them_and_no_more(redis: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,6 +166,14 @@ def test_a_revocation_is_stored_with_its_end_and_every_gateway_is_told(server: S
     assert published == ["60 user:ana", "30 token:t-1", "10 user:ana", "0 user:ana"]
 
 
+def test_a_lift_stays_one_when_the_clock_of_redis_is_set_back(server: SmallRedis) -> None:
+    """A revocation counts for longer then, also one for as long as the time of a decision takes to come round."""
+    revoke(server.client(), user="ana", for_s=0)
+    revoke(server.client(), user="ben", for_s=2**20)
+    server.now_s -= 500
+    assert [(member, left_s) for member, left_s, _ in read_revoked(server.client())] == [("user:ben", 2**20 + 500)]
+
+
 def test_replies_that_come_flat_are_read_as_pairs(server: SmallRedis) -> None:
     """Older versions of redis-py do not pair members and scores."""
     revoke(server.client(), user="ana", for_s=60)

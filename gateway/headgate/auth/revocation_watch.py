@@ -5,7 +5,8 @@ In: the set REVOKED of revocation.py and its channel. Out: `on_revoked(members)`
 Rules. 1. After every (re)connect it subscribes, waits for Redis' confirmation, and then reads the whole set, so it misses
 nothing. 2. It replaces a link that leaves a PING unanswered for a second. 3. While Redis is unreachable, the known revocations
 stay active. Before the first read, nobody is admitted. 4. If this Redis user may not subscribe to the other channel or read
-what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require. 5. A process that
+what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require. It tries again with
+each new link, and after ten minutes. 5. A process that
 stood still reads the set again, over another link, before it hands on events that have arrived since (`renew`). 6. Each read
 first writes back what Redis has lost, and then every watch reads again. 7. In a Cluster it leaves a node that no longer owns the
 set. That node still answers each PING, and Redis counts the receivers of a message at the owner only.
@@ -23,6 +24,7 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.client import Client, call, database_number, is_forbidden, server_of
 from headgate.redis.cluster import is_cluster
 from headgate.redis.keys import REVOKED, revoked_channel
+from headgate.redis.primary_switch import FORBIDDEN_S
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
 
@@ -85,7 +87,7 @@ class RevocationWatch:
         self.last_error: HeadgateError | None = None
         self._read, self._open_link, self._wait = read, open_link, wait
         self._url, self._is_in_cluster = redis_url, is_cluster(redis_url)
-        self._also = also
+        self._also = self._listening = also  # `_listening`: None while this Redis user may not have it
         self._on_revoked = on_revoked
         self._client = client
         self._channel = revoked_channel(database_number(self._client))
@@ -111,8 +113,7 @@ class RevocationWatch:
     def renew(self) -> None:
         """Read the whole set again, which sets `was_known`. Known revocations stay active. Never waits."""
         self.was_known.clear()
-        if self._link is not None:
-            self._link.close()
+        self._reconnect()
 
     def close(self) -> None:
         """Stop watching. Idempotent; the greenlet ends by itself."""
@@ -123,13 +124,13 @@ class RevocationWatch:
     # -- private --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        wait_s, logged = FIRST_RECONNECT_S, ""
+        wait_s, logged, unheard = FIRST_RECONNECT_S, "", ""
         while not self._closed:
             link = self._link = self._open_link(self._url, CONNECT_TIMEOUT_S)
             try:
                 link.connect()
                 link.settimeout(SILENT_S)
-                link.send(("SUBSCRIBE", *([self._also.channel] if self._also else []), self._channel))
+                link.send(("SUBSCRIBE", *([self._listening.channel] if self._listening else []), self._channel))
                 while True:
                     replies = link.read()
                     self._take(replies)
@@ -137,27 +138,42 @@ class RevocationWatch:
                     # A Redis with a full disk confirms each subscription, and refuses each PING after it.
                     if any(reply[0] == b"pong" for reply in replies):
                         logged = ""
+                        unheard = "" if self._listening else unheard
             except HeadgateError as error:
-                if self._also is not None and isinstance(error, BusRefused) and is_forbidden(error):
-                    log.warning("questions not heard", channel=self._also.channel, error=error.message)
-                    self._also = None
+                if self._listening is not None and isinstance(error, BusRefused) and is_forbidden(error):
+                    if error.message != unheard:
+                        unheard = error.message
+                        log.warning("questions not heard", channel=self._listening.channel, error=error.message)
+                    self._listening = None
                     link.close()
                     continue
                 self.last_error = error
-                if error.message != logged and not self._closed:
+                if error.message != logged and not self._closed and self._link is link:
                     logged = error.message
                     log.warning("revocations out of reach", error=error.message)
             except Exception:
                 # The known revocations stay active. A bug must not end the watch.
                 log.exception("revocation watch failed")
             link.close()
+            self._listening = self._also
             if not self._closed:
                 self._wait(wait_s * random.uniform(0.5, 1.0))
                 wait_s = min(wait_s * 2, LAST_RECONNECT_S)
 
+    def _reconnect(self) -> None:
+        """Close the link, which is no fault to be logged."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
     def _run_pings(self) -> None:
+        unheard_s = 0.0
         while not self._closed:
             self._wait(PING_INTERVAL_S)
+            unheard_s = unheard_s + PING_INTERVAL_S if self._listening is not self._also else 0.0
+            if unheard_s >= FORBIDDEN_S:
+                unheard_s = 0.0
+                self._reconnect()
             link = self._link
             try:
                 if link is not None and self.known:
@@ -173,14 +189,14 @@ class RevocationWatch:
         """Apply the replies of one read. A confirmed subscription, or a write-back, triggers reading the whole set."""
         hit: list[str] = []
         for reply in replies:
-            if self._also is not None and reply[1] == self._also.channel.encode():
+            if self._listening is not None and reply[1] == self._listening.channel.encode():
                 if reply[0] == b"message":
-                    self._also.receive(reply[2])
+                    self._listening.receive(reply[2])
                 else:
-                    self._also.begin(self._client)
+                    self._listening.begin(self._client)
             elif (is_repair := reply[2:] == [WRITTEN_BACK]) or reply[:2] == [b"subscribe", self._channel.encode()]:
-                if is_repair and self._also is not None:
-                    self._also.begin(self._client)
+                if is_repair and self._listening is not None:
+                    self._listening.begin(self._client)
                 self.revocations.replace(self._read(self._client, self.revocations.known()))
                 self.known, self.last_error = True, None
                 self.was_known.set()

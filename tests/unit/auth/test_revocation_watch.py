@@ -15,6 +15,7 @@ from headgate.auth.revocation import Decision
 from headgate.auth.revocation_watch import PING_INTERVAL_S, SILENT_S, Listening, RevocationWatch
 from headgate.errors import BusRefused, BusUnavailable, Unauthorized
 from headgate.redis.keys import REVOKED
+from headgate.redis.primary_switch import FORBIDDEN_S
 from tests.support.small_redis import SmallRedis
 
 URL = "redis://127.0.0.1:1"
@@ -178,14 +179,14 @@ BROKEN = BusUnavailable("the connection broke")
 class Linked:
     """A watch that opens one link of a script after the other, and is closed with the last. Its waits take no time."""
 
-    def __init__(self, *links: Link, stored: list[Decision] | Exception | None = None) -> None:
+    def __init__(self, *links: Link, stored: list[Decision] | Exception | None = None, also: Listening | None = None) -> None:
         self._links = list(links)
         self.opened: list[Link] = []
         self.hit: list[list[str]] = []
         self.waits: list[float] = []
         self.stored = stored or []
         self.watch = RevocationWatch(
-            URL, CLIENT, self.hit.append, self._read, open_link=cast(Any, self._open), wait=self.waits.append
+            URL, CLIENT, self.hit.append, self._read, open_link=cast(Any, self._open), wait=self.waits.append, also=also
         )
 
     def run(self) -> list[Any]:
@@ -207,17 +208,39 @@ class Linked:
         return self.stored
 
 
+OTHERS = Listening("others", lambda _: None, lambda _: None)
+
+
 def test_a_user_without_the_right_to_the_other_channel_still_hears_of_revocations() -> None:
-    """A deploy must not lock out every client because Redis' rights are those of the version before."""
+    """A deploy must not lock out every client because Redis' rights are those of the version before.
+
+    The right may come back, as when someone edits the user, so each new link asks for it.
+    """
     forbidden = BusRefused("this user has no permissions to access one of the channels", redis_code="NOPERM")
-    refused, link = Link(forbidden), Link([CONFIRMED], BROKEN)
-    linked = Linked(refused, link, Link(BROKEN), stored=[Decision("user:ana", 60, 0)])
-    linked.watch._also = Listening("others", lambda _: None, lambda _: None)
+    refused, link, later = Link(forbidden), Link([CONFIRMED], BROKEN), Link(BROKEN)
+    linked = Linked(refused, link, later, stored=[Decision("user:ana", 60, 0)], also=OTHERS)
     lines = linked.run()
-    assert refused.sent == [("SUBSCRIBE", "others", REVOKED)]
+    assert refused.sent == later.sent == [("SUBSCRIBE", "others", REVOKED)]
     assert (refused.closed, link.sent) == (1, [("SUBSCRIBE", REVOKED)])
     assert linked.hit == [["user:ana"]]
     assert [line["channel"] for line in lines if line["event"] == "questions not heard"] == ["others"]
+
+
+def test_a_watch_without_the_right_to_the_other_channel_asks_again_after_a_while() -> None:
+    """Redis logs each refusal, so it does not ask often."""
+    link, waited = Link(), 0.0
+    watch = RevocationWatch(URL, CLIENT, lambda members: None, wait=lambda seconds: step(seconds), also=OTHERS)
+    watch._listening, watch._link = None, cast(Any, link)
+
+    def step(seconds: float) -> None:
+        nonlocal waited
+        if link.closed:
+            watch.close()
+        else:
+            waited += seconds
+
+    watch._run_pings()
+    assert waited == FORBIDDEN_S
 
 
 def test_a_watch_whose_link_breaks_reads_everything_anew() -> None:

@@ -154,6 +154,16 @@ def has_answered(url: str, key: str | bytes) -> None:
     answered(f"slot {slot_of(key)} of {address}" if address.kind is Kind.CLUSTER else str(address))
 
 
+def publish_at(client: Client, key: str | bytes, channel: str, message: bytes) -> int:
+    """Publish a message at the server that has `key`; return how many of its connections receive it. Raises as `call`.
+
+    In a Cluster it asks for the owner first: every node accepts a PUBLISH, and counts only its own connections.
+    """
+    if isinstance(client, ClusterClient):
+        client.doubt()
+    return int(call_at(client, key, "PUBLISH", channel, message))
+
+
 def drop_idle(client: Client) -> None:
     """Close idle connections, which are doubtful after a fault elsewhere. A Cluster's client also reads its topology again."""
     if isinstance(client, ClusterClient):

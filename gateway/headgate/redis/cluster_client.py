@@ -117,9 +117,13 @@ class ClusterClient:
         """Return how many slots no node owns. Raises as `primaries`."""
         return self._topology.without_owner()
 
-    def drop_idle(self) -> None:
-        """Close the idle connections, and ask for the topology again before its next use. Never waits."""
+    def doubt(self) -> None:
+        """Ask for the topology again before its next use. Never waits."""
         self._topology.doubt()
+
+    def drop_idle(self) -> None:
+        """Close the idle connections, and doubt the topology. Never waits."""
+        self.doubt()
         for client in list(self._nodes.values()):
             connections.drop_idle(client)
 

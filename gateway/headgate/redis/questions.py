@@ -24,7 +24,7 @@ import msgspec
 
 from headgate.events.numbers import check_seconds
 
-from .client import Client, call, call_at, database_number
+from .client import Client, call, database_number, publish_at
 from .functions import write_all
 from .keys import REVOKED, answers_key, questions_channel
 from .registry import living, name_of
@@ -145,7 +145,7 @@ def answer(client: Client, question: Question, gateway_id: str, body: object, *,
 def _publish(client: Client, question: Question) -> int:
     """Send a question. Return how many processes receive it."""
     # Sent to the server with the links of all processes, so that it counts all receivers and the caller waits for no others.
-    return int(call_at(client, REVOKED, "PUBLISH", questions_channel(database_number(client)), _encode(question)))
+    return publish_at(client, REVOKED, questions_channel(database_number(client)), _encode(question))
 
 
 # The question whether pages have handled an event, for diagnosis/tracing.py. No event is counted or reported in advance. Each

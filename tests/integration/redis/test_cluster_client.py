@@ -37,7 +37,7 @@ from headgate.redis.client import (
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import REVOKED, feed_channel, log_key, questions_channel
-from headgate.redis.questions import answer, ask, read_question
+from headgate.redis.questions import UNREGISTERED, answer, ask, read_question
 from headgate.redis.registry import living
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.services.publisher import Fate
@@ -367,3 +367,15 @@ def test_a_question_reaches_every_process_that_listens_for_revocations(cluster: 
     for thread, link in zip(threads, links, strict=True):
         thread.join()
         link.close()
+
+
+def test_a_question_counts_its_receivers_where_the_slot_has_moved(cluster: Cluster, client: Client) -> None:
+    """The former owner passes it on to the others, and counts none of them. The client has met no other sign of the move."""
+    ask(client, "k", {}, (), msgspec.json.decode, within_s=0.01)
+    cluster.move(slot_of(REVOKED), cluster.another(cluster.owner(REVOKED)))
+    with closing(SubscriberLink(cluster.url, DEADLINE_S, key=REVOKED)) as link:
+        link.connect()
+        link.settimeout(DEADLINE_S)
+        link.send(("SUBSCRIBE", questions_channel(0)))
+        assert link.read()[0][0] == b"subscribe"
+        assert ask(client, "k", {}, (), msgspec.json.decode, within_s=0.01).silent == (UNREGISTERED,)

@@ -68,6 +68,10 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             fail(str(error))
         except OutputRefused as error:
             _fail_for(error)
+        except FileNotFoundError:
+            if _is_in_a_folder():
+                raise
+            fail("the current folder was deleted; run the command in another one")
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -215,6 +219,14 @@ def drop_rest(stream: TextIO) -> None:
     """Drop the rest of a stream's buffer. Otherwise it would be written at the end of the process, and fail again."""
     with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def _is_in_a_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _fail_for(error: OutputRefused) -> NoReturn:

@@ -124,9 +124,13 @@ def wait_for_private_redis(data_dir: str | Path, within_s: float) -> str | None:
     server has run there before.
 
     A command right after `headgate serve` runs before the server does. The folder then has the lock file of the last server.
-    Raises BusRefused: as `find_private_redis`; BusUnavailable: its owner holds the lock, and the server does not start in time.
+    Raises BusRefused: as `find_private_redis`; BusUnavailable: its owner holds the lock, and the server does not start in time,
+    or the current folder was deleted.
     """
-    lock = Path(data_dir).absolute() / LOCK_NAME
+    try:
+        lock = Path(data_dir).absolute() / LOCK_NAME
+    except FileNotFoundError as error:
+        raise BusUnavailable("no Redis: the current folder was deleted; set HEADGATE_REDIS_URL, or use another one") from error
     deadline = time.monotonic() + within_s
     while True:
         url = find_private_redis(data_dir)

@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import sys
+from contextlib import suppress
 from importlib.abc import SourceLoader
 from typing import Any
 
@@ -72,9 +73,10 @@ def _split(name: str, expected: str, default: str | None) -> tuple[str, str]:
     attribute = (attribute or default or "").removesuffix("()")  # which gunicorn and Flask want after a factory
     if not attribute or not all(part.isidentifier() for part in module_name.split(".")):
         raise InvalidRequest(f"{name!r} is not of the form {expected}")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    with suppress(FileNotFoundError):  # it was deleted
+        here = os.getcwd()
+        if here not in sys.path:
+            sys.path.insert(0, here)
     return module_name, attribute
 
 

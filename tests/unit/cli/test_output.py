@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -71,6 +72,17 @@ def test_a_bug_keeps_its_trace() -> None:
     """It is not dressed up as a fault of the user."""
     with pytest.raises(ZeroDivisionError):
         CliRunner().invoke(command(ZeroDivisionError()), catch_exceptions=False)
+
+
+@pytest.mark.parametrize("arguments", [["demo"], ["serve", "--workers", "2"]])
+def test_a_command_in_a_deleted_folder_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+    """gunicorn, the imports of an application and a private Redis need the folder."""
+    (gone := tmp_path / "gone").mkdir()
+    line = f'rmdir {gone} && exec {sys.executable} -m headgate "$@"'
+    ended = subprocess.run(["sh", "-c", line, "sh", *arguments], cwd=gone, capture_output=True, text=True, check=False)
+    last = ended.stderr.splitlines()[-1]
+    assert (last, ended.returncode) == ("headgate: the current folder was deleted; run the command in another one", 1)
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_failure_ends_the_command_with_exit_code_1() -> None:

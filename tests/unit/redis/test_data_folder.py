@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from headgate.errors import BusUnavailable
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 
 NOWHERE = json.dumps({"socket": "/nowhere/redis.sock", "pid": 1}).encode()
 
@@ -18,3 +20,12 @@ def test_a_record_that_leads_nowhere_is_no_server(tmp_path: Path, record: bytes 
     if record is not None:
         (tmp_path / "redis.lock").write_bytes(record)
     assert find_private_redis(tmp_path) is None
+
+
+def test_a_deleted_folder_has_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher without a URL gets the error of a missing Redis, and not one of the file system."""
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(BusUnavailable, match="the current folder was deleted"):
+        Publisher()

@@ -56,6 +56,15 @@ def test_it_yields_what_matches_one_of_its_patterns(publisher: Publisher, subscr
     assert brief(subscriber("orders.*.packed", "orders.1.#", "a", since=0)) == [*wanted, -1]
 
 
+def test_waiting_for_redis_is_one_warning_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    """A script with a wrong address prints it at once, and not only after the patience of 30 s."""
+    with pytest.raises(BusUnavailable):
+        next(Subscriber("unix:///nowhere/redis.sock", "#", patience_s=0.1))
+    [line] = [record.getMessage() for record in caplog.records if record.name == "headgate.subscriber"]
+    assert "/nowhere/redis.sock: no such file" in line
+    assert "start Redis there" in line
+
+
 def test_an_event_has_the_epoch_of_its_receipt_for_every_reader(
     publisher: Publisher, subscriber: MakeSubscriber, redis_client: Client
 ) -> None:

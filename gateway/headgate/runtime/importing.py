@@ -32,8 +32,11 @@ def check_string(name: str, expected: str, default: str | None = None) -> None:
             spec = next(filter(None, (finder.find_spec(part, path) for finder in sys.meta_path)), None)
         except KeyError:  # a nested namespace package (no __init__.py), which Python finds only after importing its parent
             return
-        if spec is None or (spec.submodule_search_locations is None and length < len(whole)):
-            raise _no_module(part if spec is None else module_name)  # `shop.app` of a file shop.py, and `shop.py` itself
+        if spec is None:
+            raise _no_module(part)
+        if spec.submodule_search_locations is None and length < len(whole):  # `shop.app` of a file shop.py, and `shop.py` itself
+            after = attribute if whole[length] == "py" else whole[length]
+            raise _no_module(module_name, f"; did you mean '{part}:{after}'?")
         path = spec.submodule_search_locations
     if spec is not None and path is None and isinstance(spec.loader, SourceLoader) and spec.origin is not None:
         source = spec.loader.get_data(spec.origin).decode(errors="replace")
@@ -71,8 +74,10 @@ def _split(name: str, expected: str, default: str | None) -> tuple[str, str]:
     """Return module and attribute, and put the current folder first on the path."""
     module_name, _, attribute = name.partition(":")
     attribute = (attribute or default or "").removesuffix("()")  # which gunicorn and Flask want after a factory
-    if not attribute or not all(part.isidentifier() for part in module_name.split(".")):
-        raise InvalidRequest(f"{name!r} is not of the form {expected}")
+    if not attribute or not _is_module(module_name):
+        module = module_name.removeprefix("./").removesuffix(".py").replace("/", ".")  # of the path of a file
+        hint = f"; did you mean '{module}:{attribute}'?" if attribute and _is_module(module) else ""
+        raise InvalidRequest(f"{name!r} is not of the form {expected}{hint}")
     with suppress(FileNotFoundError):  # it was deleted
         here = os.getcwd()
         if here not in sys.path:
@@ -80,5 +85,9 @@ def _split(name: str, expected: str, default: str | None) -> tuple[str, str]:
     return module_name, attribute
 
 
-def _no_module(name: str) -> InvalidRequest:
-    return InvalidRequest(f"no module named {name!r} (looked in {os.getcwd()} first)")
+def _is_module(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _no_module(name: str, hint: str = "") -> InvalidRequest:
+    return InvalidRequest(f"no module named {name!r} (looked in {os.getcwd()} first){hint}")

@@ -78,8 +78,9 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
 def _checked(app: object, name: str) -> Flask:
     if not isinstance(app, Flask):
         raise InvalidRequest(
-            f"{name} is a {type(app).__name__}; expected a Flask application or a function that returns one. An application of "
-            "another framework (Django, FastAPI) keeps its own server and publishes: start `headgate serve` without it"
+            f"{name} is of type {type(app).__name__}; expected a Flask application or a function that returns one. "
+            "An application of another framework (Django, FastAPI) keeps its own server and publishes: start `headgate serve` "
+            "without it"
         )
     return app
 

@@ -86,7 +86,7 @@ def test_the_name_app_is_taken_when_only_a_module_is_named(in_shop_folder: Path)
         ("shop.front:app", "no module named 'shop.front'"),
         ("shop:nothing", "has no 'nothing'"),
         ("shop:app.gate", "has no 'app.gate'"),
-        ("shop:number", "is a int; expected a Flask application"),
+        ("shop:number", "is of type int; expected a Flask application"),
         ("shop:needs_an_argument", "needs arguments"),
         ("shop:of_django", "start `headgate serve` without it"),
         (":app", "MODULE:APPLICATION"),

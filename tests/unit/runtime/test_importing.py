@@ -42,7 +42,11 @@ def test_what_may_be_there_passes(name: str) -> None:
         ("shop_with_init.wep:app", "no module named 'shop_with_init.wep'"),
         ("shop_with_init.web.re:app", "no module named 'shop_with_init.web.re'"),
         ("shop_nowhere:app", "no module named 'shop_nowhere'"),
-        ("shop with_init:app", "is not of the form"),
+        ("shop with_init:app", "is not of the form MODULE:APP$"),
+        ("/shop/web.py", "is not of the form MODULE:APP$"),
+        ("shop_with_init.web.application", "did you mean 'shop_with_init.web:application'"),
+        ("shop_with_init.web.py:app", "did you mean 'shop_with_init.web:app'"),
+        ("./shop_with_init/web.py", "did you mean 'shop_with_init.web:app'"),
     ],
 )
 def test_what_is_certainly_not_there_is_refused(name: str, words: str) -> None:

@@ -16,6 +16,8 @@ def main() -> None:
             from .cli.main import main as command_line
     except MissingExtra as error:
         sys.exit(f"headgate: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
     command_line()
 
 

@@ -16,7 +16,7 @@ with plugins_loaded_once():
 import os
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import describe_server
@@ -53,7 +53,8 @@ def main(ready_fd: int, config: str | None = None) -> int:
             for line in error.lines():
                 complain(line)
             return 1
-        os.write(ready_fd, f"{url}\n".encode())
+        with suppress(BrokenPipeError):  # the process manager was stopped, which has ended standard input too
+            os.write(ready_fd, f"{url}\n".encode())
         os.close(ready_fd)
         if not keeps:
             return 0

@@ -42,6 +42,7 @@ with needing("gunicorn", "serving with several workers"):
     import gunicorn.arbiter
     from gunicorn.app.base import BaseApplication
     from gunicorn.config import Config
+    from gunicorn.errors import HaltServer
     from gunicorn.workers.base import Worker as BaseWorker
 
 from headgate.errors import HeadgateError
@@ -450,7 +451,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
     on_ready: Callable[[Any], None] | None = None
     on_tick: Callable[[], None] | None = None
-    _is_reloading = False
+    _is_reloading = _is_stopping = False
 
     def reload(self) -> None:
         """Replace the workers. Takes as long as the old ones need to end."""
@@ -462,7 +463,11 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
     def reap_workers(self) -> None:
         """Note the workers that have ended. A reload calls this while it waits, and a stop must not wait for its end."""
-        super().reap_workers()
+        try:
+            super().reap_workers()
+        except HaltServer:  # a worker could not start
+            if not self._is_stopping:
+                raise
         if not self._is_reloading:
             return
         caught: list[int] = super().wait_for_signals(timeout=0)
@@ -481,6 +486,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
     def stop(self, graceful: bool = True) -> None:
         """End the workers, also one that is being forked."""
+        self._is_stopping = True
         Premises.here().board.stop()
         super().stop(graceful)
 

@@ -422,6 +422,46 @@ def test_a_port_in_use_is_one_clear_line(redis_url: str, monkeypatch: pytest.Mon
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another" in done.stderr
 
 
+FAILS = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+try:
+    os.symlink(str(os.getpid()), "first")
+except FileExistsError:
+    try:
+        while True:  # until the process manager has noted the end of the first worker
+            os.kill(int(os.readlink("first")), 0)
+            time.sleep(0.01)
+    except ProcessLookupError:
+        pass
+raise ValueError("a fault of mine")
+app = None
+"""
+
+
+def test_an_application_that_no_worker_can_import_ends_with_its_own_traceback(redis_url: str, tmp_path: Path) -> None:
+    """The other worker fails while the first one ends the process manager, which adds no traceback of its own."""
+    (tmp_path / "fails.py").write_text(FAILS)
+    command = [sys.executable, "-m", "headgate", "serve", "fails:app", "--workers", "2", "--port", "0", "--redis", redis_url]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert done.returncode == 1
+    assert done.stderr.count("\nValueError: a fault of mine") == 2
+    assert "HaltServer" not in done.stderr
+
+
+def test_a_stop_before_redis_is_known_leaves_no_traceback(redis_url: str) -> None:
+    """Ctrl-C ends the process manager at once. The keeper then finds both of its pipes closed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "headgate.cli.keeper", str(writer)]
+    environ = {**os.environ, "HEADGATE_REDIS_URL": redis_url}
+    done = subprocess.run(
+        command, env=environ, stdin=subprocess.DEVNULL, pass_fds=[writer], capture_output=True, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+
+
 def test_without_gunicorn_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing has been started then."""
     monkeypatch.chdir(tmp_path)

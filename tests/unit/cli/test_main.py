@@ -116,6 +116,15 @@ def test_a_command_loads_its_own_module_only() -> None:
     assert loaded.strip() == str([f"headgate.cli.{name}" for name in ("events", "main", "options", "output")])
 
 
+def test_ctrl_c_while_the_command_is_loaded_leaves_no_traceback(tmp_path: Path) -> None:
+    """As later, it ends with 130."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-m", "headgate", "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths})
+    assert (ended.returncode, ended.stderr) == (130, "")
+
+
 # Our modules that each of these loads; the rest of the time is Python's own and click's.
 LIGHT = {
     "headgate",

@@ -20,19 +20,21 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from flask import Flask
+from flask import Flask, session
 from flask.cli import routes_command, shell_command
 
-from headgate import BusUnavailable, Handshake, Headgate
+from headgate import BusUnavailable, Handshake, Headgate, Identity
 from headgate.auth.repair import read_revoked
 from headgate.errors import InvalidTopic, NotSerializable, PayloadTooLarge, UnknownNamespace
 from headgate.redis.client import open_client
 from headgate.runtime.importing import import_string
 from headgate.services.publisher import Publisher
+from headgate.settings.settings import Settings
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import record_private_redis
+from tests.support.unstarted_gateway import know_revocations
 
 DEADLINE_S = 60
 
@@ -186,6 +188,20 @@ def test_beside_a_gateway_the_application_finds_its_private_redis(tmp_path: Path
     record_private_redis(tmp_path, redis_url)
     with closing(Headgate(Flask(__name__))) as gate:
         assert gate.publish("a", 1).offset == 1
+
+
+def test_an_authenticator_reads_the_session_of_flask(patched_here: None, redis_url: str) -> None:
+    """Also from the few variables of a request that a gateway keeps of a connection."""
+    app = Flask("shop")
+    app.secret_key = "for the test"
+    settings = Settings(redis_url=redis_url)
+    with closing(Headgate(app, authenticator=lambda handshake: Identity(session["user"]), settings=settings)) as gate:
+        know_revocations(gate)
+        with app.test_client() as browser, browser.session_transaction() as signed_in:
+            signed_in["user"] = "ana"
+        cookie = browser.get_cookie("session")
+        assert cookie is not None
+        assert gate.identify(Handshake("notifications", {}, {"HTTP_COOKIE": f"session={cookie.value}"})).user == "ana"
 
 
 NEEDS_A_GATEWAY: list[Callable[[Headgate], object]] = [

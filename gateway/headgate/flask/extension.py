@@ -53,6 +53,8 @@ SOCKET_PATH = "/socket.io/"
 # Some clients leave the slash out.
 SOCKET_PATH_WITHOUT_SLASH = "/socket.io"
 STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
+# Needed by Flask for a request, and absent from the handshake that a gateway keeps of a connection.
+_BARE_REQUEST = {"REQUEST_METHOD": "GET", "wsgi.url_scheme": "http"}
 AnswererT = TypeVar("AnswererT", bound=Answerer)
 
 
@@ -180,7 +182,10 @@ class Headgate:
             self._gateway.access.logins.console = admit
 
     def authenticate(self, authenticator: Authenticator) -> Authenticator:
-        """Set the authenticator; a decorator. It runs in an application context."""
+        """Set the authenticator; a decorator. It runs in a request context of the handshake's request, of which nothing is saved.
+
+        So it may read `request`, `session` and, with Flask-Login, `current_user`.
+        """
         self._authenticator = self._in_context(_function(authenticator, "authenticator", "handshake"))
         if self._gateway is not None:
             self._gateway.set_authenticator(self._authenticator)
@@ -225,12 +230,20 @@ class Headgate:
         return register
 
     def _in_context(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return the function in a context of the application, which gives back a database's session after it."""
+        """Return the function in a context of the application, which gives back a database's session after it.
+
+        The context of a function of a handshake is that of its request.
+        """
 
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> T:
             assert self._app is not None  # only an attached application serves
-            with self._app.app_context():
+            shown = args[0] if args else None
+            with (
+                self._app.request_context({**_BARE_REQUEST, **shown.environ})
+                if isinstance(shown, Handshake)
+                else self._app.app_context()
+            ):
                 return function(*args, **kwargs)
 
         return called

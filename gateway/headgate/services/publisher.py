@@ -101,6 +101,9 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     An id counts for 300 s (less at a high rate). A later publish with it is another event, with another receipt.
     `replicas` is the number of replicas known to have it, `fsynced` whether it is on the primary's disk; None without a question
     (`durable`).
+
+    For JSON, as in an answer of FastAPI or the result of a Celery task, `msgspec.structs.asdict(receipt)` is a dict.
+    `Receipt(**kept)` makes a receipt of it again.
     """
 
     epoch: str

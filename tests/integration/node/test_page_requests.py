@@ -18,6 +18,8 @@ from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
 ROOT = str(Path(__file__).parents[3])
+ANSWERED = 'headgate_page_requests_total{namespace="notifications",outcome="answered"}'
+CANCELLED = 'headgate_page_requests_total{namespace="notifications",outcome="cancelled"}'
 PRICE = {"type": "object", "required": ["sku"], "properties": {"sku": {"type": "string"}}}
 
 
@@ -40,6 +42,13 @@ def posted(gateway: GatewayProcess, name: str, data: Any) -> Any:
     asked = urllib.request.Request(f"{gateway.url}/api/v1/request", body_of(name, data), headers)
     with urllib.request.urlopen(asked, timeout=60) as answer:
         return json.load(answer)
+
+
+def metrics_of(gateway: GatewayProcess) -> dict[str, float]:
+    """Return the value of each time series."""
+    with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=60) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
 
 def test_the_answer_is_the_same_over_http_and_over_a_websocket(gateway: GatewayProcess) -> None:
@@ -68,10 +77,12 @@ def test_a_caller_who_hangs_up_stops_the_function(gateway: GatewayProcess) -> No
             client.wait_for_events(1)
         events = client.wait_for_events(2)
     assert [(topic, data) for topic, data, _ in events][1:] == [("orders.ended", "stopped")]
+    wait_until(lambda: metrics_of(gateway).get(CANCELLED), "the metrics")
 
 
 def test_a_page_that_leaves_stops_nothing(gateway: GatewayProcess) -> None:
-    """Its request is carried out, and its answer is dropped; the gateway counts all of it."""
+    """Its request is carried out and counted, and its answer is dropped."""
+    before = metrics_of(gateway).get(ANSWERED, 0)
     with RawClient(gateway.url, {"subscriptions": [{"pattern": "orders.*"}]}) as client:
         assert client.welcome
         with RawClient(gateway.url) as page:
@@ -81,12 +92,11 @@ def test_a_page_that_leaves_stops_nothing(gateway: GatewayProcess) -> None:
         events = client.wait_for_events(2)
     assert [(topic, data) for topic, data, _ in events][1:] == [("orders.ended", "answered")]
 
-    def counted() -> bool:
-        with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=60) as answer:
-            text = answer.read().decode()
-        return "\nheadgate_page_requests_running 0.0" in text and 'outcome="cancelled"' in text and 'outcome="answered"' in text
+    def is_counted() -> bool:
+        metrics = metrics_of(gateway)
+        return metrics["headgate_page_requests_running"] == 0 and metrics.get(ANSWERED, 0) == before + 1
 
-    wait_until(counted, "the metrics")
+    wait_until(is_counted, "the metrics")
 
 
 @pytest.fixture

@@ -187,7 +187,8 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   /** Return which tabs are there. */
   async function present() {
-    const { held = [] } = await locks.query();
+    // Firefox grants a frame of another site locks, and does not list them. Its leader begins without the others, and they join later.
+    const { held = [] } = await locks.query().catch(() => /** @type {LockManagerSnapshot} */ ({}));
     return held.flatMap((lock) => (lock.name?.startsWith(lockOf("")) ? [lock.name.slice(lockOf("").length)] : []));
   }
 

@@ -56,6 +56,16 @@ describe("tabs", () => {
     assert.deepEqual(gates.map(({ tabs }) => tabs.role).sort(), ["following", "following", "leading"]);
   });
 
+  it("share where the browser lists no locks, as Firefox in a frame of another site", async () => {
+    for (let nth = 0; nth < 2; nth++) {
+      const tab = browser.open();
+      tab.platform.locks.query = () => Promise.reject(new DOMException("not here", "SecurityError"));
+      gates.push(connectOn(tab.platform, "http://gateway.test", { io: gateway.io(tab) }));
+    }
+    await until(live);
+    assert.deepEqual(gates.map(({ tabs }) => tabs.role).sort(), ["following", "leading"]);
+  });
+
   it("have another leader and every event within a second after theirs hangs", async () => {
     for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
     const seen = new Map(gates.map((gate) => [gate, []]));

@@ -14,7 +14,7 @@ import { connect as connectTabs } from "#headgate/tabs";
 
 /** Without one of these, or with one that throws, everything works, but for the exceptions here. */
 const FALLS_BACK = {
-  BroadcastChannel: "tabs do not share; no outbox in IndexedDB",
+  BroadcastChannel: "tabs do not share; an outbox is in memory",
   MessageChannel: "messages wait for a timer",
   TextDecoder: "over HTTP the page polls",
   WebSocket: "a stream over HTTP",
@@ -23,10 +23,10 @@ const FALLS_BACK = {
   crypto: "ids of events are random as Math.random is",
   document: "the page counts as seen; the script tag's files are found by the page's address",
   fetch: "a failed WebSocket has no other reason",
-  indexedDB: "no outbox in IndexedDB",
+  indexedDB: "an outbox is in memory",
   localStorage: "there is no debug log",
   location: "connect() needs an address",
-  navigator: "tabs do not share; no outbox in IndexedDB",
+  navigator: "tabs do not share; an outbox is in memory",
   origin: "an error does not name the origin that may not be allowed",
   process: "the short texts of errors",
   reportError: "console.error",
@@ -75,7 +75,7 @@ class Socket {
     if (text.startsWith("40")) {
       this.says('40/notifications,{"sid":"y"}');
       const { subscriptions } = JSON.parse(text.slice(text.indexOf("{")));
-      this.message("welcome", { session: "s", epoch: "e", offset: 100, resumed: null, limits: {}, subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })) });
+      this.message("welcome", { session: "s", user: "ana", epoch: "e", offset: 100, resumed: null, limits: {}, subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })) });
       this.message("event", "orders.42", 7, { id: "i", time: 1, offset: 101 });
     } else if (text.includes('"publish"')) {
       const [id] = text.match(/(?<=,)\d+(?=\[)/);
@@ -110,14 +110,23 @@ afterEach(() => {
   mock.restoreAll();
 });
 
+/** An IndexedDB that opens. */
+const INDEXED_DB = {
+  open() {
+    const request = { result: {}, onsuccess() {} };
+    setTimeout(() => request.onsuccess());
+    return request;
+  },
+};
+
 /** Connect, get an event, publish, close. */
-async function live(open) {
+async function live(open, storage) {
   mock.method(console, "info", () => {});
   const gate = open("https://gateway.test", { WebSocket: Socket, token: "h.e30.s" });
   const got = new Promise((resolve) => gate.on("orders.#", resolve));
   assert.equal(await got, 7);
   assert.equal((await gate.publish("orders.42", 8)).offset, 102);
-  const outbox = createOutbox(gate);
+  const outbox = createOutbox(gate, storage);
   assert.equal((await outbox.publish("orders.42", 9, { id: "mine" })).offset, 102);
   gate.close();
   assert.equal(gate.status, "closed");
@@ -163,22 +172,27 @@ describe("a platform without", () => {
     replace("navigator", { value: { locks } });
     // It waits for a tab that leads before it connects by itself.
     await live(connectTabs);
-    const gate = connect("https://gateway.test", { autoConnect: false });
-    replace("indexedDB", { value: {} });
-    const outbox = createOutbox(gate, { storage: "indexeddb", user: "ana" });
-    await assert.rejects(outbox.publish("orders.42", 1), { code: "storage_failed" });
-    gate.close();
-    outbox.close();
   });
 
-  it("an IndexedDB that may be read: the outbox says what it needs", () => {
-    const gate = connect("https://gateway.test", { autoConnect: false });
-    for (const descriptor of [undefined, { get: throws }]) {
-      replace("indexedDB", descriptor);
-      assert.throws(() => createOutbox(gate, { storage: "indexeddb", user: "ana" }), { name: "TypeError", message: /no IndexedDB, Web Locks or BroadcastChannel .* use storage "memory"/ });
-    }
-    gate.close();
-  });
+  const locks = { request: async (_name, act) => act(), query: async () => ({}) };
+  /** @type {Record<string, Record<string, PropertyDescriptor | undefined>>} */
+  const DENIED = {
+    "no IndexedDB": { indexedDB: undefined, navigator: { value: { locks } } },
+    "an IndexedDB that throws": { indexedDB: { get: throws }, navigator: { value: { locks } } },
+    "no Web Locks": { indexedDB: { value: INDEXED_DB }, navigator: { value: {} } },
+    "Web Locks that are denied": { indexedDB: { value: INDEXED_DB }, navigator: { value: { locks: { ...locks, request: async () => throws() } } } },
+    // Firefox, in a frame of another site.
+    "Web Locks that are not listed": { indexedDB: { value: INDEXED_DB }, navigator: { value: { locks: { ...locks, query: async () => throws() } } } },
+    "no BroadcastChannel": { indexedDB: { value: INDEXED_DB }, navigator: { value: { locks } }, BroadcastChannel: { value: class { constructor() { throws(); } } } },
+  };
+  for (const [what, globals] of Object.entries(DENIED)) {
+    it(`storage, by ${what}: an outbox in IndexedDB is in memory, and says so once`, async () => {
+      for (const [name, descriptor] of Object.entries(globals)) replace(name, descriptor);
+      const warned = mock.method(console, "warn", () => {});
+      await live(connect, { storage: "indexeddb", user: "ana" });
+      assert.equal(warned.mock.calls.filter(({ arguments: [text] }) => /the outbox ends with this page: /.test(text)).length, 1);
+    });
+  }
 
   it("AbortController: a gate cannot be made, and the error names it", () => {
     replace("AbortController");

@@ -17,31 +17,19 @@ const ENTRIES = "entries";
 const TOTALS = "totals";
 const QUEUE = "queue";
 
-/** @param {string} queue @param {Bounds} bounds @returns {Store} */
-export function createIndexedDbStore(queue, bounds) {
+/**
+ * Open the store. What the browser denies a page, it denies here, before anything is kept.
+ * @param {string} queue @param {Bounds} bounds @returns {Promise<Store>} rejected with whatever the browser says
+ */
+export async function openIndexedDbStore(queue, bounds) {
   const name = `headgate outbox ${queue}`;
   const tabs = `${name} tab `;
   /** Entries with watched receipts have another name: pages of an older version do not know their states. @param {Entry} entry */
   const queueOf = (entry) => (isKept(entry) ? `kept ${queue}` : queue);
   const tab = newId();
-  const channel = new BroadcastChannel(name);
   /** @type {Promise<IDBDatabase> | undefined} */
   let opened;
   let isClosed = false;
-  /** Give up the lock of a tab that lives. */
-  let die = () => {};
-  /** @type {Promise<void>} */
-  const lives = new Promise((resolve, reject) => {
-    const hold = () => {
-      resolve();
-      return new Promise((/** @type {(value?: undefined) => void} */ end) => {
-        die = end;
-      });
-    };
-    // A page without an origin may not store anything, and each publish reports that.
-    navigator.locks.request(tabs + tab, hold).catch(reject);
-  });
-  lives.catch(() => {});
 
   /** Return the database. It is opened again when the browser has closed it (the user has cleared the site's data), or could not open it. */
   function database() {
@@ -64,8 +52,6 @@ export function createIndexedDbStore(queue, bounds) {
    * @param {(rows: IDBObjectStore, sums: IDBObjectStore) => Promise<unknown>} act
    */
   async function change(durability, act) {
-    // Another tab would report an entry of a tab that seems closed.
-    await lives;
     const transaction = (await database()).transaction([ENTRIES, TOTALS], "readwrite", { durability });
     const ended = new Promise((resolve, reject) => {
       transaction.oncomplete = resolve;
@@ -90,6 +76,20 @@ export function createIndexedDbStore(queue, bounds) {
       await (next ? result(rows.put({ ...next, queue: queueOf(next) })) : result(rows.delete(key)));
     });
 
+  async function living() {
+    const { held = [] } = await navigator.locks.query();
+    return new Set(held.flatMap(({ name: lock = "" }) => (lock.startsWith(tabs) ? [lock.slice(tabs.length)] : [])));
+  }
+
+  await database();
+  // Firefox grants a frame of another site locks, and does not list them.
+  await living();
+  /** Give up the lock of a tab that lives. @type {() => void} */
+  const die = await new Promise((resolve, reject) => {
+    navigator.locks.request(tabs + tab, () => new Promise((end) => resolve(() => end(undefined)))).catch(reject);
+  });
+  const channel = new BroadcastChannel(name);
+
   return {
     tab,
     bounds,
@@ -104,8 +104,6 @@ export function createIndexedDbStore(queue, bounds) {
       }),
 
     async entries() {
-      // As long a way as that of `change`: what was added before is there.
-      await lives;
       const rows = (await database()).transaction(ENTRIES).objectStore(ENTRIES).index(QUEUE);
       return (await Promise.all([`kept ${queue}`, queue].map((each) => result(rows.getAll(each))))).flat();
     },
@@ -117,10 +115,7 @@ export function createIndexedDbStore(queue, bounds) {
 
     alone: async (act) => navigator.locks.request(name, act),
 
-    async living() {
-      const { held = [] } = await navigator.locks.query();
-      return new Set(held.flatMap(({ name: lock = "" }) => (lock.startsWith(tabs) ? [lock.slice(tabs.length)] : [])));
-    },
+    living,
 
     notify: (notice) => channel.postMessage(notice),
 
@@ -130,7 +125,7 @@ export function createIndexedDbStore(queue, bounds) {
 
     close() {
       channel.close();
-      void lives.then(() => die(), () => {});
+      die();
       isClosed = true;
       opened?.then((database) => database.close(), () => {});
     },

@@ -70,10 +70,11 @@ export const CLOCK = {
 /**
  * @param {OutboxGate} gate
  * @param {Store} store
- * @param {{ user?: string | undefined, maxAgeMs: number }} options `user`: nothing is sent as another one
+ * @param {{ user?: string | undefined, maxAgeMs: number, opened?: Promise<Store> | undefined }} options `user`: nothing is sent as another one; `opened`: takes the
+ *   place of the store, if it can be opened
  * @param {Clock} [clock]
  */
-export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
+export function runOutbox(gate, store, { user, maxAgeMs, opened }, clock = CLOCK) {
   const life = new Machine(PASSES, "resting");
   /** Promises of this page, by ticket. `isKept`: the store has confirmed it.
    * @type {Map<string, { resolve: (receipt: any) => void, reject: (error: unknown) => void, isKept: boolean, id: string, topic: string, data: any }>} */
@@ -127,6 +128,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     let nextMs = LOOK_MS;
     do {
       try {
+        await ready;
         nextMs = await store.alone(pass);
         isReported = false;
       } catch (error) {
@@ -327,10 +329,17 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   gate.on("connection:up", connected, part);
   gate.on("delivery:gap", wake, part);
   gate.on("status:change", watched, part);
-  store.listen(() => {
-    tellOurs().catch(report);
-    wake();
-  });
+  const ready = opened?.then(
+    (better) => {
+      if (life.is("closed")) return better.close();
+      store = better;
+      store.listen(() => {
+        tellOurs().catch(report);
+        wake();
+      });
+    },
+    (error) => console.warn(`headgate: the outbox ends with this page: ${error}`),
+  );
   if (gate.status === "closed") close();
   else if (gate.isUp) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
   else wake();
@@ -357,6 +366,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
       // It may be rejected while it is being kept.
       fate.catch(() => {});
       try {
+        await ready;
         await store.add({ state: "queued", tab: store.tab, ticket, owner, id, topic, data: plainData, bytes, expiresMs: clock.nowMs() + lifeMs });
       } catch (fault) {
         waiting.delete(ticket);
@@ -374,6 +384,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
 
     /** Return what is kept and not settled, oldest first. @returns {Promise<Notice[]>} */
     async pending() {
+      await ready;
       const entries = (await store.entries()).filter((entry) => !isSettled(entry));
       return entries.map(({ id, topic, data, tab }) => ({ id, topic, data, restored: tab !== store.tab }));
     },
@@ -385,9 +396,10 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
      * @returns {Promise<void>} rejected with HeadgateError `closed`: the outbox was closed before
      */
     async discard(ids) {
-      if (life.is("closed")) throw new HeadgateError("closed", { kept: store.outlives });
       gate._checkOptions("outbox.discard", { ids: [TEXTS] }, { ids: ids ?? undefined });
+      await ready;
       const entries = (await store.entries()).filter(({ id }) => !ids || ids.includes(id));
+      if (life.is("closed")) throw new HeadgateError("closed", { kept: store.outlives });
       const ends = entries.map(({ key }) => giveUp(key));
       wake();
       await Promise.all(ends);

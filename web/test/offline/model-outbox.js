@@ -330,6 +330,7 @@ export class ModelTab {
     remove: (entry) => this.#operate(() => this.#replace(entry)),
     alone: (act) =>
       new Promise((resolve, reject) => {
+        if (!this.isAlive) return;
         this.world.lock.line.push({ tab: this, act, resolve, reject });
         this.world.grant();
       }),

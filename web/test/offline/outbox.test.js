@@ -431,8 +431,7 @@ describe("the entry point", () => {
       assert.equal((await first).offset, 7);
       gate.close();
       assert.ok((await second) instanceof Fault);
-      assert.throws(() => createOutbox(gate, { storage: "indexeddb" }), /needs the name of its user/);
-      assert.throws(() => createOutbox(gate, { storage: "indexeddb", user: "ana" }), /no IndexedDB/);
+      assert.throws(() => createOutbox(gate, { storage: "indexeddb" }), /createOutbox: user of IndexedDB must be/);
       assert.throws(() => createOutbox(gate, { maxEvents: 0 }), TypeError);
     });
   }
@@ -513,7 +512,7 @@ async function history(seed) {
     const tab = new ModelTab(world, `tab${names++}`, (name, { id, error, receipt }) => {
       if (name !== "publish:queued") oracle.tell(id, error?.code ?? "published", receipt);
     });
-    outboxes.set(tab, runOutbox(tab, tab.storage, { user: "ana", maxAgeMs: world.below(2) ? MAX_AGE_MS : 60_000 }, tab.clock));
+    outboxes.set(tab, runOutbox(tab, createMemoryStore(world.bounds), { user: "ana", maxAgeMs: world.below(2) ? MAX_AGE_MS : 60_000, opened: Promise.resolve(tab.storage) }, tab.clock));
   };
   const any = () => world.tabs[world.below(world.tabs.length)];
   const actions = {

@@ -96,28 +96,13 @@ class RecordedNamespace:
 
 
 class RecordedSockets:
-    """A face that knows the environment of each session, and keeps later work until the test releases it."""
+    """A face that knows the environment of each session."""
 
     def __init__(self) -> None:
         self.environ: dict[str, dict[str, Any]] = {}
-        self.later: list[tuple[float, Any, tuple[Any, ...]]] = []
 
     def environ_of(self, session_id: str) -> dict[str, Any]:
         return self.environ.get(session_id, {})
-
-    @property
-    def engine(self) -> Any:
-        """It is its own engine, and that its own timer."""
-        return self
-
-    deadlines = engine
-
-    def after(self, delay_s: float, function: Any, *arguments: Any) -> None:
-        self.later.append((delay_s, function, arguments))
-
-    def pass_deadline(self) -> None:
-        for _, function, arguments in self.later:
-            function(*arguments)
 
 
 def joined(namespace: RecordedNamespace, session: str, done: list[tuple[Any, ...]], user: str = "ana") -> RecordedClient:

@@ -1,190 +1,150 @@
-"""Joining: a session is counted until it joins, and again when its client has left. Recorded sockets, real counters, no Redis."""
+"""Sessions in no namespace, and clients, are counted by user and by address. On a gateway on a model of Redis.
+
+A session is pending until it joins, and again when its client has left or was disconnected.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.delivery.client import Client
-from headgate.errors import LimitReached
-from headgate.node.access.access import Access
-from headgate.node.cluster.cluster import Cluster
-from headgate.node.health import State
-from headgate.node.population.drain import Drain
-from headgate.node.population.evictions import Evictions
-from headgate.node.population.joining import Joining
-from headgate.node.population.shedding import Shedding
-from headgate.settings.settings import Settings
-from headgate.transport.session import Session
-from headgate.transport.session_state import CLIENT_DISCONNECT
-from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
-from tests.unit.node.connections import RecordedClient, RecordedConnection, RecordedNamespace, RecordedSockets
+from headgate.transport.socketio_face import OneTooMany
+from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
+from tests.support.model_redis import NAMESPACE
 
-HERE = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": "198.51.100.1, 203.0.113.9", "wsgi.input": object()}
-ELSEWHERE = {**HERE, "HTTP_X_FORWARDED_FOR": "203.0.113.10"}
+HERE = {"HTTP_X_FORWARDED_FOR": "198.51.100.1, 203.0.113.9"}
+ELSEWHERE = {"HTTP_X_FORWARDED_FOR": "203.0.113.10"}
+DEADLINE_S = 7
+Start = Callable[..., GatewayOnModel]
 
 
-class Sockets(RecordedSockets):
-    """A face that gives each session a recorded connection."""
-
-    def __init__(self, done: list[tuple[Any, ...]]) -> None:
-        super().__init__()
-        self.done = done
-        self.connections: dict[str, Any] = {}
-
-    def session_of(self, namespace: str, client_id: str) -> Any:
-        sid = client_id.partition("/")[0]
-        connection = self.connections.get(sid)
-        if connection is None:
-            connection = self.connections[sid] = RecordedConnection(sid, self.done)
-            connection.cork = connection.uncork = lambda: None  # type: ignore[attr-defined]
-        return connection
-
-    @property
-    def count(self) -> int:
-        return len(self.connections) + 1
-
-    def trim_environ(self, session_id: str, names: tuple[str, ...]) -> None:
-        kept = self.environ.get(session_id, {})
-        self.environ[session_id] = {name: kept[name] for name in names if name in kept}
+def by_name(handshake: Handshake) -> Identity:
+    """The token is the user's name."""
+    return Identity(handshake.token or "")
 
 
-class Joined(RecordedNamespace):
-    """A namespace that takes every client and every subscription."""
-
-    def join(self, session: str, identity: Identity, connection: Any, address: str | None = None) -> Client:
-        client = RecordedClient(session, connection, identity).real()
-        self.clients[session] = client
-        return client
-
-    def add_all(self, client: Client, wanted: list[Any]) -> list[str]:
-        return [request["pattern"] for request in wanted]
-
-    def resume(self, client: Client, point: Any) -> tuple[None, None]:
-        return None, None
-
-    def position(self, client: Client, start: None) -> int:
-        return 5
+@pytest.fixture
+def start(gateway_on_model: StartGatewayOnModel) -> Start:
+    """Start a gateway after one proxy."""
+    return lambda **settings: gateway_on_model(by_name, proxies=1, handshake_deadline_s=DEADLINE_S, **settings)
 
 
-class Door:
-    """Joining among real counters. A token is the name of its user."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = Settings(proxies=1, handshake_deadline_s=7, **settings)
-        self.done: list[tuple[Any, ...]] = []
-        self.sockets = Sockets(self.done)
-        self.namespace = Joined(bus=SimpleNamespace(epoch="e", reached=5, up=True, last_error=None))
-        face = cast(SocketIOFace, self.sockets)
-        namespaces = {"notifications": self.namespace.real()}
-        evictions = Evictions(face, namespaces, self.settings)
-        self.settings = replace(self.settings, redis_url="redis://127.0.0.1:1/0")
-        cluster = Cluster(self.settings, {}, State)
-        access = Access(self.settings, identify, face, namespaces, evictions, cluster)
-        access.revocations.known = True
-        self.admission, self.pending = access.admission, evictions.pending
-        drain, shedding = Drain(namespaces), Shedding(0, lambda: 0)
-        self.joining = Joining(self.settings, face, access, evictions, drain, shedding, cluster.pauses)
-
-    def open(self, sid: str, environ: dict[str, Any] = HERE) -> OneTooMany | None:
-        refused = self.joining.opening(sid, environ)
-        if refused is None:
-            self.sockets.environ[sid] = dict(environ)
-        return refused
-
-    def connect(self, sid: str, user: str = "ana") -> dict[str, Any] | None:
-        """Send a CONNECT; return the error, or None when the client has joined."""
-        try:
-            environ, connection = self.sockets.environ[sid], cast(Session, self.sockets.session_of("notifications", f"{sid}/c"))
-            joined = self.joining.connect(self.namespace.real(), connection, f"{sid}/c", environ, {"token": user})
-        except ConnectRefused as refused:
-            return dict(refused.data)
-        joined()
-        return None
-
-    def leave(self, sid: str, reason: str = CLIENT_DISCONNECT) -> None:
-        self.joining.leave(self.namespace.real(), f"{sid}/c", reason)
+def opened(gateway: GatewayOnModel, sid: str, environ: dict[str, str] = HERE) -> OneTooMany | None:
+    """Open a session that does not join; return its refusal."""
+    return gateway.gateway._sockets.opening(sid, {**ENVIRON, **environ})
 
 
-def identify(handshake: Handshake) -> Identity | None:
-    return Identity(handshake.token) if handshake.token else None
+def joined(gateway: GatewayOnModel, user: str = "ana") -> ClientHere:
+    """Connect a client."""
+    client = gateway.join({"token": user}, environ=HERE)
+    assert client.welcome
+    return client
 
 
-def test_an_address_has_so_many_sessions_that_have_not_joined_and_no_more() -> None:
+def leave(client: ClientHere) -> None:
+    """Leave the namespace, and keep the connection."""
+    client.send_packet(f"41/{NAMESPACE},")
+    client.read()
+
+
+def expire(client: ClientHere, gateway: GatewayOnModel) -> None:
+    """Be disconnected from the namespace, as a client with an expired identity is."""
+    gateway.gateway.population.evictions.expired(list(gateway.namespace.clients.values()))
+    client.read()
+
+
+def refused(gateway: GatewayOnModel, user: str, environ: dict[str, str] = HERE) -> dict[str, Any]:
+    """Return the error with which a client is refused, whose connection ends then."""
+    client = gateway.join({"token": user}, environ=environ)
+    error: dict[str, Any] = client.wait_for(lambda: client.refusal, "the refusal")["data"]
+    client.leave()
+    return error
+
+
+def test_an_address_has_so_many_sessions_that_have_not_joined_and_no_more(start: Start) -> None:
     """A client is not counted after its join, nor is another address; the refusal names the time to come back."""
-    door = Door(max_clients_per_address=2)
-    for number in range(2):
-        assert door.open(f"joined-{number}") is None
-        assert door.connect(f"joined-{number}") is None
-    assert [door.open("a"), door.open("b")] == [None, None]
-    refused = door.open("c")
-    assert refused is not None
-    assert "unjoined_per_address (at most 2)" in refused.error.message
-    assert refused.error.retry_after_s == 1
-    assert door.open("d", ELSEWHERE) is None
+    gateway = start(max_clients_per_address=2)
+    for _ in range(2):
+        joined(gateway)
+    assert [opened(gateway, "a"), opened(gateway, "b")] == [None, None]
+    one_too_many = opened(gateway, "c")
+    assert one_too_many is not None
+    assert "unjoined_per_address (at most 2)" in one_too_many.error.message
+    assert one_too_many.error.retry_after_s == 1
+    assert opened(gateway, "d", ELSEWHERE) is None
+    gateway.gateway._sockets.hooks.over("a")  # by its deadline, or by the browser
+    assert opened(gateway, "e") is None
 
 
-def test_a_session_that_ends_before_it_has_joined_makes_room() -> None:
-    """The handshake deadline ends it, or the browser does."""
-    door = Door(max_clients_per_address=1)
-    door.open("a")
-    assert door.open("b") is not None
-    door.joining.over("a")
-    assert door.open("b") is None
+@pytest.mark.parametrize("how", ["it leaves", "it is disconnected"])
+def test_a_connection_that_is_in_no_namespace_again_counts_as_pending_and_ends_at_the_deadline(
+    start: Start, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To join and leave is no way around the limits, which count clients. A client that comes back in time stays."""
+    gateway = start(max_clients_per_address=1)
+    later: list[tuple[float, Any, tuple[Any, ...]]] = []
+    monkeypatch.setattr(
+        gateway.gateway._sockets.engine.deadlines, "after", lambda delay_s, act, *rest: later.append((delay_s, act, rest))
+    )
+    client = joined(gateway)
+    later.clear()
+    for comes_back in (True, False):
+        if how == "it leaves":
+            leave(client)
+        else:
+            expire(client, gateway)
+        assert opened(gateway, "another") is not None
+        [(delay_s, end, rest)] = later
+        later.clear()
+        assert delay_s == DEADLINE_S
+        if comes_back:
+            client.join({"token": "ben"})
+            client.wait_for(lambda: len(client.named("welcome")) == 2, "another welcome")
+            assert opened(gateway, "another") is None
+            gateway.gateway._sockets.hooks.over("another")
+        end(*rest)
+        client.read()
+        assert (client.closed is None) is comes_back
+    assert client.session.reason == "outside every namespace"
 
 
-def test_a_client_that_leaves_counts_as_pending_and_its_connection_ends_at_the_deadline() -> None:
-    """To join and leave is no way around the limits, which count clients."""
-    door = Door(max_clients_per_address=1)
-    door.open("a")
-    door.connect("a")
-    door.leave("a")
-    with pytest.raises(LimitReached):
-        door.pending.open("b", "203.0.113.9")
-    assert [delay_s for delay_s, *_ in door.sockets.later] == [7]
-    door.sockets.pass_deadline()
-    assert door.done[-1] == ("end", "a", "outside every namespace")
-    assert door.sockets.connections["a"].closed
+def test_a_client_is_told_before_it_is_disconnected(start: Start) -> None:
+    """It knows why, and asks for another token instead of coming back with the same. One that has left is passed over."""
+    gateway = start()
+    client, gone = joined(gateway), joined(gateway, "ben")
+    clients = list(gateway.namespace.clients.values())
+    leave(gone)
+    gone.packets.clear()
+    gateway.gateway.population.evictions.expired(clients)
+    client.read()
+    told, end = client.packets[-2:]
+    assert json.loads(told.partition(",")[2])[1]["unauthorized"]["reason"] == "expired"
+    assert end == f"41/{NAMESPACE},"
+    gone.read()
+    assert gone.packets == []
 
 
-def test_a_client_that_comes_back_on_its_connection_stays() -> None:
-    """In time; it is counted as a client again, and as nothing else."""
-    door = Door(max_clients_per_address=1)
-    door.open("a")
-    door.connect("a")
-    door.leave("a")
-    assert door.connect("a", "ben") is None
-    door.sockets.pass_deadline()
-    assert not door.sockets.connections["a"].closed
-    assert door.open("b") is None
-
-
-def test_one_client_more_than_a_user_or_an_address_may_have_is_refused_by_name() -> None:
+def test_one_client_more_than_a_user_or_an_address_may_have_is_refused_by_name(start: Start) -> None:
     """The refusal says when to ask again; a client that leaves makes room."""
-    door = Door(max_clients_per_user=2, max_clients_per_address=3)
-    for number, user in enumerate(["ana", "ana", "ben"]):
-        door.open(f"s{number}")
-        assert door.connect(f"s{number}", user) is None
-    door.open("s3", ELSEWHERE)
-    error = door.connect("s3", "ana")
-    assert error is not None
+    gateway = start(max_clients_per_user=2, max_clients_per_address=3)
+    first, *_ = [joined(gateway, user) for user in ("ana", "ana", "ben")]
+    error = refused(gateway, "ana", ELSEWHERE)
     assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "clients_per_user", 2)
     assert (error["retry"], error["retry_after_s"]) == (True, 10)
-    door.open("s4")
-    error = door.connect("s4", "cleo")
-    assert error is not None
+    error = refused(gateway, "cleo")
     assert (error["name"], error["limit"]) == ("clients_per_address", 3)
-    door.leave("s0", "transport close")
-    assert door.connect("s4", "cleo") is None
+    first.leave()
+    joined(gateway, "cleo")
 
 
-def test_of_the_environment_a_joined_session_keeps_the_headers_that_an_authenticator_may_ask_for() -> None:
+def test_of_the_environment_a_joined_session_keeps_the_headers_that_an_authenticator_may_ask_for(start: Start) -> None:
     """The rest is 3 KB for each client."""
-    door = Door()
-    door.open("a")
-    door.connect("a")
-    assert set(door.sockets.environ["a"]) == {"REMOTE_ADDR", "HTTP_X_FORWARDED_FOR"}
+    gateway = start()
+    client = gateway.join({"token": "ana"}, environ={**HERE, "HTTP_ACCEPT_LANGUAGE": "en"})
+    assert client.welcome
+    kept = gateway.gateway._sockets.environ_of(client.session.sid)
+    assert set(kept) == {"REMOTE_ADDR", "HTTP_HOST", "HTTP_X_FORWARDED_FOR", "wsgi.url_scheme"}

@@ -118,6 +118,13 @@ def test_a_client_that_waits_for_an_answer_moves_after_it() -> None:
     assert site.now_s < 11
 
 
+def test_a_client_that_asks_after_its_notice_gets_its_answer_before_its_end() -> None:
+    """A stock client stays until it is ended."""
+    site = Site(1)
+    site.drain.asking = lambda: {site.clients[0].connection} if 0.5 < site.now_s < 4 else ()
+    assert site.times("end", 10) == {"s0": pytest.approx(4, abs=0.2)}
+
+
 def test_a_function_whose_page_has_left_is_waited_for() -> None:
     """Its request may be an order."""
     site = Site()

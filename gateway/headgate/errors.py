@@ -310,9 +310,10 @@ class Forbidden(HeadgateError):
 
     code = "forbidden"
 
-    def __init__(self, action: str, name: str) -> None:
+    def __init__(self, action: str, name: str, message: str | None = None, **parts: Any) -> None:
+        """`message` replaces the usual one, and `parts` are further ones."""
         shown = _printable(name)
-        super().__init__(f"not allowed to {action} {shown!r}", action=action, name=shown)
+        super().__init__(message or f"not allowed to {action} {shown!r}", action=action, name=shown, **parts)
 
 
 class AuthorizeFailed(HeadgateError):

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import structlog
 
 from headgate.errors import HeadgateError, InvalidRequest
-from headgate_server.api.v1.problems import NotFound
+from headgate_server.api.v1.problems import not_found
 
 STATUSES = ("new", "packed", "shipped", "failed")
 # Beyond it, a new order takes the place of the oldest.
@@ -142,14 +142,14 @@ class OrderBook:
 
         Raises:
             InvalidRequest: there is no such status.
-            NotFound: there is no such order.
+            HttpRefusal: there is no such order.
             BusUnavailable, BusRefused: it was not moved, or the others were not notified.
         """
         if status not in STATUSES:
             raise InvalidRequest(f"status: expected one of {', '.join(STATUSES)}")
         with self._opened():
             if (before := self._orders.get(order_id)) is None:
-                raise NotFound("order", order_id)
+                raise not_found("order", order_id)
             order = replace(before, status=str(status), version=self._next_version(), by=by)
             self._commit([(order.status if order.status in _ALERTS and status != before.status else "updated", order)])
             return order

@@ -15,10 +15,11 @@ from flask import Blueprint, Response, current_app, jsonify, render_template, re
 
 from headgate.errors import InvalidRequest
 from headgate.events.wire.requests import check_text
+from headgate_server.api.v1.problems import HttpRefusal
 
 from .orders import STATUSES, OrderBook
 from .tokens import USERS, DemoTokens
-from .trouble import MAX_OVER_S, NoOperator, Operator, Troubles
+from .trouble import MAX_OVER_S, Operator, Troubles
 
 # All troubles one after another take about 30 s with it. `?stall_s=2`: a demonstration or a test may not have so long.
 STALL_S = 4.0
@@ -36,7 +37,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     def operator() -> Operator:
         if (operator_ := current_app.extensions.get("headgate.operator")) is None:
-            raise NoOperator
+            raise HttpRefusal(404, "no trouble here: it takes `headgate demo` on loopback, without a Redis URL")
         return cast(Operator, operator_)
 
     @routes.get("/")

@@ -48,15 +48,6 @@ class Operator(Protocol):
         """
 
 
-class NoOperator(HeadgateError):
-    """This gateway was not started as a demo with a Redis of its own."""
-
-    code = "not_found"
-
-    def __init__(self) -> None:
-        super().__init__("no trouble here: it takes `headgate demo` on loopback, without a Redis URL")
-
-
 class Troubles:
     """See the module."""
 

@@ -21,7 +21,7 @@ from headgate.redis.keys import DEFAULT_REVOKED_S
 from headgate.services import clients as all_clients
 
 from .operation import Call, Cost, EventId, NoQuery, Pattern, Topic, given, operation
-from .problems import BodyFault, NotFound
+from .problems import BodyFault, not_found
 
 # The part of the grammar of names that a regular expression can express.
 User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
@@ -112,7 +112,7 @@ def disconnect_client(call: Call) -> all_clients.Reached:
     session = _session(call)
     reached = call.clients.disconnect(session=session, reason=call.query.reason, by=_by(call), within=call.reach)
     if not reached.count and not reached.silent:
-        raise NotFound("session", session)
+        raise not_found("session", session)
     return reached
 
 
@@ -194,7 +194,7 @@ def _client(call: Call) -> all_clients.ConnectedClient:
     session = _session(call)
     client = call.clients.client(session, within=call.reach)
     if client is None:
-        raise NotFound("session", session)
+        raise not_found("session", session)
     return client
 
 
@@ -216,7 +216,7 @@ def _session(call: Call) -> str:
 def _user(call: Call) -> str:
     user = call.path["user"]
     if not _may_be_user(user):
-        raise NotFound("user", user)
+        raise not_found("user", user)
     return user
 
 
@@ -232,5 +232,5 @@ def _text(call: Call, name: str, limit: int) -> str:
     """Return a name in the path, if a name can have that text."""
     text = call.path[name]
     if not text.isprintable() or len(text) > limit:
-        raise NotFound(name, text)
+        raise not_found(name, text)
     return text

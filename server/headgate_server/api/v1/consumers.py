@@ -18,7 +18,7 @@ from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key
 
 from .operation import Call, Cost, InNamespace, given, operation
-from .problems import Conflict, NotFound
+from .problems import HttpRefusal, not_found
 
 _LETTERS = "/consumers/{name}/dead-letters"
 LetterId = Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")]
@@ -103,7 +103,7 @@ def get_consumer(call_: Call) -> Consumer:
     name, redis = _name(call_), call_.redis
     status = Groups(redis, call_.namespace).status_of(name)
     if status is None:
-        raise NotFound("consumer", name)
+        raise not_found("consumer", name)
     return _shown(redis, call_.namespace, status)
 
 
@@ -116,11 +116,11 @@ def remove_consumer(call_: Call) -> Removed:
     # Scanning a thousand names takes about as long as reading a hundred entries.
     name, groups = _name(call_), Groups(call_.redis, call_.namespace, lambda: call_.charge(Cost.ENTRIES.units))
     if groups.status_of(name) is None:
-        raise NotFound("consumer", name)
+        raise not_found("consumer", name)
     try:
         waiting, dead = groups.remove(name)
     except InvalidRequest as error:
-        raise Conflict(error.message) from error
+        raise HttpRefusal(409, error.message, reason=error.message) from error
     audit.acted("consumer removed", by=shown_name(call_.identity.user), namespace=call_.namespace, consumer=name)
     return Removed(waiting, dead)
 
@@ -145,7 +145,7 @@ def get_dead_letter(call_: Call) -> Letter:
     except InvalidRequest:
         letter = None
     if letter is None:
-        raise NotFound("dead letter", letter_id)
+        raise not_found("dead letter", letter_id)
     return letter.shown()
 
 
@@ -174,7 +174,7 @@ def drop_dead_letters(call_: Call) -> LettersDone:
 def _name(call_: Call) -> str:
     name = call_.path["name"]
     if not CONSUMER_NAME.fullmatch(name):
-        raise NotFound("consumer", name)
+        raise not_found("consumer", name)
     return name
 
 

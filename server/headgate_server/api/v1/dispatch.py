@@ -83,9 +83,9 @@ def routes(table: Sequence[Operation], services: Services, reads: SharedRates, b
 
 
 def check_acceptable(accept: str) -> None:
-    """Refuse a request that does not accept JSON (RFC 9110, section 12.5.1). Raises NotAcceptable: it does not."""
+    """Refuse a request that does not accept JSON (RFC 9110, section 12.5.1). Raises HttpRefusal: it does not."""
     if not _accepts_json(accept):
-        raise problems.NotAcceptable
+        raise problems.HttpRefusal(406, "the answer would be application/json, which the request does not accept")
 
 
 @lru_cache(maxsize=256)  # clients have few
@@ -98,11 +98,11 @@ def _accepts_json(accept: str) -> bool:
 def check_media_type(environ: Mapping[str, Any]) -> None:
     """Refuse a body that is not JSON by its head (RFC 9110, section 15.5.16).
 
-    Raises UnsupportedMediaType: it has another type, or is compressed.
+    Raises HttpRefusal: it has another type, or is compressed.
     """
     kind, encoding = environ.get("CONTENT_TYPE", ""), environ.get("HTTP_CONTENT_ENCODING", "identity")
     if kind.partition(";")[0].strip().lower() != "application/json" or encoding.lower() != "identity":
-        raise problems.UnsupportedMediaType
+        raise problems.HttpRefusal(415, "expected a body of type application/json, without a Content-Encoding")
 
 
 def _answered(operation: Operation, services: Services, reads: SharedRates, names: Mapping[str, str]) -> Response:
@@ -118,12 +118,12 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
 
     def need(scope: str) -> None:
         if not may(identity, scope, settings):
-            refuse(identity, problems.ScopeMissing(scope), namespace, request.environ, settings.proxies)
+            refuse(identity, problems.scope_missing(scope), namespace, request.environ, settings.proxies)
 
     def need_namespaces(wanted: Iterable[str]) -> None:
         mine = reach(identity, settings)
         if mine is not None and (missing := [each for each in wanted if each not in mine]):
-            refuse(identity, problems.NamespaceMissing(missing), namespace, request.environ, settings.proxies)
+            refuse(identity, problems.namespaces_missing(missing), namespace, request.environ, settings.proxies)
 
     began_s = time.monotonic()
     query, body = read_query(operation, request.args), read_body(operation)
@@ -186,7 +186,7 @@ def _check_scope(operation: Operation, identity: Identity, services: Services, n
     else:
         granted = may(identity, wanted, services.settings)
     if not granted:
-        refuse(identity, problems.ScopeMissing(wanted), namespace, request.environ, services.settings.proxies)
+        refuse(identity, problems.scope_missing(wanted), namespace, request.environ, services.settings.proxies)
 
 
 def refuse(identity: Identity, why: Forbidden, namespace: str, environ: Mapping[str, Any], proxies: int) -> NoReturn:
@@ -211,7 +211,7 @@ def read_body(operation: Operation) -> Any:
     """Return the body, read according to the row. Waits for it.
 
     Raises:
-        UnsupportedMediaType: as `check_media_type`.
+        HttpRefusal: as `check_media_type`.
         PayloadTooLarge, RequestEntityTooLarge: it is larger than the application allows.
         InvalidRequest: it is not JSON.
         BodyFault: it is unexpected JSON.

@@ -20,7 +20,7 @@ from headgate.redis import api_keys
 from headgate.redis.api_keys import StoredKey
 
 from .operation import Call, Cost, Scope, operation
-from .problems import BodyFault, NotFound
+from .problems import BodyFault, not_found
 
 KeyName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
 KeyNamespace = Annotated[str, Meta(extra_json_schema={"pattern": rf"^(\*|/?{NAMESPACE})$"})]
@@ -99,14 +99,14 @@ def revoke_key(call: Call) -> None:
     except InvalidRequest:
         was = None
     if was is None:
-        raise NotFound("key", key_id[:20])
+        raise not_found("key", key_id[:20])
     for scope in was.scopes:
         call.need(scope)
     if was.namespaces is None and call.identity.namespaces is not None:
         call.need_every_namespace()  # it is for the first namespace of each gateway, which may be any
     call.need_namespaces(was.namespaces or ())
     if revoke_api_key(call.redis, was.id) is None:
-        raise NotFound("key", key_id[:20])
+        raise not_found("key", key_id[:20])
     audit.acted("key revoked", by=shown_name(call.identity.user), key=was.id, name=was.name)
 
 

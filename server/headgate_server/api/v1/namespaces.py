@@ -9,7 +9,7 @@ from headgate.redis.client import Client
 from headgate.redis.log import EventLog
 
 from .operation import Call, Cost, Who, operation
-from .problems import NotFound
+from .problems import not_found
 from .services import Services
 
 
@@ -54,7 +54,7 @@ def get_namespace(call: Call) -> NamespaceInfo:
     """Say where a log stands."""
     name = call.path["name"]
     if name not in _entered(call.services, call.identity):
-        raise NotFound("namespace", name)
+        raise not_found("namespace", name)
     return _info(call.redis, name)
 
 

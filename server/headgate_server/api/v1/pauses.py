@@ -15,7 +15,7 @@ from headgate.redis import pauses
 from headgate.redis.pauses import CONNECTS, MAX_PAUSED_S, PUBLISHES, namespace_member, namespace_of
 
 from .operation import Call, Cost, operation
-from .problems import NotFound
+from .problems import not_found
 
 
 class Pause(msgspec.Struct):
@@ -72,7 +72,7 @@ def resume(call: Call) -> None:
     """Resume."""
     what = _member(call)
     if not pauses.resume(call.redis, what):
-        raise NotFound("pause", what)
+        raise not_found("pause", what)
     audit.acted("resumed", by=shown_name(call.identity.user), what=what)
 
 
@@ -84,10 +84,10 @@ def _member(call: Call) -> str:
         try:
             member = namespace_member(name)
         except HeadgateError:
-            raise NotFound("pause", what) from None
+            raise not_found("pause", what) from None
         call.need_namespaces([name])
         return member
     if what not in (CONNECTS, PUBLISHES):
-        raise NotFound("pause", what)
+        raise not_found("pause", what)
     call.need_every_namespace()
     return what

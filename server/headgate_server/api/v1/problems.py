@@ -71,57 +71,30 @@ def as_response(answer: Answer) -> Response:
     return Response(answer.body, status=answer.status, headers=list(answer.headers))
 
 
-class NotFound(HeadgateError):
-    """There is no such path, or nothing of that name (any more)."""
+class HttpRefusal(HeadgateError):
+    """A refusal with the code of one of HTTP's own (OF_HTTP)."""
 
-    code = "not_found"
-
-    def __init__(self, what: str, name: str) -> None:
-        shown = name if name.isprintable() else ascii(name)[1:-1]
-        super().__init__(f"there is no {what} {name[:80]!r} (any more)", what=what, name=shown[:80])
+    def __init__(self, status: int, message: str, **parts: Any) -> None:
+        super().__init__(message, **parts)
+        self.code = OF_HTTP[status][0]
 
 
-class Conflict(HeadgateError):
-    """The current state does not allow it."""
-
-    code = "conflict"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, reason=reason)
+def not_found(what: str, name: str) -> HttpRefusal:
+    """Return the error for something that does not exist (any more)."""
+    shown = name if name.isprintable() else ascii(name)[1:-1]
+    return HttpRefusal(404, f"there is no {what} {name[:80]!r} (any more)", what=what, name=shown[:80])
 
 
-class NotAcceptable(HeadgateError):
-    """The answer would be JSON, which the Accept field of the request does not allow."""
-
-    code = "not_acceptable"
-
-    def __init__(self) -> None:
-        super().__init__("the answer would be application/json, which the request does not accept")
+def scope_missing(scope: str) -> Forbidden:
+    """Return the error for a known caller without the scope."""
+    return Forbidden("use", scope, f"the scope {scope!r} is missing", scope=scope)
 
 
-class UnsupportedMediaType(HeadgateError):
-    """The body is not JSON by its Content-Type, or has a Content-Encoding."""
-
-    code = "unsupported_media_type"
-
-    def __init__(self) -> None:
-        super().__init__("expected a body of type application/json, without a Content-Encoding")
-
-
-class ScopeMissing(Forbidden):
-    """A known caller asked for something outside its scopes or grants; `scope` is the missing one."""
-
-    def __init__(self, scope: str) -> None:
-        HeadgateError.__init__(self, f"the scope {scope!r} is missing", action="use", name=scope, scope=scope)
-
-
-class NamespaceMissing(Forbidden):
-    """A known caller asked for something in namespaces outside its key's."""
-
-    def __init__(self, namespaces: Sequence[str]) -> None:
-        shown = ", ".join(namespaces[:_MAX_SHOWN]) + (", …" if len(namespaces) > _MAX_SHOWN else "")
-        message = f"this reaches namespaces that the key is not for ({shown}); expected a key for them, or for all (*)"
-        HeadgateError.__init__(self, message, action="reach", name=shown)
+def namespaces_missing(namespaces: Sequence[str]) -> Forbidden:
+    """Return the error for a known caller whose key is not for these namespaces."""
+    shown = ", ".join(namespaces[:_MAX_SHOWN]) + (", …" if len(namespaces) > _MAX_SHOWN else "")
+    message = f"this reaches namespaces that the key is not for ({shown}); expected a key for them, or for all (*)"
+    return Forbidden("reach", shown, message)
 
 
 class RateReached(LimitReached):

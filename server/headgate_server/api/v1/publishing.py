@@ -33,7 +33,7 @@ from headgate_server.api.shares import AT_ONCE_BYTES, waiting_bodies
 
 from .dispatch import check_acceptable, check_media_type, decode, refuse
 from .operation import Cost, EventId, IdField, Operation, Topic
-from .problems import ROOT, BodyFault, RateReached, ScopeMissing, encoded_answer, json_bytes
+from .problems import ROOT, BodyFault, RateReached, encoded_answer, json_bytes, scope_missing
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
 # Room in a request body in addition to the payload: topic 255, id 128, namespace 64, JSON punctuation.
@@ -225,7 +225,7 @@ class Publishing:
             check_acceptable(str(accept))
         handshake, identity = first_known(self._gate, self._settings.namespaces, environ, shown)
         if not identity.publish:
-            refuse(identity, ScopeMissing("publish:…"), handshake.namespace, environ, self._settings.proxies)
+            refuse(identity, scope_missing("publish:…"), handshake.namespace, environ, self._settings.proxies)
         if shown is None:
             check_media_type(environ)
             if environ.get("QUERY_STRING"):
@@ -257,7 +257,7 @@ class Publishing:
 
     def _check_grant(self, asked: Asked, namespace: str, identity: Identity, topic: str) -> None:
         if not identity.may_publish(topic):
-            refuse(identity, ScopeMissing(f"publish:{topic}"), namespace, asked.environ, self._settings.proxies)
+            refuse(identity, scope_missing(f"publish:{topic}"), namespace, asked.environ, self._settings.proxies)
 
     def _count(self, identity: Identity, events: int) -> None:
         """Count events against the rate of their user. Raises RateReached if there are too many now."""

@@ -22,7 +22,7 @@ from headgate.services.publisher import Receipt, id_owner
 from headgate.settings.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .operation import Call, Cost, InNamespace, Pattern, Topic, Who, given, operation
-from .problems import NotFound
+from .problems import not_found
 
 Time = Annotated[int, Meta(ge=0, le=2**53)]
 Epoch = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
@@ -117,7 +117,7 @@ def get_event(call: Call) -> LoggedEvent:
         except Forbidden:
             continue
         return _shown(event)
-    raise NotFound("event", wanted)
+    raise not_found("event", wanted)
 
 
 @operation("GET /receipts", Who.ANY_CALLER, query=ReceiptOf)
@@ -138,12 +138,12 @@ def trace_event(call: Call) -> Trace:
     """
     wanted = call.path["event"]
     if is_offset(wanted) and not _entries(call.redis, call.namespace, int(wanted)):
-        raise NotFound("event", wanted)
+        raise not_found("event", wanted)
     with call.services.lent_redis() as redis:
         try:
             return trace(redis, call.namespace, wanted, charge=call.charge)
         except NoSuchEvent:
-            raise NotFound("event", wanted) from None
+            raise not_found("event", wanted) from None
 
 
 def find_events(

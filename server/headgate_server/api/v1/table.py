@@ -15,7 +15,7 @@ from headgate_server.api.health import report
 from . import clients, consumers, inbox, keys, namespaces, pauses, publishing, reading
 from .openapi import document
 from .operation import Call, Cost, Operation, Otherwise, Who, operation
-from .problems import NotFound, descriptions
+from .problems import descriptions, not_found
 
 
 class NamespaceHealth(msgspec.Struct):
@@ -60,7 +60,7 @@ def get_problem(call: Call) -> CodeMeaning:
     code = call.path["code"]
     description = descriptions().get(code)
     if description is None:
-        raise NotFound("code", code)
+        raise not_found("code", code)
     return CodeMeaning(code, *description)
 
 

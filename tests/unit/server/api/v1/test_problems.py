@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 
 from headgate import errors
 from headgate_server.api.v1.dispatch import pointer_of
-from headgate_server.api.v1.problems import MAX_NAMED, BodyFault, NotFound, RateReached, descriptions, problem_answer
+from headgate_server.api.v1.problems import MAX_NAMED, BodyFault, RateReached, descriptions, not_found, problem_answer
 
 
 def told(error: errors.HeadgateError | BodyFault) -> tuple[int, dict[str, str], dict[str, Any]]:
@@ -97,7 +97,7 @@ def test_the_place_of_a_fault_is_a_json_pointer(said: str, pointer: str) -> None
 
 def test_a_name_of_no_text_is_escaped_once() -> None:
     """Both where a person reads it and where a program does."""
-    error = NotFound("session", "a\0")
+    error = not_found("session", "a\0")
     assert (error.message, error.parts["name"]) == ("there is no session 'a\\x00' (any more)", "a\\x00")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import gevent
 
+from headgate.transport.detach import PollWatch
 from headgate.transport.limits import TransportLimits
 from headgate.transport.long_poll import SessionClosed
 from headgate.transport.peer_socket import NativeSocket
@@ -90,7 +91,7 @@ class Browser:
 
 
 class Poll:
-    """A poll in a separate greenlet, as a request has it. It is its own watch (long_poll.RequestWatch)."""
+    """A poll in a separate greenlet, as a request has it. It stands for its own PollWatch."""
 
     def __init__(self, session: Session) -> None:
         self.aborted = self._is_watched = False
@@ -118,6 +119,6 @@ class Poll:
 
     def _ask(self, session: Session) -> list[bytes] | str:
         try:
-            return [frame.packet for frame in session.long_poll.poll(45, self)]
+            return [frame.packet for frame in session.long_poll.poll(45, cast(PollWatch, self))]
         except SessionClosed as error:
             return str(error)

@@ -108,7 +108,7 @@ def doctor(
                 "url": url,
                 "namespace": namespace,
                 "findings": [{"section": name, **asdict(result)} for name, result in results],
-                "hops": [asdict(hop) for hop in examination.hops],
+                "hops": [{"name": name, "ms": ms} for name, ms in examination.hops.items()],
             }
         )
     else:

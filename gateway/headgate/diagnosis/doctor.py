@@ -46,16 +46,11 @@ _POLL_S = 0.02
 DATA = {"probe": True, "by": "headgate doctor"}
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """A part of the way, in milliseconds since the publish; None if the event has not come so far."""
-
-    name: str
-    ms: float | None
-
-
 class Probe:
-    """See the module. `hops` holds those measured so far."""
+    """See the module.
+
+    `hops` holds those measured so far: milliseconds from the publish on, or None where the event has not come.
+    """
 
     def __init__(self, redis_url: str, client: Client, namespace: str, topic: str, within_s: float) -> None:
         self._redis_url, self._client, self._namespace, self._topic = redis_url, client, namespace, topic
@@ -63,7 +58,7 @@ class Probe:
         self._id = f"headgate-doctor-{secrets.token_hex(8)}"
         self._arrived_s: float | None = None
         self._arrived = threading.Event()
-        self.hops: list[Hop] = []
+        self.hops: dict[str, float | None] = {}
 
     def send(self, browsers: Mapping[str, Browser]) -> Iterator[CheckResult]:
         """Publish, and yield the results. Takes at most `within_s` per hop."""
@@ -105,10 +100,10 @@ class Probe:
 
     def _hop(self, name: str, at_s: float | None, began_s: float, where: str) -> CheckResult:
         if at_s is None:
-            self.hops.append(Hop(name, None))
+            self.hops[name] = None
             return fault(name, f"the event did not come within {self._within_s:g} s")
         ms = (at_s - began_s) * 1000
-        self.hops.append(Hop(name, round(ms, 3)))
+        self.hops[name] = round(ms, 3)
         text = f"{ms:.1f} ms: {where}"
         if ms < SLOW_S * 1000:
             return ok(name, text)
@@ -130,7 +125,7 @@ class Probe:
             while (position := self._position(key)) < offset and time.monotonic() < give_up_s:
                 time.sleep(_POLL_S)
             if position < offset:
-                self.hops.append(Hop(name, None))
+                self.hops[name] = None
                 yield warning(
                     name, f"{offset - position} events behind after {self._within_s:g} s", "see its dead letters, lag and log"
                 )
@@ -157,7 +152,7 @@ class Doctor:
     idle_s: float
     timeout_s: float
     no_redis: HeadgateError | None = None
-    hops: list[Hop] = field(default_factory=list)
+    hops: dict[str, float | None] = field(default_factory=dict)
 
     def examine(self) -> Iterator[tuple[str, CheckResult]]:
         """Yield (section, finding). Takes `idle_s` plus a few `timeout_s`."""

@@ -7,9 +7,9 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate.events.wire.frames import Frame
 from headgate.runtime.loop import Signal
@@ -18,6 +18,7 @@ from .session_state import CLIENT_DISCONNECT, MOVED, PING_TIMEOUT, TRANSPORT_CLO
 from .timers import Deadlines, monotonic
 
 if TYPE_CHECKING:
+    from .detach import PollWatch
     from .session import Session
 
 _NOOP = Frame(b"6")
@@ -34,18 +35,6 @@ class SessionClosed(Exception):
     """The session is over, or its state does not allow the request. The answer is 400."""
 
 
-class RequestWatch(Protocol):
-    """Notices that the browser aborts an HTTP request."""
-
-    aborted: bool
-
-    def start(self, wake: Callable[[], object]) -> None:
-        """Set `aborted` and call `wake` (in the hub) when the request is aborted, or has been already."""
-
-    def stop(self) -> None:
-        """Stop watching. Idempotent."""
-
-
 class LongPoll:
     """The requests of one session."""
 
@@ -60,11 +49,12 @@ class LongPoll:
 
     # -- out ------------------------------------------------------------------------------------------------------
 
-    def poll(self, wait_s: float, request: RequestWatch) -> list[Frame]:
+    def poll(self, wait_s: float, request: PollWatch) -> list[Frame]:
         """Wait `wait_s` at most for frames and return them; a NOOP during an upgrade. Switches greenlets.
 
-        `request` keeps frames from being taken for a browser that has aborted the poll. Raises SessionClosed: the session ended
-        without last frames, or another poll waits, which ends it.
+        `request` notices that the browser has aborted the poll, which then takes no frames.
+
+        Raises SessionClosed: the session ended without last frames, or another poll waits, which ends it.
         """
         session = self._session
         if self._wake is not None:

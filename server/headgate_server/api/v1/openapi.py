@@ -134,9 +134,9 @@ def parameters(operation: Operation) -> list[dict[str, Any]]:
         if name == "namespace" and operation.in_namespace:
             described = {"description": "The namespace; not given: the first."}
         rows.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": plain})
-    for name, each in operation.fields.items():
-        key = {"type": "string", "minLength": 1, "maxLength": each.max_length, "pattern": f"^{ID_CHARACTERS}+$"}
-        rows.append({"name": name, "in": "header", "required": False, "description": each.description, "schema": key})
+    for name, (about, max_length) in operation.fields.items():
+        key = {"type": "string", "minLength": 1, "maxLength": max_length, "pattern": f"^{ID_CHARACTERS}+$"}
+        rows.append({"name": name, "in": "header", "required": False, "description": about, "schema": key})
     return rows
 
 

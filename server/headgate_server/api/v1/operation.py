@@ -77,14 +77,6 @@ class Cost(Enum):
         return cost
 
 
-@dataclass(frozen=True, slots=True)
-class IdField:
-    """A header field with an event id (grammar.EventId) of limited length."""
-
-    description: str
-    max_length: int
-
-
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """No parameters."""
 
@@ -154,7 +146,7 @@ class Operation:
         status: of a successful answer; `also`: other statuses that are no refusals, with their types.
         problems: statuses in addition to those of every operation.
         answer: None if the operation answers itself (publishing.py).
-        fields: header fields of the request that it reads.
+        fields: header fields with an event id that it reads: the description and the greatest length of each.
         cost: what its work grows with, and its charge.
         searches: it may read much of the log, so each caller has at most one running (shares.py).
     """
@@ -173,7 +165,7 @@ class Operation:
     problems: tuple[int, ...] = ()
     pattern: str = ""
     about: str = ""
-    fields: Mapping[str, IdField] = field(default_factory=dict)
+    fields: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     cost: Cost = Cost.REQUEST
     searches: bool = False
 

@@ -32,7 +32,7 @@ from headgate_server.api.publish_requests import Asked, traceparent_of
 from headgate_server.api.shares import AT_ONCE_BYTES, waiting_bodies
 
 from .dispatch import check_acceptable, check_media_type, decode, refuse
-from .operation import Cost, EventId, IdField, Operation, Topic
+from .operation import Cost, EventId, Operation, Topic
 from .problems import ROOT, BodyFault, RateReached, encoded_answer, json_bytes, scope_missing
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
@@ -303,12 +303,12 @@ def _batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
     return encoded_answer(207 if errors else 201, b'{"receipts":[%b]}\n' % b",".join(shown))
 
 
-def _key_field(id_of: str, max_length: int) -> Mapping[str, IdField]:
+def _key_field(id_of: str, max_length: int) -> Mapping[str, tuple[str, int]]:
     about = (
         f"{id_of} An id counts for its topic and for the caller, for {ID_RULE}: a second request with it publishes nothing on "
         "the same topic, whatever its data, and is answered with the first receipt. On another topic, or later, it publishes."
     )
-    return {"Idempotency-Key": IdField(about, max_length)}
+    return {"Idempotency-Key": (about, max_length)}
 
 
 _row = partial(

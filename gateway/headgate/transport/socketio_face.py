@@ -2,10 +2,8 @@
 
 The gateway gives it handlers for each namespace (`route`) and hooks for the ends of a session (`Hooks`). It gets sessions by
 client, and the WSGI application. A *session* is one browser over one Engine.IO connection; a *client* is one of its namespaces.
-Namespaces have no slash here. A client in its namespace:
-
-    JOINING ── let in ──► IN ── leaves ──► LEAVING, until its disconnect handler is done
-       └── refused ──► (none)
+Namespaces have no slash here. A client is in its namespace from the end of its connect handler, unless that refuses it, until its
+disconnect handler begins.
 
 CONNECT, its refusal and acknowledgements go ahead of queued events, so that a slow client learns at once that it has subscribed.
 """
@@ -13,7 +11,6 @@ CONNECT, its refusal and acknowledgements go ahead of queued events, so that a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -70,30 +67,18 @@ class Hooks(Protocol):
         """Called when a session and the disconnect handlers of its clients are over."""
 
 
-class Standing(Enum):
-    """The state of a client in its namespace."""
-
-    JOINING = "joining"
-    """Its connect handler runs."""
-    IN = "in"
-    LEAVING = "leaving"
-    """Its disconnect handler runs."""
-
-
 class _Client:
-    """A client of a session in a namespace."""
+    """A client of a session in a namespace. `is_in`: neither its connect handler nor its disconnect handler runs."""
 
-    __slots__ = ("id", "session", "standing")
+    __slots__ = ("id", "is_in", "session")
 
     def __init__(self, session: Session, client_id: str) -> None:
-        self.session, self.id, self.standing = session, client_id, Standing.JOINING
+        self.session, self.id, self.is_in = session, client_id, False
 
     def leave(self) -> bool:
         """Begin to leave; False if it is not in."""
-        if self.standing is not Standing.IN:
-            return False
-        self.standing = Standing.LEAVING
-        return True
+        was_in, self.is_in = self.is_in, False
+        return was_in
 
 
 class _Namespace:
@@ -259,7 +244,7 @@ class SocketIOFace:
                 _refuse(session, served.path, "Unable to connect")
             else:
                 self._connect(session, served, packet.data or None)
-        elif client is None or served is None or client.standing is not Standing.IN:
+        elif client is None or served is None or not client.is_in:
             return  # a DISCONNECT by no client, or an event of one that leaves
         elif kind == DISCONNECT:
             if client.leave():
@@ -291,7 +276,7 @@ class SocketIOFace:
                 raise
             # It waits for the frames of `joined`: one write instead of two.
             session.offer_control(message_frame(b'%b%b"}' % (served.connected, client.id.encode())), flush=False)
-            client.standing = Standing.IN
+            client.is_in = True
             session.joined = True
             joined()
         finally:

@@ -80,8 +80,8 @@ class Headgate:
         app: the application, or None and `init_app` later.
         authenticator: maps a handshake to an identity, or to None to refuse it. Without one, tokens decide (tokens.py:
             `HEADGATE_TOKEN_SECRET` or `HEADGATE_TOKEN_KEYS`), and `HEADGATE_ANONYMOUS_SUBSCRIBE` and `HEADGATE_DEV`.
-        settings: complete settings. Without them `app.config`, as it is at `init_app`, and the environment are read; the environment
-            wins.
+        settings: complete settings. Without them `app.config`, as it is at `init_app`, and the environment are read; the
+            environment wins.
     """
 
     def __init__(

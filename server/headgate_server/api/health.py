@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flask import Blueprint, Response, current_app, jsonify, request
 
 from headgate.errors import Forbidden
 from headgate.runtime.metrics import exposition
 from headgate.settings.addresses.origins import is_loopback
-from headgate_server.api.gate import Gate
-
-if TYPE_CHECKING:
-    from headgate.workers.peer_workers import PeerWorkers
+from headgate_server.api.gate import Gate, PeerWorkers
 
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1
@@ -95,7 +92,7 @@ def missing(state: Mapping[str, object]) -> list[str]:
 
 
 def _peer_workers() -> PeerWorkers | None:
-    """Return the workers on a shared port, which answer together with this process, or None without any."""
+    """Return the workers that answer together with this process, or None without any."""
     workers: PeerWorkers | None = current_app.extensions.get("headgate.workers")
     return workers
 

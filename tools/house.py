@@ -3,8 +3,8 @@
 The order of the packages is a contract of import-linter in pyproject.toml. Three rules are here: a module whose docstring says
 "No I/O" imports nothing that does any, directly or through others; a library is imported only where `MET_IN` says; modules do
 not import each other in a circle. A constructor of the gateway process takes at most MAX_COLLABORATORS. Imports of types alone
-do not count for these, as they are not there at run time. A name has no word that says nothing (VAGUE). The demo has a budget of
-MAX_DEMO_LINES.
+count only for circles of rooms, as they are not there at run time. A name has no word that says nothing (VAGUE). The demo has a
+budget of MAX_DEMO_LINES.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ def faults() -> Iterator[str]:
                 yield f"{module}.{name} takes more than {MAX_COLLABORATORS} collaborators: {', '.join(parts)}"
     imports = {module: graph.find_modules_directly_imported_by(module) & trees.keys() for module in trees}
     yield from (f"these modules import each other: {', '.join(circle)}" for circle in circles(imports))
+    yield from (f"these rooms import each other, types included: {', '.join(circle)}" for circle in circles(_rooms(trees)))
 
 
 def vague_names(tree: ast.Module) -> list[str]:
@@ -176,14 +177,7 @@ def table() -> Iterator[Row]:
         path for place in TESTS for path in (ROOT / place).rglob("*.*") if path.suffix in (".py", ".js", ".mjs", ".ts", ".tsx")
     ]
     tests = [path for path in tests if not {"node_modules", "dist"} & set(path.parts)]
-    graph = grimp.build_graph(*SOURCES, exclude_type_checking_imports=False, cache_dir=None)
-    rooms: dict[str, set[str]] = {}
-    for module in modules:
-        imported = map(_room, graph.find_modules_directly_imported_by(module))
-        rooms.setdefault(_room(module), set()).update(imported)
-    for room, others in rooms.items():
-        others.discard(room)
-        others.intersection_update(rooms)
+    rooms = _rooms(modules)
     flat = [module for module in modules if module.count(".") == 1 and modules[module].name not in ("__init__.py", "__main__.py")]
     trees = [ast.parse(path.read_text("utf-8")) for path in modules.values()]
     classes = sum(isinstance(node, ast.ClassDef) for tree in trees for node in ast.walk(tree))
@@ -218,6 +212,19 @@ def _modules() -> dict[str, Path]:
             parts = path.relative_to(root).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
+
+
+def _rooms(modules: Iterable[str]) -> dict[str, set[str]]:
+    """Return the rooms, each with those that it imports, also for types alone."""
+    graph = grimp.build_graph(*SOURCES, exclude_type_checking_imports=False, cache_dir=None)
+    rooms: dict[str, set[str]] = {}
+    for module in modules:
+        imported = map(_room, graph.find_modules_directly_imported_by(module))
+        rooms.setdefault(_room(module), set()).update(imported)
+    for room, others in rooms.items():
+        others.discard(room)
+        others.intersection_update(rooms)
+    return rooms
 
 
 def _constructors(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:

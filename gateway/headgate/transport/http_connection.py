@@ -18,6 +18,7 @@ from wsgiref.types import WSGIEnvironment
 
 import structlog
 
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import READ, Watcher, io_watcher, spawn, unwatch
 from headgate.runtime.metrics import HTTP_ENDED
 
@@ -37,6 +38,7 @@ log = structlog.get_logger("headgate.wsgi")
 
 # In the query of a request with a session, which another process on the port may own.
 NAMES_SESSION = "sid="
+_log_throttle = LogThrottle()
 _LATE = error_answer("408 Request Timeout", LATE_HEADERS)
 _FAILED = error_answer("500 Internal Server Error", ROUTE_FAILED)
 _BAD_BODY = error_answer("400 Bad Request", http_error("bad_request", "the body is not valid HTTP"))
@@ -208,6 +210,8 @@ class HttpConnection:
             raise
         if isinstance(request, Bad):
             HTTP_ENDED.labels("bad request").inc()
+            if (other := request.other_protocol) is not None and (left_out := _log_throttle.due(other)) is not None:
+                log.warning("another protocol refused", protocol=other, left_out=left_out)
             code = request.status[4:].lower().replace(" ", "_")
             channel.send(error_answer(request.status, http_error(code, request.reason)).to_bytes(time.time(), close=True))
         if not isinstance(request, Request) or (self._server.to_owner and self._is_foreign(request) and self._hand_over(channel)):

@@ -28,6 +28,13 @@ MAX_HEADER_BYTES = 16384
 MAX_HEADER_LINES = 100
 MAX_CHUNK_LINE_BYTES = 4096
 BAD_REQUEST = "400 Bad Request"
+# The first bytes of a proxy that is set up for another protocol.
+_OTHER_PROTOCOLS = {
+    b"PROXY ": "the PROXY protocol",
+    b"\r\n\r\n\0\r\nQUIT\n": "the PROXY protocol",
+    b"PRI * HTTP/2.0\r\n": "HTTP/2",
+    b"\x16\x03": "TLS",
+}
 # Field names and methods: RFC 9110 section 5.6.2. Possessive: no byte is read twice.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n")
@@ -109,10 +116,11 @@ class Request(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """Bytes that are no request, with the status of the answer, and the reason."""
+    """Bytes that are no request, with the status of the answer, the reason, and the protocol that they are of, if it is known."""
 
     status: str
     reason: str
+    other_protocol: str | None = None
 
 
 class End(Enum):
@@ -203,6 +211,10 @@ class RequestParser:
 
     def _refuse(self, fault: Bad) -> Bad:
         self.state = MACHINE[self.state, ParserState.OVER]
+        if self._last is None:  # the first bytes of the connection
+            for start, name in _OTHER_PROTOCOLS.items():
+                if self.held.startswith(start):
+                    return Bad(BAD_REQUEST, f"the gateway speaks HTTP/1.1, and this is {name}", name)
         return fault
 
     def _head(self) -> Request | Bad | None:
@@ -238,7 +250,7 @@ class RequestParser:
             return self._refuse(Bad("414 URI Too Long", "the request line is too long"))
         if len(held) - line > MAX_HEADER_BYTES:
             return self._refuse(_too_large())
-        if line and (not _REQUEST_LINE.match(held) or _LONE_LF.search(held, self._scanned)):
+        if held[:1] == b"\x16" or (line and (not _REQUEST_LINE.match(held) or _LONE_LF.search(held, self._scanned))):
             return self._refuse(Bad(BAD_REQUEST, "not a valid HTTP request"))
         self._scanned = max(0, len(held) - 3)
         return None

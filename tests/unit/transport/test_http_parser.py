@@ -287,6 +287,20 @@ def test_limits_come_before_parsing() -> None:
     assert read([chunked + b"0\r\nA: " + b"a" * MAX_HEADER_BYTES]).refused
 
 
+@pytest.mark.parametrize(
+    ("sent", "protocol"),
+    [
+        (b"PROXY TCP4 192.0.2.1 192.0.2.2 5000 80\r\nGET / HTTP/1.1\r\n\r\n", "the PROXY protocol"),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c", "the PROXY protocol"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/2"),
+        (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "TLS"),
+    ],
+)
+def test_another_protocol_is_named_at_once(sent: bytes, protocol: str) -> None:
+    """Of a proxy that is set up for it. TLS has no line that could end."""
+    assert one(sent) == Bad("400 Bad Request", f"the gateway speaks HTTP/1.1, and this is {protocol}", protocol)
+
+
 def test_a_long_hostile_head_costs_no_more_than_its_length() -> None:
     """Nothing is read twice, as an almost matching text is given up at once."""
     for filler in (b"a", b" ", b":", b"\t", b"a:", b"a: "):

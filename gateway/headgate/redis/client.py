@@ -12,6 +12,7 @@ This file imports no gevent; in a patched process its sockets are cooperative, i
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import redis
 
 from headgate.errors import BusRefused, HeadgateError
+from headgate.runtime.tls_files import load_authorities, load_certificate
 from headgate.settings.addresses.redis_url import Kind, read_url
 
 from . import connections
@@ -40,7 +42,7 @@ MAX_REPLICAS = 16
 def open_client(
     url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS, newest: NewestReceipts | None = None
 ) -> Client:
-    """Return a client for commands; it connects at its first command. Raises BusRefused: `url` is wrong.
+    """Return a client for commands; it connects at its first command. Raises BusRefused: `url` is wrong, or its files of TLS.
 
     Args:
         url: see settings/addresses/redis_url.py.
@@ -49,9 +51,23 @@ def open_client(
         newest: what each new connection reports to Redis.
     """
     address = read_url(url if isinstance(url, str) else "")
+    if address.tls:
+        _check_tls_files(dict(address.options))
     if address.kind is Kind.CLUSTER:
         return ClusterClient(address, timeout_s, max_connections, newest)
     return open_server(address, timeout_s, max_connections, newest)
+
+
+def _check_tls_files(options: Mapping[str, Any]) -> None:
+    """Load the files here once: where redis-py does, each fault would be one of the server."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if certfile := options.get("ssl_certfile"):
+            load_certificate(context, "ssl_", certfile, options.get("ssl_keyfile"), options.get("ssl_password"))
+        if ca_certs := options.get("ssl_ca_certs"):
+            load_authorities(context, "ssl_", ca_certs)
+    except ValueError as error:
+        raise BusRefused(f"the Redis URL cannot be used: {error}") from error.__cause__
 
 
 def call(client: Client, *command: str | bytes | int) -> Any:

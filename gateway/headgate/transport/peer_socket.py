@@ -21,6 +21,7 @@ import gevent.ssl
 from gevent import monkey
 
 from headgate.runtime.loop import READ, WRITE, Arrivals, deadline, wait_until_writable
+from headgate.runtime.tls_files import load_authorities, load_certificate
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -133,11 +134,14 @@ PeerSocket: TypeAlias = PlainPeer | TlsPeer
 
 
 def tls_context(certfile: str, keyfile: str | None = None, **options: Any) -> ssl.SSLContext:
-    """Return the context for the options that Python's `ssl.wrap_socket` had."""
+    """Return the context for the options that Python's `ssl.wrap_socket` had.
+
+    Raises ValueError: a file is none that can be used; the error names it.
+    """
     context = gevent.ssl.SSLContext(options.pop("ssl_version", gevent.ssl.PROTOCOL_TLS_SERVER))
-    context.load_cert_chain(certfile, keyfile)
+    load_certificate(context, "", certfile, keyfile)
     if (ca_certs := options.pop("ca_certs", None)) is not None:
-        context.load_verify_locations(ca_certs)
+        load_authorities(context, "", ca_certs)
     context.verify_mode = options.pop("cert_reqs", context.verify_mode)
     if (ciphers := options.pop("ciphers", None)) is not None:
         context.set_ciphers(ciphers)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import structlog
 
 from headgate.errors import BusRefused
 from headgate.node.gateway import warn_of_open_redis
 from headgate.redis.client import open_client
+from tests.support.certificates import Authority
 
 OPEN = ("redis://redis.internal:6379/0", "redis://10.0.0.7", "rediss://redis.internal/0", "redis://user@redis.internal")
 NOT_OPEN = (
@@ -33,3 +36,18 @@ def test_a_url_that_is_none_is_refused(url: str) -> None:
         open_client(url)
 
     assert "hunter2" not in caught.value.message
+
+
+def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection has the same errors without a name, as faults of the server."""
+    monkeypatch.chdir(tmp_path)
+    authority = Authority(tmp_path)
+    for host in ("localhost", "other.example"):
+        authority.issue(host)
+    for options, reason in {
+        "ssl_ca_certs=none.pem": "ssl_ca_certs 'none.pem': there is no 'none.pem'",
+        "ssl_certfile=1.pem&ssl_keyfile=2.key": "with ssl_keyfile '2.key': the key is of another certificate",
+    }.items():
+        with pytest.raises(BusRefused, match=reason):
+            open_client(f"rediss://localhost/0?{options}")
+    open_client("rediss://localhost/0?ssl_certfile=1.pem&ssl_keyfile=1.key&ssl_ca_certs=authority.pem").close()

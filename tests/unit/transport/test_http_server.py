@@ -13,6 +13,7 @@ from typing import Any
 import gevent
 import gevent.socket
 import pytest
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat, load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -26,6 +27,7 @@ from headgate.transport.http_answers import Answer
 from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket, UnpatchedSocket
+from tests.support.certificates import Authority
 from tests.support.listening import granted, places_of
 from tests.support.session_clock import until
 
@@ -509,3 +511,29 @@ def test_counts_and_order_are_those_of_a_list(steps: list[tuple[str, int, str | 
     assert not any([connections._address_of, connections._waiting, connections._at]), (
         "nothing is remembered of those that are over"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"certfile": "none.pem", "keyfile": "1.key"}, "certfile 'none.pem' with keyfile '1.key': there is no 'none.pem'"),
+        ({"certfile": "1.pem", "keyfile": "none.key"}, "there is no 'none.key'"),
+        ({"certfile": "1.pem", "keyfile": "2.key"}, "'2.key': the key is of another certificate"),
+        ({"certfile": "1.pem"}, "certfile '1.pem': no PEM text of a certificate and its key"),
+        ({"certfile": "1.pem", "keyfile": "locked.key"}, "certfile '1.pem' has a password, and none is given"),
+        ({"certfile": "1.pem", "keyfile": "1.key", "ca_certs": "none.pem"}, "ca_certs 'none.pem': there is no 'none.pem'"),
+    ],
+)
+def test_files_of_tls_that_cannot_be_used_are_named(
+    options: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL's errors name no file, and a key with a password would wait for someone at the terminal."""
+    authority = Authority(tmp_path)
+    for host in ("localhost", "other.example"):
+        authority.issue(host)
+    key = load_pem_private_key((tmp_path / "1.key").read_bytes(), None)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"a password"))
+    (tmp_path / "locked.key").write_bytes(locked)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=reason):
+        HTTPServer(("127.0.0.1", 0), lambda *_: [], **options)

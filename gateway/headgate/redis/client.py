@@ -15,6 +15,7 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
+from functools import lru_cache
 from typing import Any
 
 import redis
@@ -52,14 +53,16 @@ def open_client(
     """
     address = read_url(url if isinstance(url, str) else "")
     if address.tls:
-        _check_tls_files(dict(address.options))
+        _check_tls_files(address.options)
     if address.kind is Kind.CLUSTER:
         return ClusterClient(address, timeout_s, max_connections, newest)
     return open_server(address, timeout_s, max_connections, newest)
 
 
-def _check_tls_files(options: Mapping[str, Any]) -> None:
-    """Load the files here once: where redis-py does, each fault would be one of the server."""
+@lru_cache
+def _check_tls_files(given: tuple[tuple[str, Any], ...]) -> None:
+    """Load the files once: where redis-py does, each fault would be one of the server. Not again while they are renewed."""
+    options = dict(given)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if certfile := options.get("ssl_certfile"):

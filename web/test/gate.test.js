@@ -1691,6 +1691,18 @@ describe("gaps", () => {
     assert.deepEqual(got, [1, 1, 2]);
   });
 
+  it("are repaired where the gateway left them out before it knew of a stronger policy", async () => {
+    const got = [];
+    await openDropping({}, (data) => got.push(data));
+    gate.on("a.#", () => {});
+    await gateway.until(() => gateway.requests.length === 1);
+    gateway.emit("gap", { ...GAP, count: 1 });
+    await gateway.answer("subscribe");
+    await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)]], next: null });
+    await gateway.until(() => told.length === 2);
+    assert.deepEqual([got, resyncs], [[1], []]);
+  });
+
   it("go on being repaired after the connection broke", async () => {
     const got = [];
     await openDropping({}, (data) => got.push(data));

@@ -63,7 +63,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
       clear();
     } else if (reason === wire.TRIMMED && to) cursor.skip(to);
     const wanted = recoverable ? subscriptions.repaired(gap.patterns) : [];
-    const job = wanted.length > 0 && repair.add(gap, wanted, subscriptions.policies());
+    const job = wanted.length > 0 && repair.add(gap, wanted, subscriptions.policies(gap.patterns));
     if (job) open.push(job);
     const repairing = Boolean(job);
     tellGap(gap, repairing, !repairing && (!recoverable || wanted.length > 0));

@@ -128,10 +128,14 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     /** Return which of these patterns are wanted and repaired. @param {string[]} patterns */
     repaired: (patterns) => patterns.filter((pattern) => all.get(pattern)?.repair),
 
-    /** Return the function that names the policy for a topic, by the present subscriptions. */
-    policies() {
+    /**
+     * Return the function that names the policy that decided about a topic, by the present subscriptions. When the gateway left out a
+     * gap's events, it may not have known of a stronger policy yet.
+     * @param {string[]} dropping the patterns of the gap
+     */
+    policies(dropping) {
       const now = new PatternIndex();
-      for (const { pattern, overflow } of wanted()) now.add(pattern.split("."), overflow);
+      for (const { pattern, overflow } of wanted()) now.add(pattern.split("."), dropping.includes(pattern) ? OVERFLOW[2] : overflow);
       return (/** @type {string} */ topic) => {
         const matching = now.match(topic);
         return OVERFLOW.find((policy) => matching.includes(policy));

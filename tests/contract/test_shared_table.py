@@ -168,8 +168,13 @@ class Process:
         for use in (self.whole, self.some):
             self.table.add(use)
         self.rows: list[LoadTable] = []
+        self.losses = 0
         self.table.own, self.table.on_rows = lambda: Load(len(self.whole.values), 0, ""), self.rows.append
+        self.table.on_lost = self._lost
         self.table._rounds.begun = True  # turned by the test
+
+    def _lost(self) -> None:
+        self.losses += 1
 
 
 class Site:
@@ -374,6 +379,7 @@ def test_a_flush_is_found_out_with_the_next_turn(site: Site) -> None:
     site.turn(one, two, times=2)
     assert two.whole.others == {one.table.id: {"ana": "1"}}
     assert (one.whole.lost.count(True), two.whole.lost.count(True)) == (1, 1)
+    assert (one.losses, two.losses) == (1, 1)
 
 
 def test_the_last_one_to_retire_knows_that_it_is_alone(site: Site) -> None:

@@ -70,7 +70,8 @@ class SharedTable:
     """Shares values with the other processes. `id` is `<name>:<random>`. `tried` is set after the first turn, whatever its
     outcome.
 
-    Set `own` (the content of the row) and `on_rows` (called with the rows after each full turn) before `start`.
+    Set `own` (the content of the row), `on_rows` (called with the rows after each full turn) and `on_lost` (called when Redis has
+    lost writes of this process; must not wait) before `start`.
 
     Args:
         name: returns the name of this process for people. Called in the process that calls `start`.
@@ -90,6 +91,7 @@ class SharedTable:
         self.id = _new_id(name())
         self.own: Callable[[], Load] = lambda: Load(0, 0, "")
         self.on_rows: Callable[[LoadTable], object] = lambda rows: None
+        self.on_lost: Callable[[], object] = lambda: None
         self.tried = Signal()
         self._uses: list[Use] = []
         self._hurried: list[Use] = []
@@ -220,6 +222,7 @@ class SharedTable:
         if lost:
             self._lost_at_s, self._full_turns = self._now_s(), 0
             log.info("shared table written again", namespaces=",".join(self._namespaces))
+            self.on_lost()
         self._whole_row = lost and not whole_row
         if self._whole_row or (lost and not is_full):
             self.renew()

@@ -69,6 +69,7 @@ class Access:
         self.refusals = Refusals(settings.max_refusals)
         # No client is admitted before it has read the revocations, so it waits for no other part.
         self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, _read_once, also=cluster.questions)
+        cluster.table.on_lost = self.revocations.renew  # a flush breaks no connection
         keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
         cluster.rates.share(self.logins.failed_rates)

@@ -30,7 +30,8 @@ class House:
         self.namespace = RecordedNamespace()
         self.evicted: list[tuple[str, UnauthorizedReason | None]] = []
         namespaces = {"notifications": self.namespace.real()}
-        self.access = Access(wanted, None, cast(Any, None), namespaces, cast(Any, self), Cluster(wanted, {}, State))
+        self.cluster = Cluster(wanted, {}, State)
+        self.access = Access(wanted, None, cast(Any, None), namespaces, cast(Any, self), self.cluster)
 
     def expired(self, clients: Iterable[Client]) -> None:
         self.evicted += [(client.session, None) for client in clients]
@@ -53,6 +54,14 @@ def test_a_revocation_reaches_all_clients_of_the_user_or_token_and_no_others() -
     house.access.revocations.revocations.replace([])
     house.access.revocations._on_revoked(["user:ana", "rubbish", "token:nobody-has-it", "token:t-1"])
     assert sorted(house.evicted) == [(session, UnauthorizedReason.REVOKED) for session in ("s1", "s2", "s4")]
+
+
+def test_what_redis_may_have_lost_of_rights_is_read_again_when_it_has_lost_what_processes_share() -> None:
+    """A flush breaks no connection, and a gateway that starts after it would let a revoked user in."""
+    house = House()
+    house.access.revocations.was_known.set()
+    house.cluster.table.on_lost()
+    assert not house.access.revocations.was_known.is_set()
 
 
 def test_an_api_key_that_a_failover_has_brought_back_is_removed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,10 @@ def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[tup
             else:
                 yield from _faults(part, (*path, step), depth - 1)
     elif not _is_encoded(value):
-        yield f"a value of type {_name(type(value))}; publish {_cure(value)}", path
+        if isinstance(value, int):
+            yield "an integer with more digits than Python writes; publish hex(value)", path
+        else:
+            yield f"a value of type {_name(type(value))}; publish {_cure(value)}", path
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
@@ -199,7 +202,7 @@ def _is_encoded(value: Any) -> bool:
     try:
         _encode_known(value)
     except (TypeError, ValueError, OverflowError):
-        return isinstance(value, int)  # too many digits, which the encoder reports better
+        return isinstance(value, int) and type(value) is not int and _is_encoded(int(value))  # the hook writes it as an int
     return True
 
 

@@ -105,9 +105,10 @@ def test_nesting_is_limited_exactly() -> None:
 
 
 def test_a_large_number_of_digits_is_refused_not_crashed() -> None:
-    """Python itself will not write such a number."""
-    with pytest.raises(NotSerializable):
-        encode_data(10**5000)
+    """Python itself will not write such a number. The path leads to it."""
+    with pytest.raises(NotSerializable, match=r"at \$\.a\[1\]: an integer with more digits than Python writes") as refused:
+        encode_data({"a": [1, 10**5000]})
+    assert refused.value.parts["path"] == "$.a[1]"
 
 
 # -- the tables of docs/data.md -----------------------------------------------------------------------------------

@@ -59,22 +59,21 @@ def configure(level: str, worker: int | None = None, form: str = "auto") -> None
     if form == "auto":
         form = "console" if sys.stderr.isatty() else "logfmt"
     operator_lines.as_json = form == "json"
-    structlog.configure(
-        processors=[
-            _least_severe,
-            structlog.processors.add_log_level,
-            with_origin,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            partial(few_tracebacks, LogThrottle()),
-            structlog.processors.format_exc_info,
-            _renderer(form),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=_named,
-        cache_logger_on_first_use=True,
-    )
+    processors = [
+        _least_severe,
+        structlog.processors.add_log_level,
+        with_origin,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        partial(few_tracebacks, LogThrottle()),
+        structlog.processors.format_exc_info,
+        _renderer(form),
+    ]
+    wrapper = structlog.make_filtering_bound_logger(logging.DEBUG)
+    structlog.configure(processors=processors, wrapper_class=wrapper, logger_factory=_named, cache_logger_on_first_use=True)
     # For modules that applications use without structlog: the publisher and the schema check.
-    logging.getLogger("headgate").handlers = [_Passed()]
+    logging.getLogger("headgate").handlers = [
+        _Passed(lambda name: structlog.wrap_logger(_named(name), processors, wrapper_class=wrapper))
+    ]
 
 
 def set_level(level: str) -> None:
@@ -96,12 +95,17 @@ def _named(name: str = "headgate") -> Any:
 class _Passed(logging.Handler):
     """Passes lines of the standard library's loggers on, in our schema.
 
-    If an application has configured that logging, its own handlers receive them, as from any library.
+    If an application has configured that logging, its own handlers receive them, as from any library. `get_logger` returns ours
+    by its name, however the application configures structlog, which may lead back to here.
     """
+
+    def __init__(self, get_logger: Callable[[str], Any]) -> None:
+        super().__init__()
+        self.get_logger = get_logger
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:
-            structlog.get_logger(record.name).log(record.levelno, "told", message=record.getMessage())
+            self.get_logger(record.name).log(record.levelno, "told", message=record.getMessage())
 
 
 def _least_severe(_logger: Any, method: str, fields: Any) -> Any:

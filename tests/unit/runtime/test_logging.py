@@ -139,6 +139,27 @@ def test_an_application_with_logging_of_its_own_gets_the_lines_of_the_library_th
 
 
 @pytest.mark.usefixtures("fresh_configuration")
+def test_a_structlog_of_the_application_that_leads_to_logging_does_not_go_in_circles(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It has a handler for its own logger only, so none takes ours."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    logs.configure("info", form="json")
+    structlog.configure(
+        processors=[structlog.processors.KeyValueRenderer()],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+    logging.getLogger("headgate.publisher").warning("published late")
+    structlog.get_logger("headgate.bus").warning("bus down")
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [(line["logger"], line["message"]) for line in lines] == [
+        ("headgate.publisher", "published late"),
+        ("headgate.bus", "event='bus down'"),
+    ]
+
+
+@pytest.mark.usefixtures("fresh_configuration")
 def test_lines_of_the_audit_say_so(capfd: pytest.CaptureFixture[str]) -> None:
     """By their logger, so that they can be kept apart."""
     logs.configure("info", form="json")

@@ -139,7 +139,8 @@ export function createHttp(address, { path = "" }, owner) {
         const answer = await ask(streamOf(address, path, "stream", polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind), signal);
         if (signal.aborted) return;
         known ||= polls;
-        if (!answer.ok) {
+        // A sign-in page is no stream.
+        if (!answer.ok || !answer.headers.get("Content-Type")?.startsWith(kind)) {
           const { error, reason, retryAfterS } = reasonOf(answer.status, await answer.text(), answer.headers.get("Retry-After"));
           if (signal.aborted) return;
           const refresh = asked.find((each) => each.name === REFRESH);
@@ -154,7 +155,6 @@ export function createHttp(address, { path = "" }, owner) {
           // An owner that was up has lost the connection. The next attempt shows whether the client is refused.
           return error && !isUp ? owner.refused(error) : owner.lost(error?.message ?? reason, retryAfterS);
         }
-        if (!answer.headers.get("Content-Type")?.startsWith(kind)) return lost(`HTTP ${answer.status}, and no stream`);
         if (!polls) return await read(/** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader(), signal);
         const { cursor, events, notices } = await answer.json();
         if (signal.aborted) return;
@@ -348,6 +348,8 @@ export function createHttp(address, { path = "" }, owner) {
     signal,
     cache: "no-store",
     credentials: "include",
+    // To a sign-in page, which may be of another site.
+    redirect: "manual",
   });
 
   /** @param {string} name @param {any} body @param {number} timeoutMs */

@@ -19,8 +19,8 @@ let nowMs;
 
 /** A request, and its answer. */
 class Asked {
-  constructor(url, { signal, body, headers }) {
-    Object.assign(this, { url: new URL(url), signal, body: JSON.parse(body), accept: headers.Accept });
+  constructor(url, { signal, body, headers, redirect }) {
+    Object.assign(this, { url: new URL(url), redirect, signal, body: JSON.parse(body), accept: headers.Accept });
     this.response = new Promise((resolve, reject) => {
       this.resolve = resolve;
       signal.addEventListener("abort", () => reject(new DOMException("aborted", "AbortError")));
@@ -429,9 +429,9 @@ describe("an answer that is no stream", () => {
     [401, { error: { code: "unauthorized", message: "expired", retry: false } }, {}, ["refused", { code: "unauthorized", message: "expired", retry: false, retry_after_s: undefined }]],
     [503, { error: { code: "limit_reached", message: "full", retry: true } }, { "Retry-After": "7" }, ["refused", { code: "limit_reached", message: "full", retry: true, retry_after_s: 7 }]],
     [502, "<html>", { "Retry-After": "3" }, ["lost", "HTTP 502", 3]],
-    [200, "<html>\n\ndata: {}\n\nid: x:9\n\n</html>", {}, ["lost", "HTTP 200, and no stream"]],
-    [200, { ok: true }, {}, ["lost", "HTTP 200, and no stream"]],
-    [204, "", {}, ["lost", "HTTP 204, and no stream"]],
+    [200, "<html>\n\ndata: {}\n\nid: x:9\n\n</html>", {}, ["lost", "HTTP 200", undefined]],
+    [200, { ok: true }, {}, ["lost", "HTTP 200", undefined]],
+    [204, "", {}, ["lost", "HTTP 204", undefined]],
   ];
   for (const [status, body, headers, call] of refusals) {
     it(`ends the attempt: ${status} ${JSON.stringify(body)}`, async () => {
@@ -445,6 +445,15 @@ describe("an answer that is no stream", () => {
       assert.equal(asked.length, 1);
     });
   }
+
+  it("is a redirect, which is not followed", async () => {
+    const stream = await open();
+    assert.equal(stream.redirect, "manual");
+    stream.resolve({ type: "opaqueredirect", ok: false, status: 0, headers: new Headers(), text: async () => "" });
+    await turn();
+    assert.deepEqual(calls.at(-1), ["lost", "HTTP redirect", undefined]);
+    assertPromises();
+  });
 
   it("is a fault also where it claims to be one", async () => {
     const stream = await open();

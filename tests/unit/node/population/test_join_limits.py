@@ -113,19 +113,25 @@ def test_a_connection_that_is_in_no_namespace_again_counts_as_pending_and_ends_a
 
 
 def test_a_client_is_told_before_it_is_disconnected(start: Start) -> None:
-    """It knows why, and asks for another token instead of coming back with the same. One that has left is passed over."""
+    """It knows why, and asks for another token instead of coming back with the same."""
+    gateway = start()
+    client = joined(gateway)
+    expire(client, gateway)
+    notice, end = client.packets[-2:]
+    assert json.loads(notice.partition(",")[2])[1]["unauthorized"]["reason"] == "expired"
+    assert end == f"41/{NAMESPACE},"
+
+
+def test_a_client_that_has_left_meanwhile_is_passed_over(start: Start) -> None:
+    """Its connection may be in another namespace."""
     gateway = start()
     client, gone = joined(gateway), joined(gateway, "ben")
     clients = list(gateway.namespace.clients.values())
     leave(gone)
-    gone.packets.clear()
-    gateway.gateway.population.evictions.expired(clients)
-    client.read()
-    told, end = client.packets[-2:]
-    assert json.loads(told.partition(",")[2])[1]["unauthorized"]["reason"] == "expired"
-    assert end == f"41/{NAMESPACE},"
-    gone.read()
-    assert gone.packets == []
+    assert gateway.gateway.population.evictions.disconnected(clients, "stuck") == 1
+    for each in (client, gone):
+        each.read()
+    assert [each.closed is None for each in (client, gone)] == [False, True]
 
 
 def test_one_client_more_than_a_user_or_an_address_may_have_is_refused_by_name(start: Start) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.gateway_here import GatewayOnModel, StartGatewayOnModel
 from tests.support.held_clock import HeldClock
 from tests.support.small_redis import SmallRedis
 from tests.support.wired_client import WiredClient
@@ -29,3 +30,9 @@ def server() -> SmallRedis:
 def clock() -> HeldClock:
     """Its clock, where it has one."""
     return HeldClock(100.0)
+
+
+@pytest.fixture
+def gateway(gateway_on_model: StartGatewayOnModel) -> GatewayOnModel:
+    """A gateway in development."""
+    return gateway_on_model()

@@ -49,6 +49,18 @@ def source() -> Source:
     return Source()
 
 
+@pytest.fixture
+def here(people: PeopleHere, source: Source) -> GatewayOnModel:
+    """A gateway of this application."""
+    return people.start("a", source)
+
+
+@pytest.fixture
+def client(here: GatewayOnModel) -> ClientHere:
+    """Ana, with a subscription."""
+    return join(here, "ana", "a.x")
+
+
 def join(gateway: GatewayOnModel, token: str, *patterns: str) -> ClientHere:
     client = gateway.join({"token": token, "subscriptions": [{"pattern": each} for each in patterns]})
     assert client.welcome["session"]
@@ -168,16 +180,16 @@ def test_an_authenticator_that_fails_takes_no_rights_away(people: PeopleHere, so
     client.wait_for_events(1)
 
 
-def test_explicit_grants_go_before_the_authenticator_until_they_are_lifted(people: PeopleHere, source: Source) -> None:
+def test_explicit_grants_go_before_the_authenticator_until_they_are_lifted(
+    here: GatewayOnModel, client: ClientHere, people: PeopleHere, source: Source
+) -> None:
     """On the live connection, and for those that come later."""
-    gateway = people.start("a", source)
-    client = join(gateway, "ana", "a.x")
     source.asked.clear()
     assert regrant(people, "ana", subscribe=["b.#"], publish=["c"]).count == 1
     assert source.asked == []
     assert statuses(client) == [{"ended": [forbidden("a.x")], "granted": True}]
     assert may(client, "b.x")
-    later = join(gateway, "ana", "a.x")
+    later = join(here, "ana", "a.x")
     assert later.welcome["subscriptions"][0]["ok"] is False
     assert client.request("refresh", {"token": "ana"})["ok"]
     assert not may(client, "a.x")
@@ -186,10 +198,10 @@ def test_explicit_grants_go_before_the_authenticator_until_they_are_lifted(peopl
     assert not may(later, "b.x")
 
 
-def test_after_explicit_grants_the_source_counts(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_explicit_grants_the_source_counts(
+    here: GatewayOnModel, client: ClientHere, people: PeopleHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For live clients too: they are notified within some seconds."""
-    here = people.start("a", source)
-    client = join(here, "ana", "a.x")
     regrant(people, "ana", subscribe=["b.#"], for_s=60)
     assert may(client, "b.x")
     regranting = here.gateway.access.regranting
@@ -204,11 +216,9 @@ def test_after_explicit_grants_the_source_counts(people: PeopleHere, source: Sou
 
 @pytest.mark.parametrize("lifted", [False, True])
 def test_explicit_grants_that_there_was_no_time_to_carry_out_are_carried_out_later(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, lifted: bool
+    here: GatewayOnModel, client: ClientHere, people: PeopleHere, monkeypatch: pytest.MonkeyPatch, lifted: bool
 ) -> None:
     """A question with a longer wait than its asker is let be. A withdrawn right must go all the same."""
-    here = people.start("a", source)
-    client = join(here, "ana", "a.x")
     if lifted:
         regrant(people, "ana", subscribe=["a.#", "b.#"])
         assert may(client, "b.x")
@@ -225,10 +235,10 @@ def test_explicit_grants_that_there_was_no_time_to_carry_out_are_carried_out_lat
     assert len(statuses(client)) == told + 1
 
 
-def test_of_two_at_once_the_one_in_redis_counts(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_at_once_the_one_in_redis_counts(
+    here: GatewayOnModel, client: ClientHere, people: PeopleHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whichever is heard last. A gateway that reads them later would else have other grants than those that heard."""
-    here = people.start("a", source)
-    client = join(here, "ana", "a.x")
     regranting, redis = here.gateway.access.regranting, people.redis.client()
     monkeypatch.setattr(regranting, "_redis", redis)
 
@@ -247,11 +257,9 @@ def test_of_two_at_once_the_one_in_redis_counts(people: PeopleHere, source: Sour
 
 
 def test_announced_grants_that_a_failover_has_just_lost_count(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
+    here: GatewayOnModel, client: ClientHere, people: PeopleHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gateway writes them back when it reads all grants. It must not take their absence for a lift."""
-    here = people.start("a", source)
-    client = join(here, "ana", "a.x")
     regranting, redis = here.gateway.access.regranting, SmallRedis().client()
     monkeypatch.setattr(regranting, "_redis", redis)
     regrant(people, "ana", subscribe=["b.#"])
@@ -272,9 +280,8 @@ def test_it_looks_for_ended_grants_while_the_gateway_runs(people: PeopleHere, so
     assert regranting._timer is None
 
 
-def test_nothing_at_all_may_be_granted(people: PeopleHere, source: Source) -> None:
+def test_nothing_at_all_may_be_granted(client: ClientHere, people: PeopleHere) -> None:
     """But for the user's own topics."""
-    client = join(people.start("a", source), "ana", "a.x")
     regrant(people, "ana", subscribe=[])
     assert not may(client, "a.x")
     assert may(client, "users.ana.mail")
@@ -303,10 +310,9 @@ def test_a_gateway_that_starts_knows_the_explicit_grants(people: PeopleHere, sou
 
 
 def test_a_subscribe_that_is_under_way_does_not_outlive_the_grants(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
+    here: GatewayOnModel, people: PeopleHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits for Redis when the grants change, and is refused, and no event comes."""
-    here = people.start("a", source)
     client = join(here, "ana")
     go_on = gevent.event.Event()
     wait_for = here.namespace.bus.wait_for
@@ -326,10 +332,9 @@ def test_a_subscribe_that_is_under_way_does_not_outlive_the_grants(
 
 @pytest.mark.parametrize("since", [None, {"last": 1}])
 def test_a_subscribe_during_which_grants_go_and_come_back_is_not_lost(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, since: dict[str, int] | None
+    here: GatewayOnModel, people: PeopleHere, monkeypatch: pytest.MonkeyPatch, since: dict[str, int] | None
 ) -> None:
     """It became active under grants that do not cover it, so it did not; it is reported as active under those that do."""
-    here = people.start("a", source)
     here.publish(topic="a.x")
     client = join(here, "ana")
     subscriptions = here.namespace.subscriptions
@@ -348,9 +353,10 @@ def test_a_subscribe_during_which_grants_go_and_come_back_is_not_lost(
     assert offsets == ([1, 2] if since else [2])
 
 
-def test_a_subscribe_that_grants_end_while_the_application_is_asked_again_is_refused(people: PeopleHere, source: Source) -> None:
+def test_a_subscribe_that_grants_end_while_the_application_is_asked_again_is_refused(
+    here: GatewayOnModel, people: PeopleHere
+) -> None:
     """The notice of its end comes before the answer, which must not say that it is active."""
-    here = people.start("a", source)
     client = join(here, "ana")
     asked = 0
 
@@ -367,9 +373,8 @@ def test_a_subscribe_that_grants_end_while_the_application_is_asked_again_is_ref
     assert list(inside.subscriptions) == []
 
 
-def test_a_subscription_is_held_against_the_grants_of_when_it_is_active(people: PeopleHere, source: Source) -> None:
+def test_a_subscription_is_held_against_the_grants_of_when_it_is_active(here: GatewayOnModel) -> None:
     """Of many at once the last become active some slices of the loop later; not even one event may come of the lost ones."""
-    here = people.start("a", source)
     join(here, "ana")
     (client,) = here.namespace.clients.values()
     subscriptions = here.namespace.subscriptions
@@ -382,9 +387,10 @@ def test_a_subscription_is_held_against_the_grants_of_when_it_is_active(people: 
     assert needed == {"a.x": None}  # which is no longer needed, so it is given back
 
 
-def test_a_welcome_under_way_tells_what_has_ended(people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_welcome_under_way_tells_what_has_ended(
+    here: GatewayOnModel, people: PeopleHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It waits for Redis when they change. A page would else wait for ever for a subscription reported as active."""
-    here = people.start("a", source)
     go_on, resume = gevent.event.Event(), here.namespace.resume
 
     def wait_and_resume(*arguments: Any) -> Any:
@@ -406,10 +412,9 @@ def test_a_welcome_under_way_tells_what_has_ended(people: PeopleHere, source: So
 
 @pytest.mark.parametrize("change", ["regrant", "revoke"])
 def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, change: str
+    here: GatewayOnModel, people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """It waits for a look at how many clients its user has elsewhere, and is not counted yet when the rights change."""
-    here = people.start("a", source)
     go_on = gevent.event.Event()
     joining = here.gateway.population.joining
     monkeypatch.setattr(joining, "_find_place", lambda user, address: go_on.wait())
@@ -430,10 +435,9 @@ def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
 
 @pytest.mark.parametrize("waits", ["for the authenticator", "for its place"])
 def test_a_client_that_is_on_its_way_in_does_not_enter_with_what_the_source_said_before(
-    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, waits: str
+    here: GatewayOnModel, people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, waits: str
 ) -> None:
     """The application takes a right away while it is asked, and calls `regrant`, which finds no client of the user yet."""
-    here = people.start("a", source)
     go_on = gevent.event.Event()
 
     def answer_late(handshake: Handshake) -> Identity:
@@ -455,10 +459,8 @@ def test_a_client_that_is_on_its_way_in_does_not_enter_with_what_the_source_said
     assert source.asked == ["ana"] * 2
 
 
-def test_a_refresh_that_was_under_way_does_not_bring_rights_back(people: PeopleHere, source: Source) -> None:
+def test_a_refresh_that_was_under_way_does_not_bring_rights_back(client: ClientHere, people: PeopleHere, source: Source) -> None:
     """The application is asked about the new token before it takes a right away, and answers after `regrant`."""
-    here = people.start("a", source)
-    client = join(here, "ana", "a.x")
     go_on, answers = gevent.event.Event(), [("a.#",)]
 
     def answer_late(handshake: Handshake) -> Identity:
@@ -478,9 +480,8 @@ def test_a_refresh_that_was_under_way_does_not_bring_rights_back(people: PeopleH
     assert may(client, "b.x")
 
 
-def test_a_client_that_leaves_while_its_grants_change_is_counted_no_more(people: PeopleHere, source: Source) -> None:
+def test_a_client_that_leaves_while_its_grants_change_is_counted_no_more(here: GatewayOnModel) -> None:
     """Its user has as many places as before, and the gateway keeps nothing of the client."""
-    here = people.start("a", source)
     join(here, "ana", "a.x")
     (client,) = here.namespace.clients.values()
     access = here.gateway.access
@@ -490,9 +491,8 @@ def test_a_client_that_leaves_while_its_grants_change_is_counted_no_more(people:
     assert access.admission.of_user("ana") == []
 
 
-def test_a_client_that_leaves_before_its_turn_is_not_asked_about(people: PeopleHere, source: Source) -> None:
+def test_a_client_that_leaves_before_its_turn_is_not_asked_about(here: GatewayOnModel, source: Source) -> None:
     """Its greenlet begins a turn of the loop after the look whether it is there."""
-    here = people.start("a", source)
     join(here, "ana")
     (client,) = here.namespace.clients.values()
     here.gateway.population.joining.leave(here.namespace, client.session, "transport close")
@@ -500,10 +500,8 @@ def test_a_client_that_leaves_before_its_turn_is_not_asked_about(people: PeopleH
     assert source.asked == ["ana"]
 
 
-def test_a_slow_answer_about_earlier_grants_ends_nothing_of_the_later_ones(people: PeopleHere, source: Source) -> None:
+def test_a_slow_answer_about_earlier_grants_ends_nothing_of_the_later_ones(here: GatewayOnModel, client: ClientHere) -> None:
     """The application refuses patterns of the first grants, when the second have replaced them."""
-    here = people.start("a", source)
-    client = join(here, "ana", "a.x")
     (inside,) = here.namespace.clients.values()
     asked, go_on = gevent.event.Event(), gevent.event.Event()
 

@@ -19,7 +19,7 @@ from headgate.errors import BusUnavailable, Unauthorized
 from headgate.events.wire.requests import Position
 from headgate.settings.settings import Settings
 from headgate.transport.socketio_face import OneTooMany
-from tests.support.gateway_here import ENVIRON, ClientHere, StartGatewayOnModel
+from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE
 
@@ -55,9 +55,8 @@ def away(server: ModelServer) -> None:
 # Let in ------------------------------------------------------------------------------------------------------------------
 
 
-def test_welcome_says_for_how_long_the_log_keeps_an_event_where_that_is_too_short(gateway_on_model: StartGatewayOnModel) -> None:
+def test_welcome_says_for_how_long_the_log_keeps_an_event_where_that_is_too_short(gateway: GatewayOnModel) -> None:
     """A client that takes up to 5 s to come back may have missed some by then; usually there is nothing to say."""
-    gateway = gateway_on_model()
     for retention_s, said in ((600.0, None), (5.0, None), (2.34, 2.3)):
         gateway.namespace.retention_s = retention_s
         assert gateway.join().welcome["limits"].get("log_retention_s") == said
@@ -82,9 +81,8 @@ def test_welcome_names_the_user_the_place_in_the_log_and_every_limit(gateway_on_
     assert (bad["pattern"], bad["ok"], bad["error"]["code"]) == ("a..b", False, "invalid_pattern")
 
 
-def test_a_subscription_of_the_handshake_is_active_at_the_welcome(gateway_on_model: StartGatewayOnModel) -> None:
+def test_a_subscription_of_the_handshake_is_active_at_the_welcome(gateway: GatewayOnModel) -> None:
     """Every later matching event comes, with its id, its time and its offset."""
-    gateway = gateway_on_model()
     client = gateway.join({"subscriptions": [{"pattern": "handshake.*"}]})
     assert client.welcome
     (offset,) = gateway.publish(1, "handshake.7", '{"carrier":"UPS","ß":"\u2028"}'.encode())
@@ -129,9 +127,8 @@ def test_an_odd_subscription_is_refused_in_the_welcome(gateway_on_model: StartGa
     assert result["error"]["code"] == code
 
 
-def test_a_client_that_comes_while_the_bus_is_down_is_told_so_behind_its_welcome(gateway_on_model: StartGatewayOnModel) -> None:
+def test_a_client_that_comes_while_the_bus_is_down_is_told_so_behind_its_welcome(gateway: GatewayOnModel) -> None:
     """All other clients were notified when it went down."""
-    gateway = gateway_on_model()
     gateway.server.leave()
     gevent.idle(-2)
     client = gateway.join()
@@ -140,9 +137,8 @@ def test_a_client_that_comes_while_the_bus_is_down_is_told_so_behind_its_welcome
     assert client.named("status") == [[{"bus": "down"}]]
 
 
-def test_a_second_connect_is_refused_and_the_first_stands(gateway_on_model: StartGatewayOnModel) -> None:
+def test_a_second_connect_is_refused_and_the_first_stands(gateway: GatewayOnModel) -> None:
     """Anyone may send one."""
-    gateway = gateway_on_model()
     client = gateway.join()
     assert client.welcome
     client.send_packet(f"40/{NAMESPACE},")
@@ -225,12 +221,11 @@ def test_a_client_not_accepted_is_told_so_alone(gateway_on_model: StartGatewayOn
     ],
     ids=["token", "name", "pattern", "overflow", "second pattern", "subscriptions", "epoch", "deep down", "no epoch", "deep"],
 )
-def test_a_connect_that_cannot_be_read_is_refused(gateway_on_model: StartGatewayOnModel, auth: Any) -> None:
+def test_a_connect_that_cannot_be_read_is_refused(gateway: GatewayOnModel, auth: Any) -> None:
     """Invalid Unicode, or an invalid point of resume; not taken for "nothing to resume", which would hide a loss.
 
     However often it comes, the log has no line of it.
     """
-    gateway = gateway_on_model()
     with capture_logs() as lines:
         for _ in range(40):
             client = gateway.join(auth)
@@ -309,10 +304,9 @@ def test_a_newcomer_that_is_looked_at_as_an_operator_pauses_is_refused(gateway_o
     ("fault", "reason"), [(BusUnavailable("Redis does not say"), "bus unavailable"), (ZeroDivisionError(), "not welcomed")]
 )
 def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes_back(
-    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch, fault: Exception, reason: str
+    gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch, fault: Exception, reason: str
 ) -> None:
     """With the same point of resume, because a welcome would lose that; without one it would wait for a welcome for ever."""
-    gateway = gateway_on_model()
 
     def fail(client: Any, point: Position) -> None:
         raise fault
@@ -327,9 +321,8 @@ def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes
     assert gateway.join().welcome
 
 
-def test_a_client_without_welcome_gets_no_event(gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_without_welcome_gets_no_event(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event during the look-up of its place would move its position, past all missed events."""
-    gateway = gateway_on_model()
     other = gateway.join({"subscriptions": [{"pattern": "#"}]})
     assert other.welcome
 
@@ -346,10 +339,9 @@ def test_a_client_without_welcome_gets_no_event(gateway_on_model: StartGatewayOn
 
 
 def test_a_client_that_leaves_while_redis_is_asked_is_not_welcomed(
-    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+    gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection may be in another namespace, and stays."""
-    gateway = gateway_on_model()
 
     def leave(client: Any, requests: Any) -> None:
         gateway.gateway._sockets.disconnect(NAMESPACE, client.session)
@@ -386,9 +378,8 @@ def test_a_gateway_takes_so_many_clients_and_prefers_those_that_come_back(gatewa
     assert gateway.gateway.ready()["admission"] == "admitting"
 
 
-def test_a_client_that_leaves_the_namespace_gets_nothing_more_and_may_come_back(gateway_on_model: StartGatewayOnModel) -> None:
+def test_a_client_that_leaves_the_namespace_gets_nothing_more_and_may_come_back(gateway: GatewayOnModel) -> None:
     """Over the same connection, with other subscriptions."""
-    gateway = gateway_on_model()
     client = gateway.join({"subscriptions": [{"pattern": "left.*"}]})
     assert client.welcome
     client.send_packet(f"41/{NAMESPACE},")
@@ -401,9 +392,8 @@ def test_a_client_that_leaves_the_namespace_gets_nothing_more_and_may_come_back(
     assert [topic for topic, _, _ in client.wait_for_events(1)] == ["back.1"]
 
 
-def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(gateway_on_model: StartGatewayOnModel) -> None:
+def test_many_users_cost_redis_no_glob_and_leave_nothing_behind(gateway: GatewayOnModel) -> None:
     """A channel each, and none when they have gone."""
-    gateway = gateway_on_model()
     before = gateway.namespace.bus.feed.sources
     clients = [gateway.join({"subscriptions": [{"pattern": f"users.u{number}.#"}]}) for number in range(50)]
     for client in clients:
@@ -430,24 +420,6 @@ def test_a_client_resumes_at_a_gateway_that_listened_to_nothing_of_it(gateway_on
     client.wait_for_events(10)
     assert client.offsets == list(range(7, 17))
     assert client.named("gap") == []
-
-
-def test_a_client_whose_log_was_lost_is_told_so_once(gateway_on_model: StartGatewayOnModel) -> None:
-    """`resumed: false`, one gap that cannot be recovered, then the new log."""
-    gateway = gateway_on_model()
-    client = gateway.join({"subscriptions": [{"pattern": "#"}]})
-    epoch = client.welcome["epoch"]
-    gateway.publish(3)
-    client.wait_for_events(3)
-    client.leave()
-    gateway.redis.flush()
-    gateway.clock.advance(3)
-    back = gateway.join({"subscriptions": [{"pattern": "#"}], "resume": {"epoch": epoch, "offset": 3}})
-    assert back.welcome["resumed"] is False
-    gateway.publish(2)
-    back.wait_for_events(2)
-    assert back.offsets == [1, 2]
-    assert [(gap["reason"], gap["recoverable"], gap["from"]) for (gap,) in back.named("gap")] == [("log_lost", False, None)]
 
 
 @pytest.mark.parametrize("later", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -18,7 +19,12 @@ def main() -> None:
         sys.exit(f"headgate: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
-    command_line()
+    try:
+        command_line()
+    finally:
+        # Before it exits, Python scans every object for cycles, several times. For a gateway that took a fifth of the processor
+        # time of a start and a stop. The collector skips frozen objects.
+        gc.freeze()
 
 
 def _open_standard_streams() -> None:

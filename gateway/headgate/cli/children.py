@@ -41,7 +41,7 @@ class ConsumersProcess:
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        self._command = [sys.executable, "-m", "headgate.cli.main", "consume", *arguments]
+        self._command = [sys.executable, "-m", "headgate", "consume", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self._closing = Signal()
         self._watcher: Greenlet | None = None

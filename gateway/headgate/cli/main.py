@@ -80,7 +80,3 @@ class _LazyCommands(Commands):
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Headgate: real-time notifications from Python services to browsers, without silent loss."""
-
-
-if __name__ == "__main__":
-    main()

@@ -18,7 +18,7 @@ from headgate.redis.client import Client, call
 from tests.support.redis_server import DEADLINE_S, wait_until
 from tests.support.registered import register
 
-COMMAND = (sys.executable, "-m", "headgate.cli.main")
+COMMAND = (sys.executable, "-m", "headgate")
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def test_the_command_line_warns_in_one_line(redis_url: str, redis_client: Client
     register(redis_client, "a-gateway", ["notifications"])
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "headgate.cli.main", "publish", "a", "1", "--redis", redis_url, *arguments]
+        command = [sys.executable, "-m", "headgate", "publish", "a", "1", "--redis", redis_url, *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False)
 
     result = run("--namespace", "nobody")

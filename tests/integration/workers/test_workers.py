@@ -416,7 +416,7 @@ def test_a_port_in_use_is_one_clear_line(redis_url: str, monkeypatch: pytest.Mon
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         arguments = ("serve", "--workers", "2", "--port", str(port), "--redis", redis_url)
-        command = [sys.executable, "-m", "headgate.cli.main", *arguments]
+        command = [sys.executable, "-m", "headgate", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import headgate
+from headgate.__main__ import main as run_command
 from headgate.cli.main import _COMMANDS, _SECTIONS, main
 from tests.support.service_links import SERVICE_LINKS
 
@@ -159,3 +161,15 @@ def test_help_and_completion_load_little(words: list[str]) -> None:
     assert set(loaded) <= LIGHT
     assert int(count) <= MOST_MODULES
     assert ("plain,tail" if completing else "headgate") in ended.stdout
+
+
+def test_a_command_that_has_ended_leaves_no_object_to_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python exits without scanning the objects of the command for cycles."""
+    monkeypatch.setattr(sys, "argv", ["headgate", "--version"])
+    gc.unfreeze()
+    try:
+        with pytest.raises(SystemExit):
+            run_command()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

@@ -19,7 +19,7 @@ from contextlib import suppress
 from enum import StrEnum
 from heapq import merge
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -51,16 +51,6 @@ class Sort(StrEnum):
     QUEUE = "queue"  # the fullest queue first
     NEWEST = "newest"
     USER = "user"
-
-
-class Kind(StrEnum):
-    """Kinds of questions about clients."""
-
-    LIST = "clients"
-    ONE = "client"
-    DISCONNECT = "disconnect"
-    REGRANT = "regrant"
-    SEND = "send"
 
 
 class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +110,7 @@ class Reached(msgspec.Struct, frozen=True):
 class ListQuestion(msgspec.Struct, frozen=True):
     """Asks for a page of clients after a place in the order."""
 
+    kind: ClassVar[str] = "clients"
     sort: Sort
     limit: int
     namespace: str | None = None
@@ -146,6 +137,7 @@ class ListAnswer(msgspec.Struct, frozen=True):
 class OneQuestion(msgspec.Struct, frozen=True):
     """Asks for a client."""
 
+    kind: ClassVar[str] = "client"
     session: str
     within: tuple[str, ...] | None = None
 
@@ -159,6 +151,7 @@ class OneAnswer(msgspec.Struct, frozen=True):
 class DisconnectQuestion(msgspec.Struct, frozen=True):
     """Disconnects a client, or all clients of a user."""
 
+    kind: ClassVar[str] = "disconnect"
     reason: str
     by: str
     session: str | None = None
@@ -169,6 +162,7 @@ class DisconnectQuestion(msgspec.Struct, frozen=True):
 class RegrantQuestion(msgspec.Struct, frozen=True):
     """Reads a user's grants again; `explicit` ones replace them for `for_s` seconds (None: the user's own hold)."""
 
+    kind: ClassVar[str] = "regrant"
     user: str
     by: str
     explicit: Explicit | None = None
@@ -178,11 +172,15 @@ class RegrantQuestion(msgspec.Struct, frozen=True):
 class SendQuestion(msgspec.Struct, frozen=True):
     """Sends an event to the client of a session; `data` is JSON."""
 
+    kind: ClassVar[str] = "send"
     session: str
     topic: str
     data: msgspec.Raw
     id: str
     within: tuple[str, ...] | None = None
+
+
+ClientQuestion: TypeAlias = ListQuestion | OneQuestion | DisconnectQuestion | RegrantQuestion | SendQuestion
 
 
 class SendAnswer(msgspec.Struct, frozen=True):
@@ -269,7 +267,7 @@ class Clients:
             rows[:] = islice(merge(rows, part.rows, key=lambda row: row.place), limit)
             return part.total, len(part.rows), part.more
 
-        answers = self._ask(Kind.LIST, question, take)
+        answers = self._ask(question, take)
         totals, counts, more = zip(*answers.parts, strict=True) if answers.parts else ((), (), ())
         last = _after(order, rows[-1].place) if rows and (sum(counts) > limit or any(more)) else None
         return ClientsPage(tuple(row.client for row in rows), sum(totals), last, answers.silent)
@@ -284,7 +282,7 @@ class Clients:
             InvalidRequest, BusRefused.
         """
         question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS), _within(within))
-        answers = self._ask(Kind.ONE, question, _read_one, lambda part: part.client is not None)
+        answers = self._ask(question, _read_one, lambda part: part.client is not None)
         clients: list[ConnectedClient] = [part.client for part in answers.parts if part.client is not None]
         if not clients:
             _check_silence(answers)
@@ -321,8 +319,8 @@ class Clients:
             _within(within),
         )
         if session is None:
-            return _reached(self._ask(Kind.DISCONNECT, question, _read_count))
-        answers = self._ask(Kind.DISCONNECT, question, _read_count, lambda part: part.count > 0)
+            return _reached(self._ask(question, _read_count))
+        answers = self._ask(question, _read_count, lambda part: part.count > 0)
         # As in `client`: a gateway without a link to Redis got no question, so only one that got it can have the session and be
         # silent.
         return Reached(sum(part.count for part in answers.parts), answers.silent if answers.unanswered else ())
@@ -352,7 +350,7 @@ class Clients:
             secrets.token_hex(8) if id is None else check_event_id(id),
             _within(within),
         )
-        answers = self._ask(Kind.SEND, question, _read_sent, lambda part: part.taken is not None)
+        answers = self._ask(question, _read_sent, lambda part: part.taken is not None)
         sent: list[SendAnswer] = [part for part in answers.parts if part.taken is not None]
         if not sent:
             _check_silence(answers)
@@ -402,17 +400,19 @@ class Clients:
             with reading(database(self._client)):
                 explicit = store(self._client, user, may_subscribe, may_publish, for_s)
         question = RegrantQuestion(user, by, explicit, for_s if explicit else 0)
-        return _reached(self._ask(Kind.REGRANT, question, _read_count))
+        return _reached(self._ask(question, _read_count))
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._client.close()
 
     def _ask(
-        self, kind: Kind, body: object, read: Callable[..., Any], is_enough: Callable[..., bool] = lambda part: False
+        self, question: ClientQuestion, read: Callable[..., Any], is_enough: Callable[..., bool] = lambda part: False
     ) -> Answers:
         with reading(database(self._client)):
-            return ask(self._client, kind, body, living(self._client), read, within_s=self._within_s, is_enough=is_enough)
+            return ask(
+                self._client, question.kind, question, living(self._client), read, within_s=self._within_s, is_enough=is_enough
+            )
 
 
 def _within(namespaces: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -64,11 +64,13 @@ class ClientList:
         """Return the handlers of the kinds of questions."""
         missed = self._regranting.read_all
         return {
-            wire.Kind.LIST: Answering(wire.ListQuestion, self.page),
-            wire.Kind.ONE: Answering(wire.OneQuestion, self.one),
-            wire.Kind.DISCONNECT: Answering(wire.DisconnectQuestion, self._disconnect),
-            wire.Kind.REGRANT: Answering(wire.RegrantQuestion, self._regrant, self._note, asks_application=True, missed=missed),
-            wire.Kind.SEND: Answering(wire.SendQuestion, self._send),
+            wire.ListQuestion.kind: Answering(wire.ListQuestion, self.page),
+            wire.OneQuestion.kind: Answering(wire.OneQuestion, self.one),
+            wire.DisconnectQuestion.kind: Answering(wire.DisconnectQuestion, self._disconnect),
+            wire.RegrantQuestion.kind: Answering(
+                wire.RegrantQuestion, self._regrant, self._note, asks_application=True, missed=missed
+            ),
+            wire.SendQuestion.kind: Answering(wire.SendQuestion, self._send),
         }
 
     def page(self, question: wire.ListQuestion) -> list[wire.ListAnswer]:

@@ -7,8 +7,8 @@ view. Flask handles requests without a token, and those to a foreign host name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 from flask import request
 
@@ -24,21 +24,20 @@ from .v1.dispatch import read_whole
 from .v1.problems import BodyFault, http_problem, problem_answer
 
 
-class Asked(Protocol):
-    """A request to publish."""
+class Asked:
+    """A request to publish.
 
-    @property
-    def environ(self) -> Mapping[str, Any]:
-        """The WSGI environment."""
+    Attributes:
+        environ: the WSGI environment.
+        body: returns the body of at most so many bytes. Waits for it. Raises PayloadTooLarge, RequestEntityTooLarge: it is too
+            large; if it declares its length, nothing was read.
+        known: who asks, as what answers it has found out; a request with the same head may have it from the one before.
+    """
 
-    known: object
-    """Who asks, as what answers it has found out; a request with the same head may have it from the one before."""
+    __slots__ = ("body", "environ", "known")
 
-    def body(self, limit_bytes: int) -> bytes:
-        """Return the body. Waits for it.
-
-        Raises PayloadTooLarge, RequestEntityTooLarge: it is too large; if it declares its length, nothing was read.
-        """
+    def __init__(self, environ: Mapping[str, Any], body: Callable[[int], bytes], known: object = None) -> None:
+        self.environ, self.body, self.known = environ, body, known
 
 
 Publish: TypeAlias = Callable[[Asked], Answer]
@@ -46,7 +45,7 @@ Publish: TypeAlias = Callable[[Asked], Answer]
 
 def posted(publish: Publish) -> Callable[[], Answer]:
     """Return the answer to a Flask request."""
-    return lambda: publish(AskedOfFlask(request.environ))
+    return lambda: publish(Asked(request.environ, _body_in_flask))
 
 
 def routes_below(
@@ -64,7 +63,9 @@ def routes_below(
             environ = request.environ
             if request.known is None and not (environ.get("HTTP_AUTHORIZATION") and answers_to(environ)):
                 return None
-            asked = _AskedBelow(request)
+            # An application's authenticator may store values in it.
+            own_environ = dict(environ) if request.known is None else environ
+            asked = Asked(own_environ, partial(_body_below, request), request.known)
             try:
                 return _secured(publish(asked), environ)
             except Exception as error:  # noqa: BLE001 - raised again, or told
@@ -101,35 +102,18 @@ def _with_security(headers: tuple[tuple[str, str], ...], host: str) -> tuple[tup
     return *headers, *security_headers(host)
 
 
-class AskedOfFlask:
-    """A request in Flask."""
-
-    def __init__(self, environ: Mapping[str, Any]) -> None:
-        self.environ = environ
-        self.known: object = None
-
-    def body(self, limit_bytes: int) -> bytes:
-        if limit_bytes > (request.max_content_length or limit_bytes):
-            request.max_content_length = limit_bytes  # a batch is larger than any other body of this application
-        return read_whole()
+def _body_in_flask(limit_bytes: int) -> bytes:
+    if limit_bytes > (request.max_content_length or limit_bytes):
+        request.max_content_length = limit_bytes  # a batch is larger than any other body of this application
+    return read_whole()
 
 
-class _AskedBelow:
-    """A request below WSGI."""
-
-    __slots__ = ("_request", "environ", "known")
-
-    def __init__(self, request: RoutedRequest) -> None:
-        self._request, self.known = request, request.known
-        # An application's authenticator may store values in it.
-        self.environ = dict(request.environ) if request.known is None else request.environ
-
-    def body(self, limit_bytes: int) -> bytes:
-        """Return the body, whose length is in the head."""
-        size = self._request.head.body_bytes
-        if size > limit_bytes:
-            raise PayloadTooLarge(size, limit_bytes, "http")
-        return self._request.body()
+def _body_below(routed: RoutedRequest, limit_bytes: int) -> bytes:
+    """Return the body, whose length is in the head."""
+    size = routed.head.body_bytes
+    if size > limit_bytes:
+        raise PayloadTooLarge(size, limit_bytes, "http")
+    return routed.body()
 
 
 def traceparent_of(asked: Asked) -> str | None:

@@ -9,11 +9,12 @@ both.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from werkzeug.wsgi import ClosingIterator
 
 from headgate.auth.identity import Handshake
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest
@@ -117,7 +118,8 @@ class Streams:
                 connection.count_as_client()  # as for a WebSocket, because the limits of clients apply
                 headers = (*headers, ("Connection", "close"))
             start_response("200 OK", list(headers))
-            return _Body(self._events(stream, text, watch), lambda: self._over(namespace, stream))
+            # Servers close it when it was written, or could not be. It ends the events first, while the socket still exists.
+            return ClosingIterator(self._events(stream, text, watch), lambda: self._over(namespace, stream))
         try:
             welcomes = wanted.point is None or not wanted.is_strict
             body = self._poll(stream, text, watch, wanted.wait_s, welcomes=welcomes)
@@ -229,17 +231,3 @@ def _waited(later: Later, watch: PollWatch) -> Mapping[str, object]:
         watch.stop()
         cancel()
     return answers[0]
-
-
-class _Body:
-    """The body of an answer. Servers close it when it was written, or could not be."""
-
-    def __init__(self, parts: Generator[bytes, None, None], close: Callable[[], object]) -> None:
-        self._parts, self._close = parts, close
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._parts
-
-    def close(self) -> None:
-        self._parts.close()  # now, while the socket that it watches still exists
-        self._close()

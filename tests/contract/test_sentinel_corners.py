@@ -1,4 +1,4 @@
-"""Corners of redis-py that headgate.redis.bounded and headgate.redis.sentinel rely on; each is named here once.
+"""Corners of redis-py that headgate.redis.bounded relies on; each is named here once.
 
 The pool calls `connect()` before it gives a connection to a caller, and `disconnect()` and `connect()` when it finds it broken;
 `host` and `port` count when they are set before that.
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from headgate.redis.bounded import Connection, TlsConnection
 from headgate.redis.connections import connection_pool
-from headgate.redis.sentinel import SentinelConnection, SentinelTlsConnection
 from headgate.settings.addresses.redis_url import read_url
 
 URL = "redis{}+sentinel://127.0.0.1:1/mymaster"
@@ -113,7 +113,7 @@ def test_a_connection_without_a_socket_asks_the_sentinels(
 
 def test_the_connections_of_a_pool_are_ours_with_tls_and_without() -> None:
     """`connection_class` and `connection_kwargs` decide what a pool makes."""
-    for letter, kind in (("", SentinelConnection), ("s", SentinelTlsConnection)):
+    for letter, kind in (("", Connection), ("s", TlsConnection)):
         pool: Any = connection_pool(read_url(URL.format(letter)), 30.0)
         connection = pool.make_connection()
 

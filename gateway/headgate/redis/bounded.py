@@ -14,13 +14,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
+
+from headgate.settings.addresses.redis_url import shown_node
 
 from .budget import left_s, wait_s
 from .faults import LOCKED_OUT, NO_FUNCTION, NO_PERMISSION, reply_of
 from .primary_switch import ASK_EVERY_S, FORBIDDEN_S, NO_LIBRARY, UNKNOWN, PrimarySwitch
+
+if TYPE_CHECKING:
+    from .sentinel import Discovery
 
 try:
     from hiredis import pack_command
@@ -52,6 +57,7 @@ class Bounded:
         switch: of the address, or None if the address always leads to one server.
         within_s: the longest wait for a reply, whatever the caller's budget allows.
         newest: the receipts to report to Redis before anything else is sent.
+        discovery: finds the primary behind Sentinels, which name servers by host and port. Without it the address is known.
 
     Attributes:
         server: the server that the connection leads to, as named in the switch.
@@ -63,9 +69,11 @@ class Bounded:
         switch: PrimarySwitch | None = None,
         within_s: float | None = None,
         newest: NewestReceipts | None = None,
+        discovery: Discovery | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**_parser, **options)
+        self._discovery = discovery
         self._longest_connect_s: float = options["socket_connect_timeout"]
         self._longest_read_s: float = options["socket_timeout"]
         self._options, self._switch, self._within_s, self._newest = options, switch, within_s, newest
@@ -97,15 +105,19 @@ class Bounded:
             if switch is None or not self._is_left(switch):
                 return
             self.disconnect()
+        untyped: Any = self
         left = left_s()
         if left is not None:
             if left <= 0:
                 raise redis.TimeoutError("no time left to connect")
-            untyped: Any = self
             untyped.socket_connect_timeout = min(self._longest_connect_s, left)
         if switch is not None:
             self._opened_s, self._count = monotonic(), switch.count
-        self._find_server()
+        if self._discovery is not None:
+            untyped.host, untyped.port = primary = self._discovery.primary()
+            self.server = shown_node(primary)
+            if switch is not None:
+                switch.note(self.server, monotonic(), count=self._count)
         super().connect()  # type: ignore[misc]
         if self.can_read(0):  # type: ignore[attr-defined]
             # Redis speaks first only to refuse (too many clients, protected mode), which raises here. Anything else is not
@@ -150,9 +162,12 @@ class Bounded:
         return self._switch
 
     def ask_server(self) -> None:
-        """Ask once which server this connection leads to, and note it. Raises redis.RedisError, OSError: no answer."""
+        """Ask once which server this connection leads to, and note it, unless the Sentinels have named it.
+
+        Raises redis.RedisError, OSError: no answer.
+        """
         switch = self._switch
-        if switch is None or self._has_asked or switch.forbidden_until_s > monotonic():
+        if switch is None or self._discovery is not None or self._has_asked or switch.forbidden_until_s > monotonic():
             return
         untyped: Any = self
         untyped.send_command("FCALL_RO", "headgate_version", 0, "server", switch.server)
@@ -202,10 +217,16 @@ class Bounded:
         return switch.is_left(self.server, self._count)
 
     def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
-        """Ask over a new connection where the address leads, and note it.
+        """Ask a Sentinel, or over a new connection, where the address leads, and note it.
 
         Return whether there was an answer, or None if there was none and another server can be asked at once.
         """
+        if self._discovery is not None:
+            count, primary = switch.count, self._discovery.newer_primary(within_s)
+            if primary is None:
+                return None if self._discovery.awake() else False
+            switch.note(shown_node(primary), monotonic(), count=count)
+            return True
         if switch.forbidden_until_s > monotonic():
             return True
         options = {**self._options, "socket_timeout": within_s, "socket_connect_timeout": within_s}
@@ -229,9 +250,6 @@ class Bounded:
             return True
         finally:
             beside.disconnect()
-
-    def _find_server(self) -> None:
-        """Set host and port if they are not known in advance."""
 
 
 class Connection(Bounded, redis.Connection):

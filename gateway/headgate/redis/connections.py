@@ -33,7 +33,7 @@ from .cluster import ASK_TIMEOUT_S, Topology, shown_command
 from .faults import FAULTS, advised, shown_cause, translate
 from .pool import Pool
 from .primary_switch import switch_of
-from .sentinel import SentinelConnection, SentinelTlsConnection, discovery_of
+from .sentinel import discovery_of
 
 Command = Sequence[str | bytes | int]
 
@@ -74,7 +74,7 @@ def _place(url: RedisUrl) -> dict[str, Any]:
     if url.kind is Kind.SOCKET:
         return {"connection_class": SocketConnection, "path": url.path}
     if url.kind is Kind.SENTINELS:
-        return {"connection_class": SentinelTlsConnection if url.tls else SentinelConnection, "discovery": discovery_of(url)}
+        return {"connection_class": TlsConnection if url.tls else Connection, "discovery": discovery_of(url)}
     ((host, port),) = url.hosts
     return {"connection_class": TlsConnection if url.tls else Connection, "host": host, "port": port}
 

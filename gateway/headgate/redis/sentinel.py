@@ -1,7 +1,7 @@
-"""Redis behind Sentinels: connections that ask them where the primary is.
+"""Redis behind Sentinels: where the primary is.
 
-In: a RedisUrl that names Sentinels and the primary. Out: connections that ask for the primary when they connect, and that check
-now and then whether it has changed (bounded.py decides when).
+In: a RedisUrl that names Sentinels and the primary. Out: the primary, for connections that connect, and that check now and then
+whether it has changed (bounded.py decides when).
 
 Sentinels learn of a failover one after another, and some may not answer. Each failover has a number, the epoch of its
 configuration. At first the newest one that most Sentinels name counts. Later this process accepts nothing older than it knows,
@@ -27,11 +27,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headgate.settings.addresses.redis_url import Node, RedisUrl, shown_node
+from headgate.settings.addresses.redis_url import Node, RedisUrl
 
-from .bounded import Bounded, Connection, TlsConnection
+from .bounded import Connection, TlsConnection
 from .budget import left_s
-from .primary_switch import ASK_EVERY_SENTINEL_S, MAX_ADDRESSES, PrimarySwitch
+from .primary_switch import ASK_EVERY_SENTINEL_S, MAX_ADDRESSES
 
 # A silent Sentinel must not use up the time of the others, so for a while it is asked last, or not at all.
 ASK_TIMEOUT_S, SILENT_S = 0.5, 10.0
@@ -189,38 +189,3 @@ def read_answer(state: Any, node: Any) -> Answer | None:
     is_promoted = named != (str(state["ip"]), int(state["port"]))
     is_up = state["is_master"] and not state["is_sdown"] and not state["is_odown"]
     return Answer(int(state["config-epoch"]), named) if is_promoted or is_up else None
-
-
-class _AsksSentinels(Bounded):
-    """A connection that asks where the primary is before it connects."""
-
-    host: str
-    port: int
-
-    def __init__(self, *, discovery: Discovery, **options: Any) -> None:
-        super().__init__(**options)
-        self._discovery = discovery
-
-    def _find_server(self) -> None:
-        self.host, self.port = self._discovery.primary()
-        self.server = shown_node((self.host, self.port))
-        if self._switch is not None:
-            self._switch.note(self.server, monotonic(), count=self._count)
-
-    def ask_server(self) -> None:
-        """Name the server by host and port, without a question."""
-
-    def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
-        count, node = switch.count, self._discovery.newer_primary(within_s)
-        if node is None:
-            return None if self._discovery.awake() else False
-        switch.note(shown_node(node), monotonic(), count=count)
-        return True
-
-
-class SentinelConnection(_AsksSentinels, Connection):
-    """A connection to the primary."""
-
-
-class SentinelTlsConnection(_AsksSentinels, TlsConnection):
-    """A connection to the primary, over TLS."""

@@ -10,7 +10,6 @@ The limits do not stop an attacker with many addresses. They keep one broken pag
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
 
 # A session joins within milliseconds, or is ended at the handshake deadline.
 SESSION_RETRY_S = 1
-
-
-class LoginsThrottled(LimitReached):
-    """Too many logins from an address have failed. Further ones are refused for `retry_after_s` seconds."""
-
-    def __init__(self, limit: int, retry_after_s: int) -> None:
-        super().__init__("failed_logins", limit, retry_after_s)
 
 
 class Admitted(Protocol):
@@ -210,12 +202,12 @@ class FailedLogins:
         """Refuse a login from an address with too many failures. An `address` of None is not counted.
 
         Return whether it may be tried now: not if failures of the logins `under_way` there could pass the limit without it.
-        Raises LoginsThrottled: with the seconds until the next login is accepted.
+        Raises LimitReached: `failed_logins`, with the seconds until the next login is accepted.
         """
         if not self._burst or address is None:
             return True
         if wait_s := self.rates.wait_s(address, now_s):
-            raise LoginsThrottled(self._burst, max(1, ceil(wait_s)))
+            raise LimitReached("failed_logins", self._burst, wait_s)
         return under_way < self._burst and not self.rates.wait_s(address, now_s, under_way + 1)
 
     def failed(self, address: str | None, now_s: float) -> None:

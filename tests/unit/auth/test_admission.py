@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.auth.admission import Admission, FailedLogins, LoginsThrottled, PendingSessions
+from headgate.auth.admission import Admission, FailedLogins, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.errors import LimitReached
@@ -177,7 +177,7 @@ def looked_at(failed: FailedLogins, address: str | None, now_s: float) -> int | 
     """None when a login would be looked at, else after how many seconds."""
     try:
         failed.check(address, now_s)
-    except LoginsThrottled as error:
+    except LimitReached as error:
         return error.retry_after_s
     return None
 
@@ -188,7 +188,7 @@ def test_too_many_failed_logins_close_an_address_for_a_while() -> None:
     for _ in range(3):
         assert looked_at(failed, "a", 0.0) is None
         failed.failed("a", 0.0)
-    with pytest.raises(LoginsThrottled) as caught:
+    with pytest.raises(LimitReached) as caught:
         failed.check("a", 0.0)
     parts = {"name": "failed_logins", "limit": 3, "retry_after_s": 2}
     message = "limit reached: failed_logins (at most 3)"

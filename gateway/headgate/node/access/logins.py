@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from headgate.auth.admission import FailedLogins, LoginsThrottled
+from headgate.auth.admission import FailedLogins
 from headgate.auth.api_keys import ApiKeys, key_of
 from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
@@ -27,7 +27,7 @@ from headgate.auth.key_sets import configured_keys
 from headgate.auth.regrants import Asking, Regrants
 from headgate.auth.scopes import ADMIN
 from headgate.auth.tokens import ProvenTokens, Tokens, token_authenticator
-from headgate.errors import HeadgateError, SettingsError, Unauthorized
+from headgate.errors import HeadgateError, LimitReached, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Idle, Share, call_application, deadline
@@ -151,7 +151,7 @@ class Logins:
         Raises:
             Unauthorized: with the reason.
             UnknownNamespace: this gateway does not serve it.
-            LoginsThrottled: this address has failed too often; the authenticator is not asked.
+            LimitReached: `failed_logins`: this address has failed too often; the authenticator is not asked.
         """
         if address is None:
             address = address_of(handshake.environ, self._settings.proxies)
@@ -220,7 +220,7 @@ class Logins:
                 self._wait(address, under_way)
         except BaseException as error:
             self._ended(address, under_way)
-            if isinstance(error, LoginsThrottled):
+            if isinstance(error, LimitReached):
                 LOGINS_THROTTLED.inc()
             raise
         under_way.count += 1

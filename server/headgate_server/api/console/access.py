@@ -112,7 +112,7 @@ class Access:
 
         Raises:
             Unauthorized: it is another one.
-            LoginsThrottled: there were too many wrong ones from this address.
+            LimitReached: there were too many wrong ones from this address.
         """
         address = address_of(environ, self._settings.proxies)
         self._wrong.check(address, self._now_s())

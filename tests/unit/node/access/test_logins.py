@@ -17,12 +17,19 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from headgate.auth.admission import LoginsThrottled
 from headgate.auth.api_keys import ApiKeys, NewKey, new_key
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.key_sets import configured_keys
 from headgate.auth.regrants import note_regrant
-from headgate.errors import BusUnavailable, HeadgateError, InvalidPattern, Unauthorized, UnauthorizedReason, UnknownNamespace
+from headgate.errors import (
+    BusUnavailable,
+    HeadgateError,
+    InvalidPattern,
+    LimitReached,
+    Unauthorized,
+    UnauthorizedReason,
+    UnknownNamespace,
+)
 from headgate.events.topic import own_topics
 from headgate.node.access import logins as module
 from headgate.node.access.logins import Logins
@@ -125,14 +132,14 @@ def test_an_address_of_which_too_many_logins_fail_is_refused_without_a_look() ->
     tried = logins(authenticator, clock=clock)
     for _ in range(2):
         refusal(tried, shown("bad"))
-    assert isinstance(refusal(tried, shown("good")), LoginsThrottled)
+    assert isinstance(refusal(tried, shown("good")), LimitReached)
     assert asked == ["bad", "bad"]
     assert tried.identify(shown("good", address="198.51.100.1")).user == "ana"
     clock.now_s += 25
     assert tried.identify(shown("good")).user == "ana"
 
 
-@pytest.mark.parametrize(("token", "outcomes"), [("bad", [Unauthorized] * 2 + [LoginsThrottled] * 3), ("good", [Identity] * 5)])
+@pytest.mark.parametrize(("token", "outcomes"), [("bad", [Unauthorized] * 2 + [LimitReached] * 3), ("good", [Identity] * 5)])
 def test_logins_at_the_same_time_do_not_pass_the_limit_of_an_address(token: str, outcomes: list[type]) -> None:
     """The authenticator waits. Accepted logins only take turns, however many there are."""
     go_on = gevent.event.Event()
@@ -407,7 +414,7 @@ def test_made_up_key_ids_are_failed_logins_once_a_set_of_keys_is_there(has_set: 
     errors = [refusal(tried, shown(jwt.encode(claims, SECRET, headers={"kid": f"made-up-{number}"}))) for number in range(7)]
     pending = [isinstance(each, Unauthorized) and each.reason is UnauthorizedReason.KEYS_PENDING for each in errors]
     assert pending == [True] * 5 + [not has_set] * 2
-    assert isinstance(errors[-1], LoginsThrottled) is has_set
+    assert isinstance(errors[-1], LimitReached) is has_set
     tried.close()
 
 
@@ -587,7 +594,7 @@ def test_wrong_keys_are_throttled_by_address_and_are_in_no_log(admin_key: str | 
         for _ in range(2):
             with pytest.raises(Unauthorized):
                 tried.identify(shown(key, address=f"{near}1"), again=True)
-        with pytest.raises(LoginsThrottled):
+        with pytest.raises(LimitReached):
             tried.identify(shown(key, address=f"{near}1"), again=True)
         with pytest.raises(Unauthorized):
             tried.identify(shown(key, address=f"{near}2"), again=True)
@@ -604,7 +611,7 @@ def test_a_wrong_admin_key_is_throttled_by_address() -> None:
     for _ in range(2):
         with pytest.raises(Unauthorized):
             tried.identify(shown("an-admin-key-of-forty-characters-3141593"), again=True)
-    with pytest.raises(LoginsThrottled):
+    with pytest.raises(LimitReached):
         tried.identify(shown("an-admin-key-of-forty-characters-3141592"), again=True)
     here = shown("an-admin-key-of-forty-characters-3141592", address="192.0.2.10")
     assert tried.identify(here, again=True).scopes == ("admin",)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.auth.admission import FailedLogins, LoginsThrottled
+from headgate.auth.admission import FailedLogins
+from headgate.errors import LimitReached
 from headgate.node.cluster.rates_watch import RatesWatch
 from headgate.redis.keys import table_key
 from headgate.redis.shared_table import SharedTable
@@ -63,7 +64,7 @@ def test_failed_logins_of_an_address_are_told_like_a_rate(server: SmallRedis, pa
         logins[0].failed("2001:db8::/64", server.now_s)
     for process in pair:
         process.table.turn()
-    with pytest.raises(LoginsThrottled):
+    with pytest.raises(LimitReached):
         logins[1].check("2001:db8::/64", server.now_s)
     logins[1].check("192.0.2.7", server.now_s)
 

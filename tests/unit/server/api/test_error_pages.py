@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from flask.testing import FlaskClient
 
-from headgate.auth.admission import LoginsThrottled
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidTopic, LimitReached
 from tests.support.recording_gate import RecordingGate
 
@@ -25,7 +24,7 @@ def test_unknown_pages_and_methods_are_json_errors(demo: FlaskClient) -> None:
         (BusUnavailable("gone"), 503, "1"),
         (BusRefused("OOM"), 502, None),
         (LimitReached("x", 1, 7), 429, "7"),
-        (LoginsThrottled(100, 7), 429, "7"),
+        (LimitReached("failed_logins", 100, 7), 429, "7"),
         (LimitReached("x", 1), 409, None),
     ],
 )

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.auth.admission import LoginsThrottled
 from headgate.auth.audit import Audit
 from headgate.auth.identity import Handshake, Identity
-from headgate.errors import BusUnavailable, Forbidden, Unauthorized
+from headgate.errors import BusUnavailable, Forbidden, LimitReached, Unauthorized
 from headgate.settings.settings import Settings
 from headgate_server.api.console import access as module
 from headgate_server.api.console.access import SESSION_S, TICKET_S, WRONG_KEYS, WRONG_KEYS_PER_S, Access, Operator
@@ -88,7 +87,7 @@ def test_an_address_with_many_wrong_keys_is_not_heard_for_a_while(clock: Clock) 
     for _ in range(WRONG_KEYS):
         with pytest.raises(Unauthorized):
             console.sign_in("wrong", ENVIRON)
-    with pytest.raises(LoginsThrottled):
+    with pytest.raises(LimitReached):
         console.sign_in(KEY, ENVIRON)
     assert console.sign_in(KEY, {**ENVIRON, "REMOTE_ADDR": "192.0.2.10"})
     clock.now_s += 1 / WRONG_KEYS_PER_S

@@ -49,6 +49,8 @@ MAX_THREADS = 4
 _FULL_RETRY_S = 1
 
 _Waiting: TypeAlias = tuple[Prepared, asyncio.Future[Receipt]]
+# Events that may share a round trip, and the futures of their outcomes. One round trip at a time is under way.
+_Lane: TypeAlias = deque[_Waiting]
 Event: TypeAlias = tuple[str, object] | tuple[str, object, str | None]
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,16 +65,6 @@ class QueueState(msgspec.Struct, frozen=True, gc=False):
     bytes: int
     most_events: int
     refused: int
-
-
-class _Lane:
-    """Events that may share a round trip, and the futures of their outcomes. One round trip at a time is under way."""
-
-    __slots__ = ("is_sending", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: deque[_Waiting] = deque()
-        self.is_sending = False
 
 
 def _in_thread(
@@ -304,12 +296,10 @@ class AsyncPublisher:
         key = (event.namespace, durable)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane()
-        if not lane.is_sending:
-            lane.is_sending = True
+            lane = self._lanes[key] = deque()
             loop.call_soon(self._send, key, lane)  # later, to include other events of this turn
         outcome: asyncio.Future[Receipt] = loop.create_future()
-        lane.waiting.append((event, outcome))
+        lane.append((event, outcome))
         return await outcome
 
     def _send(self, key: tuple[str, Durable], lane: _Lane) -> None:
@@ -329,8 +319,8 @@ class AsyncPublisher:
         """Take a round from a lane, without cancelled events."""
         sent: list[_Waiting] = []
         size_bytes = 0
-        while lane.waiting and len(sent) < MAX_ROUND_EVENTS and size_bytes < MAX_ROUND_BYTES:
-            event, outcome = lane.waiting.popleft()
+        while lane and len(sent) < MAX_ROUND_EVENTS and size_bytes < MAX_ROUND_BYTES:
+            event, outcome = lane.popleft()
             if outcome.done():
                 self._forget(event)
                 continue
@@ -351,8 +341,8 @@ class AsyncPublisher:
         except HeadgateError as error:
             self._end_with(sent, error)
             if isinstance(error, BusUnavailable):
-                self._end_with(list(lane.waiting), error)
-                lane.waiting.clear()
+                self._end_with(list(lane), error)
+                lane.clear()
         except Exception:
             log.exception("publishing failed")
             self._end_with(sent, BusUnavailable("the publisher failed; its log says why"))

@@ -38,8 +38,8 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
   /** Whether handlers are called with events of a page. */
   let isReading = false;
 
-  /** Whether an event was left out by a full queue: none that a stronger policy matched then. @param {Job} job @param {string} topic */
-  const dropped = ({ patterns, policy }, topic) => policy(topic) === "drop" && patterns.some((each) => meets(each, topic));
+  /** Whether an event was left out by a full queue, and no stronger policy kept it. @param {Job} job @param {string} topic */
+  const dropped = ({ patterns, kept }, topic) => !kept.some((each) => meets(each, topic)) && patterns.some((each) => meets(each, topic));
 
   function clear() {
     repair.clear();
@@ -63,7 +63,7 @@ export function createGaps({ deliver, counts, cursor, replays, subscriptions, co
       clear();
     } else if (reason === wire.TRIMMED && to) cursor.skip(to);
     const wanted = recoverable ? subscriptions.repaired(gap.patterns) : [];
-    const job = wanted.length > 0 && repair.add(gap, wanted, subscriptions.policies(gap.patterns));
+    const job = wanted.length > 0 && repair.add(gap, wanted, subscriptions.keeping(gap.patterns));
     if (job) open.push(job);
     const repairing = Boolean(job);
     tellGap(gap, repairing, !repairing && (!recoverable || wanted.length > 0));

@@ -7,8 +7,8 @@
  * number so far: the gateway reports how many events it left out, so the owner knows how many are still missing.
  *
  * @import { Gap } from "../language/protocol.js"
- * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, had: Map<number, unknown>, failures: number, policy: (topic: string) => string | undefined, isInDoubt?: boolean }} Job
- *   `from`: where pattern number `nth` goes on; `had`: events of the gap that handlers have had, the id by the offset; `policy` of a topic at that time;
+ * @typedef {{ gap: Gap, patterns: string[], nth: number, from: number | null, had: Map<number, unknown>, failures: number, kept: string[], isInDoubt?: boolean }} Job
+ *   `from`: where pattern number `nth` goes on; `had`: events of the gap that handlers have had, the id by the offset; `kept`: patterns whose events were not left out;
  *   `isInDoubt`: the client has resumed in another epoch since, which may lack some of them
  */
 
@@ -56,12 +56,12 @@ export function createRepair(fetch, waitMs, ended) {
   }
 
   return {
-    /** Take a gap on; undefined: it is too large, or there are too many. @param {Gap} gap @param {string[]} patterns @param {Job["policy"]} policy */
-    add(gap, patterns, policy) {
+    /** Take a gap on; undefined: it is too large, or there are too many. @param {Gap} gap @param {string[]} patterns @param {string[]} kept */
+    add(gap, patterns, kept) {
       const { from, to } = gap;
       if (!from || !to || to - from >= MAX_POSITIONS || jobs.length >= MAX_JOBS) return;
       /** @type {Job} */
-      const job = { gap, patterns, nth: 0, from, had: new Map(), failures: 0, policy };
+      const job = { gap, patterns, nth: 0, from, had: new Map(), failures: 0, kept };
       jobs.push(job);
       if (!timer) after(0);
       return job;

@@ -2,14 +2,13 @@
  * Subscriptions: those of one client, by pattern. Pure state, no I/O.
  *
  * In: `acquire` and `release` as handlers come and leave; `connect`, `welcome` and `disconnect` from the connection. Out: the
- * requests that CONNECT carries, subscriptions with a due request, and the policy that decides about a topic. Each of them
+ * requests that CONNECT carries, subscriptions with a due request, and the patterns that keep an event of a full queue. Each of them
  * follows its own table (subscription.js). The gateway is never asked for more than its limits: those that find no place wait for one.
  *
  * @import { Limits, Since, SubscribeRequest, SubscribeResult } from "../language/protocol.js"
  * @import { Refusal, SubscriptionState, Wishes } from "./subscription.js"
  */
 import { fromWire, HeadgateError } from "../language/errors.js";
-import { PatternIndex } from "../language/pattern-index.js";
 import { OVERFLOW } from "../language/protocol.js";
 import { createPlaces, isHeld, placesOf } from "./places.js";
 import { Subscription } from "./subscription.js";
@@ -129,18 +128,11 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     repaired: (patterns) => patterns.filter((pattern) => all.get(pattern)?.repair),
 
     /**
-     * Return the function that names the policy that decided about a topic, by the present subscriptions. When the gateway left out a
-     * gap's events, it may not have known of a stronger policy yet.
+     * Return the wanted patterns whose events a full queue keeps, without those of a gap: when the gateway left out its events, it may not
+     * have known of a stronger policy yet.
      * @param {string[]} dropping the patterns of the gap
      */
-    policies(dropping) {
-      const now = new PatternIndex();
-      for (const { pattern, overflow } of wanted()) now.add(pattern.split("."), dropping.includes(pattern) ? OVERFLOW[2] : overflow);
-      return (/** @type {string} */ topic) => {
-        const matching = now.match(topic);
-        return OVERFLOW.find((policy) => matching.includes(policy));
-      };
-    },
+    keeping: (dropping) => wanted().flatMap(({ pattern, overflow }) => (overflow === OVERFLOW[2] || dropping.includes(pattern) ? [] : [pattern])),
 
     /** Return one with a due request and a place, and have those without a place wait. @param {(refusal: Refusal | undefined) => void} tell */
     due(tell) {

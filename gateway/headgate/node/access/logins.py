@@ -167,7 +167,7 @@ class Logins:
                 if reason not in _NO_GUESS:
                     self._failed.failed(address, self._now_s())
                 # An application's message may hold the token.
-                detail = handshake.redacted(error.detail) if isinstance(error, Unauthorized) else None
+                detail = handshake.redacted(error.detail if isinstance(error, Unauthorized) else error.message)
                 audit.login_refused(
                     address=address, namespace=handshake.namespace, code=error.code, reason=reason or error.code, detail=detail
                 )

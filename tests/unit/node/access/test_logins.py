@@ -120,6 +120,14 @@ def test_the_sentence_of_an_application_is_in_the_audit_log_without_the_token() 
     assert (line["reason"], line["detail"]) == ("not_accepted", "no trial for (hidden)")
 
 
+def test_a_wrong_grant_of_an_application_is_in_the_audit_log() -> None:
+    """Its developer reads there which one it is."""
+    with capture_logs() as lines, pytest.raises(InvalidPattern):
+        logins(lambda handshake: Identity("ana", subscribe=("orders/#",))).identify(shown(address="192.0.2.78"))
+    (line,) = [line for line in lines if line["event"] == "login refused"]
+    assert "'orders/#'" in line["detail"]
+
+
 def test_an_address_of_which_too_many_logins_fail_is_refused_without_a_look() -> None:
     """A good token from there waits as well; another address, and the same one later, does not."""
     clock = HeldClock(100.0)

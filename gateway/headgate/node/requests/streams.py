@@ -134,7 +134,7 @@ class Streams:
             point = Position(namespace.bus.epoch or "", point)
         kept = {name: environ[name] for name in KEPT_OF_ENVIRON if name in environ}
         stream = Stream(secrets.token_urlsafe(15), kept, self._limits)
-        handshake = Handshake(namespace.name, wanted.auth, kept)
+        handshake = Handshake(namespace.name, wanted.auth, environ)
         self._open.add(stream)
         try:
             self._joining.open_stream(namespace, stream, handshake, wanted.subscriptions, point, is_strict=wanted.is_strict)

@@ -363,6 +363,13 @@ def test_a_stream_needs_the_grants_of_a_subscription(gateway_on_model: StartGate
     assert len(gateway.namespace.clients) == 1
 
 
+def test_an_authenticator_sees_the_whole_request_of_a_stream(gateway_on_model: StartGatewayOnModel) -> None:
+    """As for a WebSocket, so that both decide alike, such as Flask-Login about a session of another browser."""
+    gateway = gateway_on_model(lambda handshake: Identity(handshake.environ["HTTP_USER_AGENT"], subscribe=("orders.#",)))
+    (welcome,) = Reading(gateway, HTTP_USER_AGENT="a-browser").read().named("welcome")
+    assert welcome["user"] == "a-browser"
+
+
 def test_a_stream_of_which_the_application_cannot_say_whether_it_may_be_is_worth_another_try(gateway: GatewayOnModel) -> None:
     """A POST gets the others, as a CONNECT does."""
 

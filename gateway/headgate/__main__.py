@@ -12,6 +12,10 @@ from headgate.installation import MissingExtra, needing
 def main() -> None:
     """Run the command line."""
     _open_standard_streams()
+    if os.getpid() == 1:  # in a container, where a signal without a handler does nothing
+        import signal
+
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
     try:
         with needing("server", "the headgate command"):
             from .cli.main import main as command_line

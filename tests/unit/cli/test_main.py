@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,17 @@ def test_ctrl_c_while_the_command_is_loaded_leaves_no_traceback(tmp_path: Path) 
     command = [sys.executable, "-m", "headgate", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths})
     assert (ended.returncode, ended.stderr) == (130, "")
+
+
+def test_sigterm_ends_a_command_that_is_the_first_process_of_a_container() -> None:
+    """The kernel ignores a signal without a handler there, so it would be killed ten seconds later."""
+    code = (
+        "import os, signal, sys; pid = os.getpid(); os.getpid = lambda: 1; sys.argv = ['headgate', '--version']\n"
+        "from headgate.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    os.kill(pid, signal.SIGTERM)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "")
 
 
 # Our modules that each of these loads; the rest of the time is Python's own and click's.

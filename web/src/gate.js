@@ -38,6 +38,7 @@
 import { Dispatcher, isTopic } from "./dispatcher.js";
 import { disconnected } from "./language/errors.js";
 import { checkArgument, checkOptions, checkRule, CONNECT, GATE, PUBLISH as PUBLISH_OPTIONS, RANGE, SIGNAL, SUBSCRIBE, TEXTS } from "./language/options.js";
+import { explainMethods, reportName } from "./language/explain.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
 import { DISPOSE } from "./base/dispose.js";
@@ -74,6 +75,7 @@ export class Gate extends Dispatcher {
   /** @param {string} address origin and namespace @param {import("./connect.js").ConnectOptions} options @throws {TypeError} an option that breaks its rule */
   constructor(address, options) {
     super();
+    explainMethods(this);
     const checked = checkOptions("connect", CONNECT, options);
     checkArgument("Gate: address", ADDRESS, address);
     this.#address = address;
@@ -266,6 +268,7 @@ export class Gate extends Dispatcher {
   _handlerComes(name, options) {
     if (!isTopic(name)) return;
     checkPattern(name);
+    reportName(name);
     checkOptions("subscribe", SUBSCRIBE, options);
     this.#session.handlerComes(name, options);
   }

@@ -1176,6 +1176,22 @@ describe("connection", () => {
     assert.deepEqual(news().map((text) => text.match(/did you mean (\w+)/)?.[1]), ["overflow", "id", "limit"]);
   });
 
+  it("names its own events and calls for those of Socket.IO", () => {
+    const warned = mock.method(console, "warn", () => {});
+    open();
+    gate.on("connect connected toString", () => {});
+    assert.deepEqual(warned.mock.calls.map(({ arguments: [text] }) => text.replace(/ \(docs.*/, "")), ['headgate: "connect" is a topic here, for events that someone publishes: did you mean "connection:up"?']);
+    assert.throws(() => /** @type {any} */ (gate).emit("a", 1), { name: "TypeError", message: /^headgate: a gate has no emit\(\): did you mean publish\(topic, data\)\?/ });
+  });
+
+  it("says what a refresh without a token lacks", async () => {
+    open();
+    await gateway.welcome();
+    const refreshed = gate.refresh();
+    await gateway.answer("refresh", { ok: false, error: { code: "invalid_request", message: "invalid request: token: expected text", reason: "token: expected text", retry: false } });
+    await assert.rejects(refreshed, { code: "invalid_request", message: /There is no token to refresh with/ });
+  });
+
   it("has no timer until it is opened, and none when it is opened after its end", async () => {
     const timers = countTimers();
     gate = connect("http://gateway.test", { io: gateway.io, autoConnect: false });
@@ -1385,6 +1401,12 @@ describe("an error", () => {
 
   it("says that there is no page to take an address from, as while a server renders", () => {
     assert.throws(() => connect(), { code: "invalid_address", message: /^connect\(\) was given no address, and there is no page to take one from\. Give an origin/ });
+    globalThis.location = /** @type {any} */ ({ href: "about:srcdoc" });
+    try {
+      assert.throws(() => connect(), { code: "invalid_address", message: /^connect\(\) was given no address, and this page has none to take \(about:srcdoc\)\. Give an origin/ });
+    } finally {
+      Reflect.deleteProperty(globalThis, "location");
+    }
   });
 
   it("refuses an address of which a part would be dropped", () => {

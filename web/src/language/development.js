@@ -24,7 +24,11 @@ export const EXPLAINED = {
   invalid_topic: { what: ({ topic, reason }) => `"${topic}" is not a topic: ${wordsOfGrammar(reason)}`, cure: "Name it like orders.42.shipped. Wildcards (* and #) are for patterns only.", more: NAMES },
   invalid_pattern: { what: ({ pattern, reason }) => `"${pattern}" is not a pattern: ${wordsOfGrammar(reason)}`, cure: "Name it like orders.*.shipped (* is exactly one word) or orders.# (any number of words).", more: NAMES },
   invalid_event: { cure: "Correct that part of the event.", more: "protocol.md#errors" },
-  invalid_request: { cure: "The gateway does not know this request, or not with these values: compare the versions of the package and the gateway.", more: "protocol.md#errors" },
+  invalid_request: {
+    cure: ({ reason }) =>
+      reason === "token: expected text" ? "There is no token to refresh with: give refresh() one, or connect() the option token." : "The gateway does not know this request, or not with these values: compare the versions of the package and the gateway.",
+    more: "protocol.md#errors",
+  },
   not_serializable: { what: ({ path, reason }) => `The data cannot be published as JSON: ${path} is ${reason}`, cure: ({ reason }) => cureOfValue(reason), more: PUBLISH },
   payload_too_large: { what: ({ size, limit, where }) => `The data has ${size} bytes as JSON, and the limit is ${limit} (${where})`, cure: "Send less, or a reference to it. HEADGATE_MAX_PAYLOAD_BYTES is the gateway's limit.", more: "settings.md" },
   schema_violation: { cure: "Correct the data, or the schema of that pattern.", more: "schemas.md" },
@@ -60,7 +64,7 @@ export const EXPLAINED = {
   },
   closed: { what: () => "This gate was closed, and stays so", cure: "Make another with connect().", more: "guide.md" },
   token_unavailable: { what: ({ reason }) => `The token function failed: ${reason}`, cure: "Correct the function or the request that it makes. The client calls it again by itself.", more: SIGN_IN },
-  invalid_address: { what: ({ url, reason }) => `connect() was given ${url === undefined ? "no address, and there is no page to take one from" : url === "[object Object]" ? "an object in place of an address: options come second, as in connect(undefined, {…})" : `"${url}": ${reason}`}`, cure: "Give an origin such as https://example.com, or nothing for the page's own. The endpoint's path and the namespace are the options path and namespace.", more: TROUBLE },
+  invalid_address: { what: ({ url, reason }) => `connect() was given ${url === undefined ? "no address, and there is no page to take one from" : url === globalThis.location?.href ? `no address, and this page has none to take (${url.slice(0, 80)})` : url === "[object Object]" ? "an object in place of an address: options come second, as in connect(undefined, {…})" : `"${url}": ${reason}`}`, cure: "Give an origin such as https://example.com, or nothing for the page's own. The endpoint's path and the namespace are the options path and namespace.", more: TROUBLE },
   unreachable: { what: ({ url, reason }) => `No connection to ${url}: ${reason}`, cure: ({ reason }) => `${CURES_OF_WAYS.find(([why]) => why.test(reason))?.[1]} The client tries again by itself.`, more: TROUBLE },
   expired: { what: ({ id, topic }) => `The publish ${id} to ${topic} waited for longer than maxAgeMs and was never sent`, cure: "Publish it again if it still matters.", more: OUTBOX },
   discarded: { what: ({ id, topic }) => `The publish ${id} to ${topic} was discarded before it was sent`, cure: "The application has called discard().", more: OUTBOX },
@@ -165,6 +169,28 @@ function isNear(one, other) {
   while (nth < a.length && a[nth] === b[nth]) nth++;
   const rests = [a.slice(nth), b.slice(nth)];
   return rests[0].slice(1) === rests[1].slice(1) || rests[0].slice(1) === rests[1] || rests[0] === rests[1].slice(1);
+}
+
+/** Socket.IO's events, and ours. @type {Record<string, string>} */
+const EVENTS = { connect: "connection:up", reconnect: "connection:up", reconnect_attempt: "status:change", disconnect: "connection:down", connect_error: "connection:refused", reconnect_error: "connection:refused" };
+
+/** Socket.IO's methods, and ours. @type {Record<string, string>} */
+const METHODS = { emit: "publish(topic, data)", send: "publish(topic, data)", connect: "open()", disconnect: "close()" };
+
+/** Return a sentence, if a topic is the name of an event elsewhere. @param {string} name */
+export function sentencesOfName(name) {
+  if (!Object.hasOwn(EVENTS, name)) return [];
+  return [`headgate: "${name}" is a topic here, for events that someone publishes: did you mean "${EVENTS[name]}"? (${DOCS}guide.md#show-the-state)`];
+}
+
+/** Have the methods of other clients name ours. @param {object} gate */
+export function addHints(gate) {
+  for (const [name, ours] of Object.entries(METHODS)) {
+    const value = () => {
+      throw TypeError(`headgate: a gate has no ${name}(): did you mean ${ours}? (${DOCS}guide.md)`);
+    };
+    Object.defineProperty(gate, name, { configurable: true, writable: true, value });
+  }
 }
 
 /** Rules that do not speak for themselves. @type {Record<string, string>} */

@@ -4,7 +4,7 @@
  * `process.env.NODE_ENV` is what bundlers replace (webpack, Vite, Parcel, esbuild) and what Node has. A page without a bundler has no `process`,
  * and no sentences. (The script-tag build has another file here.)
  */
-import { sentenceOf, sentencesOfOptions, wordsOfRule } from "./development.js";
+import { addHints, sentenceOf, sentencesOfName, sentencesOfOptions, wordsOfRule } from "./development.js";
 
 /**
  * Return the text of an error; undefined in production.
@@ -22,6 +22,20 @@ export function textOf(code, parts, _retry, message) {
 export function reportUnknown(of, table, given) {
   try {
     if (process.env.NODE_ENV !== "production") for (const sentence of sentencesOfOptions(of, Object.keys(table), given)) console.warn(sentence);
+  } catch {}
+}
+
+/** Report a topic that is the name of an event elsewhere. @param {string} name */
+export function reportName(name) {
+  try {
+    if (process.env.NODE_ENV !== "production") for (const sentence of sentencesOfName(name)) console.warn(sentence);
+  } catch {}
+}
+
+/** Have the methods of other clients name ours. @param {object} gate */
+export function explainMethods(gate) {
+  try {
+    if (process.env.NODE_ENV !== "production") addHints(gate);
   } catch {}
 }
 

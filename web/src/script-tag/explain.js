@@ -19,12 +19,19 @@ export function reportUnknown(of, table, given) {
   if (given.auth || Object.keys(given).some((name) => !(name in table))) say(({ sentencesOfOptions }) => sentencesOfOptions(of, Object.keys(table), given));
 }
 
+/** As in language/explain.js. @param {string} name */
+export function reportName(name) {
+  if (/connect/.test(name)) say(({ sentencesOfName }) => sentencesOfName(name));
+}
+
+/** As in language/explain.js, in production. */
+export function explainMethods() {}
+
 /** @param {(development: typeof Development) => string[]} sentences */
-function say(sentences) {
-  const warn = (/** @type {typeof Development} */ development) => {
-    for (const sentence of sentences(development)) console.warn(sentence);
-  };
-  beside("headgate.development.js").then(warn, () => {});
+async function say(sentences) {
+  try {
+    for (const sentence of sentences(await beside("headgate.development.js"))) console.warn(sentence);
+  } catch {}
 }
 
 /** As in language/explain.js, in production. @param {import("../language/options.js").Rule} rule */

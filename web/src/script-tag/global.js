@@ -6,13 +6,12 @@
 import * as inbox from "../inbox/index.js";
 import * as headgate from "../index.js";
 
-/** @returns {typeof import("../backbone/index.js")} */
-function live() {
-  if (!("Backbone" in globalThis)) throw new Error("headgate: LiveModel, LiveCollection and NotificationList need Backbone on this page");
-  return require("../backbone/index.js");
-}
-
-const names = /** @type {const} */ (["LiveModel", "LiveCollection", "NotificationList"]);
 const page = { ...headgate, ...inbox };
-for (const name of names) Object.defineProperty(page, name, { get: () => live()[name], enumerable: true });
+for (const name of /** @type {const} */ (["LiveModel", "LiveCollection", "NotificationList"])) {
+  const get = () => {
+    if (!("Backbone" in globalThis)) throw new Error(`headgate: ${name} needs Backbone on this page`);
+    return require("../backbone/index.js")[name];
+  };
+  Object.defineProperty(page, name, { get, enumerable: true });
+}
 /** @type {any} */ (globalThis).headgate = page;

@@ -22,6 +22,12 @@ def by_name(handshake: Handshake) -> Identity | None:
     return Identity(handshake.token or "?", subscribe=("orders.#", "shop.#"))
 
 
+@pytest.fixture
+def gateway(people: PeopleHere) -> GatewayOnModel:
+    """A gateway of these users."""
+    return people.start("a", by_name)
+
+
 def join(gateway: GatewayOnModel, user: str, *patterns: str, **options: Any) -> Any:
     """Connect a user, and wait until it is welcome."""
     client = gateway.join({"token": user, "subscriptions": [{"pattern": each} for each in patterns]}, **options)
@@ -53,9 +59,8 @@ def test_the_clients_of_all_gateways_are_one_list(people: PeopleHere) -> None:
     assert rows["ana"].since_ms > 0
 
 
-def test_a_page_may_be_of_one_user_or_namespace(people: PeopleHere) -> None:
+def test_a_page_may_be_of_one_user_or_namespace(gateway: GatewayOnModel, people: PeopleHere) -> None:
     """A namespace that no gateway serves has no clients."""
-    gateway = people.start("a", by_name)
     for user in ("ana", "ben", "ana"):
         join(gateway, user)
     assert [each.user for each in page(people, user="ana").clients] == ["ana", "ana"]
@@ -64,9 +69,8 @@ def test_a_page_may_be_of_one_user_or_namespace(people: PeopleHere) -> None:
     assert page(people, namespace="elsewhere", user="ana").total == 0
 
 
-def test_a_question_within_namespaces_reaches_no_client_of_another(people: PeopleHere) -> None:
+def test_a_question_within_namespaces_reaches_no_client_of_another(gateway: GatewayOnModel, people: PeopleHere) -> None:
     """To list, to look up, to send to and to disconnect, by session and by user, it does not exist."""
-    gateway = people.start("a", by_name)
     ana = join(gateway, "ana")
     session, clients = ana.welcome["session"], people.clients
     for within, count in ((("elsewhere",), 0), (("elsewhere", "n"), 1)):
@@ -209,9 +213,10 @@ def test_all_clients_of_a_user_are_disconnected_on_all_gateways(people: PeopleHe
     join(one, "ana")
 
 
-def test_a_look_at_thousands_lets_the_loop_run_between_any_two(people: PeopleHere, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_at_thousands_lets_the_loop_run_between_any_two(
+    gateway: GatewayOnModel, people: PeopleHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The share of the loop is checked before each client, and before each row."""
-    gateway = people.start("a", by_name)
     for user in ("ana", "ben", "eve"):
         join(gateway, user)
     asked: list[str] = []
@@ -295,9 +300,8 @@ def test_an_event_for_one_session_reaches_that_one_wherever_it_is(people: People
     assert send(people, "nobody") is False
 
 
-def test_it_comes_among_the_events_of_the_log_in_its_place(people: PeopleHere) -> None:
+def test_it_comes_among_the_events_of_the_log_in_its_place(gateway: GatewayOnModel, people: PeopleHere) -> None:
     """And their accounts close without it."""
-    gateway = people.start("a", by_name)
     client = join(gateway, "ana", "orders.#")
     gateway.publish()
     assert send(people, client.welcome["session"])
@@ -347,18 +351,16 @@ def test_it_may_be_as_large_as_the_gateway_of_the_session_takes(people: PeopleHe
     assert client.closed is None
 
 
-def test_whether_it_was_sent_is_not_guessed(people: PeopleHere) -> None:
+def test_whether_it_was_sent_is_not_guessed(gateway: GatewayOnModel, people: PeopleHere) -> None:
     """A gateway that does not answer may have the session."""
-    gateway = people.start("a", by_name)
     people.start("stopped/1", by_name, answers=False)
     assert send(people, join(gateway, "ana").welcome["session"]) is True
     with pytest.raises(BusUnavailable, match="stopped/1"):
         send(people, "nobody")
 
 
-def test_a_client_that_is_not_welcome_yet_gets_none(people: PeopleHere) -> None:
+def test_a_client_that_is_not_welcome_yet_gets_none(gateway: GatewayOnModel, people: PeopleHere) -> None:
     """An event before the welcome means nothing to it."""
-    gateway = people.start("a", by_name)
     client = join(gateway, "ana")
     (inside,) = gateway.namespace.clients.values()
     inside.state = FIRST

@@ -41,6 +41,18 @@ def start(gateway_on_model: StartGatewayOnModel, store: StoreHere) -> Start:
     return lambda authenticator=somebody, **settings: gateway_on_model(authenticator, **settings)
 
 
+@pytest.fixture
+def gateway(start: Start) -> GatewayOnModel:
+    """A gateway of these users."""
+    return start()
+
+
+@pytest.fixture
+def ana(gateway: GatewayOnModel) -> ClientHere:
+    """A client."""
+    return gateway.join({"token": "ana"})
+
+
 def on_the_clock(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> Presence:
     """Return the presence of a gateway, which waits on the test's clock from now on."""
     presence, clock = gateway.gateway.namespaces[NAMESPACE].presence, gateway.clock
@@ -62,10 +74,9 @@ def told(client: ClientHere) -> list[Any]:
     return [body for (body,) in client.named("presence")]
 
 
-def test_who_enters_is_told_to_those_who_watch(start: Start, store: StoreHere) -> None:
+def test_who_enters_is_told_to_those_who_watch(gateway: GatewayOnModel, ana: ClientHere, store: StoreHere) -> None:
     """And is in Redis; a leaving user is taken out."""
-    gateway = start()
-    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
+    ben = gateway.join({"token": "ben"})
     assert ask(ana, "watch")["members"] == []
     answer = ask(ben, "enter", meta={"at": "door"})
     assert [member[0] for member in answer["members"]] == ["ben"]
@@ -81,10 +92,8 @@ def test_who_enters_is_told_to_those_who_watch(start: Start, store: StoreHere) -
     assert gateway.gateway.namespaces[NAMESPACE].presence.rooms.topics == []
 
 
-def test_members_of_another_process_are_shown_and_go_with_it(start: Start, store: StoreHere) -> None:
+def test_members_of_another_process_are_shown_and_go_with_it(ana: ClientHere, store: StoreHere) -> None:
     """Its writes come over the link; word of its death too."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     assert ask(ana, "watch")["ok"]
     store.model._publish(TOPIC, b'["p9", 0, 1, 1, [["eve", 1, 5, 6, null]], []]')
     ana.wait_for(lambda: told(ana), "eve")
@@ -93,10 +102,8 @@ def test_members_of_another_process_are_shown_and_go_with_it(start: Start, store
     assert told(ana)[1]["left"] == ["eve"]
 
 
-def test_what_is_not_granted_not_known_or_turned_off_is_refused(start: Start) -> None:
+def test_what_is_not_granted_not_known_or_turned_off_is_refused(ana: ClientHere, start: Start) -> None:
     """With the code that says why."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     assert ask(ana, "enter", "orders.7")["error"]["code"] == "forbidden"
     assert ask(ana, "look")["error"]["code"] == "invalid_request"
     assert ask(ana, "page", after="x")["error"]["code"] == "invalid_request"
@@ -114,10 +121,8 @@ def test_a_topic_that_is_full_is_refused_and_forgotten(start: Start) -> None:
     assert gateway.gateway.namespaces[NAMESPACE].presence.topics_of(ben.welcome["session"]) == []
 
 
-def test_a_pause_of_the_namespace_keeps_newcomers_out(start: Start) -> None:
+def test_a_pause_of_the_namespace_keeps_newcomers_out(gateway: GatewayOnModel, ana: ClientHere) -> None:
     """Watching goes on."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     assert ana.welcome
     gateway.gateway.cluster.pauses.replace({namespace_member(NAMESPACE): 60.0})
     assert ask(ana, "enter")["error"]["code"] == "paused"
@@ -125,11 +130,9 @@ def test_a_pause_of_the_namespace_keeps_newcomers_out(start: Start) -> None:
 
 
 def test_an_entry_that_is_under_way_when_the_namespace_is_paused_is_refused(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    gateway: GatewayOnModel, ana: ClientHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits for Redis or for the application, and then has changed nothing."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     session, presence = ana.welcome["session"], gateway.gateway.namespaces[NAMESPACE].presence
     prepare = presence.prepare
 
@@ -155,10 +158,11 @@ def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
     assert gateway.gateway.namespaces[NAMESPACE].presence.topics_of(ana.welcome["session"]) == ["rooms.8"]
 
 
-def test_without_redis_a_room_never_read_is_refused(start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_redis_a_room_never_read_is_refused(
+    gateway: GatewayOnModel, ana: ClientHere, store: StoreHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that was read goes on without it, and reports to Redis when it is back."""
-    gateway = start()
-    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
+    ben = gateway.join({"token": "ben"})
     assert ask(ana, "enter")["ok"]
     monkeypatch.setattr(presence_module, "READ_WAIT_S", 0.05)
     store.up = False
@@ -174,10 +178,8 @@ def test_without_redis_a_room_never_read_is_refused(start: Start, store: StoreHe
     assert ask(ben, "enter", "rooms.8")["ok"]
 
 
-def test_one_that_leaves_while_redis_is_asked_is_no_member(start: Start, store: StoreHere) -> None:
+def test_one_that_leaves_while_redis_is_asked_is_no_member(gateway: GatewayOnModel, ana: ClientHere, store: StoreHere) -> None:
     """Its answer has no receiver."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     assert ana.welcome
     store.up = False
     ana.send_request('["presence", {"topic": "rooms.7", "act": "enter"}]')
@@ -253,10 +255,9 @@ def test_members_of_a_process_that_may_be_dead_are_not_shown_before_that_is_know
 
 
 def test_a_topic_that_is_closed_and_opened_while_it_is_read_is_read_for_itself(
-    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
+    gateway: GatewayOnModel, store: StoreHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reading for the one before says nothing about it."""
-    gateway = start()
     presence = gateway.gateway.namespaces[NAMESPACE].presence
     read_parts, readings = store.read_parts, 0
 
@@ -278,9 +279,10 @@ def test_a_topic_that_is_closed_and_opened_while_it_is_read_is_read_for_itself(
     assert readings == 2
 
 
-def test_members_unknown_to_redis_are_kept_and_reread(start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_unknown_to_redis_are_kept_and_reread(
+    gateway: GatewayOnModel, store: StoreHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until a lease is over."""
-    gateway = start()
     on_the_clock(gateway, monkeypatch)
     ana = gateway.join({"token": "ana"})
     store.model.beat("p9", 10**12)
@@ -296,10 +298,10 @@ def test_members_unknown_to_redis_are_kept_and_reread(start: Start, store: Store
     ana.wait_for(lambda: ["eve"] in [notice["left"] for notice in told(ana)], "eve's end")
 
 
-def test_a_gateway_that_stops_without_members_gives_its_lease_back(start: Start, store: StoreHere) -> None:
+def test_a_gateway_that_stops_without_members_gives_its_lease_back(
+    gateway: GatewayOnModel, ana: ClientHere, store: StoreHere
+) -> None:
     """One with members leaves it to end, because their pages are on their way."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     assert ask(ana, "enter")["ok"]
     assert ask(ana, "leave")["ok"]
     ana.wait_for(lambda: store.model.beats, "the beat")
@@ -309,10 +311,10 @@ def test_a_gateway_that_stops_without_members_gives_its_lease_back(start: Start,
     assert store.model.beats == {}
 
 
-def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(start: Start, store: StoreHere) -> None:
+def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(
+    gateway: GatewayOnModel, ana: ClientHere, store: StoreHere
+) -> None:
     """It is asked again then, about the topics that the client is in; the client is notified."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     for topic in (TOPIC, "rooms.8"):
         assert ask(ana, "enter", topic)["ok"]
     asked: list[tuple[str, str]] = []
@@ -328,10 +330,10 @@ def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(st
     assert (ended["topic"], ended["ended"]["code"]) == (TOPIC, "forbidden")
 
 
-def test_a_client_may_ask_again_after_the_application_has_raised(start: Start, store: StoreHere) -> None:
+def test_a_client_may_ask_again_after_the_application_has_raised(
+    gateway: GatewayOnModel, ana: ClientHere, store: StoreHere
+) -> None:
     """Its part in the topic ends as after a refusal, and the notice says that it may."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     assert ask(ana, "enter")["ok"]
 
     def fail(identity: Identity, pattern: str, action: str) -> bool:
@@ -346,10 +348,10 @@ def test_a_client_may_ask_again_after_the_application_has_raised(start: Start, s
     assert ask(ana, "enter")["ok"]
 
 
-def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(
+    gateway: GatewayOnModel, ana: ClientHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It waits for Redis; no client is a member without a grant."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     assert ana.welcome
     (inside,) = gateway.namespace.clients.values()
     presence = gateway.gateway.namespaces[NAMESPACE].presence
@@ -364,10 +366,10 @@ def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(start: Sta
     assert presence.topics_of(inside.session) == []
 
 
-def test_a_replay_that_waits_when_the_grants_change_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_that_waits_when_the_grants_change_is_refused(
+    gateway: GatewayOnModel, ana: ClientHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its turn to read the log came too late."""
-    gateway = start()
-    ana = gateway.join({"token": "ana"})
     assert ana.welcome
     (inside,) = gateway.namespace.clients.values()
     monkeypatch.setattr(gateway.namespace.search, "wait_to_read", lambda client: setattr(inside, "identity", Identity("ana")))
@@ -377,11 +379,10 @@ def test_a_replay_that_waits_when_the_grants_change_is_refused(start: Start, mon
 @pytest.mark.parametrize("also_there", [True, False])
 @pytest.mark.parametrize("regranted_in", ["check", "prepare"])
 def test_an_entry_that_is_under_way_when_the_application_says_no_is_refused(
-    start: Start, monkeypatch: pytest.MonkeyPatch, also_there: bool, regranted_in: str
+    gateway: GatewayOnModel, ana: ClientHere, monkeypatch: pytest.MonkeyPatch, also_there: bool, regranted_in: str
 ) -> None:
     """The grants cover the topic before and after, but the application is asked again. No client stays in the room for good."""
-    gateway = start()
-    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
+    ben = gateway.join({"token": "ben"})
     assert ana.welcome
     assert ben.welcome
     if also_there:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.gateway_process import GatewayProcess
+from tests.support.http_receiver import Receiver, status
 
 # A hostile page needs no library. It tries both transports, with the visitor's cookies.
 TRY_ALL = """async (gateway) => {
@@ -36,28 +34,12 @@ TRY_ALL = """async (gateway) => {
 }"""
 
 
-class _EvilPage(BaseHTTPRequestHandler):
-    """A page that its visitor has been lured to."""
-
-    def do_GET(self) -> None:
-        body = b"<!doctype html><title>kittens</title>"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def evil_url() -> Iterator[str]:
-    """The address of a foreign site: another name and another port for the same machine."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _EvilPage) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://localhost:{server.server_address[1]}/"
-        server.shutdown()
+    """The address of a page that its visitor has been lured to: another name and another port for the same machine."""
+    with Receiver() as site:
+        site.answer = status(200, {"Content-Type": "text/html"}, b"<!doctype html><title>kittens</title>")
+        yield site.url("/", "localhost")
 
 
 @pytest.fixture

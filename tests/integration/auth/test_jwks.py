@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from headgate.auth.jwks import fetch
 from tests.support.certificates import Authority
-from tests.support.key_issuer import Issuer, serve
+from tests.support.http_receiver import Receiver, status
 from tests.support.token_keys import RSA_KEY, jwks
 
 GOOD = jwks(rsa=RSA_KEY)
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with closing(Issuer(serve(GOOD))) as issuer:
-        yield issuer
 
 
 # A certificate of an issuer → whether its keys are taken.
@@ -38,10 +30,11 @@ def test_keys_over_tls_are_taken_from_a_trusted_issuer_only(
     """A server that can answer in its place could sign any token."""
     authority = Authority(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", authority.ca_file)
-    with closing(Issuer(serve(GOOD), authority.server_context(host, expired=expired))) as issuer:
+    with Receiver(authority.server_context(host, expired=expired)) as issuer:
+        issuer.answer = status(200, body=GOOD)
         if taken:
-            assert fetch(issuer.url) == GOOD
+            assert fetch(issuer.url()) == GOOD
         else:
             with pytest.raises(ssl.SSLCertVerificationError):
-                fetch(issuer.url)
-            assert issuer.paths == []
+                fetch(issuer.url())
+            assert issuer.requests == []

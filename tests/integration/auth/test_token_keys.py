@@ -8,8 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support.gateway_process import GatewayProcess, StartGateway
-from tests.support.key_issuer import Issuer, serve
+from tests.support.http_receiver import Receiver, status, trickle
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 from tests.support.token_keys import EC_KEY, ED_KEY, OTHER_SECRET, RSA_KEY, SECRET, jwks, pem
@@ -48,15 +46,16 @@ def token(key_id: str, key: Any, algorithm: str, headers: Mapping[str, Any] | No
 
 
 @pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with closing(Issuer(serve(GOOD))) as issuer:
+def issuer() -> Iterator[Receiver]:
+    """A server of its keys."""
+    with Receiver() as issuer:
         yield issuer
 
 
 @pytest.fixture
-def start(tmp_path: Path, issuer: Issuer) -> Iterator[Callable[[], GatewayProcess]]:
+def start(tmp_path: Path, issuer: Receiver) -> Iterator[Callable[[], GatewayProcess]]:
     """Start a gateway that takes the issuer's tokens. It ends with the test."""
-    gateway = GatewayProcess(tmp_path, {"HEADGATE_TOKEN_JWKS_URL": issuer.url, "HEADGATE_TOKEN_ISSUER": ISSUER})
+    gateway = GatewayProcess(tmp_path, {"HEADGATE_TOKEN_JWKS_URL": issuer.url("/jwks.json"), "HEADGATE_TOKEN_ISSUER": ISSUER})
     gateway.command = (sys.executable, "-c", HASTY, "serve")
     yield gateway.start
     gateway.stop()
@@ -80,29 +79,16 @@ def wait_until_in(gateway: GatewayProcess, shown: str) -> None:
 # An issuer's keys. test_jwks.py here and tests/unit/auth have every other answer and outcome of a fetch. ------------------------
 
 
-def drip(request: BaseHTTPRequestHandler) -> None:
-    """Never end a body, byte by byte."""
-    request.send_response(200)
-    request.end_headers()
-    try:
-        while True:
-            request.wfile.write(b" ")
-            request.wfile.flush()
-            time.sleep(0.2)
-    except OSError:
-        pass  # the gateway has given up
-
-
-def test_an_issuers_keys_count_and_a_token_says_nothing_of_keys(start: Callable[[], GatewayProcess], issuer: Issuer) -> None:
+def test_an_issuers_keys_count_and_a_token_says_nothing_of_keys(start: Callable[[], GatewayProcess], issuer: Receiver) -> None:
     """An answer without end is given up and asked for again; then every algorithm is accepted. A public key is no secret."""
-    issuer.answer = drip
+    issuer.answer = trickle(b"HTTP/1.1 200 OK\r\n\r\n")
     gateway = start()
     assert login(gateway, token("rsa", RSA_KEY, "RS256")) == ("keys_pending", True)
     gateway.wait_for_line(f"not within {TIMEOUT_S:g} s.*token keys could not be fetched")
-    issuer.answer = serve(GOOD)
+    issuer.answer = status(200, body=GOOD)
     for algorithm, (name, key) in KEYS.items():
         wait_until_in(gateway, token(name, key, algorithm))
-    elsewhere = issuer.url.replace("jwks.json", "evil.json")
+    elsewhere = issuer.url("/evil.json")
     forged = {
         "unsupported_header": token("rsa", RSA_KEY, "RS256", {"jku": elsewhere}),
         "algorithm_mismatch": token("rsa", "not a key " + pem(RSA_KEY).encode().hex(), "HS256"),
@@ -110,7 +96,7 @@ def test_an_issuers_keys_count_and_a_token_says_nothing_of_keys(start: Callable[
         "bad_signature": token("ec", ec.generate_private_key(ec.SECP256R1()), "ES256"),
     }
     assert {reason: login(gateway, shown)[0] for reason, shown in forged.items()} == {reason: reason for reason in forged}
-    assert set(issuer.paths) == {"/jwks.json"}
+    assert {each.path for each in issuer.requests} == {"/jwks.json"}
 
 
 # A file of keys; tests/unit/node/access/test_logins.py has one with a fault. ---------------------------------------------------

@@ -62,32 +62,6 @@ describe("a log that goes on in another epoch", () => {
     await begin();
   });
 
-  it("costs nothing but a new name of the position, when a cursor says so", async () => {
-    gateway.event("a", null, 101);
-    gateway.emit("cursor", { epoch: "e2", offset: 101 });
-    gateway.event("a", null, 101, REPLAYED);
-    gateway.event("a", null, 102);
-    assert.deepEqual([seen, position()], [[101, 102], ["e2", 102]]);
-    assert.deepEqual(await resumed(), ["e2", 102]);
-  });
-
-  it("costs nothing but a new name of the position, when the connection resumes in it", async () => {
-    gateway.event("a", null, 105);
-    assert.deepEqual(await resumed(), ["e1", 105]);
-    await gateway.welcome({ epoch: "e2", offset: 107, from: { epoch: "e2", offset: 105 } }, 2);
-    for (const offset of [105, 106]) gateway.event("a", null, offset, REPLAYED);
-    assert.deepEqual([seen, position(), resyncs], [[105, 106], ["e2", 106], []]);
-  });
-
-  it("is named anew by a welcome that says that some of it was trimmed", async () => {
-    await resumed();
-    await gateway.welcome({ epoch: "e2", offset: 107, resumed: false, from: { epoch: "e2", offset: 100 } }, 2);
-    assert.deepEqual([position(), gate.state.position], [["e2", 100], "catching_up"]);
-    gateway.emit("gap", { patterns: ["a"], from: 101, to: 104, count: 4, bytes: 0, reason: "trimmed", recoverable: false });
-    gateway.event("a", null, 105, REPLAYED);
-    assert.deepEqual([seen, position()], [["trimmed 101-104", 105], ["e2", 105]]);
-  });
-
   it("is resumed in by a gateway that does not say from where", async () => {
     gateway.event("a", null, 105);
     await resumed();
@@ -119,22 +93,6 @@ describe("a log that has lost its end", () => {
     assert.deepEqual([reason, epoch, lost, repairing, gate.state.missed], ["rolled_back", "e2", true, false, 0]);
     assert.deepEqual(await resumed(), ["e2", 106]);
   });
-
-  it("is told to a client that resumes, which keeps the old position until then", async () => {
-    assert.deepEqual(await resumed(), ["e1", 106]);
-    const welcome = { epoch: "e2", offset: 120, resumed: false, from: { epoch: "e2", offset: 103 } };
-    await gateway.welcome(welcome, 2);
-    assert.deepEqual([position(), gate.state.position], [["e1", 106], "announced"]);
-    // The connection breaks before the gap came, and the next one must report it.
-    assert.deepEqual(await resumed(), ["e1", 106]);
-    await gateway.welcome(welcome, 3);
-    rolledBack(103, 106, "e2");
-    assert.deepEqual([position(), gate.state.position], [["e2", 103], "catching_up"]);
-    assert.deepEqual(await resumed(), ["e2", 103]);
-    await gateway.welcome({ epoch: "e2", offset: 120, from: { epoch: "e2", offset: 103 } }, 4);
-    gateway.event("a", null, 105, REPLAYED);
-    assert.deepEqual([seen, resyncs.length], [[ROLLED_BACK, 105], 1]);
-  });
 });
 
 it("a past by an offset is asked for again with the epoch of that time", async () => {
@@ -165,31 +123,6 @@ describe("a repair, while the log loses its end,", () => {
     await settle();
     assert.deepEqual(seen, ["overflow 101-104", 101, "overflow 101-104", "rolled_back 103-104"]);
     assert.deepEqual(resyncs.map(({ reason, count }) => [reason, count]), [["overflow", 3], ["rolled_back", 2]]);
-    assert.deepEqual(gateway.requests, []);
-  });
-
-  it("and the events that it has brought are not shown again, when the connection breaks and the client resumes before them", async () => {
-    gap(101, 104, 4);
-    await gateway.answer("replay", page([101, 102, 103], 104));
-    await gateway.until(() => gateway.requests.length === 1, "the next page");
-    rolledBack(102, 104, "e2");
-    assert.deepEqual(await resumed(), ["e2", 100]);
-    await gateway.welcome({ epoch: "e2", offset: 120, from: { epoch: "e2", offset: 100 } }, 2);
-    for (const offset of [101, 102, 103]) gateway.event("a", null, offset, REPLAYED);
-    await settle();
-    const events = seen.filter((each) => typeof each === "number");
-    assert.deepEqual(events, [101, 102, 103, 103]);
-  });
-
-  it("goes on below that in the new epoch, without the answer that was under way", async () => {
-    gap(101, 102, 2);
-    gap(105, 106, 2);
-    await gateway.until(() => gateway.requests.length === 1, "a page");
-    rolledBack(104, 106, "e2");
-    assert.deepEqual(await gateway.answer("replay", page([101, 102])), { pattern: "a", from: 101, to: 102, epoch: "e1" });
-    assert.deepEqual(await gateway.answer("replay", page([101, 102], null, "e2")), { pattern: "a", from: 101, to: 102, epoch: "e2" });
-    await settle();
-    assert.deepEqual(seen.slice(-2), [101, 102]);
     assert.deepEqual(gateway.requests, []);
   });
 

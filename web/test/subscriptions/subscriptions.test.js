@@ -43,23 +43,6 @@ describe("Subscriptions", () => {
     for (const each of [...subscriptions.retrying]) each.take("retry");
   };
 
-  it("has one request in flight for each pattern, though handlers come and leave meanwhile", () => {
-    want("a");
-    const first = next();
-    assert.deepEqual([first.name, first.pattern], ["subscribe", "a"]);
-    leave("a");
-    want("a");
-    leave("a");
-    assert.equal(next(), null);
-    first.answer();
-    const second = next();
-    assert.deepEqual([second.name, second.pattern], ["unsubscribe", "a"]);
-    want("a");
-    assert.equal(next(), null);
-    second.answer();
-    assert.equal(next()?.name, "subscribe");
-  });
-
   it("sends nothing for a pattern whose handlers leave and come again while it is active", () => {
     want("a");
     next().answer();
@@ -67,28 +50,6 @@ describe("Subscriptions", () => {
     assert.equal(stateOf("a"), "changed");
     want("a");
     assert.deepEqual([stateOf("a"), next()], ["active", null]);
-  });
-
-  it("unsubscribes a pattern that asked for a past and left before the request was sent", () => {
-    want("a");
-    next().answer();
-    want("a", { since: { last: 3 } });
-    leave("a");
-    assert.equal(next().name, "unsubscribe");
-  });
-
-  it("does not believe that it is subscribed when an unsubscribe has had no answer", () => {
-    want("a");
-    next().answer();
-    leave("a");
-    const leaving = next();
-    want("a");
-    leaving.answer(LATER);
-    assert.equal(stateOf("a"), "changed");
-    next().answer();
-    leave("a");
-    next().answer(LATER);
-    assert.equal(next().name, "unsubscribe");
   });
 
   it("asks once more when the token ends a pattern that is being requested, and does not count the first answer", () => {
@@ -258,15 +219,6 @@ describe("Subscriptions", () => {
       for (const { answer } of sendAll()) answer();
       assert.deepEqual([...other, "g"].map(stateOf), ["active", "active", "active", "waiting"]);
       assert.deepEqual(told.map(({ pattern }) => pattern), ["g"]);
-    });
-
-    it("takes a place for free that a refused pattern had", () => {
-      subscriptions.limit({ maxSubscriptions: 1 });
-      want("a");
-      want("b");
-      const [first] = sendAll();
-      first.answer(REFUSED);
-      assert.deepEqual(sendAll().map(({ pattern }) => pattern), ["b"]);
     });
 
     it("carries in a CONNECT what the limits allow, and the first CONNECT what a gateway answers", () => {

@@ -1544,6 +1544,17 @@ describe("gaps", () => {
     assert.deepEqual([got, resyncs], [[1], []]);
   });
 
+  it("go on being repaired after the connection broke", async () => {
+    const got = [];
+    await openDropping({}, (data) => got.push(data));
+    gateway.emit("gap", GAP);
+    await gateway.until(() => gateway.requests.length === 1);
+    await gateway.comeBack();
+    await gateway.answer("replay", { ok: true, events: [["a.b", 1, meta(101)], ["a.b", 2, meta(102)]], next: null });
+    await gateway.until(() => told.length === 2);
+    assert.deepEqual([got, resyncs], [[1, 2], []]);
+  });
+
   it("hide no event that has the place of a repaired one in a log that has lost that", async () => {
     const got = [];
     await openDropping({}, (data) => got.push(data));

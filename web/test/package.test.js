@@ -28,6 +28,9 @@ const MOST_PACKED = 265_000;
 /** Files for pages without a bundler, and those that a page loads only when it needs them. */
 const MINIFIED = new Set(["global.min", "http", "debug", "socket.io", "development"].map((name) => `dist/headgate.${name}.js`));
 
+/** The script tag's file. */
+const SCRIPT = "headgate.global.min.js";
+
 /** The runners of applications' tests, each with its file in runners/; docs/support.md names them. @type {Record<string, (folder: string) => string[]>} */
 const RUNNERS = {
   "jest with jsdom": (folder) => {
@@ -119,7 +122,7 @@ const WORKS = {
 const FORMS = {
   import: async () => ({ ...(await import("headgate")), ...(await import("headgate/backbone")), ...(await import("headgate/inbox")) }),
   require: async () => ({ ...require("headgate"), ...require("headgate/backbone"), ...require("headgate/inbox") }),
-  "headgate.global.min.js": async () => (await inPage("headgate.global.min.js", { Backbone })).headgate,
+  [SCRIPT]: async () => (await inPage(SCRIPT, { Backbone })).headgate,
 };
 
 // On the sources there is nothing to see here.
@@ -146,43 +149,40 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     }
   });
 
-  {
-    const file = "headgate.global.min.js";
-    it(`is loaded by a script tag, with or without Backbone, which may come later: ${file}`, async () => {
-      const page = await inPage(file);
-      for (const name of NAMES) assert.ok(name in page.headgate, name);
-      assert.throws(() => page.headgate.LiveModel, /LiveModel needs Backbone/);
-      page.Backbone = Backbone;
-      const order = new page.headgate.LiveModel({ id: 1 });
-      assert.ok(order instanceof Backbone.Model);
-      assert.ok(new page.headgate.LiveCollection([order]).get(1) === order);
-    });
+  it(`is loaded by a script tag, with or without Backbone, which may come later: ${SCRIPT}`, async () => {
+    const page = await inPage(SCRIPT);
+    for (const name of NAMES) assert.ok(name in page.headgate, name);
+    assert.throws(() => page.headgate.LiveModel, /need Backbone/);
+    page.Backbone = Backbone;
+    const order = new page.headgate.LiveModel({ id: 1 });
+    assert.ok(order instanceof Backbone.Model);
+    assert.ok(new page.headgate.LiveCollection([order]).get(1) === order);
+  });
 
-    it(`explains an error that waiting does not cure, an option that it does not have, and an event of Socket.IO's: ${file}`, async () => {
-      const texts = [];
-      const page = await inPage(file, { console: { ...console, warn: (text) => texts.push(text) } });
-      const error = (act) => {
-        try {
-          act();
-        } catch (fault) {
-          return fault.message;
-        }
-      };
-      page.headgate.connect("http://gateway.test", { autoConnect: false, io: () => ({ on() {}, onAny() {}, off: () => ({ offAny() {} }), disconnect() {} }), tokens: "t" }).on("connect", () => {}).close();
-      const messages = [error(() => page.headgate.checkTopic("a b")), error(() => page.headgate.checkTopic("c d"))];
-      for (let nth = 0; nth < 1000 && texts.length < 3; nth++) await settle();
-      const option = /^headgate: connect has no option "tokens": did you mean token\?/;
-      const sentence = /"a b" is not a topic: .* Name it like orders\.42\.shipped\. .*\(invalid_topic: docs\/guide\.md/;
-      assert.match(messages[0], /^invalid_topic, topic: a b, reason: /);
-      const event = /^headgate: "connect" is a topic here/;
-      assert.deepEqual([texts.length, ...[option, sentence, event].map((each) => texts.filter((text) => each.test(text)).length)], [3, 1, 1, 1], String(texts));
-    });
+  it(`explains an error that waiting does not cure, an option that it does not have, and an event of Socket.IO's: ${SCRIPT}`, async () => {
+    const texts = [];
+    const page = await inPage(SCRIPT, { console: { ...console, warn: (text) => texts.push(text) } });
+    const error = (act) => {
+      try {
+        act();
+      } catch (fault) {
+        return fault.message;
+      }
+    };
+    page.headgate.connect("http://gateway.test", { autoConnect: false, io: () => ({ on() {}, onAny() {}, off: () => ({ offAny() {} }), disconnect() {} }), tokens: "t" }).on("connect", () => {}).close();
+    const messages = [error(() => page.headgate.checkTopic("a b")), error(() => page.headgate.checkTopic("c d"))];
+    for (let nth = 0; nth < 1000 && texts.length < 3; nth++) await settle();
+    const option = /^headgate: connect has no option "tokens": did you mean token\?/;
+    const sentence = /"a b" is not a topic: .* Name it like orders\.42\.shipped\. .*\(invalid_topic: docs\/guide\.md/;
+    assert.match(messages[0], /^invalid_topic, topic: a b, reason: /);
+    const event = /^headgate: "connect" is a topic here/;
+    assert.deepEqual([texts.length, ...[option, sentence, event].map((each) => texts.filter((text) => each.test(text)).length)], [3, 1, 1, 1], String(texts));
+  });
 
-    it(`obeys a strict Content-Security-Policy: ${file} makes no code from text`, async () => {
-      const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
-      assert.doesNotMatch(code, /\beval\(|new Function\(/);
-    });
-  }
+  it(`obeys a strict Content-Security-Policy: ${SCRIPT} makes no code from text`, async () => {
+    const code = await readFile(new URL(`../dist/${SCRIPT}`, import.meta.url), "utf8");
+    assert.doesNotMatch(code, /\beval\(|new Function\(/);
+  });
 
   it("works in a worker, without window or document", async () => {
     const work = `

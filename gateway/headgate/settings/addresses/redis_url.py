@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote
 
 from headgate.errors import BusRefused
 from headgate.settings import options
@@ -45,6 +45,8 @@ class Kind(Enum):
     NODE = "node"  # of a Cluster, without redirection to others
 
 
+# As RFC 3986, appendix B. Newer versions of urlsplit refuse an IPv6 address in a list of hosts.
+_URL = re.compile(r"([^:/?#]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL)
 _SCHEMES = {
     **dict.fromkeys(("redis", "valkey"), (Kind.SERVER, False)),
     **dict.fromkeys(("rediss", "valkeys"), (Kind.SERVER, True)),
@@ -134,26 +136,23 @@ def shown_node(node: Node) -> str:
 def read_url(url: str) -> RedisUrl:
     """Parse a URL. Raises BusRefused: it is invalid; the message has no part of its credentials."""
     text = url.strip() if isinstance(url, str) else ""
-    scheme, separator, _ = text.partition("://")
-    if not separator or scheme.lower() not in _SCHEMES or re.search(r"[\x00-\x1f\x7f]", text):
+    match = _URL.fullmatch(text)
+    if match is None or (scheme := match[1].lower()) not in _SCHEMES or re.search(r"[\x00-\x1f\x7f]", text):
         raise _wrong(f"is not of the form {FORMS}")
-    kind, tls = _SCHEMES[scheme.lower()]
-    try:
-        parts = urlsplit(text)
-    except ValueError:  # such as brackets without an IPv6 address; its own text may contain the password
-        raise _wrong(f"is not of the form {FORMS}") from None
-    userinfo, at, places = parts.netloc.rpartition("@")
-    if parts.fragment or "#" in text or "@" in (parts.netloc and parts.path):
+    kind, tls = _SCHEMES[scheme]
+    _, netloc, raw_path, query, fragment = match.groups(default="")
+    userinfo, at, places = netloc.rpartition("@")
+    if fragment or "@" in (netloc and raw_path):
         raise _wrong(f"has a /, ? or # that is not at its place: {ENCODE}")
-    given = _options(parts, kind, tls)
-    path = _decoded(parts.path)
+    given = _options(query, kind, tls)
+    path = _decoded(raw_path)
     sentinel = tuple((name.removeprefix("sentinel_"), value) for name, value in given.items() if name in _SENTINEL)
     if "ssl_keyfile" in given and "ssl_certfile" not in given:
         raise _wrong("has the option ssl_keyfile without ssl_certfile")
     return RedisUrl(
         kind,
         tls,
-        _hosts(places, parts, kind, has_credentials=bool(at)),
+        _hosts(places, raw_path, kind, has_credentials=bool(at)),
         path=_socket_path(path) if kind is Kind.SOCKET else "",
         primary=_primary(path) if kind is Kind.SENTINELS else "",
         database=_database(path, kind, given),
@@ -165,22 +164,22 @@ def read_url(url: str) -> RedisUrl:
     )
 
 
-def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
+def _options(query: str, kind: Kind, tls: bool) -> dict[str, Any]:
     allowed = dict(_COMMON) | _OVERRULED
     if kind is Kind.SENTINELS:
         allowed |= _SENTINEL
-    if tls or "sentinel_tls" in parts.query:
+    if tls or "sentinel_tls" in query:
         allowed |= _TLS
     values: dict[str, Any] = {}
-    for part in parts.query.split("&") if parts.query else []:
+    for part in query.split("&") if query else []:
         name, _, raw = part.partition("=")
         if name not in allowed:
-            if "@" in parts.query:  # then this may be part of a password
+            if "@" in query:  # then this may be part of a password
                 raise _wrong(f"has a ? that is not at its place: {ENCODE}")
             if name in _TLS:
                 raise _wrong(f"has the option {name}, which needs TLS: begin it with rediss")
             known = ", ".join(sorted(allowed))
-            if "password=" in parts.query and name not in _SENTINEL:  # an & in it begins another option
+            if "password=" in query and name not in _SENTINEL:  # an & in it begins another option
                 raise _wrong(f"has an option that is unknown; allowed: {known}; and in a password & is %26")
             raise _wrong(f"has the option {_printable(name)}, which is unknown; allowed: {known}")
         if name in values:
@@ -195,13 +194,13 @@ def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
     return values
 
 
-def _hosts(places: str, parts: SplitResult, kind: Kind, *, has_credentials: bool) -> tuple[Node, ...]:
+def _hosts(places: str, path: str, kind: Kind, *, has_credentials: bool) -> tuple[Node, ...]:
     if kind is Kind.SOCKET:
         if places:
             raise _wrong("names a host before the path of its socket; expected unix:///path")
         return ()
     if not places:
-        if kind is Kind.SERVER and parts.path.strip("/") and not has_credentials:
+        if kind is Kind.SERVER and path.strip("/") and not has_credentials:
             return (("localhost", PORT),)
         raise _wrong(f"names no host; expected {FORMS}")
     if kind is Kind.SERVER:
@@ -221,7 +220,7 @@ def _host(place: str, default_port: int) -> Node:
     if not host:
         raise _wrong(f"names no host; expected {FORMS}")
     try:
-        return ascii_host(host.removeprefix("[").removesuffix("]")), number
+        return ascii_host(host), number
     except ValueError as error:
         raise _wrong(f"has a wrong host: {error}; {ENCODE}") from None
 

@@ -13,6 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 DAY = timedelta(days=1)
+_NOT_SIGNED = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False, **dict.fromkeys(_NOT_SIGNED, False)
+)
 
 
 class Authority:
@@ -25,6 +29,9 @@ class Authority:
         self._issued = 0
         own = _builder(self._name, self._name, self._key, datetime.now(UTC) + DAY)
         own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        # Python 3.13 and newer verify strictly by RFC 5280, which wants these, and the authority's key named in what it issues.
+        own = own.add_extension(_SIGNS, critical=True)
+        own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         self.ca_file = str(folder / "authority.pem")
         Path(self.ca_file).write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
@@ -33,9 +40,9 @@ class Authority:
         self._issued += 1
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(host), self._name, key, datetime.now(UTC) + (-DAY if expired else DAY))
-        signed = builder.add_extension(x509.SubjectAlternativeName([_subject(host)]), critical=False).sign(
-            self._key, hashes.SHA256()
-        )
+        builder = builder.add_extension(x509.SubjectAlternativeName([_subject(host)]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        signed = builder.add_extension(issuer, critical=False).sign(self._key, hashes.SHA256())
         certificate, private = self._folder / f"{self._issued}.pem", self._folder / f"{self._issued}.key"
         certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         private.write_bytes(

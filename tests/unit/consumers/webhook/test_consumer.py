@@ -180,8 +180,9 @@ def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> 
             "url=http://10.0.0.1/…: a private address; expected a public one, or one that allow_private allows",
         ),
         (
-            {"url": "http://[::ffff:169.254.169.254]/"},
-            "url=http://[::ffff:a9fe:a9fe]/…: a cloud metadata address; expected a public one, or one that allow_private allows",
+            {"url": "http://[64:ff9b::169.254.169.254]/"},
+            "url=http://[64:ff9b::a9fe:a9fe]/…: a cloud metadata address; "
+            "expected a public one, or one that allow_private allows",
         ),
         ({"ca_file": "/not/there.pem"}, "ca_file='/not/there.pem': no such file or directory"),
         ({"ca_file": "x" * 300}, f"ca_file={'x' * 300!r}: file name too long"),

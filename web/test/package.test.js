@@ -31,13 +31,16 @@ const MINIFIED = new Set(["global.min", "http", "debug", "socket.io", "developme
 /** The script tag's file. */
 const SCRIPT = "headgate.global.min.js";
 
+/** A program of the workspace. npx takes a second of a processor to find it. @param {string} name */
+const installed = (name) => join(WEB, "../node_modules/.bin", name);
+
 /** The runners of applications' tests, each with its file in runners/; docs/support.md names them. @type {Record<string, (folder: string) => string[]>} */
 const RUNNERS = {
   "jest with jsdom": (folder) => {
     const config = { rootDir: folder, testEnvironment: "jsdom", testMatch: ["**/jest.cjs"], transform: {}, cache: false, watchman: false };
-    return ["npx", "--no-install", "jest", "--ci", "--runInBand", "--config", JSON.stringify(config)];
+    return [installed("jest"), "--ci", "--runInBand", "--config", JSON.stringify(config)];
   },
-  "vitest with jsdom and with happy-dom": (folder) => ["npx", "--no-install", "vitest", "run", "--root", folder],
+  "vitest with jsdom and with happy-dom": (folder) => [installed("vitest"), "run", "--root", folder],
   // This one is a test of Node's too, and would report to it.
   "node --test": (folder) => ["-u", "NODE_TEST_CONTEXT", "node", "--test", join(folder, "node.mjs")],
   "node --test with happy-dom": (folder) => ["-u", "NODE_TEST_CONTEXT", "PAGE=happy-dom", "node", "--test", join(folder, "node.mjs")],
@@ -46,9 +49,6 @@ const RUNNERS = {
 /** Run a program, and return its output. @param {string} command @param {string[]} words */
 const run = (command, ...words) =>
   execFileSync(command, words, { cwd: WEB, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, npm_config_loglevel: "error" } });
-
-/** Pack the package as it would be published. @param {string} folder @returns {string} the name of the file */
-const pack = (folder) => run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder).trim();
 
 /** Run a script-tag build in a separate page. */
 async function inPage(file, globals = {}) {
@@ -127,6 +127,14 @@ const FORMS = {
 
 // On the sources there is nothing to see here.
 describe("the built package", { skip: !import.meta.resolve("#headgate").includes("/dist/") }, () => {
+  /** The package as it would be published, in a separate folder. */
+  let packedInto, packed;
+
+  before(async () => {
+    packedInto = await mkdtemp(join(tmpdir(), "headgate-package-"));
+    packed = join(packedInto, run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", packedInto).trim());
+  });
+  after(() => rm(packedInto, { recursive: true, force: true }));
   afterEach(() => mock.restoreAll());
 
   it("is the package that the other tests run on", () => {
@@ -256,32 +264,19 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     }
   });
 
-  it("says the truth about its types and formats, as publint and arethetypeswrong see it", async () => {
-    const folder = await mkdtemp(join(tmpdir(), "headgate-package-"));
-    try {
-      const packed = pack(folder);
-      run("npx", "--no-install", "publint", "--strict", join(folder, packed));
-      // The script-tag file is for pages, not for TypeScript.
-      const options = ["--profile", "strict", "--no-definitely-typed", "--exclude-entrypoints", "./global"];
-      run("npx", "--no-install", "attw", join(folder, packed), ...options);
-    } finally {
-      await rm(folder, { recursive: true, force: true });
-    }
+  it("says the truth about its types and formats, as publint and arethetypeswrong see it", () => {
+    run(installed("publint"), "--strict", packed);
+    // The script-tag file is for pages, not for TypeScript.
+    run(installed("attw"), packed, "--profile", "strict", "--no-definitely-typed", "--exclude-entrypoints", "./global");
   });
 
   it("holds no source map, no source and no line that fills a terminal", async () => {
-    const folder = await mkdtemp(join(tmpdir(), "headgate-package-"));
-    try {
-      const packed = join(folder, pack(folder));
-      assert.ok((await stat(packed)).size < MOST_PACKED, `${(await stat(packed)).size} bytes`);
-      const files = run("tar", "-tzf", packed).trim().split("\n").map((name) => name.replace(/^package\//, ""));
-      assert.deepEqual(files.filter((name) => name.endsWith(".map") || name.startsWith("src/")), []);
-      for (const name of files.filter((name) => /^dist\/[^/]*\.(js|cjs)$/.test(name) && !MINIFIED.has(name))) {
-        const lines = (await readFile(join(WEB, name), "utf8")).split("\n");
-        assert.ok(lines.every((line) => line.length < 1000), name);
-      }
-    } finally {
-      await rm(folder, { recursive: true, force: true });
+    assert.ok((await stat(packed)).size < MOST_PACKED, `${(await stat(packed)).size} bytes`);
+    const files = run("tar", "-tzf", packed).trim().split("\n").map((name) => name.replace(/^package\//, ""));
+    assert.deepEqual(files.filter((name) => name.endsWith(".map") || name.startsWith("src/")), []);
+    for (const name of files.filter((name) => /^dist\/[^/]*\.(js|cjs)$/.test(name) && !MINIFIED.has(name))) {
+      const lines = (await readFile(join(WEB, name), "utf8")).split("\n");
+      assert.ok(lines.every((line) => line.length < 1000), name);
     }
   });
 
@@ -293,7 +288,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
       await mkdir(join(WEB, "../build"), { recursive: true });
       folder = await mkdtemp(join(WEB, "../build/runners-"));
       await mkdir(join(folder, "node_modules/headgate"), { recursive: true });
-      run("tar", "-xzf", join(folder, pack(folder)), "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
+      run("tar", "-xzf", packed, "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
       await cp(new URL("runners/", import.meta.url), folder, { recursive: true });
     });
     after(() => rm(folder, { recursive: true, force: true }));

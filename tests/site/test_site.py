@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import os
 import re
 import subprocess
@@ -122,24 +123,30 @@ def test_each_page_shows_its_version_beside_the_name(browser: Browser, url: str)
 
 
 def test_a_page_leads_to_its_source_where_the_project_has_an_address(tmp_path: Path) -> None:
-    """A page from outside docs/ leads to its own file, and a generated page has no link to edit it."""
+    """A page from outside docs/ leads to its own file, and a generated page has no link to edit it.
+
+    Only these three pages are built, with the site's own configuration.
+    """
+    pages = ("guide", "reference/javascript", "settings")
+    config = {
+        "INHERIT": str(ROOT / "site" / "mkdocs.yml"),
+        "docs_dir": str(ROOT / "docs"),
+        "site_dir": str(tmp_path / "site"),
+        "hooks": [str(ROOT / "site" / "hooks.py")],
+        "nav": [f"{page}.md" for page in pages],
+        "exclude_docs": "\n".join(["*.md", *(f"!/{page}.md" for page in pages)]),
+        "strict": False,  # links to pages that are left out
+    }
+    (tmp_path / "mkdocs.yml").write_text(json.dumps(config), "utf-8")
     builder = ROOT / "build" / "docs-tools" / "bin" / "mkdocs"
     environment = {**os.environ, "HEADGATE_PROJECT_URL": "https://example.org/headgate/", "NO_MKDOCS_2_WARNING": "1"}
-    command: list[str | Path] = [
-        builder,
-        "build",
-        "--quiet",
-        "--config-file",
-        ROOT / "site" / "mkdocs.yml",
-        "--site-dir",
-        tmp_path,
-    ]
+    command = (builder, "build", "--quiet", "--config-file", tmp_path / "mkdocs.yml")
     subprocess.run(command, check=True, env=environment, timeout=120)
     edit = {
-        name: re.findall(r"https://example\.org/headgate/edit/main/([^\"]+)", (tmp_path / name).read_text("utf-8"))
-        for name in ("guide.html", "reference/javascript.html", "settings.html")
+        page: re.findall(r"https://example\.org/headgate/edit/main/([^\"]+)", (tmp_path / f"site/{page}.html").read_text("utf-8"))
+        for page in pages
     }
-    assert edit == {"guide.html": ["docs/guide.md"], "reference/javascript.html": ["web/README.md"], "settings.html": []}
+    assert edit == {"guide": ["docs/guide.md"], "reference/javascript": ["web/README.md"], "settings": []}
 
 
 def test_a_search_names_guides_before_decisions(browser: Browser, url: str) -> None:

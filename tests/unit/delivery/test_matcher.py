@@ -139,7 +139,7 @@ class TrieBesideAList(RuleBasedStateMachine):
 
 
 TestTrieBesideAList = pytest.mark.no_cover(TrieBesideAList.TestCase)
-TestTrieBesideAList.settings = settings(max_examples=100, stateful_step_count=50)
+TestTrieBesideAList.settings = settings(stateful_step_count=50)
 
 
 # Remembered matches -----------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class MapBesideADict(RuleBasedStateMachine):
 
 
 TestMapBesideADict = MapBesideADict.TestCase
-TestMapBesideADict.settings = settings(max_examples=100, stateful_step_count=40)
+TestMapBesideADict.settings = settings(stateful_step_count=40)
 
 
 @given(present=st.sets(patterns, max_size=80))

@@ -108,8 +108,3 @@ def test_a_run_or_a_scenario_that_is_not_there_is_told(tmp_path: Path, asked: st
 def test_the_page_names_its_scenarios() -> None:
     """One run of everything for the page is a run of these."""
     assert page.scenarios("<!-- summary a x:y x z -->\n<!-- end --><!-- bench b w -->\n<!-- end -->") == ["x", "z", "w"]
-
-
-def test_the_committed_page_is_what_the_committed_results_say() -> None:
-    """As `python -m bench.page --check`."""
-    assert page.main(["--check"]) == 0

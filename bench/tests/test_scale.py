@@ -1,4 +1,4 @@
-"""The capacity model and its simulation: they agree, and the page matches the committed constants."""
+"""The capacity model and its simulation agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bench.scale.model import BACK_WITHIN_S, PLANNED, RESULTS, Costs, Load, gateway_cores, hearers, need, site
-from bench.scale.page import PAGE, USERS, filled
+from bench.scale.page import USERS
 from bench.scale.simulate import checked, simulate
 
 COSTS = Costs(
@@ -77,9 +77,3 @@ def test_the_simulation_agrees_with_the_measured_workers() -> None:
     assert {count for _, count, _, _ in rows} == {1, 2, 4}
     for _, _, simulated, measured in rows:
         assert measured / simulated == pytest.approx(1, abs=0.6)
-
-
-def test_the_page_says_what_the_results_say() -> None:
-    """`python -m bench.scale.page` writes it."""
-    page = PAGE.read_text()
-    assert filled(page, json.loads(RESULTS.read_text())) == page

@@ -11,11 +11,6 @@ from tools import logs_page
 from tools.log_events import Unresolved, log_events
 
 
-def test_the_page_has_every_event_of_the_code() -> None:
-    """And no other, as the page in the repository is that of the code."""
-    assert logs_page.PAGE.read_text(encoding="utf-8") == logs_page.page()
-
-
 def test_an_event_is_named_in_words() -> None:
     """In one style, so that a search for one finds it."""
     assert [event.name for event in log_events() if not re.fullmatch(r"[A-Za-z][A-Za-z0-9' ,;:-]*", event.name)] == []

@@ -100,4 +100,4 @@ def wait_until(page: Page, condition: str) -> None:
     while not page.evaluate(condition):
         told = "window.page && ['told', 'refusals', 'seen'].map(name => page[name]?.slice(-100)).concat(page.gate?.state)"
         assert time.monotonic() < give_up, f"not in time: {condition}; {page.evaluate(told)}"
-        page.wait_for_timeout(20)
+        page.wait_for_timeout(50)

@@ -33,7 +33,7 @@ from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import SLOW_BODY_S, account_of, caller, first_known
 
 from . import problems
-from .operation import Call, Operation, Otherwise, Who
+from .operation import Call, Operation, Who
 from .problems import as_response, encoded_answer
 from .rights import may, may_some, reach
 from .services import Services
@@ -146,8 +146,8 @@ def _answered(operation: Operation, services: Services, reads: SharedRates, name
         # One read is already paid for; the rest is charged now.
         if looked_at and (owed := -(-looked_at // operation.cost.units) - 1):
             reads.charge(account, time.monotonic(), owed)
-    if isinstance(value, Otherwise):
-        value, status = value.value, value.status
+    if isinstance(value, tuple):
+        value, status = value
     if status == 204:
         return _empty({})
     return as_response(encoded_answer(status, _encode(value) + b"\n"))

@@ -126,14 +126,6 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Otherwise:
-    """An answer with a status other than the row's, from those in `also`."""
-
-    status: int
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Operation:
     """A row.
 
@@ -145,7 +137,7 @@ class Operation:
         query, body, returns: the types; None: there is no body.
         status: of a successful answer; `also`: other statuses that are no refusals, with their types.
         problems: statuses in addition to those of every operation.
-        answer: None if the operation answers itself (publishing.py).
+        answer: returns the value, or the value and a status from `also`; None if the operation answers itself (publishing.py).
         fields: header fields with an event id that it reads: the description and the greatest length of each.
         cost: what its work grows with, and its charge.
         searches: it may read much of the log, so each caller has at most one running (shares.py).

@@ -14,7 +14,7 @@ from headgate_server.api.health import report
 
 from . import clients, consumers, inbox, keys, namespaces, pauses, publishing, reading
 from .openapi import document
-from .operation import Call, Cost, Operation, Otherwise, Who, operation
+from .operation import Call, Cost, Operation, Who, operation
 from .problems import descriptions, not_found
 
 
@@ -48,10 +48,10 @@ class CodeMeaning(msgspec.Struct):
 
 
 @operation("GET /health", Who.ANYONE, returns=Health, also={503: Health}, cost=Cost.NOTHING)
-def get_health(call: Call) -> Health | Otherwise:
+def get_health(call: Call) -> Health | tuple[Health, int]:
     """Say whether this gateway works."""
     health = msgspec.convert(report(call.services.gate), Health)
-    return health if health.ready else Otherwise(503, health)
+    return health if health.ready else (health, 503)
 
 
 @operation("GET /problems/{code}", Who.ANYONE, problems=(404,), cost=Cost.NOTHING)

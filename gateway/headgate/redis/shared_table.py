@@ -146,7 +146,7 @@ class SharedTable:
 
     def close(self) -> None:
         """Remove this process. Idempotent. Waits for Redis."""
-        was_open = self._rounds.end()
+        was_open = self._rounds.close()
         self._leave_registry()
         if was_open:
             try:

@@ -1,6 +1,6 @@
 """Rounds: periodic calls of a function in a greenlet of its own, sooner on request.
 
-In: the function for one round. Out: calls of it, one at a time, until `end`. Periodic writes to Redis use such rounds, off the
+In: the function for one round. Out: calls of it, one at a time, until `close`. Periodic writes to Redis use such rounds, off the
 hot path.
 """
 
@@ -43,7 +43,7 @@ class Rounds:
         """Whether a round is due soon."""
         return self._wakeup.is_set()
 
-    def end(self) -> bool:
+    def close(self) -> bool:
         """Start no more rounds and wait for the current one; return whether this call ended started rounds."""
         if self.ended:
             return False

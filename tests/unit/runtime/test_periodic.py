@@ -52,7 +52,7 @@ def test_they_begin_with_a_round_and_the_next_is_when_somebody_is_in_a_hurry() -
     assert work.rounds.is_hurried
     work.until(lambda: work.done == 2)
     assert not work.rounds.is_hurried
-    assert work.rounds.end()
+    assert work.rounds.close()
 
 
 def test_a_fault_is_told_and_does_not_end_them() -> None:
@@ -60,7 +60,7 @@ def test_a_fault_is_told_and_does_not_end_them() -> None:
     work = Work(ValueError("a fault"), RuntimeError("another"))
     work.rounds.start()
     work.until(lambda: work.failed == 2 and work.done == 1, hurry=True)
-    assert work.rounds.end()
+    assert work.rounds.close()
 
 
 def test_a_hurry_in_the_middle_of_a_round_is_another_round() -> None:
@@ -72,7 +72,7 @@ def test_a_hurry_in_the_middle_of_a_round_is_another_round() -> None:
     work.rounds.hurry()
     work.held.set()
     work.until(lambda: work.done == 2)
-    assert work.rounds.end()
+    assert work.rounds.close()
 
 
 def test_the_end_waits_for_the_round_under_way_and_is_behind_all_of_them() -> None:
@@ -81,7 +81,7 @@ def test_the_end_waits_for_the_round_under_way_and_is_behind_all_of_them() -> No
     work.held.clear()
     work.rounds.start()
     work.until(lambda: work.begun == 1)
-    ending = gevent.spawn(work.rounds.end)
+    ending = gevent.spawn(work.rounds.close)
     work.until(lambda: work.rounds.ended)
     assert not ending.ready()
     work.held.set()
@@ -89,14 +89,14 @@ def test_the_end_waits_for_the_round_under_way_and_is_behind_all_of_them() -> No
     work.rounds.hurry()
     gevent.sleep(0.001)
     assert (work.begun, work.done) == (1, 1)
-    assert not work.rounds.end()
+    assert not work.rounds.close()
 
 
 @pytest.mark.parametrize("started_late", [False, True])
 def test_rounds_that_never_began_say_so_at_the_end(started_late: bool) -> None:
     """And none begins later."""
     work = Work()
-    assert not work.rounds.end()
+    assert not work.rounds.close()
     if started_late:
         work.rounds.start()
         gevent.sleep(0.001)

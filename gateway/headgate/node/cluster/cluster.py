@@ -17,10 +17,11 @@ from headgate.redis.client import database_number, open_client
 from headgate.redis.keys import questions_channel
 from headgate.redis.registry import remembered
 from headgate.redis.shared_table import SharedTable
+from headgate.runtime.periodic import Rounds
 from headgate.settings.settings import Settings
 
 from .answers import Answers, announced
-from .log_maintenance import Maintenance
+from .log_maintenance import maintenance
 from .pauses import Pauses
 from .process_stats_watch import Measure, ProcessStatsWatch
 from .rates_watch import RatesWatch
@@ -29,7 +30,7 @@ from .tracer import Tracer
 
 COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
 
-Running: TypeAlias = Pauses | SharedTable | ProcessStatsWatch | Maintenance | Tracer | StatsdPush
+Running: TypeAlias = Pauses | SharedTable | ProcessStatsWatch | Rounds | Tracer | StatsdPush
 
 
 class Cluster:
@@ -58,7 +59,7 @@ class Cluster:
         channel = questions_channel(database_number(self.redis))
         self.questions = Listening(channel, self.answers.begin, self.answers.receive)
         self._others: list[Running] = [self.table, self.pauses, self.process_stats]
-        self._others += [Maintenance(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
+        self._others += [maintenance(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
         if settings.statsd is not None:
             self._others.append(StatsdPush(settings.statsd))
         for name, namespace in namespaces.items():

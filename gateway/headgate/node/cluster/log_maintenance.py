@@ -30,6 +30,20 @@ log = structlog.get_logger("headgate.upkeep")
 COUNT_CONSUMERS_EVERY = 6
 
 
+def maintenance(client: Client, settings: Settings, namespaces: Mapping[str, Namespace]) -> Rounds:
+    """Return the maintenance of the logs of these namespaces, not started."""
+    logs = [LogMaintenance(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces]
+
+    def turn() -> float:
+        for each in logs:
+            if not rounds.ended and (retention_s := each.turn()) is not None:
+                namespaces[each.namespace].retention_s = retention_s
+        return WATCH_EVERY_S
+
+    rounds = Rounds(turn, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)
+    return rounds
+
+
 class LogMaintenance:
     """The maintenance of one namespace's log. `refusal`: why the last tick had to make room, if it had."""
 
@@ -41,6 +55,24 @@ class LogMaintenance:
         self._measurements = 0
         self._measured = "", 0, 0  # epoch, clock and newest offset at the last measurement
         self._is_short = False
+        self._logged = ""
+
+    def turn(self) -> float | None:
+        """Tick and measure. Return for how long the log keeps an event, in seconds; None: not known. Logs what fails."""
+        retention_s = None
+        try:
+            trimmed = self.tick()
+            retention_s = self.measure()
+        except BusUnavailable:
+            pass  # the bus reports it
+        except BusRefused as error:
+            self._log_once(error)
+        except Exception:
+            # A fault of ours must not cost the other logs their turn.
+            log.exception("upkeep failed", namespace=self.namespace)
+        else:
+            self._log_once(self.refusal, trimmed=trimmed)
+        return retention_s
 
     def tick(self) -> int | None:
         """Write the clock and read the state; return how many events were trimmed, or None if Redis is not full.
@@ -103,43 +135,9 @@ class LogMaintenance:
             log.warning("log too short", namespace=self.namespace, retention_s=round(retention_s, 1), needed_s=RECONNECT_S)
         self._is_short = retention_s < (2 * RECONNECT_S if self._is_short else RECONNECT_S)
 
-
-class Maintenance:
-    """See the module."""
-
-    def __init__(self, client: Client, settings: Settings, namespaces: Mapping[str, Namespace]) -> None:
-        self._namespaces = namespaces
-        self._logs = [
-            LogMaintenance(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces
-        ]
-        self._rounds = Rounds(self._round, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)
-        self._logged: dict[str, str] = {}
-        self.start, self.close = self._rounds.start, self._rounds.end
-
-    def _round(self) -> float:
-        for upkeep in self._logs:
-            if not self._rounds.ended:
-                self._tick(upkeep)
-        return WATCH_EVERY_S
-
-    def _tick(self, upkeep: LogMaintenance) -> None:
-        try:
-            trimmed = upkeep.tick()
-            if (retention_s := upkeep.measure()) is not None:
-                self._namespaces[upkeep.namespace].retention_s = retention_s
-        except BusUnavailable:
-            return  # the bus reports it
-        except BusRefused as error:
-            self._log_once(upkeep.namespace, error)
-        except Exception:
-            # A fault of ours must not cost the other logs their turn.
-            log.exception("upkeep failed", namespace=upkeep.namespace)
-        else:
-            self._log_once(upkeep.namespace, upkeep.refusal, trimmed=trimmed)
-
-    def _log_once(self, namespace: str, error: BusRefused | None, **more: int | None) -> None:
+    def _log_once(self, error: BusRefused | None, **more: int | None) -> None:
         """Log an error with its remedy, unless it is the same as the one before."""
         trouble = "; ".join(error.lines()) if error is not None else ""
-        if trouble and trouble != self._logged.get(namespace):
-            log.warning("Redis refuses writes", namespace=namespace, error=trouble, **more)
-        self._logged[namespace] = trouble
+        if trouble and trouble != self._logged:
+            log.warning("Redis refuses writes", namespace=self.namespace, error=trouble, **more)
+        self._logged = trouble

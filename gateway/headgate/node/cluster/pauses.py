@@ -42,7 +42,7 @@ class Pauses:
         self._until_s: dict[str, float] = {}
         self._rounds = Rounds(self.read, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
         self._logged = ""
-        self.start, self.hurry, self.close = self._rounds.start, self._rounds.hurry, self._rounds.end
+        self.start, self.hurry, self.close = self._rounds.start, self._rounds.hurry, self._rounds.close
 
     def replace(self, left_s: Mapping[str, float]) -> None:
         """Store all pauses, with the seconds left; log the new and the ended ones."""

@@ -141,7 +141,7 @@ class ProcessStatsWatch:
 
     def close(self) -> None:
         """Stop, and remove this process from Redis. Idempotent. Waits for Redis."""
-        self._rounds.end()
+        self._rounds.close()
         if self._has_written:
             self._has_written = False
             try:

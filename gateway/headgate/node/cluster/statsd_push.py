@@ -48,7 +48,7 @@ class StatsdPush:
 
     def close(self) -> None:
         """Push the rest, and stop. Idempotent."""
-        if self._rounds.end():
+        if self._rounds.close():
             self.push()
             self._sender.close()
 

@@ -47,7 +47,7 @@ class Tracer:
 
     def close(self) -> None:
         """Write the rest, and stop. Idempotent. Waits for Redis."""
-        if self._rounds.end():
+        if self._rounds.close():
             self._round()
             if self._traced:
                 spans.stop()

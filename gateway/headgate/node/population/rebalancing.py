@@ -63,7 +63,7 @@ class Rebalancing:
         self._balance = Balance()
         self._counted = 0  # connections in the row before
         self._rounds = Rounds(self.tick, lambda: log.exception("rebalancing failed"), REST_S)
-        self.start, self.leave = self._rounds.start, self._rounds.end
+        self.start, self.leave = self._rounds.start, self._rounds.close
 
     def tick(self) -> float:
         """Notify the clients due now; return the seconds until the next tick."""

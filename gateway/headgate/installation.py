@@ -10,20 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from importlib.util import find_spec
+from typing import Literal
 
 __version__ = "0.2.0"
 
 PURE = "HEADGATE_PURE"
 _OFF = ("", "0", "false", "no", "off")
-
-
-class Build(StrEnum):
-    """The build of a process."""
-
-    PYTHON = "python"
-    COMPILED = "compiled"
 
 
 def is_pure() -> bool:
@@ -32,9 +25,9 @@ def is_pure() -> bool:
     return os.environ.get(PURE, "").strip().lower() not in _OFF  # noqa: TID251
 
 
-def build_in_use() -> Build:
+def build_in_use() -> Literal["python", "compiled"]:
     """Return the build of this process."""
-    return Build.PYTHON if is_pure() or find_spec(f"{__package__}._native") is None else Build.COMPILED
+    return "python" if is_pure() or find_spec(f"{__package__}._native") is None else "compiled"
 
 
 # Extra → import names of its packages, in addition to a publisher's.

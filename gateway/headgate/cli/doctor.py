@@ -150,7 +150,7 @@ def check(redis_url: str | None, load: bool) -> None:
     from headgate.runtime.check_result import Verdict, count
     from headgate.services.publisher import find_redis_url
 
-    build = build_in_use().value
+    build = build_in_use()
     if not wants_json():
         echo(f"headgate: {__version__}, {build}")
     url = redis_url or find_redis_url()

@@ -17,7 +17,7 @@ from contextlib import suppress
 from headgate.consumers.process.config import need_file
 from headgate.errors import InvalidRequest
 from headgate.events.topic import DEFAULT_NAMESPACE
-from headgate.installation import Build, __version__, build_in_use
+from headgate.installation import __version__, build_in_use
 from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain, say
 from headgate.settings.settings import LET_IN, Settings
@@ -54,7 +54,7 @@ def say_ready(settings: Settings, address: object, *details: str, nobody: bool) 
         at = f"http://{host}:{address[1]}/"
     else:
         at = f"unix:{address}"
-    build = (f"headgate {__version__}", *(["compiled"] if build_in_use() is Build.COMPILED else []))
+    build = (f"headgate {__version__}", *(["compiled"] if build_in_use() == "compiled" else []))
     namespace = "" if settings.namespaces[0] == DEFAULT_NAMESPACE else f" --namespace {settings.namespaces[0]}"
     next_step = f"nobody may connect: {LET_IN}" if nobody else f"open it, and see its events with: headgate tail '#'{namespace}"
     say(f"ready at {at} ({', '.join((*build, *details, 'Ctrl-C stops it'))}); {next_step}")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from headgate.errors import InvalidTopic
 from headgate.events.topic import check_topic
 from headgate.events.wire.frames import Frame, WrittenFrame
-from headgate.installation import Build, build_in_use
+from headgate.installation import build_in_use
 from headgate.redis.keys import channel_prefix, mixed_prefix
 
 from .bus.feed import Front
@@ -109,5 +109,5 @@ def direct_writer(
     namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tallies: Tallies, database: int = 0
 ) -> DirectWriter | None:
     """Return the direct writer of a namespace, or None where it was not built."""
-    missing = Writer is None or build_in_use() is Build.PYTHON
+    missing = Writer is None or build_in_use() == "python"
     return None if missing else DirectWriter(namespace, matcher, max_payload_bytes, tallies, database)

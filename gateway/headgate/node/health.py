@@ -68,7 +68,7 @@ def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
     result: Health = {
         "ready": up and state.revocations_known and not state.draining,
         "bus": "up" if up else "down",
-        "build": build_in_use().value,
+        "build": build_in_use(),
         "admission": state.admission,
         "paused": state.paused,
         "revocations": state.revocations_known,

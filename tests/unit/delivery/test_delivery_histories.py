@@ -18,7 +18,7 @@ from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.state import Phase, Step
 from headgate.events.wire.frames import Frame
-from headgate.installation import Build, build_in_use
+from headgate.installation import build_in_use
 from headgate.node.log_search import Line
 from headgate.transport.send_queue import ClientQueue
 from tests.support.model_delivery import SMALL, World
@@ -66,7 +66,7 @@ def test_whatever_happens_an_event_is_received_in_order_and_once_or_told_before_
             taken[step] += count
     print(f"{len(seeds)} histories, {steps} steps, {sum(taken.values())} steps of states: {dict(taken)}")
     print(f"{directly} events were written directly")
-    assert bool(directly) == (build_in_use() is Build.COMPILED) or one
+    assert bool(directly) == (build_in_use() == "compiled") or one
     if not one and HISTORIES >= 500:
         assert set(taken) == {step.value for step in Step}, "every step of the table is taken"
 

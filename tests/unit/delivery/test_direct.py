@@ -29,7 +29,7 @@ from headgate.delivery.state import Phase
 from headgate.delivery.tally import QUIET_EVENTS, Tallies
 from headgate.events.event import Event, decode_message
 from headgate.events.wire.frames import event_frame
-from headgate.installation import PURE, Build, build_in_use
+from headgate.installation import PURE, build_in_use
 from headgate.redis.keys import feed_channel, user_channel
 from tests.support.direct_events import Wire, WrittenTo, events_in, message_of
 from tests.support.model_delivery import World
@@ -37,7 +37,7 @@ from tests.support.model_delivery import World
 NAMESPACE, EPOCH = "n", "00000000000000a1"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-built = pytest.mark.skipif(build_in_use() is Build.PYTHON, reason="the direct writes in C are not built here, or not wanted")
+built = pytest.mark.skipif(build_in_use() == "python", reason="the direct writes in C are not built here, or not wanted")
 
 
 def event(offset: int | None = 1, topic: str = "a.b", data: bytes = b"{}", **others: Any) -> Event:
@@ -81,7 +81,7 @@ def test_they_are_built_where_there_is_a_compiler() -> None:
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     is_checkout = (Path(direct.__file__).parents[1] / "_native.c").exists()
     if is_checkout and shutil.which(compiler) and has_headers and not os.environ.get(PURE):
-        assert build_in_use() is not Build.PYTHON
+        assert build_in_use() != "python"
 
 
 def test_the_numbers_that_the_c_repeats_are_those_of_the_modules() -> None:

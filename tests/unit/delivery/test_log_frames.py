@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from headgate.delivery.page_cache import log_frames, native
 from headgate.events.wire.frames import Frame
-from headgate.installation import Build, build_in_use
+from headgate.installation import build_in_use
 from headgate.redis.log import Entry, RawEntry
 from tests.support.raw_log import RawLog, raw_entry
 
 with suppress(ImportError):
     from headgate._native import page_frames
 
-built = pytest.mark.skipif(build_in_use() is Build.PYTHON, reason="the direct writes in C are not built here, or not wanted")
+built = pytest.mark.skipif(build_in_use() == "python", reason="the direct writes in C are not built here, or not wanted")
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 

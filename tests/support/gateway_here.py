@@ -211,9 +211,6 @@ class ModelPublisher:
         offset = self._redis.publish(topic, json.dumps(data).encode())
         return SimpleNamespace(id=id or f"id{offset}", epoch=self._redis.epoch, offset=offset, duplicate=False)
 
-    def restrict(self, named: Callable[[str | None], str]) -> None:
-        """It takes any namespace."""
-
     def prepare_schemas(self, schemas: str | None, schema_check: str | None) -> Callable[[], None]:
         """It checks nothing."""
         return lambda: None
@@ -249,7 +246,7 @@ def gateway_on_model(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartGatewayOn
     monkeypatch.setattr(face_module, "is_patched", lambda: True)
     started: list[GatewayOnModel] = []
     with on_the_model(monkeypatch) as (server, clock):
-        monkeypatch.setattr(gateway_module, "Publisher", lambda *_, **__: ModelPublisher(server))
+        monkeypatch.setattr(gateway_module, "publisher_of", lambda *_: ModelPublisher(server))
         monkeypatch.setattr(catch_up, "sleep", clock.sleep)
         # On a busy machine, the loop would have more turns while a client reads the log, and idle clients would get cursors.
         monkeypatch.setattr(catch_up, "monotonic", clock.time)

@@ -36,7 +36,7 @@ from headgate.installation import needing
 from headgate.runtime.patching import NOT_PATCHED, is_patched
 from headgate.runtime.servers import instead
 from headgate.services.clients import Clients
-from headgate.services.publisher import Durable, NonePublished, Prepared, Publisher, Receipt, find_redis_url
+from headgate.services.publisher import Durable, NonePublished, Prepared, Publisher, Receipt, find_redis_url, publisher_of
 from headgate.settings.settings import Settings, environment
 
 if TYPE_CHECKING:
@@ -336,14 +336,7 @@ class Headgate:
             return self._gateway.publisher
         with self._making:
             if self._publisher is None:
-                self._publisher = Publisher(
-                    find_redis_url(settings, within_s=0.0),  # a request waits for it
-                    max_payload_bytes=settings.max_payload_bytes,
-                    show_by=settings.event_by,
-                    schemas=settings.schemas,
-                    schema_check=settings.schema_check_in_force(),
-                )
-                self._publisher.restrict(settings.served)
+                self._publisher = publisher_of(settings, find_redis_url(settings, within_s=0.0))  # a request waits for it
         return self._publisher
 
     def _find_clients(self) -> Clients:

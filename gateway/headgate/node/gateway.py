@@ -26,7 +26,7 @@ from headgate.redis.client import ROUND_TRIPS
 from headgate.redis.connections import is_open, redacted_address
 from headgate.redis.replies import Replies
 from headgate.runtime.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
-from headgate.services.publisher import Publisher
+from headgate.services.publisher import publisher_of
 from headgate.settings.settings import PREFIX, Settings
 from headgate.transport.limits import TransportLimits
 from headgate.transport.socketio_face import SocketIOFace
@@ -66,7 +66,8 @@ class Gateway:
         REDIS_ROUND_TRIPS.put(ROUND_TRIPS)
         count_with(lambda outcome: PUBLISH_BREAKER.labels(outcome).inc())
         read_with(Replies)
-        self.settings, self.publisher, self.authorizing = settings, _publisher(settings, url), Authorizing()
+        self.settings, self.authorizing = settings, Authorizing()
+        self.publisher = publisher_of(settings, url, lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc())
         self._sockets = sockets = _sockets(settings)
         sockets.reuse_greenlets(authenticator is None)
         self.namespaces = namespaces = {
@@ -253,19 +254,6 @@ def warn_of_open_redis(url: str) -> None:
         log.warning(
             "Redis without a password", at=redacted_address(url), effect="whoever reaches it publishes, reads and revokes"
         )
-
-
-def _publisher(settings: Settings, redis_url: str) -> Publisher:
-    publisher = Publisher(
-        redis_url,
-        max_payload_bytes=settings.max_payload_bytes,
-        show_by=settings.event_by,
-        schemas=settings.schemas,
-        schema_check=settings.schema_check_in_force(),
-        on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
-    )
-    publisher.restrict(settings.served)
-    return publisher
 
 
 def _sockets(settings: Settings) -> SocketIOFace:

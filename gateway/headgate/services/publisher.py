@@ -722,6 +722,20 @@ def id_owner(by: str) -> str:
     return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
 
 
+def publisher_of(settings: Settings, redis_url: str, on_schema_violation: OnViolation | None = None) -> Publisher:
+    """Return the publisher of an application or a gateway. It publishes into the namespaces of the settings only."""
+    publisher = Publisher(
+        redis_url,
+        max_payload_bytes=settings.max_payload_bytes,
+        show_by=settings.event_by,
+        schemas=settings.schemas,
+        schema_check=settings.schema_check_in_force(),
+        on_schema_violation=on_schema_violation,
+    )
+    publisher.restrict(settings.served)
+    return publisher
+
+
 def url_or_default(redis_url: str | None) -> str:
     """Return the URL of a caller; for None and "" that of `find_redis_url`. Raises as `find_redis_url`.
 

@@ -17,7 +17,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -59,15 +59,6 @@ class Refused(Exception):
         self.code, self.reason = code, reason
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """An event and its arrival time (time.monotonic)."""
-
-    at_s: float
-    topic: str
-    event_id: str | None
-
-
 class Browser(ABC):
     """One connection in one namespace. Each call waits at most `timeout_s` unless stated otherwise.
 
@@ -84,7 +75,8 @@ class Browser(ABC):
         self._closed = False
         self._welcome: queue.Queue[Any] = queue.Queue()
         self._answers: queue.Queue[Any] = queue.Queue()
-        self._events: queue.Queue[Arrived | None] = queue.Queue()
+        # The id of each event and its time of arrival; None: that was the last one.
+        self._events: queue.Queue[tuple[str | None, float] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def join(self, auth: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,16 +100,18 @@ class Browser(ABC):
         if not answer.get("ok"):
             raise Refused(str(answer["error"]["code"]), str(answer["error"]["message"]))
 
-    def wait_for(self, event_id: str, within_s: float) -> Arrived | None:
-        """Return the event with this id, or None if it did not come or the connection ended."""
+    def wait_for(self, event_id: str, within_s: float) -> float | None:
+        """Return when the event with this id arrived (time.monotonic), or None if it did not or the connection ended."""
         give_up_s = time.monotonic() + within_s
         while (left_s := give_up_s - time.monotonic()) > 0:
             try:
                 arrived = self._events.get(timeout=left_s)
             except queue.Empty:
                 return None
-            if arrived is None or arrived.event_id == event_id:
-                return arrived
+            if arrived is None:
+                return None
+            if arrived[0] == event_id:
+                return arrived[1]
         return None
 
     def close(self) -> None:
@@ -178,8 +172,8 @@ class Browser(ABC):
                 if name == "welcome":
                     self._welcome.put(arguments[0])
                 elif name == "event":
-                    topic, _, meta = arguments
-                    self._events.put(Arrived(time.monotonic(), topic, meta.get("id")))
+                    _, _, meta = arguments
+                    self._events.put((meta.get("id"), time.monotonic()))
             elif kind == _ANSWER:
                 self._answers.put(json.loads(body[len(_SUBSCRIBE_ID) :])[0])
 

@@ -78,8 +78,7 @@ class Probe:
             self._arrived.wait(self._within_s)
             yield self._hop("bus", self._arrived_s, began_s, "heard on its channel in Redis")
             for name, browser in browsers.items():
-                arrived = browser.wait_for(self._id, self._within_s)
-                at_s = None if arrived is None else arrived.at_s
+                at_s = browser.wait_for(self._id, self._within_s)
                 yield self._hop(f"gateway → {name}", at_s, began_s, "at the client's socket")
             yield from self._consumers(receipt.offset, began_s)
         except HeadgateError as error:

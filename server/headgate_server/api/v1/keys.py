@@ -143,7 +143,7 @@ def _check_names(namespaces: list[str]) -> None:
 
 
 def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) -> None:
-    """Refuse to create a key with more rights than its maker. Raises ScopeMissing, BodyFault: it might have more."""
+    """Refuse to create a key with more rights than its maker. Raises Forbidden, BodyFault: it might have more."""
     for scope in scopes:
         call.need(scope)
     mine = call.reach

@@ -4,7 +4,7 @@ import type { AnyTopics, PayloadOf, Publishable } from "./topics.js";
 
 /** Options of an outbox. */
 export interface OutboxOptions {
-  /** `memory` (default) ends with the page; `indexeddb` outlives it, for all tabs, unless the page may not store anything. */
+  /** `memory` (default) ends with the page; `indexeddb` outlives it, if the page may store. */
   storage?: "memory" | "indexeddb" | undefined;
   /** The user of these publishes. Only pages of that user send them. Needed for `indexeddb`. */
   user?: string | undefined;

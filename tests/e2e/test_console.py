@@ -270,7 +270,7 @@ def test_every_view_is_accessible_and_fits(console: ConsolePage) -> None:
     A view begins right below the bar, or at the top beside the rail.
     """
     for nth, view in enumerate(VIEWS):
-        console.go(view.path)
+        console.go(view)
         for width in WIDTHS:
             resize(console.page, width)
             assert console.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (view, width)
@@ -289,7 +289,7 @@ def test_every_view_is_accessible_at_every_width(console: ConsolePage, scheme: L
     """All of the view that the test above checks in part."""
     console.page.emulate_media(color_scheme=scheme)
     for view in VIEWS:
-        console.go(view.path)
+        console.go(view)
         for width in WIDTHS:
             resize(console.page, width)
             assert violations(console.page) == [], (view, width)
@@ -307,7 +307,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(console: ConsoleP
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.dataset.view"))
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert seen == [view.path for view in VIEWS]
+    assert seen == list(VIEWS)
     page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_have_text(VIEWS[-1].title)
+    expect(page.locator("h1")).to_have_text(list(VIEWS.values())[-1])
     assert page.evaluate("document.activeElement.id") == "main"

@@ -10,7 +10,7 @@ No text of an event is ever part of HTML: the page creates elements and sets the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from flask import Blueprint, Flask, Response, abort, g, jsonify, redirect, render_template, request
 from flask.typing import ResponseReturnValue
@@ -29,25 +29,18 @@ from .acts import act_routes
 from .gate import ConsoleGate
 from .reads import read_routes
 
-
-class View(NamedTuple):
-    """A view of the page: its path segment and its title."""
-
-    path: str
-    title: str
-
-
-VIEWS = (
-    View("", "Overview"),
-    View("tail", "Live tail"),
-    View("clients", "Clients"),
-    View("topics", "Topics and log"),
-    View("consumers", "Consumers"),
-    View("trace", "Trace"),
-    View("presence", "Presence"),
-    View("schemas", "Schemas"),
-    View("keys", "API keys"),
-)
+# The title of each view of the page, by its path segment.
+VIEWS: Mapping[str, str] = {
+    "": "Overview",
+    "tail": "Live tail",
+    "clients": "Clients",
+    "topics": "Topics and log",
+    "consumers": "Consumers",
+    "trace": "Trace",
+    "presence": "Presence",
+    "schemas": "Schemas",
+    "keys": "API keys",
+}
 NAME = "headgate_console"
 
 
@@ -95,7 +88,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
         return refusal(error)
 
     @routes.get("", defaults={"view": ""}, strict_slashes=False)
-    @routes.get("/<any({}):view>".format(", ".join(view.path for view in VIEWS if view.path)))
+    @routes.get("/<any({}):view>".format(", ".join(filter(None, VIEWS))))
     def page(view: str) -> str:
         operator: Operator | None = g.operator
         if operator is None:
@@ -104,7 +97,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
             "headgate_console.html",
             version=__version__,
             views=VIEWS,
-            current=next(each for each in VIEWS if each.path == view),
+            current=view,
             operator=operator,
             namespaces=settings.namespaces,
             limits={"log_max_age_s": settings.log_max_age_s},

@@ -32,7 +32,7 @@
 --
 -- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
-local VERSION = 9
+local VERSION = 10
 
 -- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
@@ -594,9 +594,25 @@ local function add_letter(name, why, reason, task, body, max_dead, max_bytes)
   return dropped
 end
 
+-- Return whether work is still leased as it was handed out: nobody else has had it since, or answered it. A task that was handed out
+-- again in between may be out as many times, but has another body.
+local function is_held(name, epoch, id, task, out, body_sha1)
+  if task ~= '' and redis.call('HGET', name.out, task) == out then
+    local body = redis.call('HGET', name.body, task)
+    if body and redis.sha1hex(body) == body_sha1 then return true end
+  end
+  if id == '' then return false end
+  enter(name, epoch)
+  local pending = redis.pcall('XPENDING', name.log, name.group, id, id, 1)
+  return not pending.err and pending[1] ~= nil and tostring(pending[1][4]) == out
+end
+
 -- Each answer is a word and its number of arguments. All answers of a call take effect in one step. An entry is answered in the
 -- group of the epoch in which it was handed out. If the log has lost it, it is not leased there, and a new event with its id stays.
 local ANSWERS = {
+  -- <epoch> <id> <task> <deliveries> <sha1 of the task's body>: the answers up to the next `held` count only if this is so. A process
+  -- that stood still must not put its answer in place of a later one.
+  held = { 5, is_held },
   -- <epoch> <id>: an entry is done, or replaced by tasks.
   ack = { 2, function(name, epoch, id)
     enter(name, epoch)
@@ -632,9 +648,14 @@ local function settle(name, args)
   local dropped = 0
   name.now = read_time(name)
   at = 2
+  local counts = true
   while at <= #args do
-    local answer = ANSWERS[args[at]]
-    dropped = dropped + (answer[2](name, unpack(args, at + 1, at + answer[1])) or 0)
+    local word, answer = args[at], ANSWERS[args[at]]
+    if word == 'held' then
+      counts = is_held(name, unpack(args, at + 1, at + answer[1]))
+    elseif counts then
+      dropped = dropped + (answer[2](name, unpack(args, at + 1, at + answer[1])) or 0)
+    end
     at = at + 1 + answer[1]
   end
   if redis.call('ZCARD', name.waiting) == 0 then redis.call('HDEL', name.state, 'held_bytes') end

@@ -9,15 +9,17 @@ step may be repeated. At worst something is handed out twice, never lost.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from headgate.consumers.base import Progress
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest
 from headgate.redis.client import Client, is_full
 from headgate.redis.connections import Command
 from headgate.redis.functions import Library
@@ -46,7 +48,7 @@ class LeasedTask:
     including this one; tasks with the same `mark` are handled together ("": alone); `error` is why it is unreadable; `leased_in`
     is the epoch in whose group of Redis an entry of the log is leased, which may be later than the event's. `clock_ms` is the
     event's time by the log's clock, if the wall clock of Redis was set (0: it is `task.time_ms`). `moving` is the name of the
-    task that an entry of the log may be already, as Redis has not answered.
+    task that an entry of the log may be already, as Redis has not answered. `packed` is the task as Redis has it.
     """
 
     task: Task
@@ -57,6 +59,7 @@ class LeasedTask:
     leased_in: str = ""
     clock_ms: int = 0
     moving: str = ""
+    packed: bytes = b""
 
     @property
     def in_log(self) -> bool:
@@ -166,11 +169,15 @@ class Store:
             self._unconfirmed = []
 
     def settle(self, answers: Iterable[Answer]) -> tuple[int, int]:
-        """Give answers (`done`, `defer`, `dead`, `back`, `again`), all in one step.
+        """Give answers (`held`, `done`, `defer`, `dead`, `back`, `again`), all in one step.
 
         Return the number of waiting tasks, and the number of dead letters that these have pushed out.
         """
-        waiting, dropped = self._call("settle", *[argument for answer in answers for argument in answer])
+        given = list(answers)
+        try:
+            waiting, dropped = self._call("settle", *chain.from_iterable(given))
+        except InvalidRequest:  # the library is older than `held`, and this user may not replace it
+            waiting, dropped = self._call("settle", *chain.from_iterable(each for each in given if each[0] != "held"))
         return waiting, dropped
 
     def renew(self, names: Sequence[str], lease_ms: int) -> None:
@@ -285,6 +292,13 @@ class _Line:
         self.close()
 
 
+def held(leased: LeasedTask) -> Answer:
+    """Have the answers that follow count only if nobody else has had this work since it was leased, up to the next `held`."""
+    entry = (leased.leased_in, f"{leased.task.offset}-0") if leased.in_log else ("", "")
+    sha1 = hashlib.sha1(leased.packed, usedforsecurity=False).hexdigest()
+    return "held", *entry, leased.moving or leased.name, leased.out, sha1
+
+
 def done(leased: LeasedTask) -> Answer:
     """Finish the work, done or unwanted. Answers that follow each other are one."""
     if not leased.in_log:
@@ -316,8 +330,8 @@ def again(dead_id: str, task: Task) -> Answer:
 
 def _leased_task(name: bytes, out: int, mark: bytes, body: bytes) -> LeasedTask:
     try:
-        return LeasedTask(unpack(body), name.decode(), out, mark.decode())
+        return LeasedTask(unpack(body), name.decode(), out, mark.decode(), packed=body)
     except msgspec.DecodeError:
         _, epoch, offset, _ = name.decode().split("-")
         task = Task(epoch, int(offset), "", None, 0, body)
-        return LeasedTask(task, name.decode(), out, error=InvalidEvent("task", "what was kept of it cannot be read"))
+        return LeasedTask(task, name.decode(), out, packed=body, error=InvalidEvent("task", "what was kept of it cannot be read"))

@@ -35,7 +35,7 @@ from headgate.runtime.spans import consuming
 
 from .routing import WANTS_FAULTS, Routing
 from .spec import ConsumerSpec
-from .store import Answer, LeasedTask, Page, Store, back, dead, defer_for, done
+from .store import Answer, LeasedTask, Page, Store, back, dead, defer_for, done, held
 from .task import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, WHY_DEAD, Task
 
 # Handing out a page blocks Redis: 0.3 ms for 25 entries, 1.5 ms for 100, at the same rate for the consumer.
@@ -124,9 +124,9 @@ class Leases:
             in_log = [leased for leased in self._leased.values() if leased.in_log]
             names = [leased.name for leased in self._leased.values() if not leased.in_log]
             if in_log:
-                moves = [answer for t in in_log for answer in (done(t), defer_for(t.task, self._lease_ms, t.out))]
+                moves = [answer for t in in_log for answer in (held(t), done(t), defer_for(t.task, self._lease_ms, t.out))]
                 for leased in in_log:  # before Redis may do it, as its answer may be lost
-                    leased.moving = leased.task.name
+                    leased.moving, leased.packed = leased.task.name, leased.task.pack()
                 store.settle(moves)
                 for leased in in_log:
                     leased.name = leased.task.name
@@ -480,7 +480,7 @@ class Worker:
         if all(leased.in_log and not leased.moving for leased in group):
             self._acknowledge(group[0].leased_in, [leased.task.offset for leased in group])
         else:
-            self._settle(group, lambda leased: [done(leased)])
+            self._settle(group, lambda leased: [done(leased)], is_done=True)
 
     def _acknowledge(self, epoch: str, offsets: Sequence[int]) -> None:
         if self._store.acknowledge(epoch, offsets):
@@ -546,9 +546,12 @@ class Worker:
         self._log("event went to the dead letters", why=why, reason=reason)
         return [done(leased), dead(_answered(leased), why, reason, runner.max_dead, runner.max_dead_bytes)]
 
-    def _settle(self, group: Sequence[LeasedTask], answers: Callable[[LeasedTask], list[Answer]]) -> None:
+    def _settle(
+        self, group: Sequence[LeasedTask], answers: Callable[[LeasedTask], list[Answer]], *, is_done: bool = False
+    ) -> None:
+        """Answer work. After a lease without a renewal others may have had it, and then only that it `is_done` counts."""
         self._leases.release(group)
-        all_answers = [answer for leased in group for answer in answers(leased)]
+        all_answers = [answer for leased in group for answer in ([] if is_done else [held(leased)]) + answers(leased)]
         self._waiting, dropped = self._until_answered(self._store.settle, all_answers)
         self._metrics.waiting.set(self._waiting)
         if dropped:

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 
 from headgate.consumers import Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.consumers.work import worker as workers
-from headgate.consumers.work.store import Answer
+from headgate.consumers.work.store import GROUP_LIBRARY, Answer
 from headgate.consumers.work.worker import PAGE_TASKS
 from headgate.errors import BusUnavailable
 from headgate.redis.client import Client, call
@@ -33,6 +33,8 @@ redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', 'RETRYCOUNT', 2, 'I
 """
 # The leases of the second and the third event have ended.
 ABANDON = "redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', '3-0', 'IDLE', 120000, 'JUSTID')"
+
+ABANDON_FIRST = ABANDON.replace("'2-0', '3-0'", "'1-0'")
 
 
 @pytest.fixture(autouse=True)
@@ -668,6 +670,48 @@ def test_a_worker_that_stood_still_for_a_lease_leaves_the_rest_of_its_page_to_ot
 
     assert site.values() == [1, 2, 3]
     site.check_at_rest(stopped, 3)
+
+
+@pytest.mark.parametrize("is_task", [False, True], ids=["entry", "task"])
+@pytest.mark.parametrize("others", [None, Retry("later")], ids=["done", "retried"])
+def test_an_answer_of_a_worker_that_stood_still_does_not_take_the_place_of_a_later_one(
+    site: Site, is_task: bool, others: Exception | None
+) -> None:
+    """Work that another instance has done stays done, and no attempt of the other is forgotten."""
+    stopped, other = site.make(lease_s=120), site.make(lease_s=120)
+    answers = [*[Retry("later")] * is_task, OutcomeUnknown("no answer"), others, None]
+
+    def script(delivery: Delivery) -> None:
+        answer = answers.pop(0)
+        if isinstance(answer, OutcomeUnknown):
+            call(site.redis, "EVAL", ABANDON_FIRST, 1, LOG, group)
+            other.make_due()
+            other.work()
+        if answer is not None:
+            raise answer
+
+    site.recorder.script = staticmethod(script)
+    group = group_in_log("mail", site.publisher.publish("a", 1).epoch)
+
+    stopped.finish()
+
+    site.check_at_rest(stopped, 1)
+    attempts = [delivery.attempt for delivery in site.recorder.seen]
+    assert attempts == list(range(1, 3 + is_task + (others is not None)))
+
+
+def test_a_library_that_does_not_ask_who_holds_the_work_takes_answers(site: Site) -> None:
+    """A process of an older version has loaded it, and this user may not replace it."""
+    worker = site.make()
+    older = GROUP_LIBRARY.source.replace("held = { 5, is_held },", "")
+    call(site.redis, "FUNCTION", "LOAD", "REPLACE", older)
+    site.recorder.script = staticmethod(lambda delivery: fail(Retry("later")) if delivery.attempt == 1 else None)
+    site.publisher.publish("a", 1)
+
+    worker.finish()
+
+    site.check_at_rest(worker, 1)
+    assert [delivery.attempt for delivery in site.recorder.seen] == [1, 2]
 
 
 # Trouble with the log ------------------------------------------------------------------------------------------------------

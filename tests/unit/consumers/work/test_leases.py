@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from headgate.consumers.work.store import Answer, LeasedTask, Store, defer_for, done
+from headgate.consumers.work.store import Answer, LeasedTask, Store, defer_for, done, held
 from headgate.consumers.work.task import Task
 from headgate.consumers.work.worker import Leases
 
@@ -57,7 +57,7 @@ def test_nothing_is_kept_before_a_third_of_the_lease(leases: Leases, store: Reco
 def test_an_entry_of_the_log_becomes_a_task_whose_lease_is_renewed(leases: Leases, store: RecordingStore) -> None:
     """It moves once, in one step, with the times that it was handed out."""
     entry = leased(1)
-    moved = [done(entry), defer_for(entry.task, LEASE_S * 1000, entry.out)]
+    moved = [held(entry), done(entry), defer_for(entry.task, LEASE_S * 1000, entry.out)]
     leases.take([entry], 100.0)
     leases.keep(store, 100.0 + LEASE_S / 3)
     assert store.settled == moved

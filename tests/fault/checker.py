@@ -296,6 +296,10 @@ class _Truth:
         """Whether the epochs of the log are known, so that another one of them is no other log."""
         return bool(self._line)
 
+    def is_new(self, offset: int, epoch: str) -> bool:
+        """Whether the log's event at an offset was written in this epoch or later, as another copy of one before."""
+        return offset >= dict(self._history.lineage).get(epoch, _NO_LIMIT)
+
     def log(self, epoch: str) -> _Log:
         """Return the log that has an epoch."""
         log = self._logs.get(epoch)
@@ -442,7 +446,7 @@ class _Walk:
             event_id = self._seen.pop(offset)
             if offset > last:
                 self._violate("ghost", offset, f"beyond what was told as rolled back: {first} to {last}")
-            if there.get(offset) == event_id:
+            if there.get(offset) == event_id and not self._truth.is_new(offset, epoch):
                 self._violate("retold", offset, f"{event_id} was told as rolled back, and is in the log")
         # It was notified of lower ones, and that is still so.
         self._told = [replace(gap, last=min(gap.last or 0, first - 1)) for gap in self._told if (gap.first or 0) < first]

@@ -170,6 +170,14 @@ def test_an_attempt_that_was_lost_may_have_been_seen() -> None:
     assert ("phantom", 3) in kinds(truth, life(seen(1, 2), lost, Moved(0.0, NEW, 3), new[1:]), (NEW, 6))
 
 
+def test_an_event_published_again_at_its_old_offset_may_be_reported_as_rolled_back() -> None:
+    """A publisher whose connection breaks in a failover tries again under the same id."""
+    truth = one_line()
+    truth.published(OLD, 3, "orders.1", f"{NEW[0]}3")
+    gap = Gap(0.0, 3, 3, 1, "rolled_back", epoch=NEW)
+    assert kinds(truth, life(seen(1, 2), seen(3, epoch=NEW), gap, seen(3, 4, 5, epoch=NEW)), (NEW, 5)) == []
+
+
 # A busy life, broken in every place -------------------------------------------------------------------------------------------
 
 LAST, ROLLED_BACK = 30, range(14, 18)

@@ -69,8 +69,9 @@ class Board:
     """See the module. Make it before the fork. `is_alive` gets a process id."""
 
     def __init__(self, rows: int = MAX_WORKERS, is_alive: Callable[[int], bool] | None = None) -> None:
-        # The last cells say whether any worker has served, and whether all stop. A file could be cleaned away meanwhile.
-        self._cells = memoryview(mmap.mmap(-1, (rows * _CELLS + 2) * 8)).cast("q")
+        # The last cells: how many loads have failed, whether any worker has served, and whether all stop. A file could be cleaned
+        # away meanwhile.
+        self._cells = memoryview(mmap.mmap(-1, (rows * _CELLS + 3) * 8)).cast("q")
         self._rows = rows
         self._is_alive = is_alive or _is_alive
 
@@ -103,6 +104,15 @@ class Board:
     def has_served(self) -> bool:
         """Whether any worker has served, one that has ended included."""
         return bool(self._cells[-2])
+
+    def fail(self) -> None:
+        """Note that a worker could not load the application. Of two at the same moment one may count."""
+        self._cells[-3] += 1
+
+    @property
+    def failed_loads(self) -> int:
+        """How many workers could not load the application after others had served."""
+        return self._cells[-3]
 
     def stop(self) -> None:
         """Note that the process manager stops, before it signals the workers: one that has just been forked misses its signal."""

@@ -8,7 +8,8 @@ The first workers of an arbiter check Redis before they serve. If it is unusable
 serve`. Once a worker has served, later ones do not, so an arbiter with clients goes on while Redis is unreachable.
 
 A worker is BOOTING until it listens, SERVING, then DRAINING (board.py). After SIGTERM it keeps serving while a younger
-worker boots, at most for SUCCESSOR_S and until a second SIGTERM, so that a reload does not leave the port without a listener.
+worker boots, at most for SUCCESSOR_S and until a second SIGTERM, so that a reload does not leave the port without a listener. If
+the younger one cannot load the application, it serves on as if nothing had been asked.
 Then it closes its end of the port, moves its clients and finishes its requests within the shorter of `HEADGATE_DRAIN_S` and what
 is left of gunicorn's graceful_timeout, and ends.
 
@@ -164,6 +165,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._requests = 0
         self._servers: list[HTTPServer] = []
         self._may_have_successor = True
+        self._failed_before = 0
+        self._successors: set[int] = set()
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -218,7 +221,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         super().handle_abort(sig, frame)
 
     def load_wsgi(self) -> None:
-        """Load the application and prepare it for serving; on failure end, together with the arbiter."""
+        """Load the application and prepare it for serving; on failure end, together with the arbiter if no worker has served."""
         from headgate.redis.client import describe_server
         from headgate.runtime import logging as logs
         from headgate.runtime.standard_streams import never_block
@@ -239,6 +242,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
                 describe_server(self.wsgi.extensions["headgate"].settings.redis_url)
         except HeadgateError as error:
             self._end_arbiter(error)
+        except Exception:
+            if not self._premises.board.has_served:
+                raise
+            self.log.exception("the application cannot be loaded")
+            self._end_alone()
 
     def run(self) -> None:
         """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
@@ -275,13 +283,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
         for server in self._servers:
             server.start()
         self._move(State.SERVING)
-        while not self._asked.wait(HEARTBEAT_S):
-            if self.ppid != os.getppid():
-                complain(f"worker {self._row.number} ends: its process manager is gone")
-                break
-            if not self.alive:
-                break
-        self._drain(gateway)
+        is_over = False
+        while not is_over:
+            while not self._asked.wait(HEARTBEAT_S) and self.alive:
+                if self.ppid != os.getppid():
+                    complain(f"worker {self._row.number} ends: its process manager is gone")
+                    break
+            is_over = self._drain(gateway)
         heap.close()
         peer_workers.close()
         gate.close()
@@ -298,12 +306,23 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
         One worker does so for all with the same fault. If two ended with this code at once, gunicorn would end with a traceback.
         """
+        if self._premises.board.has_served:
+            for line in error.lines():
+                complain(line)
+            self._end_alone()
         if self._premises.is_first("fault"):
             for line in error.lines():
                 complain(line)
             sys.exit(APP_LOAD_ERROR)
         self._asked.wait(BUS_S)
         sys.exit(0)
+
+    def _end_alone(self) -> NoReturn:
+        """End a worker that cannot load the application, without the arbiter: those that a reload would replace serve on."""
+        complain(f"worker {self._row.number} cannot load the application, and ends")
+        time.sleep(HEARTBEAT_S)  # the arbiter replaces it at once if it was to replace a killed one
+        self._premises.board.fail()
+        sys.exit(1)
 
     def _server(self, sock: Any, app: Flask, gate: Headgate, peer_workers: PeerWorkers) -> HTTPServer:
         from dataclasses import replace
@@ -354,12 +373,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._premises.board.move(self._row.slot, state)
 
     def _terminate(self) -> None:
-        # A stop signals a worker again that a reload has signalled, and its successor too.
-        self._may_have_successor = not self._asked.is_set()
+        # A stop signals a worker again that a reload has signalled, and its successor too. Another reload has begun others.
+        before, self._successors = self._successors, self._booting()
+        self._may_have_successor = not self._asked.is_set() or not self._successors <= before
         self._end()
 
     def _end(self) -> None:
-        self.alive = False
+        self.alive, self._failed_before = False, self._premises.board.failed_loads
         self._asked.set()
 
     def _end_at_once(self) -> None:
@@ -367,22 +387,27 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self.cfg.worker_int(self)
         self._end()
 
-    def _drain(self, gateway: Any) -> None:
+    def _drain(self, gateway: Any) -> bool:
+        """Wait for a younger worker that boots, and drain. Return False where that one has failed, so that this one serves on."""
         from headgate.runtime.loop import Signal, sleep, spawn
         from headgate.transport.http_server import finish_requests
 
         began_s = time.monotonic()
         until_s = began_s + self._successor_s(gateway.settings.drain_s)
         while not self._at_once.is_set() and self._may_have_successor and time.monotonic() < until_s:
-            if not any(row.state is State.BOOTING and row.age > self.age for row in self._premises.board.rows()):
+            if not self._booting():
                 break
             sleep(POLL_S)
+        if self._has_failed_successor():
+            self._asked.clear()
+            self.alive = True
+            return False
         if self._premises.board.row(self._row.slot).state is State.SERVING:
             self._move(State.DRAINING)
         for server in self._servers:
             server.listener.close()
         if self._at_once.is_set():
-            return
+            return True
         alone = gateway.retire()
         board = self._premises.board
         if alone:
@@ -405,6 +430,18 @@ class Worker(BaseWorker):  # type: ignore[misc]
         spawn(drain)
         while not self._at_once.is_set() and not over.wait(POLL_S):
             pass
+        return True
+
+    def _has_failed_successor(self) -> bool:
+        """Return whether workers could not load the application since this one was asked to end, and no successor is left."""
+        board = self._premises.board
+        if not self._asked.is_set() or not self._may_have_successor or board.is_stopping:
+            return False
+        return board.failed_loads != self._failed_before and self._successors.isdisjoint(row.age for row in board.rows())
+
+    def _booting(self) -> set[int]:
+        """Return the ages of the younger workers that boot."""
+        return {row.age for row in self._premises.board.rows() if row.state is State.BOOTING and row.age > self.age}
 
     def _graceful_s(self, wanted_s: float, used_s: float = 0.0) -> float:
         return max(0.0, min(wanted_s, float(self.cfg.graceful_timeout) - END_S - used_s))
@@ -446,23 +483,33 @@ def _is_set(cfg: Any, name: str) -> bool:
     return bool(cfg.settings[name].get() != _DEFAULTS[name].get())
 
 
+class _ReloadFailed(Exception):
+    """The new workers of a reload have ended."""
+
+
 class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     """gunicorn's process manager for `headgate serve`: the first Ctrl-C drains, and it reports when all workers serve."""
 
     on_ready: Callable[[Any], None] | None = None
     on_tick: Callable[[], None] | None = None
     _is_reloading = _is_stopping = False
+    _age_before_reload = 0
 
     def reload(self) -> None:
-        """Replace the workers. Takes as long as the old ones need to end."""
-        self._is_reloading = True
+        """Replace the workers. Takes as long as the old ones need to end, or the new ones to fail."""
+        self._is_reloading, self._age_before_reload = True, self.worker_age
         try:
             super().reload()
+        except _ReloadFailed:
+            complain("not reloaded: the new workers have failed")
         finally:
             self._is_reloading = False
 
     def reap_workers(self) -> None:
-        """Note the workers that have ended. A reload calls this while it waits, and a stop must not wait for its end."""
+        """Note the workers that have ended. A reload calls this while it waits; neither a stop nor a new reload must wait for it.
+
+        Raises _ReloadFailed: none of the new workers is left.
+        """
         try:
             super().reap_workers()
         except HaltServer:  # a worker could not start
@@ -470,6 +517,8 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
                 raise
         if not self._is_reloading:
             return
+        if all(worker.age <= self._age_before_reload for worker in self.WORKERS.values()) and self.WORKERS:
+            raise _ReloadFailed
         caught: list[int] = super().wait_for_signals(timeout=0)
         stop = next((each for each in caught if each in _STOPS), None)
         for each in caught[caught.index(stop) + 1 :] if stop is not None else caught:

@@ -254,6 +254,39 @@ def test_a_stop_does_not_wait_for_workers_that_load_their_application(start_gate
     assert gateway.wait_until_ended() == 0
 
 
+CANNOT_LOAD = """
+from pathlib import Path
+from headgate_server.app import create_app
+from headgate.settings.settings import Settings
+if Path("broken").exists():
+    raise RuntimeError("a mistake of the new code")
+app = create_app(Settings.from_environment())
+"""
+
+
+def test_a_reload_of_broken_code_leaves_the_workers_that_serve(start_gateway: StartGateway, tmp_path: Path) -> None:
+    """Until a later reload loads the application."""
+    folder = tmp_path / "gateway-0"
+    folder.mkdir()
+    (folder / "new_shop.py").write_text(CANNOT_LOAD)
+    gateway = start_gateway({}, "new_shop:app", "--dev", "--workers", "2")
+    first = wait_until(lambda: len(found := serving(gateway.url)) == 2 and found, "both serve")
+    (folder / "broken").touch()
+    os.kill(gateway.pid, signal.SIGHUP)
+    wait_until(lambda: gateway.output.count("not reloaded") == 1, "both fail", DEADLINE_S)
+    os.kill(gateway.pid, signal.SIGHUP)
+    wait_until(lambda: gateway.output.count("not reloaded") == 2, "both fail again", DEADLINE_S)
+    assert "RuntimeError: a mistake of the new code" in gateway.output
+    wait_until(lambda: serving(gateway.url) == first, "the workers from before serve on", DEADLINE_S)
+
+    (folder / "broken").unlink()
+    os.kill(gateway.pid, signal.SIGHUP)
+    wait_until(lambda: not set(serving(gateway.url).values()) & set(first.values()), "new workers serve", DEADLINE_S)
+
+    gateway.ask_to_stop()
+    assert gateway.wait_until_ended() == 0
+
+
 def test_a_process_manager_that_replaces_another_keeps_the_private_redis(tmp_path: Path) -> None:
     """Also where the first one was started as a module, whose folder hides other packages from its file."""
     gateway = GatewayProcess(tmp_path, {}, ("--dev", "--workers", "2"))

@@ -12,6 +12,7 @@ from typing import Any
 
 import gunicorn.arbiter
 import pytest
+from gevent.event import Event
 from gunicorn.glogging import Logger
 
 from headgate.settings.settings import Settings
@@ -112,6 +113,7 @@ def test_a_stop_ends_a_reload_that_waits_for_the_old_workers(stop: str, monkeypa
     """What came before it is outdated; a second stop, which ends the workers at once, is left for it."""
     arbiter = Arbiter.__new__(Arbiter)
     arbiter.SIG_QUEUE = queue.SimpleQueue()
+    arbiter.worker_age = 2
     stopped: list[bool] = []
     monkeypatch.setattr(gunicorn.arbiter.Arbiter, "reap_workers", lambda arbiter: None)
     monkeypatch.setattr(gunicorn.arbiter.Arbiter, "stop", lambda arbiter, graceful=True: stopped.append(graceful))
@@ -132,6 +134,37 @@ def test_a_stop_ends_a_reload_that_waits_for_the_old_workers(stop: str, monkeypa
     arbiter.signal(signal.SIGTERM, None)
     arbiter.reap_workers()  # no reload waits
     assert arbiter.SIG_QUEUE.get_nowait() == signal.SIGTERM
+
+
+def test_a_worker_serves_on_only_after_the_workers_of_a_reload_have_failed() -> None:
+    """Neither a failure before it was asked to end, nor a stop, keeps it."""
+    worker = Worker.__new__(Worker)
+    worker.age, worker._may_have_successor = 1, True
+    worker._premises, worker._asked, worker._successors = Premises(None), Event(), set()
+    board = worker._premises.board
+    board.take(1)
+    board.move(board.take(2).slot, State.SERVING)  # it is younger, and no successor
+
+    def asked() -> None:
+        worker._asked.clear()
+        worker._terminate()
+
+    board.fail()
+    asked()
+    assert not worker._has_failed_successor()
+    successor = board.take(3)
+    worker._terminate()  # of another reload
+    board.fail()
+    assert not worker._has_failed_successor()
+    board.move(successor.slot, State.FREE)
+    assert worker._has_failed_successor()
+    worker._terminate()  # of a stop
+    board.fail()
+    assert not worker._has_failed_successor()
+    asked()
+    board.fail()
+    board.stop()
+    assert not worker._has_failed_successor()
 
 
 def parts_s(graceful_timeout_s: int, drain_s: float, boot_s: float) -> tuple[float, float]:

@@ -811,6 +811,9 @@ describe("connection", () => {
     for (const [code, parts, cure] of /** @type {[string, object, RegExp][]} */ ([
       ["unreachable", { reason: "no token in time" }, /token function has not answered.*again by itself/],
       ["unreachable", { reason: "SecurityError: insecure" }, /https:\/\/ address.*connect-src/],
+      ["unreachable", { reason: '[Exception... "The load for this content was blocked."  nsresult: "0x805e0006 (NS_ERROR_CONTENT_BLOCKED)"]' }, /connect-src/],
+      ["unreachable", { reason: "websocket error" }, /console names a Content-Security-Policy/],
+      ["unreachable", { reason: "TypeError: Failed to fetch" }, /console names a Content-Security-Policy/],
       ["unreachable", { reason: "websocket error: no answer, or the gateway may not allow the origin null (HEADGATE_ALLOWED_ORIGINS)" }, /serve the file over http/],
       ["unreachable", { reason: "websocket error: no answer, or the gateway may not allow the origin http://a (HEADGATE_ALLOWED_ORIGINS)" }, /copy the HEADGATE_ALLOWED_ORIGINS line/],
       ["unreachable", { reason: "HTTP redirect" }, /Another server answers/],

@@ -84,10 +84,12 @@ const wordsOfGrammar = (reason) => (reason.startsWith("/") ? "not 1 to 8 words o
 /** What to do where there is no connection, by the reason. @type {[why: RegExp, cure: string][]} */
 const CURES_OF_WAYS = [
   [/^no token in time/, "The token function has not answered: give its request a time limit."],
-  [/SecurityError/, "Give a page over https the https:// address of the gateway, or add the gateway to connect-src of the page's Content-Security-Policy."],
+  // The second is Firefox's word for such a policy.
+  [/SecurityError|CONTENT_BLOCKED/, "Give a page over https the https:// address of the gateway, or add the gateway to connect-src of the page's Content-Security-Policy."],
   [/origin null/, "The gateway lets in no page without an origin: serve the file over http, or give the frame's sandbox allow-same-origin."],
   [/origin /, "Check that the gateway runs there, copy the HEADGATE_ALLOWED_ORIGINS line from its log, and see whether the browser's console names a Content-Security-Policy."],
   [/HTTP (2|redirect)/, "Another server answers: have the proxy or the development server lead /socket.io/ to the gateway, or the user sign in again."],
+  [/^(websocket e|\w+E)rror/, "Check that the gateway runs there, that the proxy leads /socket.io/ to it, and whether the browser's console names a Content-Security-Policy."],
   [/^/, "Check that the gateway runs there and that the proxy leads /socket.io/ to it."],
 ];
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -31,6 +30,7 @@ from tests.fault.many_clients import DEADLINE_S as DEADLINE_S
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.many_clients import wait_for as wait_for
 from tests.fault.redis_process import RedisProcess
+from tests.fault.until_stopped import UntilStopped
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
 
@@ -249,7 +249,7 @@ def publish_burst(url: str, history: History, count: int, payload_bytes: int, to
                 history.published(receipt.epoch, receipt.offset, name, event_id)
 
 
-class Publishing:
+class Publishing(UntilStopped):
     """A thread that publishes at a fixed rate until `stop`, one event after the other, and never twice.
 
     Attributes:
@@ -261,47 +261,28 @@ class Publishing:
     def __init__(
         self, url: str, load: Load, *, history: History | None = None, timeout_s: float = 0.5, topics: int = TOPICS
     ) -> None:
+        super().__init__()
         self.history = history or History()
         self.refused: list[float] = []
         self.denied: dict[str, float] = {}
         self.receipts: list[float] = []
         self._url, self._load, self._timeout_s, self._topics = url, load, timeout_s, topics
         self._name = uuid.uuid4().hex[:12]  # Redis remembers ids for minutes
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._failure: BaseException | None = None
-
-    def __enter__(self) -> Publishing:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     def stop(self) -> History:
         """Stop and return the history. Idempotent."""
-        self._stopped.set()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
+        self.end()
         return self.history
 
     def wait_for(self, receipts: int, deadline_s: float = DEADLINE_S) -> None:
         """Wait until so many more events have been acknowledged."""
         goal = len(self.receipts) + receipts
-        wait_for(lambda: len(self.receipts) >= goal or self._failure, f"{receipts} receipts", deadline_s)
+        wait_for(lambda: len(self.receipts) >= goal or self.failure, f"{receipts} receipts", deadline_s)
 
-    def _run(self) -> None:
-        """Publish on schedule; after a stopped Redis at most a second is caught up."""
-        try:
-            with Publisher(self._url, timeout_s=self._timeout_s) as publisher:
-                number, next_s = 0, time.monotonic()
-                while not self._stopped.wait(max(0.0, next_s - time.monotonic())):
-                    next_s = max(next_s + 1 / self._load.per_s, time.monotonic() - 1)
-                    self._publish(publisher, number)
-                    number += 1
-        except BaseException as failure:  # noqa: BLE001 - it is raised again in `stop`
-            self._failure = failure
+    def _work(self) -> None:
+        with Publisher(self._url, timeout_s=self._timeout_s) as publisher:
+            for number in self._turns(1 / self._load.per_s):
+                self._publish(publisher, number)
 
     def _publish(self, publisher: Publisher, number: int) -> None:
         topic, event_id = f"load.t{number % self._topics}.changed", f"e{number}-{self._name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -13,6 +12,7 @@ from tests.fault.figures import Figures
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.sightings import disconnects, first_noted, since
 from tests.fault.site import DEADLINE_S, Site, wait_for, wait_until_had
+from tests.fault.until_stopped import UntilStopped
 
 # A feed is given up when two fences in a row, a second apart, have no answer.
 LATE_S = 0.5
@@ -85,29 +85,20 @@ def test_a_partition_is_noticed_and_healed_without_loss(
     figures("F5", f"{name}, {site.load.offline_s:g} s: healed until every client had everything", healed_within_s, "s", "≤ 2 s")
 
 
-class LongestAnswer:
+class LongestAnswer(UntilStopped):
     """Asks Redis through a proxy ten times a second, until the end of the block. `took_s`: how long the slowest answer took."""
 
     def __init__(self, port: int) -> None:
-        self._client = open_client(f"redis://127.0.0.1:{port}", timeout_s=DEADLINE_S)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        super().__init__()
+        self._url = f"redis://127.0.0.1:{port}"
         self.took_s = 0.0
 
-    def __enter__(self) -> LongestAnswer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-        self._client.close()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(0.1):
-            asked_s = time.monotonic()
-            call(self._client, "PING")
-            self.took_s = max(self.took_s, time.monotonic() - asked_s)
+    def _work(self) -> None:
+        with open_client(self._url, timeout_s=DEADLINE_S) as client:
+            for _ in self._turns(0.1):
+                asked_s = time.monotonic()
+                call(client, "PING")
+                self.took_s = max(self.took_s, time.monotonic() - asked_s)
 
 
 def wait_for_events_after(swarm: Swarm, clients: Sequence[BrowserClient], offset: int) -> None:

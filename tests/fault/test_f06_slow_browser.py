@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.sightings import disconnects
 from tests.fault.site import Site, publish_burst, wait_for
+from tests.fault.until_stopped import UntilStopped
 from tests.fault.usage import resident_bytes
 
 BURST_BYTES_PER_S = 10_000
@@ -76,28 +76,18 @@ def test_a_browser_that_stalls_at_a_high_rate_is_live_again_while_events_still_c
     figures("F6", "a stall of one browser at a high rate: live again after", took_s, "s", "≤ 3 s, nothing lost (checked)")
 
 
-class _Stream:
+class _Stream(UntilStopped):
     """Publishes events of the load's size at a rate, a hundred at a time, until `stop`."""
 
     def __init__(self, site: Site, per_s: float) -> None:
+        super().__init__()
         self._site, self._every_s = site, 100 / per_s
         self._history, self._published = History(), 0
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> _Stream:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *ended: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        due_s = time.monotonic()
-        while not self._stopped.wait(max(0.0, due_s - time.monotonic())):
+    def _work(self) -> None:
+        for _ in self._turns(self._every_s):
             publish_burst(self._site.redis.url, self._history, 100, self._site.load.payload_bytes)
             self._published += 100
-            due_s += self._every_s
 
     def wait_for(self, events: int) -> None:
         """Wait until so many more have been published."""
@@ -106,8 +96,7 @@ class _Stream:
 
     def stop(self) -> History:
         """Stop, and return the published events. Idempotent."""
-        self._stopped.set()
-        self._thread.join()
+        self.end()
         return self._history
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +13,7 @@ from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.sightings import disconnects
 from tests.fault.site import TOPICS, Publishing, Site, wait_for, wait_until_had
+from tests.fault.until_stopped import UntilStopped
 from tests.fault.usage import resident_bytes
 
 TIMES = 10
@@ -21,7 +21,7 @@ TIMES = 10
 FLOOD_S = 3
 
 
-class HttpFlood:
+class HttpFlood(UntilStopped):
     """Publishes over HTTP as fast as it is answered, in a separate thread, until it ends.
 
     Attributes:
@@ -30,22 +30,13 @@ class HttpFlood:
     """
 
     def __init__(self, site: Site, history: History) -> None:
+        super().__init__()
         self._address, self._history = site.urls[0].removeprefix("http://"), history
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.published = 0
         self.refused: list[str] = []
         self.errors: list[str] = []
 
-    def __enter__(self) -> HttpFlood:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def _work(self) -> None:
         connection = http.client.HTTPConnection(self._address, timeout=30)
         number = 0
         while not self._stopped.is_set():

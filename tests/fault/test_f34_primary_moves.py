@@ -7,7 +7,6 @@ that an operator asked the Sentinels for, or where an address (a virtual IP, a n
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +31,7 @@ from tests.fault.figures import Figures
 from tests.fault.pair import Pair
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import NAMESPACE, Load, wait_for
+from tests.fault.until_stopped import UntilStopped
 from tests.support.gateway_process import GatewayFailed, GatewayProcess
 from tests.support.raw_client import RawClient
 from tests.support.sentinels import PRIMARY, Server, dict_of, start_sentinels
@@ -44,7 +44,7 @@ DEADLINE_S = 60.0
 TORN = "leads to two Redis primaries by turns"
 
 
-class Publishing:
+class Publishing(UntilStopped):
     """A thread that publishes numbers until the end of the block, one after the other, and never twice.
 
     Attributes:
@@ -52,29 +52,19 @@ class Publishing:
     """
 
     def __init__(self, url: str, durable: Durable = None) -> None:
+        super().__init__()
         self.acknowledged: list[tuple[float, Receipt]] = []
         self._publisher = Publisher(url, durable=durable)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Publishing:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop. Idempotent."""
-        self._stopped.set()
-        self._thread.join()
+    def end(self) -> None:
+        super().end()
         self._publisher.close()
 
     def epoch(self) -> str:
         """The epoch of the last receipt."""
         return self.acknowledged[-1][1].epoch if self.acknowledged else ""
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         number = 0
         while not self._stopped.wait(1 / PER_S):
             try:
@@ -243,8 +233,8 @@ def fail_over(folder: Path, replicas: int) -> tuple[float, int]:
                 "durable publisher": lambda: durably.epoch() == first.epoch,
             }
         )
-        publishing.stop()
-        durably.stop()
+        publishing.end()
+        durably.end()
         lost = assert_accounted(publishing, site.url, new.url, in_step_s, publisher_s)
         assert assert_accounted(durably, site.url, new.url, in_step_s, 0.0) == 0
         places = {(receipt.epoch, receipt.offset) for receipt in of_new()}
@@ -284,7 +274,7 @@ def test_an_address_that_leads_elsewhere_is_followed(pair: Pair, figures: Figure
         wait_for(lambda: publishing.epoch() != before, "a receipt of the new primary", DEADLINE_S)
         publisher_s, first = next((at_s, receipt) for at_s, receipt in publishing.acknowledged if receipt.epoch != before)
         at_s = times({"consumer": lambda: consuming.is_at(first.epoch)})
-        publishing.stop()
+        publishing.end()
         lost = assert_accounted(publishing, url, new.url, in_step_s, publisher_s)
         of_new = {(receipt.epoch, receipt.offset) for _, receipt in publishing.acknowledged if receipt.epoch == first.epoch}
         wait_for(lambda: of_new <= consuming.done, "the consumer to do every event of the new primary", DEADLINE_S)
@@ -387,7 +377,7 @@ def test_a_name_with_two_addresses_leads_nobody_to_the_replica(pair: Pair) -> No
         pair.redirect(primary, pair.replica)
         connections = relay.accepted
         wait_for(lambda: relay.accepted >= connections + 4, "four questions where the address leads", DEADLINE_S)
-        publishing.stop()
+        publishing.end()
         assert len({receipt.epoch for _, receipt in publishing.acknowledged}) == 1
         assert not {(receipt.id, receipt.offset) for _, receipt in publishing.acknowledged} - logged(primary.url)
         places = {(receipt.epoch, receipt.offset) for _, receipt in publishing.acknowledged}

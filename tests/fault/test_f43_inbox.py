@@ -12,7 +12,6 @@ import contextlib
 import math
 import os
 import random
-import threading
 import time
 import urllib.request
 from collections import Counter
@@ -20,7 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import jwt
@@ -35,6 +33,7 @@ from tests.fault.figures import Figures
 from tests.fault.grounds import AnAddress, Ground, Sentinels
 from tests.fault.participants import Participant
 from tests.fault.site import Load, Site, wait_for
+from tests.fault.until_stopped import UntilStopped
 
 SECRET = "a secret of thirty-two bytes or more, for tests"
 KIND = "news"
@@ -80,7 +79,7 @@ class Sent(NamedTuple):
     receipt: Receipt
 
 
-class Sending:
+class Sending(UntilStopped):
     """A thread that sends items to people until `stop`, each again under its id until there is a receipt.
 
     Attributes:
@@ -89,29 +88,19 @@ class Sending:
     """
 
     def __init__(self, url: str, size: Size, moments: random.Random, durable: Any) -> None:
+        super().__init__()
         self.sent: dict[str, Sent] = {}
         self.again: set[str] = set()
         self._size, self._moments = size, moments
         self._publisher = Publisher(url, timeout_s=1.0, durable=durable)
-        self._stopped = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Sending:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stopped.set()
-        self._thread.join()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self._publisher.close()
 
     def stop(self) -> None:
         """Stop, and send the items again that `check` no longer finds in the log."""
-        self._stopped.set()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
+        self.end()
         for item, (user, _, receipt) in list(self.sent.items()):
             if self._publisher.check(receipt) is not Fate.IN_LOG:
                 self.again.add(item)
@@ -121,15 +110,9 @@ class Sending:
         """Ask for the fate of a receipt."""
         return self._publisher.check(receipt)
 
-    def _run(self) -> None:
-        try:
-            number, next_s = 0, time.monotonic()
-            while not self._stopped.wait(max(0.0, next_s - time.monotonic())):
-                next_s = max(next_s + 1 / self._size.items_per_s, time.monotonic() - 1)
-                self._send(f"{KIND}/{number}", f"u{self._moments.randrange(self._size.people)}")
-                number += 1
-        except BaseException as failure:  # noqa: BLE001 - it is raised again in `stop`
-            self._failure = failure
+    def _work(self) -> None:
+        for number in self._turns(1 / self._size.items_per_s):
+            self._send(f"{KIND}/{number}", f"u{self._moments.randrange(self._size.people)}")
 
     def _send(self, item: str, user: str) -> None:
         while True:

@@ -64,10 +64,15 @@ async function open(options = {}) {
   return sockets[0];
 }
 
-/** The gateway begins a session and lets the client in. */
-async function welcome(socket = sockets.at(-1), limits = { max_payload_bytes: 1500 }) {
+/** The gateway begins a session. */
+async function begin(socket = sockets.at(-1)) {
   socket.says(`0${JSON.stringify(SESSION)}`);
   await settle();
+}
+
+/** The gateway begins a session and lets the client in. */
+async function welcome(socket = sockets.at(-1), limits = { max_payload_bytes: 1500 }) {
+  await begin(socket);
   socket.says('40/notifications,{"sid":"y"}');
   const body = { session: "s", epoch: "e", offset: 100, resumed: null, limits, subscriptions: [] };
   socket.says(`42/notifications,${JSON.stringify(["welcome", body])}`);
@@ -223,22 +228,14 @@ describe("over a WebSocket", () => {
     assert.deepEqual(told, [["unreachable", "parse error", 10]]);
   });
 
-  it("hears the namespace's refusal", async () => {
-    const told = await openNoted();
-    sockets[0].says(`0${JSON.stringify(SESSION)}`);
-    await settle();
-    sockets[0].says('44/notifications,{"message":"no","data":{"code":"forbidden","message":"no","retry":false}}');
-    assert.equal(told[0][0], "forbidden");
-    assert.deepEqual([gate.state.connection, sockets[0].closed], ["refused", true]);
-  });
-
-  it("hears that a namespace is not served", async () => {
-    const told = await openNoted();
-    sockets[0].says(`0${JSON.stringify(SESSION)}`);
-    await settle();
-    sockets[0].says('44/notifications,{"message":"Invalid namespace"}');
-    assert.deepEqual([told[0][0], gate.state.connection], ["unknown_namespace", "refused"]);
-  });
+  for (const [code, body] of [["forbidden", '{"message":"no","data":{"code":"forbidden","message":"no","retry":false}}'], ["unknown_namespace", '{"message":"Invalid namespace"}']]) {
+    it(`hears the namespace's refusal: ${code}`, async () => {
+      const told = await openNoted();
+      await begin();
+      sockets[0].says(`44/notifications,${body}`);
+      assert.deepEqual([told[0][0], gate.state.connection, sockets[0].closed], [code, "refused", true]);
+    });
+  }
 
   it("says why the gateway closed, and comes back", async () => {
     const told = await openNoted();
@@ -292,7 +289,6 @@ describe("over a WebSocket", () => {
 });
 
 describe("when a WebSocket cannot be opened", () => {
-
   it("says what HTTP answers, and comes again when the gateway wants it", async () => {
     http = answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" });
     const told = await openNoted();
@@ -314,19 +310,18 @@ describe("when a WebSocket cannot be opened", () => {
     assert.deepEqual(told.map(([, reason]) => reason), ["websocket error", "connect ECONNREFUSED"]);
   });
 
-  it("says what the HTTP status is where another server answers", async () => {
-    http = answer(200, "<!doctype html><div id=app></div>");
-    const told = await openNoted();
-    await ends(0);
-    assert.equal(told[0][1], "HTTP 200");
-  });
-
-  it("says that another server's answer is a redirect, which it does not follow: a sign-in page of another site has no answer to read", async () => {
-    http = (_url, { redirect }) => (redirect === "manual" ? { status: 0, headers: new Headers(), text: async () => "" } : Promise.reject(TypeError("Failed to fetch")));
-    const told = await openNoted();
-    await ends(0);
-    assert.equal(told[0][1], "HTTP redirect");
-  });
+  for (const [reason, reply] of /** @type {[string, (url: string, options: any) => any][]} */ ([
+    ["HTTP 200", answer(200, "<!doctype html><div id=app></div>")],
+    // It is not followed: a sign-in page of another site has no answer to read.
+    ["HTTP redirect", (_url, { redirect }) => (redirect === "manual" ? { status: 0, headers: new Headers(), text: async () => "" } : Promise.reject(TypeError("Failed to fetch")))],
+  ])) {
+    it(`says that another server answers: ${reason}`, async () => {
+      http = reply;
+      const told = await openNoted();
+      await ends(0);
+      assert.equal(told[0][1], reason);
+    });
+  }
 
   it("asks when nothing comes of it for half the time of an attempt", async () => {
     http = answer(502, "<html>");
@@ -437,8 +432,7 @@ describe("when a WebSocket cannot be opened", () => {
         return url.includes("/stream?") ? new Promise(() => {}) : SESSION_BEGUN();
       };
       await open({ transport: undefined });
-      sockets[0].says(`0${JSON.stringify(SESSION)}`);
-      await settle();
+      await begin();
       end(sockets[0]);
       await settle();
       for (let turn = 0; turn < 10_000 && !asked.at(-1)?.includes("/stream?"); turn++) await settle();
@@ -450,8 +444,7 @@ describe("when a WebSocket cannot be opened", () => {
     const asked = [];
     http = (url) => asked.push(url);
     const told = await openNoted({ transport: undefined, token: () => new Promise(() => {}) });
-    sockets[0].says(`0${JSON.stringify(SESSION)}`);
-    await settle();
+    await begin();
     sockets[0].says("1");
     await settle();
     assert.deepEqual([told[0][1], asked], ["no token in time", []]);
@@ -579,8 +572,7 @@ describe("when the network or the page was away", () => {
     },
     "of a CONNECT": async () => {
       const socket = await open();
-      socket.says(`0${JSON.stringify(SESSION)}`);
-      await settle();
+      await begin();
       socket.says('44/notifications,{"message":"full","data":{"code":"limit_reached","message":"full","retry":true,"retry_after_s":60}}');
     },
   })) {
@@ -619,8 +611,7 @@ describe("when the network or the page was away", () => {
     assert.deepEqual([sockets.length, gate.status], [0, "idle"]);
     gate.open();
     const [socket] = sockets;
-    socket.says(`0${JSON.stringify(SESSION)}`);
-    await settle();
+    await begin();
     socket.says('44/notifications,{"message":"no","data":{"code":"unauthorized","message":"no","retry":false}}');
     all();
     await live(2000);
@@ -677,8 +668,7 @@ describe("a class of WebSocket that throws", () => {
 
   it("leaves room for an error of the application's auth, which no packet can hold", async () => {
     const told = await openNoted({ auth: { tenant: 7n } });
-    sockets[0].says(`0${JSON.stringify(SESSION)}`);
-    await settle();
+    await begin();
     assert.deepEqual([told.map(([code]) => code), gate.status], [["not_serializable"], "refused"]);
   });
 });

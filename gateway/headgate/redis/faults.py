@@ -53,7 +53,7 @@ _CODES_OF_TEXTS = (
     (re.compile(r"unknown command ['`](FCALL|FCALL_RO|FUNCTION)\b.*", re.IGNORECASE | re.DOTALL), NO_FUNCTIONS_AT_ALL),
     (re.compile(r"This instance has cluster support disabled"), NO_CLUSTER),
     # A function that hits this error stops there. The key may be on the other node, or not exist.
-    (re.compile(r".*ttempted to access a non local key in a cluster node.*", re.DOTALL), "TRYAGAIN"),
+    (re.compile(r".*(access a non local key in a cluster node|undeclared keys were accessed).*", re.DOTALL), "TRYAGAIN"),
     (re.compile(r"invalid (username-password pair|password).*"), "WRONGPASS"),
 )
 # redis-py's text for an end of stream, which has no class.

@@ -97,7 +97,7 @@
 --
 -- Raise VERSION with every change of the code. Processes replace an older library by a newer one, never the reverse.
 
-local VERSION = 19
+local VERSION = 20
 -- The version in the reply to an older gateway that would otherwise miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
@@ -320,8 +320,9 @@ end
 -- A slot that moves ----------------------------------------------------------------------------------------------------
 
 -- The answer for an error reply. While the slot moves it asks the caller to try again, for which Redis has no code inside a function.
+-- Redis 8 has another text for a command of several keys.
 local function try_again(reply)
-  if find(reply.err, 'non local key', 1, true) then
+  if find(reply.err, 'non local key', 1, true) or find(reply.err, 'undeclared keys', 1, true) then
     return redis.error_reply('TRYAGAIN the slot of this namespace is moving to another node')
   end
   return reply

@@ -29,6 +29,12 @@ def reply(text: str) -> errors.HeadgateError:
         ("ERR something else", errors.BusRefused, ""),
         ("LOADING Redis is loading", errors.BusUnavailable, "LOADING"),
         ("TRYAGAIN Multiple keys", errors.BusUnavailable, "TRYAGAIN"),
+        ("ERR Script attempted to access a non local key in a cluster node script: f_x", errors.BusUnavailable, "TRYAGAIN"),
+        (
+            "ERR Unable to execute command 'mget' in script because undeclared keys were accessed during rehashing of the slot",
+            errors.BusUnavailable,
+            "TRYAGAIN",
+        ),
     ],
 )
 def test_a_reply_keeps_its_code(text: str, kind: type[errors.BusRefused | errors.BusUnavailable], code: str) -> None:

@@ -82,14 +82,16 @@ end
 -- Whether this is a node of a Cluster; nil until a call by a user with the permission to ask.
 local in_cluster
 
--- Return nil, or the refusal while some of these keys are on another node, when Redis refuses a command of several keys.
+-- Return nil, or the refusal while some of these keys are on another node, when Redis refuses a command of several keys. Its text is
+-- another one in Redis 8.
 local function moving(...)
   if in_cluster == nil and redis.acl_check_cmd('INFO', 'cluster') then
     in_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
   end
   if not in_cluster then return end
   local found = redis.pcall('MGET', ...)
-  if found.err and string.find(found.err, 'non local key', 1, true) then
+  local fault = found.err or ''
+  if string.find(fault, 'non local key', 1, true) or string.find(fault, 'undeclared keys', 1, true) then
     return redis.error_reply('TRYAGAIN the slot of this namespace is moving to another node')
   end
 end

@@ -460,7 +460,10 @@ import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 try:
     os.symlink(str(os.getpid()), "first")
+    while not os.path.lexists("second"):
+        time.sleep(0.01)
 except FileExistsError:
+    os.symlink(str(os.getpid()), "second")
     try:
         while True:  # until the process manager has noted the end of the first worker
             os.kill(int(os.readlink("first")), 0)

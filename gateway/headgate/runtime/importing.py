@@ -30,7 +30,8 @@ def check_string(name: str, expected: str, default: str | None = None) -> None:
             continue
         try:
             spec = next(filter(None, (finder.find_spec(part, path) for finder in sys.meta_path)), None)
-        except KeyError:  # a nested namespace package (no __init__.py), which Python finds only after importing its parent
+        except (KeyError, ModuleNotFoundError):
+            # A nested namespace package (no __init__.py), which Python finds only after its parent: a KeyError before 3.15.
             return
         if spec is None:
             raise _no_module(part)

@@ -136,8 +136,8 @@ class TlsPipe:
 
     def _end(self) -> None:
         """End a connection whose browser takes no more, or goes on sending."""
-        with suppress(OSError):
-            end(self._tls.fileno())
+        if (descriptor := self._tls.fileno()) >= 0:
+            end(descriptor)
 
 
 class Carrying:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,7 @@ class Piped:
     """A pipe that carries, the browser's TLS socket, and the session's plain one."""
 
     browser: Any
+    tls: Any
     plain: PlainEnd
     carrying: Any
 
@@ -63,8 +64,8 @@ def piped(contexts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> Iterato
     ours, theirs = gevent.socket.socketpair()
     accepting = gevent.spawn(serving.wrap_socket, ours, server_side=True)
     browser = browsing.wrap_socket(theirs, server_hostname="localhost")
-    pipe = TlsPipe(accepting.get())
-    yield Piped(browser, pipe.plain, carrying := gevent.spawn(pipe.carry))
+    pipe = TlsPipe(tls := accepting.get())
+    yield Piped(browser, tls, pipe.plain, carrying := gevent.spawn(pipe.carry))
     pipe.plain.close()
     browser.close()
     carrying.join()
@@ -108,6 +109,18 @@ def test_a_session_that_closes_ends_a_browser_that_takes_nothing(piped: Piped) -
     assert piped.carrying.successful()
 
 
+def test_a_connection_that_has_ended_in_time_is_not_ended_again(piped: Piped, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has closed its socket by then."""
+    due: list[Callable[[], None]] = []
+    monkeypatch.setattr(module, "later", lambda _delay_s, function: due.append(function))
+    piped.plain.close()
+    piped.browser.close()
+    piped.carrying.join()
+    piped.tls.close()
+    [end] = due
+    end()
+
+
 @pytest.mark.parametrize("server_class", [HTTPServer, pywsgi.WSGIServer], ids=["ours", "pywsgi's own"])
 def test_a_request_over_tls_gives_its_socket_away(contexts: tuple[Any, Any], server_class: Any) -> None:
     """It counts as no HTTP connection any more, and its greenlet ends when both sides have."""
@@ -133,7 +146,7 @@ def test_a_request_over_tls_gives_its_socket_away(contexts: tuple[Any, Any], ser
     assert said == b"the answer and a frame"
     assert server_class is not HTTPServer or len(server.connections) == 0
     browser.sendall(b"hello")
-    piped = Piped(browser, taken[0].sock, None)  # type: ignore[arg-type]
+    piped = Piped(browser, None, taken[0].sock, None)  # type: ignore[arg-type]
     assert piped.at_plain(5) == b"hello"
     taken[0].sock.close()
 

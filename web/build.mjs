@@ -92,7 +92,7 @@ const terse = (how) => ({
     initialOptions.write = false;
     onEnd(async ({ outputFiles = [] }) => {
       // What a page has added to the prototype of all objects is none of ours.
-      const plain = (/** @type {string} */ text) => text.replaceAll("for (var name in all)", "for (var name of Object.keys(all))");
+      const plain = (/** @type {string} */ text) => text.replaceAll(/for \(var (\w+) in (\w+)\)/g, "for (var $1 of Object.keys($2))");
       for (const { path, text } of outputFiles) await writeFile(path, (await terser(plain(text), TERSE[how])).code ?? "");
     });
   },

@@ -160,7 +160,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
   it(`is loaded by a script tag, with or without Backbone, which may come later: ${SCRIPT}`, async () => {
     const page = await inPage(SCRIPT);
     for (const name of NAMES) assert.ok(name in page.headgate, name);
-    assert.throws(() => page.headgate.LiveModel, /need Backbone/);
+    assert.throws(() => page.headgate.LiveModel, /LiveModel needs Backbone/);
     page.Backbone = Backbone;
     const order = new page.headgate.LiveModel({ id: 1 });
     assert.ok(order instanceof Backbone.Model);

@@ -103,7 +103,7 @@ class HttpConnection:
         event = self._parser.next_event()
         if isinstance(event, Request | Bad):
             self._pending = event
-            if isinstance(event, Request) and not event.body_bytes and not self._is_foreign(event):
+            if isinstance(event, Request) and not event.body_bytes and not _is_foreign(self._server, self._peer, event):
                 route = route_for(self._server.routes, event)
                 if isinstance(route, NeverWaits):
                     self._ask_in_hub(event, route)
@@ -214,7 +214,7 @@ class HttpConnection:
                 log.warning("another protocol refused", protocol=other, left_out=left_out)
             code = request.status[4:].lower().replace(" ", "_")
             channel.send(error_answer(request.status, http_error(code, request.reason)).to_bytes(time.time(), close=True))
-        if not isinstance(request, Request) or (self._server.to_owner and self._is_foreign(request) and self._hand_over(channel)):
+        if not isinstance(request, Request) or (_is_foreign(self._server, self._peer, request) and self._hand_over(channel)):
             return False
         channel.begin(Part.BODY)
         if self._asked is None:
@@ -232,10 +232,6 @@ class HttpConnection:
         channel.begin(Part.IDLE)
         self._server.admission.between_requests(self)
         return True
-
-    def _is_foreign(self, request: Request) -> bool:
-        """Return whether the session of a request may be another process's."""
-        return self._server.to_owner is not None and NAMES_SESSION in request.query and self._peer.is_plain
 
     def _hand_over(self, channel: Channel) -> bool:
         """Hand the connection to the owner of its next request's session; return whether that took it. Switches greenlets."""
@@ -314,6 +310,11 @@ class HttpConnection:
             if server.access_log is not None:
                 server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)
         return not self.is_taken and incoming.finish() and not exchange.ends
+
+
+def _is_foreign(server: HTTPServer, peer: PeerSocket, request: Request) -> bool:
+    """Return whether the session of a request may be another process's."""
+    return server.to_owner is not None and NAMES_SESSION in request.query and peer.is_plain
 
 
 def _ends_after(server: HTTPServer, request: Request) -> bool:

@@ -114,10 +114,6 @@ class HTTPServer:
         """Give each connection one more answer; accept others, which a load balancer may still send. Idempotent."""
         self.is_leaving = True
 
-    def has_newcomers(self) -> bool:
-        """Return whether a connection has had no answer yet."""
-        return any(not connection.has_answered for connection in self.connections)
-
     def stop(self, timeout: float | None = None) -> None:
         """As `close`, for callers of gevent's servers. Waits for no request."""
         self.close()
@@ -189,6 +185,7 @@ def finish_requests(servers: Sequence[HTTPServer], within_s: float) -> None:
     began_s = time.monotonic()
     within_s = max(within_s, LAST_REQUESTS_S)
     while (elapsed_s := time.monotonic() - began_s) < within_s and any(
-        server.answering or (elapsed_s < LAST_REQUESTS_S and server.has_newcomers()) for server in servers
+        server.answering or (elapsed_s < LAST_REQUESTS_S and not all(each.has_answered for each in server.connections))
+        for server in servers
     ):
         sleep(_POLL_S)

@@ -17,7 +17,7 @@ from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import LOADS, table_key
 from headgate.redis.loads import LEASE_S, Load, LoadTable, read
 from headgate.redis.registry import living
-from headgate.redis.shared_table import RENEW_EVERY_S, TIDY_EVERY, Fields, SharedTable
+from headgate.redis.shared_table import NOTHING, RENEW_EVERY_S, TIDY_EVERY, Fields, SharedTable
 from tests.support.redis_server import full_memory
 from tests.support.small_redis import SmallRedis
 
@@ -159,13 +159,14 @@ class Facts:
 
 
 class Process:
-    """A process with a table of two uses: one that reads everything, and one that asks."""
+    """A process with a table of three uses: one that reads everything, one that asks, and one that only writes."""
 
     def __init__(self, world: World, clock: Callable[[], float], name: str) -> None:
         self.link = Link(world)
         self.table = SharedTable(cast(Client, self.link), ["shop"], lambda: name, clock, clock)
         self.whole, self.some = Facts("whole"), Facts("some", ["ana"])
-        for use in (self.whole, self.some):
+        self.writer = Facts("writer", NOTHING)
+        for use in (self.whole, self.some, self.writer):
             self.table.add(use)
         self.rows: list[LoadTable] = []
         self.losses = 0
@@ -258,6 +259,25 @@ def test_a_use_in_a_hurry_is_turned_alone(site: Site) -> None:
     one.table.turn([one.some])
     site.turn(two)
     assert (two.whole.others, two.some.others) == ({one.table.id: {}}, {one.table.id: {"ana": "1"}})
+
+
+def test_a_use_that_reads_nothing_only_writes(site: Site) -> None:
+    """Its turn reads no row of another process, and still notices that Redis lost writes."""
+    one, two = pair_of(site)
+    two.writer.names = None
+    one.writer.put("ana", "1")
+    one.link.asked.clear()
+    one.table.turn([one.writer])
+    assert [command[0] for command in one.link.asked] == ["HMGET", "HSET", "EXPIRE", "HSET"]
+    site.turn(two)
+    assert two.writer.others == {one.table.id: {"ana": "1"}}
+    one.whole.put("ben", "1")
+    site.turn(one)
+    site.world.flush()
+    one.table.turn([one.writer])
+    assert (one.whole.lost.count(True), one.losses) == (1, 1)
+    site.turn(one, two, times=2)
+    assert (two.whole.others, two.writer.others) == ({one.table.id: {"ben": "1"}}, {one.table.id: {"ana": "1"}})
 
 
 def test_a_process_that_was_killed_is_gone_after_a_lease(site: Site) -> None:
@@ -419,6 +439,7 @@ NAMES = st.sampled_from(["ana", "ben"])
 STEPS = st.one_of(
     st.tuples(st.just("put"), st.integers(0, 2), NAMES, st.one_of(st.none(), st.sampled_from(["1", "2"]))),
     st.tuples(st.just("turn"), st.integers(0, 2)),
+    st.tuples(st.just("write"), st.integers(0, 2), NAMES),
     st.tuples(st.just("cut"), st.integers(0, 2)),
     st.tuples(st.just("kill"), st.integers(0, 2)),
     st.tuples(st.just("pass"), st.integers(1, LEASE_S + 1)),
@@ -438,6 +459,9 @@ def test_whatever_happens_every_process_soon_has_what_the_others_share(steps: li
             processes[of[0]].whole.put(of[1], of[2])
         elif step == "turn":
             site.turn(processes[of[0]])
+        elif step == "write":
+            processes[of[0]].writer.put(of[1], "1")
+            processes[of[0]].table.turn([processes[of[0]].writer])
         elif step == "cut":
             processes[of[0]].link.up = not processes[of[0]].link.up
         elif step == "kill":

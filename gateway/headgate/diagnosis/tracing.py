@@ -1,7 +1,7 @@
 """The history of one event: its place in the log, each gateway, the browsers of its user, each consumer.
 
 In: an event's id or offset, and the Redis of its namespace. Out: a `Trace`. It reads existing data (the log, consumers' groups
-and dead letters, `seen`) and the gateways' reports on single events (redis/reports.py). Each step is bounded, and DEADLINE_S
+and dead letters, `seen`) and the gateways' reports on single events (redis/traces.py). Each step is bounded, and DEADLINE_S
 bounds all of them together, however slowly Redis answers: a thread does the work, and the caller waits no longer. A trace lists
 the parts that were not found by then in `unknown`.
 """
@@ -36,7 +36,7 @@ from headgate.redis.keys import group_in_log, group_key, log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, time_or_zero
 from headgate.redis.questions import AtBrowsers, ask_browsers
-from headgate.redis.reports import read
+from headgate.redis.traces import read
 from headgate.settings.settings import Settings
 
 DEADLINE_S = 0.8

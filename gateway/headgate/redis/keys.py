@@ -22,8 +22,6 @@ PAUSED = "hg:paused"
 API_KEYS = "hg:api-keys"
 # The hash with the row of each gateway process, and an operator's request for a balance (loads.py).
 LOADS = "hg:loads"
-# The hash with the figures of each gateway process, while a console watches (reports.py).
-VITALS = "hg:vitals"
 # The hash of users with explicit grants in place of those of their login (auth/regrants.py).
 REGRANTED = "hg:regranted"
 # The sorted set of namespaces that gateways serve (score: time of the last registration).

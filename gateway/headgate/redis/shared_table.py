@@ -31,7 +31,7 @@ from headgate.errors import HeadgateError
 from headgate.runtime.loop import Lock, Signal
 from headgate.runtime.periodic import Rounds
 
-from .client import Client, call_all
+from .client import Client, call, call_all
 from .connections import Command
 from .functions import write_all
 from .keys import LOADS, table_key
@@ -49,6 +49,8 @@ MAX_PROCESSES = 1000
 _STRIDE = 500
 
 Fields = Mapping[str, bytes | None]
+# A use that reads nothing now.
+NOTHING: Sequence[str] = ()
 
 
 class Use(Protocol):
@@ -56,11 +58,11 @@ class Use(Protocol):
 
     kind: str
 
-    def fields(self, *, whole_row: bool) -> Mapping[str, str | int | None]:
+    def fields(self, *, whole_row: bool) -> Mapping[str, str | bytes | int | None]:
         """Return the changed fields (None: removed), or all fields if `whole_row`."""
 
     def asked(self) -> Sequence[str] | None:
-        """Return the names of the fields to read from the others; None for all."""
+        """Return the names of the fields to read from the others; None for all; NOTHING, and it may not be called this turn."""
 
     def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
         """Take the fields of each other live process. `lost`: Redis had lost writes of this process."""
@@ -68,7 +70,7 @@ class Use(Protocol):
 
 class SharedTable:
     """Shares values with the other processes. `id` is `<name>:<random>`. `tried` is set after the first turn, whatever its
-    outcome.
+    outcome. `fault` is the message of the error that ended the last turn, or "".
 
     Set `own` (the content of the row), `on_rows` (called with the rows after each full turn) and `on_lost` (called when Redis has
     lost writes of this process; must not wait) before `start`.
@@ -93,6 +95,7 @@ class SharedTable:
         self.on_rows: Callable[[LoadTable], object] = lambda rows: None
         self.on_lost: Callable[[], object] = lambda: None
         self.tried = Signal()
+        self.fault = ""
         self._uses: list[Use] = []
         self._hurried: list[Use] = []
         self._versions: dict[str, int] = {}
@@ -104,7 +107,6 @@ class SharedTable:
         self._whole_row, self._retired = True, False
         self._full_turns, self._full_turn_at_s = 0, 0.0
         self._lost_at_s = -math.inf
-        self._logged = ""
         self._lock = Lock()
         self._rounds = Rounds(self._round, lambda: log.exception("shared table failed"), RENEW_EVERY_S, GAP_S)
 
@@ -167,7 +169,7 @@ class SharedTable:
                 self._row, self._whole_row = None, True
                 raise
             else:
-                self._logged = ""
+                self.fault = ""
             finally:
                 self.tried.set()
 
@@ -198,17 +200,26 @@ class SharedTable:
         has_ended = before_s is not None and now_s - before_s >= LEASE_S
         whole_row = self._whole_row = self._whole_row or has_ended
         whole = is_full and self._full_turns % TIDY_EVERY == 0
-        commands: list[Command] = [("HGETALL", LOADS)]
+        commands: list[Command] = []
         for use in self._uses if whole_row else uses:
             commands += self._writing(use, whole_row=whole_row)
+        only_writes = not (is_full or whole_row) and all(use.asked() is NOTHING for use in uses)
+        commands.insert(0, ("HMGET", LOADS, self.id) if only_writes else ("HGETALL", LOADS))
         own, row = self._own(now_s, skew_s)
         commands.append(("HSET", LOADS, self.id, row))
         if whole or whole_row:
             commands.append(("EXPIRE", LOADS, LEFT_S))
         if is_full and not self._retired:
             commands += registering(now_s, self.id, self._namespaces, tidy=whole or whole_row)
-        rows = read_rows(now_s, write_all(self._client, commands)[0], own.server)
-        lost = before_s is not None and (has_ended or self.id not in rows.fields or self._row not in (None, rows.fields[self.id]))
+        reply = write_all(self._client, commands)[0]
+        if only_writes:
+            if reply == [self._row]:
+                self._row, self._written_s = row, now_s
+                return
+            reply = call(self._client, "HGETALL", LOADS)
+        rows = read_rows(now_s, reply, own.server)
+        is_own = self.id in rows.fields and self._row in (None, rows.fields[self.id]) and not only_writes
+        lost = before_s is not None and (has_ended or not is_own)
         self._row, self._written_s, self._since_s = row, now_s, own.since_s
         living = {each: other for each, other in rows.living.items() if each != self.id}
         others = dict(sorted(living.items())[: MAX_PROCESSES - 1])
@@ -289,8 +300,8 @@ class SharedTable:
 
     def _log_once(self, error: HeadgateError) -> None:
         """Log a fault, unless it is the same as the one before."""
-        if error.message != self._logged:
-            self._logged = error.message
+        if error.message != self.fault:
+            self.fault = error.message
             log.warning("shared table out of reach", error=error.message, effect="each process keeps its share of limits")
 
 

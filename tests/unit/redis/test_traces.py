@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.errors import BusRefused
-from headgate.redis.reports import KEPT_S, read, write
+from headgate.redis.traces import KEPT_S, read, write
 from tests.support.small_redis import SmallRedis
 
 

@@ -12,9 +12,10 @@ from typing import TypeAlias
 from headgate.auth.revocation_watch import Listening
 from headgate.node.health import State
 from headgate.node.namespace import Namespace
-from headgate.redis import pauses, reports
+from headgate.redis import pauses
 from headgate.redis.client import database_number, open_client
 from headgate.redis.keys import questions_channel
+from headgate.redis.questions import announce
 from headgate.redis.registry import remembered
 from headgate.redis.shared_table import SharedTable
 from headgate.runtime.periodic import Rounds
@@ -23,7 +24,7 @@ from headgate.settings.settings import Settings
 from .answers import Answers, announced
 from .log_maintenance import maintenance
 from .pauses import Pauses
-from .process_stats_watch import Measure, ProcessStatsWatch
+from .process_stats_watch import KIND, Measure, ProcessStatsWatch
 from .rates_watch import RatesWatch
 from .statsd_push import StatsdPush
 from .tracer import Tracer
@@ -52,13 +53,13 @@ class Cluster:
         self.table = SharedTable(self.rounds, namespaces)
         self.pauses = Pauses(self.rounds)
         self.rates = RatesWatch(self.table)
-        self.process_stats = ProcessStatsWatch(self.rounds, Measure(namespaces, state))
+        self.process_stats = ProcessStatsWatch(self.table, Measure(namespaces, state), lambda: announce(self.rounds, KIND))
         self.answers = Answers(self.redis, self.table)
         self.answers.add({pauses.KIND: announced(self.pauses.hurry, may_be_missed=False)})
-        self.answers.add({reports.KIND: announced(self.process_stats.on_notice, may_be_missed=True)})
+        self.answers.add({KIND: announced(self.process_stats.on_notice, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
         self.questions = Listening(channel, self.answers.begin, self.answers.receive)
-        self._others: list[Running] = [self.table, self.pauses, self.process_stats]
+        self._others: list[Running] = [self.process_stats, self.table, self.pauses]
         self._others += [maintenance(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
         if settings.statsd is not None:
             self._others.append(StatsdPush(settings.statsd))

@@ -1,8 +1,9 @@
-"""The watch on process statistics. While a console watches, this process writes its statistics each second, and puts those of all
+"""The watch on process statistics. While a console watches, this process shares its statistics each second, and puts those of all
 processes together for the console pages connected here.
 
 In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S, and the notices of processes with such
-pages (`on_notice`), which do so too. Out: these notices; this process's statistics to Redis; a frame (process_stats.py).
+pages (`on_notice`), which do so too. Out: these notices; this process's statistics, through the shared table; a frame
+(process_stats.py).
 
 Rules. 1. Nothing on the event path does more than without a console. Counters are read, and clients are walked as for /metrics.
 2. That walk takes WALK_SHARE of the time at most, so with very many clients its numbers are some seconds old. 3. Without a
@@ -12,9 +13,9 @@ console nothing is done. 4. Only an identity with the mark `admin` is answered. 
 from __future__ import annotations
 
 import os
-import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -26,18 +27,18 @@ from headgate.errors import Forbidden, HeadgateError
 from headgate.installation import __version__
 from headgate.node.health import State
 from headgate.node.namespace import Namespace
-from headgate.redis.client import Client
 from headgate.redis.loads import process_name
-from headgate.redis.questions import announce
-from headgate.redis.reports import KIND, exchange, forget
+from headgate.redis.shared_table import NOTHING, Fields, SharedTable
 from headgate.runtime import metrics
 from headgate.runtime.loop import Signal
 from headgate.runtime.periodic import Rounds
 
-from .process_stats import FORGOTTEN_S, STATED, NamespaceStats, ProcessStats, Together
+from .process_stats import STATED, NamespaceStats, ProcessStats, Together
 
 log = structlog.get_logger("headgate.vitals")
 
+# The notice of a watching console, and its use of the shared table, which has one field.
+KIND, _REPORT = "vitals", "report"
 # Between two turns while a console watches, and otherwise; a page or a notice comes sooner.
 EVERY_S, REST_S = 1.0, 3600.0
 WATCHED_S = 5
@@ -119,35 +120,39 @@ _COUNTERS: dict[str, metrics.Totalled] = {
 
 
 class ProcessStatsWatch:
-    """See the module. `now_s` is monotonic."""
+    """See the module.
 
-    def __init__(self, client: Client, measure: Measure, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._client = client
-        self._measure, self._now_s = measure, now_s
-        self._id = ""
+    Args:
+        announce: sends the notice to all processes. Waits for Redis.
+        now_s: monotonic.
+    """
+
+    kind = KIND
+
+    def __init__(
+        self,
+        table: SharedTable,
+        measure: Measure,
+        announce: Callable[[], object],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table, self._measure, self._announce, self._now_s = table, measure, announce, now_s
         self._asked_s = self._received_s = -inf  # time of the last page here, and of the last notice
-        self._seen: dict[str, tuple[bytes, float]] = {}
+        self._own: ProcessStats | None = None
+        self._is_new = self._has_written = False
         self._together = Together()
         self._frame: dict[str, Any] | None = None
         self._framed = Signal()
+        self._hurry = table.add(self)
         self._rounds = Rounds(self.turn, lambda: log.exception("vitals failed"), EVERY_S)
-        self._has_written = False
 
     def start(self) -> None:
         """Start. Idempotent."""
-        # Made here, because another process may have made the gateway before a fork.
-        self._id = self._id or secrets.token_hex(6)
         self._rounds.start()
 
     def close(self) -> None:
-        """Stop, and remove this process from Redis. Idempotent. Waits for Redis."""
+        """Stop. Idempotent."""
         self._rounds.close()
-        if self._has_written:
-            self._has_written = False
-            try:
-                forget(self._client, [self._id])
-            except HeadgateError:
-                log.debug("vitals not taken out")  # they expire with the lease
 
     def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the newest frame to a page of the console; wait for the first one.
@@ -172,25 +177,42 @@ class ProcessStatsWatch:
         self._received_s = self._now_s()
 
     def turn(self) -> float:
-        """Write this process's statistics if a console watches; make a frame if its page is here. Waits for Redis.
+        """Measure this process if a console watches, and send a notice if its page is here. Waits for Redis.
 
         Returns the seconds until the next turn.
         """
-        self._has_written = self._is_watched
-        if not self._is_watched:
+        self._own = self._measure.read() if self._is_watched else None
+        if self._own is None:
+            if self._has_written:
+                self._hurry()
             return REST_S
-        own, watching = self._measure.read(), self._watching
-        try:
-            if watching:
-                announce(self._client, KIND)
-            written = exchange(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
-            if watching:
-                self._put_together(written, own)
-        except HeadgateError as error:
-            if watching:  # a page gets the numbers of this process alone, with the reason
-                frame = self._together.frame({self._id: own}, self._now_s())
-                self._show({"error": error.message, **frame})
+        self._is_new = True
+        self._hurry()
+        if self._watching:
+            error = self._table.fault
+            try:
+                self._announce()
+            except HeadgateError as failure:
+                error = failure.message
+            if error:  # a page gets the numbers of this process alone, with the reason
+                self._show(error, {})
         return EVERY_S
+
+    def fields(self, *, whole_row: bool) -> dict[str, bytes | None]:
+        """Return the statistics of this process while a console watches."""
+        had_written, self._has_written = self._has_written, self._own is not None
+        if self._own is not None:
+            return {_REPORT: msgspec.msgpack.encode(self._own)}
+        return {_REPORT: None} if had_written and not whole_row else {}
+
+    def asked(self) -> Sequence[str] | None:
+        """Ask for the statistics of the others if a page is here."""
+        return None if self._watching else NOTHING
+
+    def receive(self, others: Mapping[str, Fields], *, lost: bool) -> None:
+        """Make a frame of the statistics of all processes, once for each turn."""
+        if self._watching and self._is_new:
+            self._show("", others)
 
     @property
     def _watching(self) -> bool:
@@ -200,26 +222,15 @@ class ProcessStatsWatch:
     def _is_watched(self) -> bool:
         return self._now_s() - max(self._asked_s, self._received_s) < WATCHED_S
 
-    def _put_together(self, written: Mapping[str, bytes], own: ProcessStats) -> None:
-        now_s = self._now_s()
-        reports: dict[str, ProcessStats] = {self._id: own}
-        for process, report in written.items():
-            if self._seen.get(process, (b"", 0.0))[0] != report:
-                self._seen[process] = (report, now_s)
-            try:
-                reports.setdefault(process, _decode(report))
-            except (msgspec.DecodeError, ValueError):
-                continue  # of another version
-        gone = [process for process, (_, at_s) in self._seen.items() if now_s - at_s > FORGOTTEN_S]
-        for process in gone:
-            del self._seen[process]
-            reports.pop(process, None)
-        forget(self._client, [process for process in gone if process in written])
-        frame = self._together.frame(reports, now_s)
-        self._show(frame)
-
-    def _show(self, frame: Mapping[str, Any]) -> None:
-        self._frame = {"at": round(time.time() * 1000), "own": self._id, **frame}
+    def _show(self, error: str, others: Mapping[str, Fields]) -> None:
+        assert self._own is not None
+        self._is_new = False
+        reports = {self._table.id: self._own}
+        for process, fields in others.items():
+            with suppress(msgspec.DecodeError, ValueError):  # of another version
+                reports[process] = _decode(fields.get(_REPORT) or b"")
+        frame = self._together.frame(reports, self._now_s())
+        self._frame = {"at": round(time.time() * 1000), "own": self._table.id, **({"error": error} if error else {}), **frame}
         self._framed.set()
 
 

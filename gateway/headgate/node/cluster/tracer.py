@@ -1,7 +1,7 @@
 """The tracer writes to Redis what became of single events here, and makes their spans, once a second, off the hot path.
 
 In: the changed tallies of each namespace, and the events with recorded traces (delivery/tally.py). Out: counts under the name
-of this process (redis/reports.py), and spans of OpenTelemetry (runtime/spans.py). Counts that a killed process had not written
+of this process (redis/traces.py), and spans of OpenTelemetry (runtime/spans.py). Counts that a killed process had not written
 yet are lost. A trace then says that this gateway is gone.
 """
 
@@ -16,7 +16,7 @@ from headgate.errors import HeadgateError
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
-from headgate.redis.reports import kept_s, write
+from headgate.redis.traces import kept_s, write
 from headgate.runtime import spans
 from headgate.runtime.loop import one_round
 from headgate.runtime.metrics import SPANS

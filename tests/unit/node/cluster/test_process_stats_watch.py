@@ -12,9 +12,11 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Identity
 from headgate.errors import Forbidden
 from headgate.node.cluster.process_stats import FORGOTTEN_S, ProcessStats
-from headgate.node.cluster.process_stats_watch import EVERY_S, REST_S, WALK_SHARE, WATCHED_S, Measure, ProcessStatsWatch
+from headgate.node.cluster.process_stats_watch import EVERY_S, KIND, REST_S, WALK_SHARE, WATCHED_S, Measure, ProcessStatsWatch
 from headgate.node.health import State
-from headgate.redis.keys import VITALS, questions_channel
+from headgate.redis.keys import LOADS, questions_channel, table_key
+from headgate.redis.questions import announce
+from headgate.redis.shared_table import SharedTable
 from tests.support.gateway_here import StartGatewayOnModel
 from tests.support.held_clock import HeldClock
 from tests.support.model_redis import NAMESPACE
@@ -40,12 +42,22 @@ class Process:
 
     def __init__(self, name: str, clock: HeldClock, server: SmallRedis) -> None:
         self.measured = Measured(name, clock)
-        self.watch = ProcessStatsWatch(server.client(), cast(Measure, self.measured), clock)
-        self.watch._id = name
+        client = server.client()
+        self.table = SharedTable(client, [NAMESPACE], lambda: name, clock, clock)
+        self.table.id, self.table._rounds.begun = name, True  # turned by the test
+        self.watch = ProcessStatsWatch(self.table, cast(Measure, self.measured), lambda: announce(client, KIND), clock)
+
+    def turn(self) -> float:
+        """Return how long the watch then waits."""
+        wait_s = self.watch.turn()
+        if self.table._rounds.is_hurried:
+            self.table._rounds._wakeup.clear()
+            self.table.turn([self.watch])
+        return wait_s
 
     def ask(self) -> dict[str, Any]:
         """Ask as a page of the console; the watch looks, as it does when it is woken."""
-        greenlet = gevent.spawn(self.watch.turn)
+        greenlet = gevent.spawn(self.turn)
         answer: dict[str, Any] = self.watch.answer(ADMIN, {})["frame"]
         greenlet.get()
         return answer
@@ -56,15 +68,15 @@ def pair(server: SmallRedis, clock: HeldClock) -> Iterator[tuple[Process, Proces
     one, two = Process("one", clock, server), Process("two", clock, server)
     server.hearers[questions_channel(0)] = [lambda _: one.watch.on_notice(), lambda _: two.watch.on_notice()]
     yield one, two
-    one.watch.close()
-    two.watch.close()
+    one.table.close()
+    two.table.close()
 
 
 def tick(clock: HeldClock, server: SmallRedis, *processes: Process, seconds: int = 1) -> list[float]:
     """A second later every process looks; return for how long each then waits."""
     clock.now_s += seconds
     server.now_s += seconds
-    return [each.watch.turn() for each in processes]
+    return [each.turn() for each in processes]
 
 
 @pytest.mark.parametrize("identity", [Identity("ann", ("#",), ("#",)), Identity("anonymous", ("#",)), Identity("console")])
@@ -73,7 +85,7 @@ def test_nobody_without_the_mark_sees_anything(pair: tuple[Process, Process], id
     one, _ = pair
     with pytest.raises(Forbidden):
         one.watch.answer(identity, {})
-    one.watch.turn()
+    one.turn()
     assert one.measured.reads == 0
 
 
@@ -112,7 +124,7 @@ def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is
 
 
 def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
-    """Some seconds after its last question measuring ends, and Redis keeps nothing."""
+    """Some seconds after its last question measuring ends, and Redis keeps only the rows of the table."""
     one, two = pair
     one.ask()
     tick(clock, server, two)
@@ -121,8 +133,7 @@ def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process,
     before = one.measured.reads, two.measured.reads
     tick(clock, server, one, two)
     assert (one.measured.reads, two.measured.reads) == before
-    server.now_s += 60
-    assert server.present() == set()
+    assert server.present() == {LOADS}
 
 
 def test_a_process_that_stops_takes_itself_out(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
@@ -130,12 +141,13 @@ def test_a_process_that_stops_takes_itself_out(server: SmallRedis, pair: tuple[P
     one, two = pair
     one.ask()
     tick(clock, server, two, one)
-    two.watch.close()
-    assert list(server._hashes[VITALS]) == ["one"]
+    two.table.close()
+    assert server.present() >= {table_key(KIND, "one")}
+    assert table_key(KIND, "two") not in server.present()
 
 
 def test_a_killed_process_is_silent_and_then_gone(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
-    """Its word stays in Redis as long as others renew the hash; the reader takes it out."""
+    """What it shared ends with its lease."""
     one, two = pair
     one.ask()
     tick(clock, server, two, one)
@@ -147,17 +159,18 @@ def test_a_killed_process_is_silent_and_then_gone(server: SmallRedis, pair: tupl
         tick(clock, server, one)
         frame = one.ask()
     assert [row["id"] for row in frame["processes"]] == ["one"]
-    assert list(server._hashes[VITALS]) == ["one"]
+    assert table_key(KIND, "two") not in server.present()
 
 
 def test_words_that_cannot_be_read_are_passed_over(server: SmallRedis, pair: tuple[Process, Process], clock: HeldClock) -> None:
     """Of a gateway of another version, or anything else that has found its way there."""
-    one, _ = pair
+    one, two = pair
     one.ask()
-    for name, word in {"newer": b"\x91\x01", "junk": b"\xc1"}.items():
-        server.execute_command("HSET", VITALS, name, word)
-    tick(clock, server, one)
-    assert [row["id"] for row in one.ask()["processes"]] == ["one"]
+    for word in (b"\x91\x01", b"\xc1"):
+        tick(clock, server, two)
+        server.execute_command("HSET", table_key(KIND, "two"), "report", word)
+        tick(clock, server, one)
+        assert [row["id"] for row in one.ask()["processes"]] == ["one"]
 
 
 def test_without_redis_a_page_sees_its_own_process_and_why(server: SmallRedis, pair: tuple[Process, Process]) -> None:

@@ -14,7 +14,7 @@ from headgate.delivery.tally import Tallies
 from headgate.node.cluster.tracer import EVERY_S, Tracer
 from headgate.node.namespace import Namespace
 from headgate.redis.loads import process_name
-from headgate.redis.reports import read
+from headgate.redis.traces import read
 from headgate.runtime import periodic as rounds
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis

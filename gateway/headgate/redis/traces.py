@@ -1,13 +1,8 @@
-"""What each gateway reports to Redis for people: its counts of single events, and its vitals. Nothing else depends on them.
+"""Traces: the counts of single events that each gateway reports to Redis for people.
 
-Traces. In: every second, the changed counts of each gateway (delivery/tally.py). Out: the counts of one event by gateway, for
+In: every second, the changed counts of each gateway (delivery/tally.py). Out: the counts of one event by gateway, for
 `headgate trace`. In Redis: a hash for each PART consecutive offsets, with a field `<epoch>:<offset>:<gateway>` for each event.
 A hash ends `kept_s` after its last report, so Redis holds only the events traced in that time.
-
-Vitals. In: a report of each process each second, as long as the process that serves a console's page sends a notice
-(questions.py). Out: the reports of all processes. In Redis: the hash VITALS with a field for each process. The hash ends
-LEASE_S after the last report of any process. A process that stops removes its field. The field of a killed process goes when a
-reader has seen no news of it for a while (`forget`), or with the hash.
 
 Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`. Every call may be repeated.
 """
@@ -18,8 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from .client import Client, call, call_all
 from .connections import Command
-from .functions import write_all
-from .keys import VITALS, trace_key
+from .keys import trace_key
 
 PART = 256
 KEPT_S = 3600
@@ -59,28 +53,3 @@ def read(client: Client, namespace: str, epoch: str, offset: int) -> dict[str, l
         for name, numbers in fields.items()
         if name.startswith(prefix)
     }
-
-
-# The notice of a watching console.
-KIND = "vitals"
-LEASE_S = 10
-
-
-def exchange(client: Client, process: str, report: bytes, *, read: bool) -> dict[str, bytes]:
-    """Report the vitals of this process. With `read`, return the reports of all, by process. One round trip.
-
-    Raises as `redis.client.call`.
-    """
-    commands: list[Command] = [("HSET", VITALS, process, report), ("EXPIRE", VITALS, LEASE_S)]
-    if read:
-        commands.append(("HGETALL", VITALS))
-    replies = write_all(client, commands)
-    if not read:
-        return {}
-    return {name.decode("utf-8", "replace"): report for name, report in replies[2].items()}
-
-
-def forget(client: Client, processes: Iterable[str]) -> None:
-    """Remove processes. One round trip, or none without processes. Raises as `exchange`."""
-    if gone := list(processes):
-        call(client, "HDEL", VITALS, *gone)

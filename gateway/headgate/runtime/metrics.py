@@ -57,7 +57,7 @@ class Histograms:
             for labels, each in self._labelled()
             for window, value in (("recent", each.recent_s()), ("all", each.greatest_s))
         ]
-        text = f"The greatest of {self.name}: of the last one to two minutes (recent), and since the process began (all)."
+        text = f"The maximum of {self.name}: of the last one to two minutes (recent), and since the process started (all)."
         yield _metric((self.greatest_name, "gauge", text, greatest))
 
     def _labelled(self) -> list[tuple[dict[str, str], TimeHistogram]]:
@@ -130,34 +130,34 @@ def _metric(family: Family) -> Metric:
 
 PUBLISH_TO_SOCKET = Histograms(
     "headgate_publish_to_socket",
-    "From the moment at which Redis took an event to the one at which its last client that keeps up had been written to, for each"
-    " event that somebody here wants. Two clocks, if Redis is on another machine.",
+    "Time from Redis accepting an event until the gateway had written it to the last client that keeps up, for each event that a"
+    " client here subscribes to. If Redis is on another machine, this compares two clocks.",
     "namespace",
 )
 FENCE = Histograms(
-    "headgate_fence", "From the reading of the log's head to the proof that everything up to it has arrived.", "namespace"
+    "headgate_fence", "Time from reading the log's head until everything up to it was proven to have arrived.", "namespace"
 )
-LOOP_LAG = Histograms("headgate_loop_lag", "How much later than due the event loop ran a timer, four times a second.")
-REDIS_ROUND_TRIPS = Histograms("headgate_redis_round_trip", "Calls of Redis, until the reply was read.")
+LOOP_LAG = Histograms("headgate_loop_lag", "How late the event loop ran a timer, measured four times a second.")
+REDIS_ROUND_TRIPS = Histograms("headgate_redis_round_trip", "Time from a call of Redis until its reply was read.")
 DELIVERY = Asked(
     {
         "headgate_events_routed_total": (
             "counter",
-            "Events that were looked up, by whether a client here wanted them (some) or not (none).",
+            "Events that were matched, by whether a client here subscribed to them (some) or not (none).",
         ),
         "headgate_routed_total": (
             "counter",
-            "Events times clients that they were for, as they came (live) or when the client read them (log). Equals the sum of"
-            " headgate_outcomes_total and headgate_waiting when nothing is under way.",
+            "Deliveries owed: events times clients that they were for, on arrival (live) or when the client read them (log)."
+            " Equals the sum of headgate_outcomes_total and headgate_waiting while nothing is in progress.",
         ),
         "headgate_outcomes_total": (
             "counter",
-            "What became of each of headgate_routed_total: sent; discarded by a full queue, and told; conflated with a newer one"
-            " of its topic; left_to_log, which brings it; gone with its connection.",
+            "Outcome of each delivery in headgate_routed_total: sent; discarded by a full queue, and reported to the client;"
+            " conflated with a newer event of its topic; left_to_log, to be read from there; gone with its connection.",
         ),
         "headgate_discarded_total": (
             "counter",
-            "Events that a full client queue left out. A gap reported each to the client, unless it was ephemeral.",
+            "Events that a full client queue left out. A gap reported each one to the client, unless it was ephemeral.",
         ),
         "headgate_conflated_total": ("counter", "Events replaced by a newer one of their topic."),
         "headgate_waiting": ("gauge", "Events in client queues now."),
@@ -167,19 +167,17 @@ DELIVERY = Asked(
         "headgate_queue_oldest_seconds": ("gauge", "Age of the oldest event that waits in a client queue now."),
         "headgate_clients_catching_up": (
             "gauge",
-            "Clients that read the log now, because they were behind or asked for the past.",
+            "Clients that read the log now, because they had fallen behind or requested past events.",
         ),
     }
 )
 EVENTS = Counts("headgate_events_received_total", "Events that arrived on the bus.", "namespace")
-DELIVERIES = Counts("headgate_writes_total", "Writes handed to clients by fan-out, one per client and slice.", "namespace")
+DELIVERIES = Counts("headgate_writes_total", "Writes that fan-out handed to clients, one per client and slice.", "namespace")
 FAN_OUT = Histograms(
-    "headgate_fan_out", "Time from the first to the last client of a pass, other greenlets' turns included.", "namespace"
+    "headgate_fan_out", "Time from the first to the last client of a pass, including the turns of other greenlets.", "namespace"
 )
-Counts(
-    "headgate_traceparents_dropped_total", "Malformed traceparents that were left out; their events went on.", "source", DROPPED
-)
-SPANS = Counter("headgate_spans_total", "Spans of events made here, and events left out for want of room.", ["outcome"])
+Counts("headgate_traceparents_dropped_total", "Malformed traceparents that were removed from their events.", "source", DROPPED)
+SPANS = Counter("headgate_spans_total", "Spans of events created here, and events without one: a full buffer.", ["outcome"])
 QUARANTINED = Counter("headgate_quarantined_total", "Messages on the bus that could not be delivered.", ["namespace", "code"])
 REPAIRED = Counter("headgate_repaired_total", "Events read from the log because the live feed had missed them.", ["namespace"])
 BUS_UP = Gauge("headgate_bus_up", "1 while the live feed is verified, 0 while it is not.", ["namespace"])
@@ -187,66 +185,70 @@ BUS_RECONNECTS = Counter("headgate_bus_reconnects_total", "Times that the gatewa
 BUS_SUBSCRIPTIONS = Gauge("headgate_bus_subscriptions", "Channels and globs that the gateway listens to now.", ["namespace"])
 LOG_LOST = Counter("headgate_log_lost_total", "Times that the log was lost: emptied, or replaced by another.", ["namespace"])
 ROLLED_BACK = Counter(
-    "headgate_rolled_back_events_total", "Offsets up to the position that Redis has lost with the end of its log.", ["namespace"]
+    "headgate_rolled_back_events_total",
+    "Events that this gateway had seen and that Redis lost with the end of its log.",
+    ["namespace"],
 )
 PUBLISHED_ELSEWHERE = Counter(
     "headgate_published_elsewhere_total",
-    "Events that this gateway has published to another Redis server than the one whose log it follows.",
+    "Events that this gateway published to a Redis server other than the one whose log it follows.",
     ["namespace"],
 )
 FENCE_AGE_SECONDS = Gauge("headgate_fence_age_seconds", "Time since the live feed was last proven to be complete.", ["namespace"])
 LOG_EVENTS = Gauge("headgate_log_events", "Events that the log holds, as of the last fence.", ["namespace"])
-LOG_BYTES = Gauge("headgate_log_bytes", "Bytes of the events that the log holds, some seconds ago.", ["namespace"])
+LOG_BYTES = Gauge("headgate_log_bytes", "Bytes of the events that the log held some seconds ago.", ["namespace"])
 LOG_RETENTION_SECONDS = Gauge(
     "headgate_log_retention_seconds", "How long an event stays in the log at the rate of the last seconds.", ["namespace"]
 )
-LOG_OLDEST_SECONDS = Gauge("headgate_log_oldest_seconds", "Age of the oldest event of the log, some seconds ago.", ["namespace"])
+LOG_OLDEST_SECONDS = Gauge("headgate_log_oldest_seconds", "Age of the oldest event of the log some seconds ago.", ["namespace"])
 ID_HOLD_SECONDS = Gauge(
-    "headgate_id_hold_seconds", "How long the id of an event counts now, of 300 s (less at a high rate).", ["namespace"]
+    "headgate_id_hold_seconds",
+    "Time for which the id of an event prevents a second copy: 300 s, and less at a high rate.",
+    ["namespace"],
 )
 JOINS = Counter(
     "headgate_joins_total",
-    "Clients that were welcomed: new ones (fresh), and those that came back (resumed, or not_resumed where something is gone).",
+    "Clients that joined: new ones (fresh), and returning ones (resumed, or not_resumed if events or state were gone).",
     ["namespace", "kind"],
 )
 CLIENTS = Gauge("headgate_clients", "Clients connected now.", ["namespace"])
 SUBSCRIPTIONS = Gauge("headgate_subscriptions", "Active subscriptions.", ["namespace"])
-REFUSED = Counter("headgate_refused_total", "Requests of clients that were refused.", ["namespace", "code"])
+REFUSED = Counter("headgate_refused_total", "Refused requests of clients.", ["namespace", "code"])
 SCHEMA_VIOLATIONS = Counter(
     "headgate_schema_violations_total",
-    "Events that broke a schema of their topic, whether refused or let through.",
+    "Events that broke a schema of their topic, whether they were refused or published.",
     ["namespace"],
 )
 PAGE_REQUESTS = Counter(
     "headgate_page_requests_total",
-    "Requests of pages to functions of the application: answered; refused or failed, by the function; timed_out; cancelled.",
+    "Requests of pages to functions of the application: answered; refused or failed by the function; timed_out; cancelled.",
     ["namespace", "outcome"],
 )
 PAGE_REQUESTS_RUNNING = Gauge("headgate_page_requests_running", "Functions that answer requests of pages now.")
 PAGE_REQUEST = Histograms("headgate_page_request", "Time in which functions of the application answered requests of pages.")
 EPHEMERAL_DISCARDED = Counter(
     "headgate_ephemeral_discarded_total",
-    "Ephemeral events that clients went without, because they read too slowly; headgate_discarded_total has them too.",
+    "Ephemeral events that clients missed because they read too slowly; headgate_discarded_total includes them.",
     ["namespace"],
 )
 PUBLISH_BREAKER = Counter(
     "headgate_publish_breaker_total",
-    "Steps of the circuit breakers before Redis: opened by a publish without an answer, closed, refused a publish at once.",
+    "Steps of the circuit breakers for Redis: opened by an unanswered publish, closed, refused a publish at once.",
     ["event"],
 )
 EVICTED = Counter(
     "headgate_evicted_total",
-    "Clients evicted because their identity ended, or by an operator (disconnected).",
+    "Clients disconnected because their identity ended, or by an operator (disconnected).",
     ["namespace", "reason"],
 )
 QUESTIONS = Counter(
     "headgate_questions_total",
-    "Questions that went to all gateway processes: answered here, left out because too many waited, or failed.",
+    "Questions to all gateway processes: answered here, dropped because too many waited, or failed.",
     ["kind", "outcome"],
 )
 MOVED = Counter(
     "headgate_moved_total",
-    "Clients that were told to connect anew: this gateway stops (restart), or has too many (rebalance).",
+    "Clients that were asked to reconnect because this gateway stops (restart) or has too many clients (rebalance).",
     ["reason"],
 )
 SESSIONS_REFUSED = Counter(
@@ -257,47 +259,47 @@ PRESENCE_MEMBERS = Gauge("headgate_presence_members", "Members of topics that ar
 PRESENCE_WRITES = Counter("headgate_presence_writes_total", "Commands to Redis with changes of members.", ["namespace"])
 PRESENCE_RESETS = Counter(
     "headgate_presence_resets_total",
-    "Times that a page was told to read a room anew: it was too slow for the changes.",
+    "Times that a page had to read a room again because it was too slow for the changes.",
     ["namespace"],
 )
 PRESENCE_DEAD = Counter(
-    "headgate_presence_dead_total", "Processes whose members were taken out: they beat no more.", ["namespace"]
+    "headgate_presence_dead_total", "Processes whose members were removed because their heartbeats had stopped.", ["namespace"]
 )
 SHED = Counter(
     "headgate_shed_total",
-    "Newcomers refused: no room (clients), a loop that lags (lag), connects that are paused (paused).",
+    "Newcomers refused because the gateway is full (clients), its loop lags (lag), or connects are paused (paused).",
     ["reason"],
 )
 SHEDDING = Gauge("headgate_shedding", "1 while newcomers are refused because the loop lags.")
-HOSTS_REFUSED = Counter("headgate_hosts_refused_total", "HTTP requests to a host name that is not this gateway's.")
-AUDIT_LEFT_OUT = Counter("headgate_audit_left_out_total", "Lines left out of the audit log: too many of one address.")
-LOGINS_THROTTLED = Counter("headgate_logins_throttled_total", "Logins refused unread: too many of their address had failed.")
-LOGINS_LATE = Counter("headgate_logins_late_total", "Logins without an answer of the application's authenticator within 10 s.")
+HOSTS_REFUSED = Counter("headgate_hosts_refused_total", "HTTP requests to a host name that this gateway does not serve.")
+AUDIT_LEFT_OUT = Counter("headgate_audit_left_out_total", "Lines left out of the audit log because one address caused too many.")
+LOGINS_THROTTLED = Counter("headgate_logins_throttled_total", "Logins refused unchecked: too many of their address had failed.")
+LOGINS_LATE = Counter("headgate_logins_late_total", "Logins that the application's authenticator did not answer within 10 s.")
 JWKS_FETCHES = Counter("headgate_jwks_fetches_total", "Fetches of token keys from HEADGATE_TOKEN_JWKS_URL.", ["outcome"])
 SESSIONS_ENDED = Counter("headgate_sessions_ended_total", "Engine.IO sessions that ended.", ["reason"])
 HTTP_CONNECTIONS = Gauge("headgate_http_connections", "HTTP connections open now, WebSockets not counted.")
 HTTP_ENDED = Counter(
     "headgate_http_ended_total",
-    "HTTP connections ended by the gateway: a deadline passed (headers, body, answer), too many connections, a bad request.",
+    "HTTP connections closed by the gateway: a deadline passed (headers, body, answer), too many connections, a bad request.",
     ["reason"],
 )
-ACCEPT_FAILURES = Counter("headgate_accept_failures_total", "Times that the gateway had no descriptor to accept a connection.")
-LOOP_STALLS = Counter("headgate_loop_stalls_total", "Times that the event loop stood still for more than half a second.")
-LOOP_STALLED_SECONDS = Counter("headgate_loop_stalled_seconds_total", "Total time that the event loop stood still.")
+ACCEPT_FAILURES = Counter("headgate_accept_failures_total", "Times that no file descriptor was left to accept a connection.")
+LOOP_STALLS = Counter("headgate_loop_stalls_total", "Times that the event loop was blocked for more than half a second.")
+LOOP_STALLED_SECONDS = Counter("headgate_loop_stalled_seconds_total", "Total time for which the event loop was blocked.")
 PRIVATE_REDIS_STARTED_AGAIN = Counter(
-    "headgate_private_redis_started_again_total", "Times that the private Redis was started again after it had died."
+    "headgate_private_redis_started_again_total", "Times that the private Redis was restarted after it had died."
 )
 GC_PAUSE = Histograms(
     "headgate_gc_pause",
-    "Time for which a garbage collection stopped the gateway, by generation: 2 looks at everything that is not frozen.",
+    "Time for which a garbage collection stopped the gateway, by generation: 2 visits every object that is not frozen.",
     "generation",
 )
 GC_PAUSES = [GC_PAUSE.of(generation) for generation in "012"]
-STATSD_FAULTS = Counter("headgate_statsd_faults_total", "Datagrams to StatsD that could not be sent, and names not found.")
+STATSD_FAULTS = Counter("headgate_statsd_faults_total", "Datagrams to StatsD that could not be sent, and failed name lookups.")
 OUTPUT_LINES_DROPPED = Counts(
     "headgate_output_lines_dropped_total",
-    "Lines of standard output and error, log lines included, that were dropped: nobody read them in time (stdout_full,"
-    " stderr_full), or they could not be written (stdout_failed, stderr_failed).",
+    "Lines of standard output and error, log lines included, that were dropped because their reader was too slow (stdout_full,"
+    " stderr_full) or a write failed (stdout_failed, stderr_failed).",
     "reason",
 )
 WORKER_UP = Gauge("headgate_worker_up", "1 for a worker that answered this scrape, 0 for one that did not.", ["worker"])
@@ -306,48 +308,50 @@ MONITORED_EVENTS = Counter(
 )
 MONITORED_VALUE = Gauge("headgate_monitored_value", "The newest number of a monitoring consumer's gauge.", ["consumer", "name"])
 MONITOR_FAULTS = Counter(
-    "headgate_monitor_faults_total", "Values and alerts that a monitoring consumer could not read or send.", ["consumer", "code"]
+    "headgate_monitor_faults_total",
+    "Values that a monitoring consumer could not read, and alerts that it could not send.",
+    ["consumer", "code"],
 )
-MAILS = Counter("headgate_mails_total", "Mails sent: single, digest.", ["consumer", "outcome"])
+MAILS = Counter("headgate_mails_total", "E-mails sent, as single ones or digests.", ["consumer", "outcome"])
 PUSHES = Counter(
     "headgate_pushes_total",
-    "Web Push messages: sent; not sent, as the endpoint was gone or the browser had unsubscribed.",
+    "Web Push messages: sent; not sent because the endpoint was gone or the browser had unsubscribed.",
     ["consumer", "outcome"],
 )
-CONSUMER_HANDLED = Counter("headgate_consumer_handled_total", "Tasks that a consumer has done.", ["consumer"])
+CONSUMER_HANDLED = Counter("headgate_consumer_handled_total", "Tasks that a consumer has completed.", ["consumer"])
 CONSUMER_WITHDRAWN = Counter(
     "headgate_consumer_withdrawn_total",
-    "Tasks that were not done because of their user: `read`, `seen`, `muted`, or `unwanted` (the function `wants`).",
+    "Tasks that were cancelled because of their user: `read`, `seen`, `muted`, or `unwanted` (the function `wants`).",
     ["consumer", "why"],
 )
 CONSUMER_WANTS_FAULTS = Counter(
     "headgate_consumer_wants_faults_total",
-    "Questions to the function `wants` without an answer, after which the notification goes out: `raised`, `late`, `no_boolean`.",
+    "Calls of the function `wants` that failed, so the notification was sent: `raised`, `late`, `no_boolean`.",
     ["consumer", "why"],
 )
-CONSUMER_RETRIED = Counter("headgate_consumer_retried_total", "Failures of a consumer that are retried.", ["consumer"])
-CONSUMER_WAITING = Gauge("headgate_consumer_waiting", "Tasks that wait: deferred, or to be retried.", ["consumer"])
-CONSUMER_FULL = Gauge("headgate_consumer_full", "1 while so many tasks wait that the consumer takes no new events.", ["consumer"])
-CONSUMER_DEAD = Counter("headgate_consumer_dead_total", "Dead letters: tasks that were given up.", ["consumer", "why"])
+CONSUMER_RETRIED = Counter("headgate_consumer_retried_total", "Failed attempts of a consumer that it retries.", ["consumer"])
+CONSUMER_WAITING = Gauge("headgate_consumer_waiting", "Tasks that wait, either deferred or for a retry.", ["consumer"])
+CONSUMER_FULL = Gauge("headgate_consumer_full", "1 while so many tasks wait that the consumer reads no new events.", ["consumer"])
+CONSUMER_DEAD = Counter("headgate_consumer_dead_total", "Dead letters: tasks that the consumer gave up on.", ["consumer", "why"])
 CONSUMER_DEAD_DROPPED = Counter("headgate_consumer_dead_dropped_total", "Dead letters replaced by newer ones.", ["consumer"])
-CONSUMER_MISSED = Counter("headgate_consumer_missed_total", "Events trimmed before the consumer got them.", ["consumer"])
+CONSUMER_MISSED = Counter("headgate_consumer_missed_total", "Events trimmed before the consumer had read them.", ["consumer"])
 CONSUMER_LOGS_LOST = Counter(
     "headgate_consumer_logs_lost_total", "Times that the log was lost: emptied, or replaced by another.", ["consumer"]
 )
 CONSUMERS_PROCESS_ENDED = Counter(
-    "headgate_consumers_process_ended_total", "Times that the process of the consumers beside the gateway ended by itself."
+    "headgate_consumers_process_ended_total", "Times that the consumer process of this gateway ended unexpectedly."
 )
 CONSUMER_AGE_SECONDS = Gauge(
-    "headgate_consumer_age_seconds", "Age of the oldest event of the log that the consumer has not taken yet.", ["consumer"]
+    "headgate_consumer_age_seconds", "Age of the oldest event of the log that the consumer has not read yet.", ["consumer"]
 )
 CONSUMER_LAG = Gauge(
     "headgate_consumer_lag_events",
-    "Events that the consumer has not taken yet, of the log of the Redis server that it is on.",
+    "Events that the consumer has not read yet, in the log of the Redis server that it uses.",
     ["consumer"],
 )
 CONSUMERS_ELSEWHERE = Gauge(
     "headgate_consumers_elsewhere",
-    "Instances of consumers that are on another Redis server than this gateway: their lag says nothing of this log.",
+    "Instances of consumers that use another Redis server than this gateway, so their lag does not describe this log.",
     ["namespace"],
 )
 

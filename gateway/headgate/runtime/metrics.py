@@ -202,9 +202,7 @@ LOG_RETENTION_SECONDS = Gauge(
 )
 LOG_OLDEST_SECONDS = Gauge("headgate_log_oldest_seconds", "Age of the oldest event of the log some seconds ago.", ["namespace"])
 ID_HOLD_SECONDS = Gauge(
-    "headgate_id_hold_seconds",
-    "Time for which the id of an event prevents a second copy: 300 s, and less at a high rate.",
-    ["namespace"],
+    "headgate_id_hold_seconds", "Time for which the id of an event prevents a second copy; less at a high rate.", ["namespace"]
 )
 JOINS = Counter(
     "headgate_joins_total",

@@ -29,7 +29,8 @@ export function watchPage(wake, sleep, lose) {
   const wakeIfSeen = (spreadMs) => globalThis.document?.hidden || wake(spreadMs);
   watch("online", () => wake(SPREAD_MS));
   watch("offline", lose);
-  watch("pageshow", () => wakeIfSeen());
+  // A hidden tab may go back too, and must undo its `pagehide`.
+  watch("pageshow", () => wake());
   watch("pagehide", sleep);
   // Behind `pagehide` comes one more of these, which must not undo it.
   watch("visibilitychange", () => wakeIfSeen());

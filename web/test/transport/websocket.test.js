@@ -540,6 +540,16 @@ describe("when the network or the page was away", () => {
     assert.equal(gate.status, "waiting");
   });
 
+  it("connects a hidden page that comes out of the back/forward cache, and not one that is on its way there", async () => {
+    await openWelcomed();
+    globalThis.document.hidden = true;
+    page.pagehide();
+    page.visibilitychange();
+    assert.equal(gate.status, "paused");
+    page.pageshow();
+    assert.deepEqual([gate.status, sockets.length], ["connecting", 2]);
+  });
+
   it("does not take the late timers of a hidden page for sleep", async () => {
     const socket = await openWelcomed();
     globalThis.document.hidden = true;

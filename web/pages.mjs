@@ -4,7 +4,7 @@
  * In: <page>/src/main.js with the browser client as it is published (dist); <page>/styles/<page>.css with the files that it imports; the icon. Out:
  * these as files in the server's static folder. build.mjs calls it when dist is there; `node web/pages.mjs` runs it alone.
  */
-import { cp, mkdir } from "node:fs/promises";
+import { cp, mkdir, readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -21,6 +21,18 @@ const SOCKET_IO = "/headgate/headgate.socket.io.js";
 const HTTP = {
   name: "http",
   setup: ({ onResolve }) => onResolve({ filter: /headgate\.(http|debug)\.js$/ }, ({ path }) => ({ path: path.replace(".", "/headgate"), external: true })),
+};
+/** As it loads, uPlot 1.6.32 makes a number format for the browser's language, which throws where that is none ("C", "en-US@posix"). Its pull request 1054. */
+const LOCALE = "domEnv ? nav.language : 'en-US'";
+/** @type {import("esbuild").Plugin} */
+const UPLOT = {
+  name: "uPlot",
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /uPlot\.esm\.js$/ }, async ({ path }) => {
+      const text = await readFile(path, "utf8");
+      if (!text.includes(LOCALE)) throw Error("uPlot no longer needs this");
+      return { contents: text.replace(LOCALE, "") };
+    }),
 };
 
 /**
@@ -46,7 +58,7 @@ export async function buildPage(page) {
       "socket.io-client": SOCKET_IO,
     },
     external: [SOCKET_IO, ICONS[page]],
-    plugins: [HTTP],
+    plugins: [HTTP, UPLOT],
   });
   await cp(resolve(WEB, page, ICONS[page]), resolve(STATIC, ICONS[page]));
   return compress(STATIC, [`${page}.js`, `${page}.css`, ICONS[page]]);

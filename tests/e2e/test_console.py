@@ -67,6 +67,16 @@ def test_a_wrong_key_is_told_and_the_right_one_signs_in_until_signed_out(browser
         assert page.faults == []
 
 
+def test_a_browser_whose_language_has_no_tag_shows_the_console(browser: Browser, site: GatewayProcess) -> None:
+    """WebKit says `C`, and Chromium said `en-US@posix`, where the system names no language."""
+    with browser.new_context() as context:
+        page = ConsolePage(context.new_page(), site.url)
+        page.page.add_init_script("Object.defineProperty(navigator, 'language', { value: 'C' })")
+        page.sign_in()
+        page.wait_until_live()
+        assert page.faults == []
+
+
 def test_the_overview_shows_every_process_and_what_is_wrong(
     console: ConsolePage, publisher: Publisher, site: GatewayProcess
 ) -> None:

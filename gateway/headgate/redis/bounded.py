@@ -2,21 +2,27 @@
 leads elsewhere (primary_switch.py). This file uses public names of redis-py only.
 
 In: redis-py's own arguments, and a switch. Out: connections whose `connect` and `read_response` wait no longer than the rest of
-the budget. This covers each address of the host, each reply while connecting (AUTH, SELECT) and the reply to a command. It does
-not cover name resolution, which has the system's own limits.
+the budget. This covers each address of the host, each reply while connecting and the reply to a command. It does not cover name
+resolution, which has the system's own limits.
 
-A pool calls `connect` each time it hands a connection out. An older connection then asks which server it leads to. Now and then
-it also asks, over another connection, where the address leads. If that question fails, the working connection stays in use.
+A new connection logs in, chooses its database, reports receipts and asks which server it leads to in one round trip, because
+redis-py would take one for each. A pool calls `connect` each time it hands a connection out. Now and then it also asks, over
+another connection, where the address leads. If that question fails, the working connection stays in use. A question to a far
+Redis takes several round trips, and runs in a thread while the connection works.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextvars import Context
+from inspect import signature
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import redis
+import redis.connection
 
 from headgate.settings.addresses.redis_url import shown_node
 
@@ -38,10 +44,21 @@ else:
 # Limits on the question where an address leads, in seconds and as a share of the time left. The caller's own command waits for
 # it.
 ASK_WITHIN_S, ASK_SHARE = 0.5, 0.25
+# The same in multiples of the time that the connection took to open, because a far server takes longer.
+ASK_WITHIN_RATIO = 3.0
+# No command waits for the question where an address leads if the connection took this long to open.
+FAR_S = 0.05
 
 # The standard library's logging, as in budget.py.
 log = logging.getLogger("headgate.redis")
 
+# Without CLIENT SETINFO a connection sends two commands less, needs one right less, and sends nothing before it logs in. Before
+# redis-py 8 the option has another name.
+_ANONYMOUS_DRIVER: dict[str, Any] = (
+    {"driver_info": None}
+    if "driver_info" in signature(redis.connection.AbstractConnection).parameters
+    else {"lib_name": None, "lib_version": None}
+)
 _parser: dict[str, Any] = {}
 
 
@@ -58,9 +75,11 @@ class Bounded:
         within_s: the longest wait for a reply, whatever the caller's budget allows.
         newest: the receipts to report to Redis before anything else is sent.
         discovery: finds the primary behind Sentinels, which name servers by host and port. Without it the address is known.
+        username, password, db: how to log in, and the database. redis-py does not learn them.
 
     Attributes:
         server: the server that the connection leads to, as named in the switch.
+        opened_in_s: the time that the socket took to open, which is a round trip, or more with TLS.
     """
 
     def __init__(
@@ -70,15 +89,24 @@ class Bounded:
         within_s: float | None = None,
         newest: NewestReceipts | None = None,
         discovery: Discovery | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        db: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(**_parser, **options)
+        super().__init__(**_parser, **_ANONYMOUS_DRIVER, **options)
+        options |= {"username": username, "password": password, "db": db}
+        self._login: list[Sequence[str | int]] = []
+        if username or password:
+            self._login.append(("AUTH", *([username] if username else []), password or ""))
+        if db:
+            self._login.append(("SELECT", db))
         self._discovery = discovery
         self._longest_connect_s: float = options["socket_connect_timeout"]
         self._longest_read_s: float = options["socket_timeout"]
         self._options, self._switch, self._within_s, self._newest = options, switch, within_s, newest
         self._count = 0
-        self._opened_s = 0.0
+        self._opened_s = self.opened_in_s = 0.0
         self._is_open = self._has_asked = False
         self.server = UNKNOWN
 
@@ -118,16 +146,20 @@ class Bounded:
             self.server = shown_node(primary)
             if switch is not None:
                 switch.note(self.server, monotonic(), count=self._count)
+        began_s = monotonic()
         super().connect()  # type: ignore[misc]
+        self.opened_in_s, self._has_asked = monotonic() - began_s, False
         if self.can_read(0):  # type: ignore[attr-defined]
             # Redis speaks first only to refuse (too many clients, protected mode), which raises here. Anything else is not
             # Redis.
             self.read_response()
             raise redis.InvalidResponse("it sent data before any command")
-        self._report_newest()
+        words = self._newest_words()
+        if self._login or words:
+            self._introduce(words)
         if switch is not None:
             switch.begin(self._opened_s)
-        self._is_open, self._has_asked = True, False
+        self._is_open = True
 
     def disconnect(self, *args: Any, **options: Any) -> None:
         """Close the connection. A later `connect` opens a new one."""
@@ -166,35 +198,42 @@ class Bounded:
 
         Raises redis.RedisError, OSError: no answer.
         """
-        switch = self._switch
-        if switch is None or self._discovery is not None or self._has_asked or switch.forbidden_until_s > monotonic():
-            return
+        if not self._has_asked:
+            self._introduce(())
+
+    def _introduce(self, words: Sequence[str | int]) -> None:
+        """Log in unless that has happened, report receipts, and ask for the server, in one round trip."""
+        switch, commands = self._switch, [] if self._is_open else list(self._login)
+        if switch is not None and (self._discovery is not None or switch.forbidden_until_s > monotonic()):
+            switch = None
         untyped: Any = self
-        untyped.send_command("FCALL_RO", "headgate_version", 0, "server", switch.server)
-        self.server, is_replica = UNKNOWN, False
+        if words or switch is not None:
+            commands.append(("FCALL_RO", "headgate_version", 0, "server", *words, *([] if switch is None else [switch.server])))
+        elif not commands:
+            return
+        untyped.send_packed_command(self.pack_commands(commands))
+        for _ in self._login if not self._is_open else ():
+            self.read_response()
+        if not words and switch is None:
+            return
+        server, is_replica = UNKNOWN, False
         try:
             reply = self.read_response()
             if isinstance(reply, list) and len(reply) == 3:  # an older library replies otherwise
-                self.server, is_replica = reply[1].decode("ascii", "replace"), bool(reply[2])
+                server, is_replica = reply[1].decode("ascii", "replace"), bool(reply[2])
         except redis.ResponseError as error:
             code = reply_of(error)[0]
-            if code == NO_PERMISSION:
-                switch.forbidden_until_s = monotonic() + FORBIDDEN_S
-            self.server = NO_LIBRARY if code == NO_FUNCTION else UNKNOWN
-        self._has_asked = True
-        switch.note(self.server, monotonic(), count=self._count, is_replica=is_replica)
+            for each in (self._newest, switch) if code == NO_PERMISSION else ():
+                if each is not None:
+                    each.forbidden_until_s = monotonic() + FORBIDDEN_S
+            server = NO_LIBRARY if code == NO_FUNCTION else UNKNOWN
+        if switch is not None:
+            self.server, self._has_asked = server, True
+            switch.note(server, monotonic(), count=self._count, is_replica=is_replica)
 
-    def _report_newest(self) -> None:
+    def _newest_words(self) -> Sequence[str | int]:
         newest = self._newest
-        if newest is None or newest.forbidden_until_s > monotonic() or not (words := newest.words()):
-            return
-        untyped: Any = self
-        untyped.send_command("FCALL_RO", "headgate_version", 0, "server", *words)
-        try:
-            self.read_response()
-        except redis.ResponseError as error:
-            if reply_of(error)[0] == NO_PERMISSION:
-                newest.forbidden_until_s = monotonic() + FORBIDDEN_S
+        return newest.words() if newest is not None and newest.forbidden_until_s <= monotonic() else ()
 
     def _is_left(self, switch: PrimarySwitch) -> bool:
         """Return whether the address leads elsewhere. Ask if the last answer is too old."""
@@ -202,7 +241,9 @@ class Bounded:
         is_due = switch.is_due(now_s)
         if is_due or (not self._has_asked and now_s - self._opened_s > ASK_EVERY_S):
             left = left_s()
-            within_s = min(ASK_WITHIN_S, self._longest_connect_s, max(0.0, ASK_WITHIN_S if left is None else left * ASK_SHARE))
+            usual_s = ASK_WITHIN_S if left is None else left * ASK_SHARE
+            within_s = max(usual_s, ASK_WITHIN_RATIO * self.opened_in_s)
+            within_s = max(0.0, min(within_s, self._longest_connect_s, within_s if left is None else left))
             try:
                 self._within_s = within_s
                 self.ask_server()
@@ -210,11 +251,19 @@ class Bounded:
                 return True  # no answer: the connection is useless
             finally:
                 self._within_s = None
-            if is_due:
-                is_answered = self._ask_address(switch, within_s)
-                if is_answered is not None:
-                    switch.asked(now_s, monotonic(), is_answered=is_answered)
+            if is_due and self.opened_in_s > FAR_S:
+                switch.asked(now_s, now_s + within_s, is_answered=True)  # until the thread knows better
+                # In an empty context, as the budget of this call is not the thread's.
+                Thread(target=Context().run, args=(self._ask_where, switch, now_s, within_s), daemon=True).start()
+            elif is_due:
+                self._ask_where(switch, now_s, within_s)
         return switch.is_left(self.server, self._count)
+
+    def _ask_where(self, switch: PrimarySwitch, began_s: float, within_s: float) -> None:
+        """Ask where the address leads, and note when to ask again."""
+        is_answered = self._ask_address(switch, within_s)
+        if is_answered is not None:
+            switch.asked(began_s, monotonic(), is_answered=is_answered)
 
     def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
         """Ask a Sentinel, or over a new connection, where the address leads, and note it.

@@ -11,12 +11,10 @@ speaks RESP2 in bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
 from time import perf_counter
 from typing import Any
 
 import redis
-import redis.connection
 import redis.exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -37,14 +35,6 @@ from .sentinel import discovery_of
 
 Command = Sequence[str | bytes | int]
 
-# Without CLIENT SETINFO a connection sends two commands less and needs one right less. Before redis-py 8 the option has another
-# name.
-_ANONYMOUS_DRIVER: dict[str, Any] = (
-    {"driver_info": None}
-    if "driver_info" in signature(redis.connection.AbstractConnection).parameters
-    else {"lib_name": None, "lib_version": None}
-)
-
 
 def connection_pool(url: RedisUrl, timeout_s: float, newest: NewestReceipts | None = None, **options: Any) -> Pool:
     """Return a pool of connections to a server, or to the primary that Sentinels name. Each connection reports `newest`."""
@@ -62,7 +52,6 @@ def connection_pool(url: RedisUrl, timeout_s: float, newest: NewestReceipts | No
         retry_on_error=[],
         retry_on_timeout=False,
         health_check_interval=0,
-        **_ANONYMOUS_DRIVER,
         **_place(url),
         **{name: value for name, value in url.options if url.tls or not name.startswith("ssl_")},
         **options,

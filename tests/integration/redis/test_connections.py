@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis.client import Client, check_server, open_client
+from headgate.redis.connections import connection_pool
 from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.primary_switch import switch_of
 from headgate.redis.subscriber_link import SubscriberLink
-from tests.support.redis_server import DEADLINE_S
+from headgate.settings.addresses.redis_url import read_url
+from tests.support.redis_server import DEADLINE_S, wait_until
 
 
 def checked(url: str, timeout_s: float = DEADLINE_S) -> None:
@@ -78,6 +83,39 @@ def test_a_server_that_is_silent_is_given_up(use: Callable[[str, float], None]) 
 
         with pytest.raises(BusUnavailable, match="did not answer in time"):
             use(url, 0.2)
+
+
+def test_a_connection_to_a_far_redis_works_while_another_one_asks_where_the_address_leads() -> None:
+    """The server answers the question after the command. So a command that waited for it would find no answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = read_url(f"redis://:secret@127.0.0.1:{listener.getsockname()[1]}")
+        switch = switch_of(url)
+        connection: Any = connection_pool(url, DEADLINE_S).make_connection()
+        with ThreadPoolExecutor(1) as pool:
+            opened = pool.submit(connection.connect)
+            peer = listener.accept()[0]
+            peer.recv(4096)
+            peer.sendall(introduced("here"))
+            opened.result(DEADLINE_S)
+            connection.opened_in_s = 1.0
+            switch.doubt()
+            connection.connect()
+            connection.send_command("PING")
+            peer.recv(4096)
+            peer.sendall(b"+PONG\r\n")
+            assert connection.read_response() == b"PONG"
+            other = listener.accept()[0]
+            other.recv(4096)
+            other.sendall(introduced("there"))
+            wait_until(lambda: switch.server == "there", "the answer")
+        connection.disconnect()
+        peer.close()
+        other.close()
+
+
+def introduced(token: str) -> bytes:
+    """Return the replies to a login and to the question for the server."""
+    return b"+OK\r\n*3\r\n:12\r\n$%d\r\n%s\r\n:0\r\n" % (len(token), token.encode())
 
 
 def without_password(url: str) -> str:

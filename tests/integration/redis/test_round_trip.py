@@ -143,7 +143,7 @@ def test_an_interrupt_while_it_connects_closes_the_connection(interrupt: Callabl
     """No caller gets the reply to SELECT, and no command goes to another database."""
 
     def selected(connection: socket.socket) -> None:
-        connection.sendall(b"+OK\r\n")
+        connection.sendall(b"+OK\r\n*3\r\n:12\r\n$5\r\ntoken\r\n:0\r\n")
         assert connection.recv(4096)
         says(b"$3\r\nown\r\n")(connection)
 

@@ -23,6 +23,8 @@ Command = Sequence[str | bytes | int]
 class Link(Protocol):
     """The part of `redis.client.SubscriberLink` that the bus uses."""
 
+    opened_in_s: float
+
     def connect(self) -> None: ...
     def send(self, *commands: Command) -> None: ...
     def read(self) -> list[Any]: ...
@@ -67,6 +69,7 @@ class ModelServer:
         self.away = self.full = self.stopped = False
         self.refusal: Callable[[tuple[bytes, ...]], BusRefused | None] = lambda command: None
         self.attempts = 0
+        self.opens_in_s = 0.0
         self.ran: list[tuple[bytes, ...]] = []
         self.moved: Any = signal()  # replaced by another whenever something has happened here
         self._subscriber: ModelLink | None = None
@@ -159,6 +162,7 @@ class ModelLink:
 
     def __init__(self, server: ModelServer, *, turns: bool = False) -> None:
         self._server, self._turns = server, turns
+        self.opened_in_s = server.opens_in_s
         self._timeout_s: float | None = None
         self._open = self._closed = False
         self.lost: HeadgateError | None = None

@@ -47,6 +47,9 @@ class SubscriberLink:
         arrivals: waits for bytes on a separate descriptor in a `read` without a timeout, in place of the socket's own wait.
             Each such `read` takes a turn of the loop, even if bytes have arrived. All calls must then come from the loop's
             thread.
+
+    Attributes:
+        opened_in_s: the time that the socket took to open, which is a round trip, or more with TLS.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class SubscriberLink:
         self._socket: socket.socket | None = None
         self._closed = self._is_left = self._is_reading = self._is_sending = False
         self._switch: PrimarySwitch | None = None
+        self.opened_in_s = 0.0
         self._make_arrivals = arrivals
         self._arrivals: Arrivals | None = None
         import hiredis  # here, because it is optional for a process that only publishes
@@ -98,7 +102,7 @@ class SubscriberLink:
         # redis-py connects (address, TLS, AUTH, SELECT). From here on the socket is ours alone, so that redis-py cannot
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py pins this.
         self._socket, connection._sock = connection._sock, None
-        self._switch = connection.follow_switch(self)
+        self._switch, self.opened_in_s = connection.follow_switch(self), connection.opened_in_s
         if self._closed:
             self.close()
         self._open_socket().settimeout(None)

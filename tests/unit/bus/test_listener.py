@@ -23,6 +23,7 @@ from headgate.delivery.bus.listener import (
     ACTIVE_TIMEOUT_S,
     COMMAND_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
+    FENCE_ROUND_TRIPS,
     FIRST_RECONNECT_S,
     LAST_RECONNECT_S,
     QUARANTINE_LOG_S,
@@ -81,6 +82,16 @@ def test_the_retention_of_the_settings_is_stored_in_redis(model_bus: StartModelB
     bus.advance(1)
     assert bus.redis.max_events == 7
     assert bus.bus.first == 4
+
+
+def test_fences_have_time_for_a_far_redis_until_one_shows_that_it_is_near(model_bus: StartModelBus) -> None:
+    """The time of connecting is an estimate, because a process that starts measures too long a one."""
+    bus = model_bus("#")
+    bus.server.opens_in_s, intervals_s = 0.9, list[float]()
+    bus.server.refusal = lambda command: intervals_s.append(bus.bus.feed.fence_interval_s)
+    bus.server.cut()
+    bus.advance(10)
+    assert (intervals_s[0], intervals_s[-1], bus.bus.up) == (FENCE_ROUND_TRIPS * 0.9, 1.0, True)
 
 
 def test_a_listener_that_is_held_waits_each_time_before_it_hands_on_what_has_arrived(model_bus: StartModelBus) -> None:

@@ -140,12 +140,13 @@ class Feed:
         head: the newest known offset of the log.
         first: the oldest offset of the log, as of the last fence.
         tick_due_s: the time of the next `tick` by the caller's clock.
+        fence_interval_s: may change with a new connection.
     """
 
     def __init__(
         self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False, database: int = 0
     ) -> None:
-        self._fence_interval_s, self._database = fence_interval_s, database
+        self.fence_interval_s, self._database = fence_interval_s, database
         self._interest = Interest(namespace, sharded=sharded, database=database)
         self._messages = Messages(namespace, max_payload_bytes, database)
         self._fence = Fence()
@@ -576,7 +577,7 @@ class Feed:
     def tick(self, now_s: float) -> list[out.Action]:
         """Begin a fence at `tick_due_s`, or count the one under way as late."""
         # By the clock rather than after each fence, as a slow fence must not delay the verdict.
-        self._schedule(self.tick_due_s + self._fence_interval_s, now_s)
+        self._schedule(self.tick_due_s + self.fence_interval_s, now_s)
         if self.state is not State.LIVE:
             return []
         fence = self._fence
@@ -644,7 +645,7 @@ class Feed:
     def _schedule(self, due_s: float, now_s: float) -> None:
         # A clock more than an interval late means that the gateway itself was held up, and has yet to read the replies
         # of that time. This counts as one late fence rather than two.
-        self.tick_due_s = due_s if due_s >= now_s else now_s + self._fence_interval_s
+        self.tick_due_s = due_s if due_s >= now_s else now_s + self.fence_interval_s
 
     def _verdict(self) -> list[out.Action]:
         if self._fence.missed < LATE_FENCES:

@@ -47,6 +47,10 @@ COMMAND_TIMEOUT_S = 2.0
 # Short, so that an attempt to connect to a black hole ends soon after the black hole does.
 CONNECT_TIMEOUT_S = 1.0
 LEAST_FENCE_TIMEOUT_S = 0.25
+# A fence takes two round trips. Its interval is at least this many, so that a far Redis does not make it late.
+FENCE_ROUND_TRIPS = 3.0
+# A round trip from which on the log says that Redis is far.
+FAR_S = 0.25
 # The least time between expedited fences, which cost 80 µs each. Clients that come between two share the next one.
 EXPEDITED_INTERVAL_S = 0.002
 # If a pattern takes longer to become active, its subscription is refused. A dead connection is noticed sooner.
@@ -116,8 +120,7 @@ class Bus:
         self.database = database = self._log.database
         limits = (settings.max_payload_bytes, settings.fence_interval_s)
         self.feed = Feed(namespace, *limits, sharded=self._sharded, database=database)
-        # Three quarters of the interval, so that two late fences in a row are noticed within three.
-        self._fence_log = self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * settings.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
+        self._fence_log = self._open_fence_log()
         self._link: SubscriberLink | None = None
         # Replies that the feed has not seen, and how many it gets when none can be handed on directly. That is one at first, as
         # the next may be the usual case again, and doubles each time that it is not.
@@ -128,6 +131,7 @@ class Bus:
         # Greenlets that wait for a pattern, with their deadlines, in the order of their arrival.
         self._waiting: dict[Idle, tuple[str, float]] = {}
         self._waking = False
+        self._is_far = False  # as last logged
         self._closing = Signal()
         self._held: Callable[[], object] | None = None
         self._closed_for: HeadgateError | None = None  # the feed's reason to close the connection under way
@@ -210,6 +214,10 @@ class Bus:
         client = open_client(self._url, timeout_s=timeout_s, max_connections=1)
         reached = (lambda: (self.epoch, self.reached)) if verified else None
         return EventLog(self._namespace, client, self._settings.max_payload_bytes, reached)
+
+    def _open_fence_log(self) -> EventLog:
+        # Three quarters of the interval, so that two late fences in a row are noticed within three.
+        return self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * self.feed.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
 
     def hold(self, wait: Callable[[], object]) -> None:
         """Call `wait` before anything that has arrived is handed on, and before pages of the log are. Never waits itself."""
@@ -306,7 +314,8 @@ class Bus:
         link = SubscriberLink(self._url, CONNECT_TIMEOUT_S, key=log_key(self._namespace), arrivals=Arrivals)
         self._link = link
         link.connect()
-        link.settimeout(CONNECT_TIMEOUT_S)
+        self._pace_fences(link.opened_in_s)
+        link.settimeout(max(CONNECT_TIMEOUT_S, FENCE_ROUND_TRIPS * link.opened_in_s))
         self.feed.connected()
         self._unseen = []
         while True:
@@ -315,6 +324,26 @@ class Bus:
             while self._unseen:
                 self.wait_held()
                 self._go_on()
+
+    def _pace_fences(self, round_trip_s: float) -> None:
+        """Give fences the time that they need over this connection."""
+        interval_s = max(self._settings.fence_interval_s, FENCE_ROUND_TRIPS * round_trip_s)
+        if interval_s != self.feed.fence_interval_s:
+            self.feed.fence_interval_s = interval_s
+            self._fence_log.drop_idle()
+            self._fence_log = self._open_fence_log()
+
+    def _note_round_trip(self, round_trip_s: float) -> None:
+        """Take a round trip from a fence. A loop that stood still while it connected has measured too long a one."""
+        if FENCE_ROUND_TRIPS * round_trip_s <= self._settings.fence_interval_s:
+            self._pace_fences(round_trip_s)
+        if self._link is None:
+            return
+        round_trip_s = min(round_trip_s, self._link.opened_in_s)
+        was_far, self._is_far = self._is_far, round_trip_s > FAR_S
+        if self._is_far and not was_far:
+            effect = "a join takes three or more round trips, and a publish one"
+            log.warning("Redis is far", namespace=self._namespace, round_trip_ms=round(round_trip_s * 1000), effect=effect)
 
     def _hand_on(self) -> None:
         """Carry out the feed's actions until it waits for replies."""
@@ -429,6 +458,7 @@ class Bus:
             case out.Synced():
                 self._proven_s = monotonic()
                 self._fences.record(self._proven_s - self.fence_began_s)
+                self._note_round_trip((self._proven_s - self.fence_began_s) / 2)
                 self.last_error = None
                 if action.sources:
                     self._wake_waiting()

@@ -41,13 +41,18 @@ MAX_REPLICAS = 16
 
 
 def open_client(
-    url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS, newest: NewestReceipts | None = None
+    url: str,
+    *,
+    timeout_s: float = 5.0,
+    max_connections: int = MAX_CONNECTIONS,
+    newest: NewestReceipts | None = None,
+    wait_s: float | None = None,
 ) -> Client:
     """Return a client for commands; it connects at its first command. Raises BusRefused: `url` is wrong, or its files of TLS.
 
     Args:
         url: see settings/addresses/redis_url.py.
-        timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool.
+        timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool (unless `wait_s` is it).
         max_connections: bound of the pool (in a Cluster: of each node's); one more command waits.
         newest: what each new connection reports to Redis.
     """
@@ -55,8 +60,8 @@ def open_client(
     if address.tls:
         _check_tls_files(address.options)
     if address.kind is Kind.CLUSTER:
-        return ClusterClient(address, timeout_s, max_connections, newest)
-    return open_server(address, timeout_s, max_connections, newest)
+        return ClusterClient(address, timeout_s, max_connections, newest, wait_s)
+    return open_server(address, timeout_s, max_connections, newest, wait_s)
 
 
 @lru_cache

@@ -40,12 +40,19 @@ class ClusterClient:
 
     Args:
         timeout_s: as `open_client`. A question about the topology takes extra time.
-        max_connections, newest: the bound of each node's pool, and the receipts that its connections report.
+        max_connections, newest, wait_s: of each node's client, as `open_client`.
     """
 
-    def __init__(self, address: RedisUrl, timeout_s: float, max_connections: int, newest: NewestReceipts | None = None) -> None:
+    def __init__(
+        self,
+        address: RedisUrl,
+        timeout_s: float,
+        max_connections: int,
+        newest: NewestReceipts | None = None,
+        wait_s: float | None = None,
+    ) -> None:
         self.address = address
-        self._timeout_s, self._max_connections, self._newest = timeout_s, max_connections, newest
+        self._limits = timeout_s, max_connections, newest, wait_s
         self._topology: Topology = cluster_topology(address)
         self._nodes: dict[Node, redis.Redis] = {}
         self.reset()
@@ -159,7 +166,7 @@ class ClusterClient:
             with self._lock:
                 client = self._nodes.get(node)
                 if client is None:
-                    client = open_server(self.address.at(node), self._timeout_s, self._max_connections, self._newest)
+                    client = open_server(self.address.at(node), *self._limits)
                     self._nodes[node] = client
                     gone = [other for other in self._nodes if other not in (*self._topology.known(), node)]
                     # Only idle connections. A connection in use closes when its command has ended and its last reference goes.

@@ -77,9 +77,11 @@ PASSED_ON = frozenset({"FCALL", "FCALL_RO", "WAIT", "WAITAOF"})
 _WAITING = frozenset({"XREAD", "WAIT", "WAITAOF"})
 
 
-def open_server(url: RedisUrl, timeout_s: float, max_connections: int, newest: NewestReceipts | None = None) -> redis.Redis:
-    """Return a client of one server; it connects at its first command."""
-    limits = {"max_connections": max_connections, "timeout": timeout_s}
+def open_server(
+    url: RedisUrl, timeout_s: float, max_connections: int, newest: NewestReceipts | None = None, wait_s: float | None = None
+) -> redis.Redis:
+    """Return a client of one server; it connects at its first command. See `client.open_client`."""
+    limits = {"max_connections": max_connections, "timeout": timeout_s if wait_s is None else wait_s}
     pool = connection_pool(url, timeout_s, newest, **limits)
     return redis.Redis.from_pool(pool)  # unlike the constructor, its close() closes the pool too
 

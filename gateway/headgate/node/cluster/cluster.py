@@ -30,6 +30,8 @@ from .statsd_push import StatsdPush
 from .tracer import Tracer
 
 COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
+# The longest wait for the connection that all rounds share. With a far Redis, each call of the others takes a while.
+ROUND_WAIT_S = 5.0
 
 Running: TypeAlias = Pauses | SharedTable | ProcessStatsWatch | Rounds | Tracer | StatsdPush
 
@@ -49,7 +51,7 @@ class Cluster:
     def __init__(self, settings: Settings, namespaces: Mapping[str, Namespace], state: Callable[[], State]) -> None:
         assert settings.redis_url is not None  # the gateway has checked it
         self.redis = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
-        self.rounds = open_client(settings.redis_url, timeout_s=ROUND_TIMEOUT_S, max_connections=1)
+        self.rounds = open_client(settings.redis_url, timeout_s=ROUND_TIMEOUT_S, max_connections=1, wait_s=ROUND_WAIT_S)
         self.table = SharedTable(self.rounds, namespaces)
         self.pauses = Pauses(self.rounds)
         self.rates = RatesWatch(self.table)

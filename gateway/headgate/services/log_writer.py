@@ -24,7 +24,7 @@ from headgate.redis.cluster import shown_command
 from headgate.redis.connections import Command
 from headgate.redis.durability import Durability, Replicas, count_online
 from headgate.redis.faults import NO_REPLY, refused, reply_error, translate
-from headgate.redis.functions import call_function, ensure_loaded, is_missing
+from headgate.redis.functions import VERSION, call_function, ensure_loaded, is_missing
 from headgate.redis.inbox import InboxPage, inbox_command, read_current, read_part
 from headgate.redis.keys import STRICT, TRUSTED, head_key, live_channel, log_key, namespace_of
 from headgate.redis.lineage import Fate, LogPosition, alone
@@ -213,14 +213,16 @@ class LogWriter:
         server = at(self._client, key)
         if server is self._checked_last and key in self._declared:
             return
-        if server not in self._checked:
+        declaration: Command = ("HSETNX", head_key(namespace_of(key)), "database", database_number(self._client))
+        version, declared = call_many(server, [("FCALL_RO", "headgate_version", 0), declaration])  # in one round trip
+        if server not in self._checked and not (isinstance(version, int) and version >= VERSION):
             ensure_loaded(self._client, key)
-            self._checked.add(server)
+        self._checked.add(server)
         self._checked_last = server
-        if key not in self._declared:
+        if isinstance(declared, HeadgateError):
             with suppress(BusRefused):  # no right or no room; a gateway reports the number too
-                call(self._client, "HSETNX", head_key(namespace_of(key)), "database", database_number(self._client))
-            self._declared.add(key)
+                call(self._client, *declaration)
+        self._declared.add(key)
 
     def open_check(
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None

@@ -1,7 +1,7 @@
 """The repair of rights in Redis: a gateway that reads revocations and explicit grants writes back what Redis has lost of them.
 
 In: the copies of the gateway (revocation.py, regrants.py). Out: what Redis and the copies have. Whatever happened in between,
-the newest decision about a user or token counts, and nothing is taken out of Redis.
+the newest decision about a user or token counts, and nothing is taken out of Redis. `KeptKeys` notices the loss of a whole key.
 
 One command adds what is missing, and then every gateway reads everything again. So of many gateways that find the same loss, the
 first one repairs it.
@@ -14,8 +14,8 @@ from itertools import chain
 
 import structlog
 
-from headgate.errors import HeadgateError
-from headgate.redis.client import Client, call, call_at, database_number
+from headgate.errors import BusRefused, HeadgateError
+from headgate.redis.client import Client, call, call_at, call_many, database_number, is_forbidden
 from headgate.redis.connections import Command
 from headgate.redis.functions import write_all
 from headgate.redis.keys import REGRANTED, REVOKED, revoked_channel
@@ -85,6 +85,28 @@ def read_regrants(client: Client, known: Mapping[str, Explicit] | None = None) -
     setting = [("HSET" if user in stored else "HSETNX", REGRANTED, user, encode(each)) for user, each in lost.items()]
     _write_back(client, REGRANTED, setting, MAX_REGRANTED_S)
     return {user: (each, each.until_s - now_s) for user, each in (stored | lost).items() if each.until_s > now_s}
+
+
+class KeptKeys:
+    """Notices that Redis has lost a key with rights alone, which breaks no connection: it was evicted, or deleted by hand."""
+
+    def __init__(self) -> None:
+        self._questions: dict[str, Command] = {REVOKED: ("ZRANGE", REVOKED, 0, 0), REGRANTED: ("HLEN", REGRANTED)}
+        self._there: set[str] = set()
+
+    def has_lost(self, client: Client) -> bool:
+        """Return whether a key is gone that was there at the call before, perhaps because its last right has ended.
+
+        Asks no more about a key that this user may not read. One round trip. Raises as `redis.client.call`.
+        """
+        asked = dict(self._questions)
+        before, self._there = self._there, set[str]()
+        for key, reply in zip(asked, call_many(client, asked.values()), strict=True):
+            if isinstance(reply, BusRefused) and is_forbidden(reply):
+                del self._questions[key]
+            elif reply:
+                self._there.add(key)
+        return not before <= self._there
 
 
 def _adding(lost: Sequence[Decision], stored: Mapping[str, Decision], now_s: int) -> Iterator[Command]:

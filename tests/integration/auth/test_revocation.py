@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from headgate.auth import regrants
-from headgate.auth.repair import read_regrants, read_revoked
-from headgate.auth.revocation import KEPT_S
+from headgate.auth.repair import KeptKeys, read_regrants, read_revoked
+from headgate.auth.revocation import KEPT_S, revoke
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.cli.main import main
 from headgate.redis.client import Client, call, open_client
@@ -122,6 +122,26 @@ def test_what_redis_has_lost_is_written_back_by_a_gateway(publisher: Publisher, 
             assert other.heard() == ["user:ana"]
     assert [member for member, *_ in read_revoked(redis_client)] == ["user:ana"]
     assert call(redis_client, "TTL", REVOKED) > 0
+
+
+@pytest.mark.parametrize("key", [REVOKED, REGRANTED])
+def test_a_key_that_redis_loses_alone_is_noticed(redis_client: Client, key: str) -> None:
+    """It was evicted, or deleted by hand. No connection breaks, and no other key shows it."""
+    kept = KeptKeys()
+    regrants.store(redis_client, "ana", ("a",), (), 60)
+    revoke(redis_client, user="ben")
+    assert [kept.has_lost(redis_client), kept.has_lost(redis_client)] == [False, False]
+    call(redis_client, "DEL", key)
+    assert [kept.has_lost(redis_client), kept.has_lost(redis_client)] == [True, False]
+
+
+def test_a_user_who_may_not_read_a_key_is_not_asked_about_it_again(as_user: Callable[..., Client], redis_client: Client) -> None:
+    """Redis logs each refusal."""
+    call(redis_client, "ACL", "LOG", "RESET")
+    kept, limited = KeptKeys(), as_user("+zrange")
+    assert [kept.has_lost(limited) for _ in range(3)] == [False] * 3
+    refused = [dict(zip(line[::2], line[1::2], strict=True)) for line in call(redis_client, "ACL", "LOG")]
+    assert [line[b"count"] for line in refused if line[b"object"] == b"hlen"] == [1]
 
 
 def test_what_was_lifted_while_a_gateway_heard_nothing_stays_lifted(publisher: Publisher, redis_client: Client) -> None:

@@ -12,12 +12,14 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from headgate.auth.admission import Admission
 from headgate.auth.api_keys import ApiKeys, key_of
 from headgate.auth.client_counts import QUIET_CLIENTS, ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator
-from headgate.auth.repair import read_revoked
+from headgate.auth.repair import KeptKeys, read_revoked
 from headgate.auth.revocation import TOKEN, USER, Decision, kind_of
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
@@ -30,6 +32,7 @@ from headgate.redis.client import Client as RedisClient
 from headgate.redis.client import drop_idle
 from headgate.runtime.logging import wire_form
 from headgate.runtime.metrics import REFUSED
+from headgate.runtime.periodic import Rounds
 from headgate.runtime.rates import Rates
 from headgate.settings.settings import Settings
 from headgate.transport.frame_parser import POLICY
@@ -45,6 +48,10 @@ if TYPE_CHECKING:
 
 # Longest wait for revocations, and for changes of grants. Redis may be unreachable, and an authenticator may hang.
 RIGHTS_WITHIN_S = 2.0
+# How often to check whether Redis has lost a key with rights.
+CHECK_EVERY_S = 5.0
+
+log = structlog.get_logger("headgate.access")
 
 
 class Access:
@@ -70,6 +77,8 @@ class Access:
         # No client is admitted before it has read the revocations, so it waits for no other part.
         self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, _read_once, also=cluster.questions)
         cluster.table.on_lost = self.revocations.renew  # a flush breaks no connection
+        self._rounds, self._kept = cluster.rounds, KeptKeys()
+        self._checks = Rounds(self._check_kept, lambda: log.exception("rights not checked"), CHECK_EVERY_S)
         keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
         cluster.rates.share(self.logins.failed_rates)
@@ -80,6 +89,7 @@ class Access:
         self.logins.start()
         self.regranting.start()
         self.revocations.start()
+        self._checks.start()
 
     def check_again(self) -> None:
         """End what has expired while this process stood still, and read the revocations and other grants again. Never waits."""
@@ -100,10 +110,18 @@ class Access:
 
     def close(self) -> None:
         """Stop. Idempotent."""
+        self._checks.close()
         self.revocations.close()
         self.regranting.close()
         self.logins.close()
         self.expiry.close()
+
+    def _check_kept(self) -> float:
+        """Read the rights again, and write them back, if Redis has lost a key. Return the seconds until the next check."""
+        with suppress(HeadgateError):  # the watch reports it
+            if self._kept.has_lost(self._rounds):
+                self.revocations.renew()
+        return CHECK_EVERY_S
 
     def _revoked(self, members: Iterable[str]) -> None:
         named = [kind_of(member) or (TOKEN, "") for member in members]

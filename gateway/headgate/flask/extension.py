@@ -53,6 +53,8 @@ SOCKET_PATH = "/socket.io/"
 # Some clients leave the slash out.
 SOCKET_PATH_WITHOUT_SLASH = "/socket.io"
 STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
+# A request of a client without a stream, which has nowhere to move (node/requests/streams.py).
+REQUEST_PATHS = (SOCKET_PATH + "request", "/api/v1/request")
 # Needed by Flask for a request, and absent from the handshake that a gateway keeps of a connection.
 _BARE_REQUEST = {"REQUEST_METHOD": "GET", "wsgi.url_scheme": "http"}
 AnswererT = TypeVar("AnswererT", bound=Answerer)
@@ -473,7 +475,8 @@ class Headgate:
                 return self._refuse(app, environ, start_response) if is_ours else inner(environ, start_response)
             gateway = self.gateway
             gateway.start()
-            if gateway.draining and is_ours and "sid=" not in environ.get("QUERY_STRING", ""):  # a new connection
+            comes = is_ours and environ["PATH_INFO"] not in REQUEST_PATHS and "sid=" not in environ.get("QUERY_STRING", "")
+            if gateway.draining and comes:
                 # Not CONNECT_ERROR. A load balancer takes it for success, and socket.io clients do not come back after it.
                 return self._refusal("503 Service Unavailable", leaving().to_wire(), environ)(environ, start_response)
             outer = outer or gateway.wsgi_app(inner, own)

@@ -147,14 +147,19 @@ class Joining:
         point: Position | None,
         *,
         is_strict: bool = True,
+        stays: bool = True,
     ) -> Client:
-        """Admit a stream's client, and welcome it. May switch greenlets. `is_strict`: only with all its subscriptions.
+        """Admit a stream's client, and welcome it. May switch greenlets.
+
+        Args:
+            is_strict: only with all its subscriptions.
+            stays: it is here for longer than one request. One that is not has nowhere to move, so a drain does not refuse it.
 
         Raises HeadgateError: as for any client, or a subscription is refused. `leave` must follow.
         """
         try:
-            self._check_open(namespace)
-            identity, address = self._let_in(handshake, len(wanted), point, again=True)
+            self._check_open(namespace, stays=stays)
+            identity, address = self._let_in(handshake, len(wanted), point, again=True, stays=stays)
             self._charge(namespace, identity, address)
             stream.cork()
             client = self._take_in(namespace, stream.sid, identity, stream, address)
@@ -186,14 +191,15 @@ class Joining:
         if wait_s := namespace.search.reads.spend(account, monotonic()):
             raise LimitReached("read_per_s", namespace.search.reads.per_s, wait_s)
 
-    def _check_open(self, namespace: Namespace) -> None:
-        self._drain.check()
+    def _check_open(self, namespace: Namespace, *, stays: bool = True) -> None:
+        if stays:
+            self._drain.check()
         self._pauses.check_connect(namespace.name)
         if namespace.bus.epoch is None:
             raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
 
     def _let_in(
-        self, handshake: Handshake, subscriptions: int, point: Position | None, *, again: bool
+        self, handshake: Handshake, subscriptions: int, point: Position | None, *, again: bool, stays: bool = True
     ) -> tuple[Identity, str | None]:
         """Return the identity of a client for which there is room, and the address that it counts for."""
         self._shedding.check_client(returning=point is not None)
@@ -207,11 +213,12 @@ class Joining:
         changes = self._logins.changes
         self._find_place(identity.user, address)
         # The waits were long enough for the gateway to change.
-        self._drain.check()  # a client that joins after the notice would never get it
+        if stays:
+            self._drain.check()  # a client that joins after the notice would never get it
         self._pauses.check_connect(handshake.namespace)
         self._shedding.check_client(returning=point is not None)  # others may have joined
         if self._logins.has_changed(identity.user, changes):
-            return self._let_in(handshake, subscriptions, point, again=again)
+            return self._let_in(handshake, subscriptions, point, again=again, stays=stays)
         # From here on a change of the user's rights reaches this client.
         return self._logins.as_of_now(identity), address
 

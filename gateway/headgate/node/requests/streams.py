@@ -128,7 +128,9 @@ class Streams:
         start_response("200 OK", [*headers, ("Content-Length", str(len(body)))])
         return [body]
 
-    def _joined(self, namespace: Namespace, wanted: Wanted, environ: WSGIEnvironment) -> tuple[Stream, StreamText]:
+    def _joined(
+        self, namespace: Namespace, wanted: Wanted, environ: WSGIEnvironment, *, stays: bool = True
+    ) -> tuple[Stream, StreamText]:
         point = wanted.point
         if isinstance(point, int):
             point = Position(namespace.bus.epoch or "", point)
@@ -137,7 +139,9 @@ class Streams:
         handshake = Handshake(namespace.name, wanted.auth, environ)
         self._open.add(stream)
         try:
-            self._joining.open_stream(namespace, stream, handshake, wanted.subscriptions, point, is_strict=wanted.is_strict)
+            self._joining.open_stream(
+                namespace, stream, handshake, wanted.subscriptions, point, is_strict=wanted.is_strict, stays=stays
+            )
             if wanted.requests:
                 answers = [self._handlers[namespace.name][name](stream.sid, body) for name, body in wanted.requests]
                 stream.offer_control(message_frame(notice_packet(namespace.name, ANSWERS, {"answers": answers})))
@@ -154,7 +158,7 @@ class Streams:
             raise InvalidRequest(f"expected {{name, body}} with a name of {', '.join(ALONE)}, and perhaps a token")
         wanted = Wanted(one_of(read_query(environ), "namespace"), fields, [], None, None)
         namespace = self._namespaces[self._settings.served(wanted.namespace)]
-        stream, _ = self._joined(namespace, wanted, environ)
+        stream, _ = self._joined(namespace, wanted, environ, stays=False)
         try:
             answer = self._handlers[namespace.name][name](stream.sid, request)
             text = to_json(_waited(answer, watch) if callable(answer) else answer)

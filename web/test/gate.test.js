@@ -863,6 +863,20 @@ describe("connection", () => {
     assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 100 });
   });
 
+  it("leaves a gateway that drains only when its requests are answered, so that their outcomes are known", async () => {
+    open();
+    await gateway.welcome();
+    const sent = gate.publish("a", 1);
+    gateway.emit("status", { moving: { reason: "deploy", within_s: 0 } });
+    await gateway.until(() => gate.status === "moving");
+    // Timers fire in their order, and that of the move began before this one.
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    assert.equal(gate.status, "moving");
+    await gateway.answer("publish", { ok: true, id: "x", epoch: "e1", offset: 101 });
+    assert.equal((await sent).offset, 101);
+    await gateway.until(() => gateway.connects.length === 2);
+  });
+
   it("comes back at once when a gateway that asked it to move does not wait for it", async () => {
     const downs = [];
     open({ reconnectDelayMinMs: 60_000, reconnectDelayMaxMs: 60_000 }).on("a", () => {});

@@ -42,6 +42,8 @@ import { createTransport } from "../transport/transport.js";
 const NOT_SERVED = "Invalid namespace";
 /** Refusals in a row of tokens that were all new and all expired, after which a client gives up. */
 const MAX_REFUSALS = 5;
+/** How often a client that is to move checks whether all requests have their answers. */
+const POLL_MS = 20;
 
 /** @param {string} address origin and namespace @param {Required<Pick<ConnectionOptions, "reconnectDelayMinMs" | "reconnectDelayMaxMs" | "connectTimeoutMs" | "requestTimeoutMs">> & ConnectionOptions} options with their defaults */
 export function createConnection(address, options) {
@@ -73,6 +75,8 @@ export function createConnection(address, options) {
   let asking = false;
   /** The gateway has asked us to move, one client after the other: we may come back at once. */
   let inTurn = false;
+  /** How many requests have no answer yet. */
+  let unanswered = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -213,6 +217,7 @@ export function createConnection(address, options) {
     const mine = generation;
     const { data, ephemeral, timeout_ms, ...named } = body;
     let answer;
+    unanswered++;
     try {
       // The gateway ends a request of the application in time, and reports it.
       answer = await transport.request(name, body, timeout_ms + PROBE_MS || requestTimeoutMs);
@@ -222,6 +227,8 @@ export function createConnection(address, options) {
       // To try it again could do it twice, but by its id.
       if (named.id && !ephemeral) throw new HeadgateError("outcome_unknown", { ...named, reason }, false, undefined, error);
       throw new HeadgateError(reason, { request: name }, true, undefined, error);
+    } finally {
+      unanswered--;
     }
     const { error, ok, ...reply } = answer;
     if (error) throw fromWire(error);
@@ -309,14 +316,16 @@ export function createConnection(address, options) {
     overflowed: (reason) => leave("lose", reason),
 
     /**
-     * The gateway is about to stop: leave it later, and connect again at once.
+     * The gateway is about to stop: leave it later, once it has answered all requests, and connect again at once. A gateway that has no
+     * time for them ends the connection.
      * @param {string} reason
      * @param {number} inMs how long to stay
      */
     move(reason, inMs) {
       if (!life.offer("move", reason)) return;
       inTurn = inMs > 0;
-      after(() => leave("lose", reason, 0), inMs);
+      const go = () => (unanswered ? after(go, POLL_MS) : leave("lose", reason, 0));
+      after(go, inMs);
     },
 
     /**

@@ -15,6 +15,8 @@ from headgate.settings.options import text as some
 from .address import Mailbox, check_address, read_mailbox
 from .text import DEFAULT_SUBJECT, MailTemplates
 
+# Ports with one way to begin TLS (RFC 8314, section 7). With the other way each end waits for the other to speak first.
+_SECURITY_AT = {465: "tls", 587: "starttls"}
 # Characters of an address that `to_template` makes.
 MAX_ADDRESS_TEXT = 1000
 
@@ -93,6 +95,8 @@ def _server_faults(options: EmailOptions) -> list[str]:
     faults = []
     if options.security == "none" and not options.allow_plain and not _is_this_machine(options.host):
         faults.append("security='none': expected starttls or tls to another machine, or allow_plain = true")
+    if options.security != "none" and (expected := _SECURITY_AT.get(options.port, options.security)) != options.security:
+        faults.append(f"port={options.port} with security={options.security!r}: expected security = {expected!r} at this port")
     if options.security == "none" and options.ca_file is not None:
         faults.append("ca_file is given with security='none'; expected starttls or tls")
     try:

@@ -355,6 +355,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":  # OpenSSL's name for bytes that are not TLS
+            return "it does not begin with TLS; a server that speaks SMTP here expects security = 'starttls'"
         return f"no TLS: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]

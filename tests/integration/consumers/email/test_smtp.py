@@ -276,6 +276,9 @@ def test_a_server_without_the_offer_that_we_need_gets_no_mail(smtp: SmtpServer, 
         mails(smtp.port, "starttls").send(MAIL)
     assert (smtp.received, len(lines)) == ([], 1)
 
+    with pytest.raises(Retry, match="a server that speaks SMTP here expects security = 'starttls'"):
+        mails(smtp.port, "tls").send(MAIL)
+
     with capture_logs() as lines, pytest.raises(Retry, match="does not offer a way to log in that we know"):
         mails(smtp.port, user="me", password="the secret").send(MAIL)
     assert "the secret" not in str(lines)

@@ -55,6 +55,8 @@ def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
         ({"host": "mail.example.com"}, PLAIN),
         ({"host": "127.0.0.1.example.com"}, PLAIN),
         ({"security": "ssl"}, "security='ssl': expected starttls, tls or none"),
+        ({"security": "starttls", "port": 465}, "port=465 with security='starttls': expected security = 'tls' at this port"),
+        ({"security": "tls", "port": 587}, "port=587 with security='tls': expected security = 'starttls' at this port"),
         ({"port": 65536}, "port=65536: expected a whole number from 0 to 65535"),
         ({"mail_from": "Jo"}, "mail_from='Jo': expected an address such as Alerts <alerts@example.com>"),
         ({"mail_from": "Jo\r\nBcc: x <a@example.com>"}, "expected an address such as Alerts <alerts@example.com>"),

@@ -15,7 +15,7 @@ class NotificationState(Enum):
 
     `SENT`: it is in the log. `DELIVERED`: a gateway wrote it to a client of the user. `HANDLED`: a page called a handler with it.
     `WITHDRAWN`: a consumer had it for the user and did not send it. `PUSHED`, `MAILED`: a consumer sent it. `SHOWN`: a page
-    reported that it has shown it. `READ`: its item is read, archived, or gone.
+    reported that it has shown it. `READ`: its item is read or archived.
     """
 
     SENT = "sent"

@@ -120,7 +120,8 @@ class UserFacts(NamedTuple):
     """What one user has done about one event.
 
     Attributes:
-        is_read: the event is an item of an inbox, and the item is read, archived or gone.
+        is_read: the event is an item of an inbox, and the item is read or archived. One that the bounds of the inbox have removed
+            is not, since its user may never have seen it.
         is_shown: one of the user's browsers reported that it has shown the event.
         muted: the channels that the user has muted for the event's topic.
     """
@@ -154,7 +155,7 @@ def read_user_facts(client: Client, namespace: str, user: str, topic: str, event
         _, word, _, kind = topic.split(".", 3)
         commands.append(("HGET", inbox_key(namespace, word), f"{kind}/{event_id}"))
     shown, mutes, *items = call_all(client, commands)
-    is_read = bool(items) and (items[0] is None or items[0][:1] != b"u")
+    is_read = bool(items) and items[0] is not None and items[0][:1] != _UNREAD
     return UserFacts(is_read, shown is not None, muted_channels(mutes, topic))
 
 

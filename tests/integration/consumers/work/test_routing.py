@@ -18,7 +18,7 @@ from headgate.consumers.work.state import MAX_OUTCOMES, RedisState, read_outcome
 from headgate.consumers.work.store import Store
 from headgate.errors import BusUnavailable, InvalidRequest
 from headgate.redis.client import Client, call
-from headgate.redis.inbox import UserFacts, mark_seen, read_user_facts
+from headgate.redis.inbox import MAX_ITEMS, UserFacts, mark_seen, read_user_facts
 from headgate.services.inbox import Inbox
 from tests.support.recording_consumer import fail
 from tests.support.stepped_worker import Site
@@ -57,6 +57,18 @@ def test_a_shown_event_of_a_user_is_withdrawn_and_counted(site: Site) -> None:
     assert at_once == ["of nobody"]
     assert [value["name"] for value in site.values()] == ["of nobody", "missed"]
     assert metric("withdrawn_total", why="seen") - before == 1
+
+
+def test_an_item_that_the_inbox_has_dropped_unread_is_sent(site: Site) -> None:
+    """Its user may never have seen it, and the message is then the only way to learn of it."""
+    worker = site.make(("users.ann.inbox.first.#",), unless_read_s=3600)
+    Inbox(site.publisher).send("ann", "first", "dropped", "a")
+    worker.work()
+    site.publisher.publish_many([("users.ann.inbox.next", number) for number in range(MAX_ITEMS)])
+
+    worker.finish()
+
+    assert site.values() == ["dropped"]
 
 
 def test_a_consumer_without_a_channel_asks_nobody_and_obeys_no_mute(site: Site) -> None:

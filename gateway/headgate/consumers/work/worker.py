@@ -167,7 +167,7 @@ class Worker:
         self._lease_ms = round(spec.runner.lease_s * 1000)
         self._wanted = lru_cache(maxsize=4096)(self._matches)
         self._asks_keys = spec.consumer.keys is not Consumer.keys
-        self._opened = False
+        self._opened = self._is_page_lost = False
         self._next_tick_s = 0.0
         self._next_page_s = 0.0
         # Add it to a time of the monotonic clock: the time by the group's clock, whatever the clock of this machine shows.
@@ -250,10 +250,22 @@ class Worker:
         with ExitStack() as taking:
             taking.enter_context(self._taking)
             asked_s = awake_or_asleep_s()
-            page = self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
+            page = self._take()
             if page is None or not any(_is_last_chance(leased) for leased in page.work):
                 taking.close()
             self._handle_page(consumer, page, asked_s)
+
+    def _take(self) -> Page | None:
+        # A page whose answer is lost counts as a delivery of its tasks, and an outage of three leases would make poison of work
+        # that nobody began. So after one Redis must answer a question that hands out nothing.
+        if self._is_page_lost:
+            self._store.progress()
+            self._is_page_lost = False
+        try:
+            return self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)
+        except BusUnavailable:
+            self._is_page_lost = True
+            raise
 
     def _handle_page(self, consumer: Consumer, page: Page | None, asked_s: float) -> None:
         if page is None:

@@ -463,6 +463,28 @@ def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside
     assert [(delivery.value(), delivery.attempt) for delivery in site.recorder.seen] == [("harmless", 3)]
 
 
+def test_an_outage_in_which_answers_of_redis_are_lost_hands_out_one_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis carries out each command of a half-open connection, and the work of lost pages would end as poison unbegun."""
+    worker, handed_out = site.make(), []
+    site.publisher.publish("orders.1.failed", 1)
+    take = worker.store.take
+
+    def lost(*arguments: Any) -> None:
+        handed_out.append(take(*arguments))
+        raise BusUnavailable("no answer")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(worker.store, "take", lost)
+        outage.setattr(worker.store, "progress", lambda: fail(BusUnavailable("no answer")))
+        worker.work(waits=5)
+
+    assert len(handed_out) == 1
+    epoch = call(site.redis, "HGET", GROUP, "epoch").decode()
+    call(site.redis, "EVAL", ABANDON_FIRST, 1, LOG, group_in_log("mail", epoch))
+    worker.work()
+    assert [(delivery.value(), delivery.attempt) for delivery in site.recorder.seen] == [(1, 2)]
+
+
 def test_no_other_worker_takes_work_beside_a_task_that_one_more_lost_process_would_set_aside(site: Site) -> None:
     """It would share the blame, and become a dead letter with it. Other tasks hold no worker up."""
     worker = site.make()

@@ -51,7 +51,7 @@ class Email(Consumer):
         source = options.to_template
         self._to_template = None if source is None else Template("to_template", source, limit=MAX_ADDRESS_TEXT)
         self._to_function = import_string(options.to_function, FUNCTION) if options.to_function else None
-        self._postbox = MailServer(options, context.name) if postbox is None else postbox
+        self._postbox = MailServer(options) if postbox is None else postbox
 
     @classmethod
     def check(cls, options: EmailOptions, patterns: Sequence[str]) -> list[str]:

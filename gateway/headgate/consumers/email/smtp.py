@@ -1,7 +1,7 @@
 """Hands mails to one SMTP server. The only file that imports smtplib.
 
 In: a `Mail`. Out: nothing, once the server has answered 250; else a `Retry` or `Reject` of base.py. A refusal of our connection
-(greeting, login, sender) rejects no event. It is a fault of the set-up, tried again, and logged.
+(greeting, login, sender) rejects no event. It is a fault of the set-up, and tried again.
 
 While the server is unreachable or refuses us, most mails are deferred without an attempt. A hanging attempt must not keep the
 consumer from reading its log, which is trimmed in the meantime, and a wrong password must not be tried a thousand times.
@@ -21,12 +21,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
 from headgate.consumers.values import read_secret
-from headgate.runtime.logging import ThrottledLog
 
 from .message import Mail
 
@@ -59,7 +56,6 @@ class MailServer:
     Args:
         options: its address, the security of the connection, the login. `timeout_s` limits connecting and each answer except that
             to the message, which `accept_timeout_s` limits.
-        consumer: name of the consumer, for the log.
         now: the monotonic clock.
 
     Raises:
@@ -67,11 +63,10 @@ class MailServer:
         ValueError: the password is set twice, or its variable is unset.
     """
 
-    def __init__(self, options: EmailOptions, consumer: str, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: EmailOptions, now: Callable[[], float] = time.monotonic) -> None:
         self._options, self._now = options, now
         self._port, self._password = options.port or PORTS[options.security], read_secret(options, "password")
         self._place = f"{options.host}:{self._port}"
-        self._log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=consumer).error)
         self._context = None if options.security == "none" else ssl.create_default_context(cafile=options.ca_file)
         self._smtp: _Smtp | None = None
         self._used_s = 0.0
@@ -94,20 +89,18 @@ class MailServer:
             self._hand_over(smtp, mail)
         except RefusesUs as error:
             self.close()
-            raise self._no_service("the mail server refuses us: mails wait", str(error), began_s) from error
+            raise self._no_service(str(error), began_s) from error
         except _AnswerLost as lost:
             self._drop()
             if isinstance(lost.error, TimeoutError):
-                reason = f"no answer to the message within {self._options.accept_timeout_s:g} s"
-                self._log("the mail server did not answer after a mail", server=self._place, reason=reason)
                 self._pause.end()
+                reason = f"no answer to the message within {self._options.accept_timeout_s:g} s"
                 raise OutcomeUnknown(f"mail server {self._place}: {reason}") from lost
-            reason = f"no answer to the message: {_reason(lost.error)}"
-            waits = self._no_service("the mail server broke off after a mail: mails wait", reason, began_s)
+            waits = self._no_service(f"no answer to the message: {_reason(lost.error)}", began_s)
             raise OutcomeUnknown(waits.reason, waits.after_s) from lost
         except (smtplib.SMTPException, OSError) as error:
             self._drop()
-            raise self._no_service("the mail server is out of reach: mails wait", _reason(error), began_s) from error
+            raise self._no_service(_reason(error), began_s) from error
         except (Retry, Reject):
             self._pause.end()  # the server works, and refuses only this mail
             raise
@@ -219,9 +212,8 @@ class MailServer:
         if smtp.first_code is not None and 400 <= smtp.first_code < 600:
             judge(MESSAGE, smtp.first_code, text)
 
-    def _no_service(self, event: str, reason: str, began_s: float) -> Retry:
-        """Log an attempt that failed whatever the mail, begin a pause, and return the Retry."""
-        self._log(event, server=self._place, reason=reason)
+    def _no_service(self, reason: str, began_s: float) -> Retry:
+        """Begin a pause after an attempt that failed whatever the mail, and return the Retry."""
         return self._pause.begin(began_s, self._now(), f"mail server {self._place}: {reason}")
 
 

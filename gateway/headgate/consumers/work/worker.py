@@ -532,6 +532,8 @@ class Worker:
             if unknown and kept.unknown >= MAX_UNKNOWN:
                 return self._to_dead_letters(leased, OUTCOME_UNKNOWN, reason)
             self._metrics.retried.inc()
+            if not fault:  # which has a line with its traceback
+                self._log("work failed and is tried again", reason=reason)
             return _instead(leased, defer_for(kept, round(wait_s * 1000)))
 
         self._settle(group, answers)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.email.message import Mail
@@ -36,7 +35,7 @@ def mails() -> Iterator[Callable[..., MailServer]]:
     def to(
         port: int, security: str = "none", timeout_s: float = 30.0, now: Callable[[], float] = time.monotonic, **more: Any
     ) -> MailServer:
-        opened.append(MailServer(email_options(port=port, security=security, timeout_s=timeout_s, **more), "on-call", now))
+        opened.append(MailServer(email_options(port=port, security=security, timeout_s=timeout_s, **more), now))
         return opened[-1]
 
     yield to
@@ -174,17 +173,14 @@ def test_a_mail_that_the_server_rejects_leaves_the_connection(smtp: SmtpServer, 
 
 
 def test_an_answer_against_us_rejects_no_event(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
-    """The set-up is at fault, not the event, so it is tried again, and one line of the log a minute asks the operator to act."""
+    """The set-up is at fault, not the event, so it is tried again."""
     for stage, how in (("greeting", "554 go away"), ("EHLO", "550 no"), ("MAIL", "550 not your domain"), ("RCPT", "530 log in")):
         smtp.begin_anew()
         server = mails(smtp.port)
         smtp.behave(stage, how, times=6)
-        with capture_logs() as lines:
-            for _ in range(3):
-                with pytest.raises(Retry, match=how[:3]):
-                    server.send(MAIL)
-        assert [(line["log_level"], line["consumer"]) for line in lines] == [("error", "on-call")], f"{how} at {stage}"
-        assert how[4:] in lines[0]["reason"]
+        for _ in range(3):
+            with pytest.raises(Retry, match=rf"answered {how[:3]} to .*: {how[4:]}$"):
+                server.send(MAIL)
 
 
 def test_a_mail_is_sent_when_the_connection_ends_after_the_answer(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
@@ -197,15 +193,13 @@ def test_a_mail_is_sent_when_the_connection_ends_after_the_answer(smtp: SmtpServ
 
 
 def test_a_refused_connection_is_tried_again(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
-    """An outage is reported, with the place and the reason, once a minute; a kept connection that died costs no attempt."""
+    """An outage is reported with the place and the reason; a kept connection that died costs no attempt."""
     server = mails(smtp.port)
     server.send(MAIL)
     smtp.refuse()
-    with capture_logs() as lines:
-        for _ in range(3):
-            with pytest.raises(Retry, match=f"127.0.0.1:{smtp.port}: connection refused"):
-                server.send(MAIL)
-    assert [(line["consumer"], line["reason"]) for line in lines] == [("on-call", "connection refused")]
+    for _ in range(3):
+        with pytest.raises(Retry, match=f"127.0.0.1:{smtp.port}: connection refused"):
+            server.send(MAIL)
     smtp.listen()
     wait_until(lambda: sent(server), "the next attempt")
     assert len(smtp.mails) == 2
@@ -247,10 +241,9 @@ def test_tls_with_a_login(start_smtp: StartSmtp, mails: Callable[..., MailServer
         mails(smtp.port, security, password="the password", **login).send(MAIL)
         assert len(smtp.mails) == 1, security
 
-        with capture_logs() as lines, pytest.raises(Retry, match=r"answered 535 to the login$") as wrong:
+        with pytest.raises(Retry, match=r"answered 535 to the login$") as wrong:
             mails(smtp.port, security, password="another password", **login).send(MAIL)
-        assert "password" not in f"{wrong.value}{lines}"
-        assert len(lines) == 1
+        assert "password" not in str(wrong.value)
 
         with pytest.raises(Retry, match="its certificate is not accepted: "):
             mails(smtp.port, security, password="the password", user="me", ca_file=other.ca_file).send(MAIL)
@@ -272,16 +265,15 @@ def test_a_worthless_certificate_gets_no_mail(start_smtp: StartSmtp, mails: Call
 
 def test_a_server_without_the_offer_that_we_need_gets_no_mail(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
     """A server that does not offer STARTTLS gets no mail in the clear, and one without a login does not get the password."""
-    with capture_logs() as lines, pytest.raises(Retry, match="does not offer STARTTLS"):
+    with pytest.raises(Retry, match="does not offer STARTTLS"):
         mails(smtp.port, "starttls").send(MAIL)
-    assert (smtp.received, len(lines)) == ([], 1)
+    assert smtp.received == []
 
     with pytest.raises(Retry, match="a server that speaks SMTP here expects security = 'starttls'"):
         mails(smtp.port, "tls").send(MAIL)
 
-    with capture_logs() as lines, pytest.raises(Retry, match="does not offer a way to log in that we know"):
+    with pytest.raises(Retry, match="does not offer a way to log in that we know"):
         mails(smtp.port, user="me", password="the secret").send(MAIL)
-    assert "the secret" not in str(lines)
 
 
 def test_a_challenge_that_is_none_is_a_refusal_of_us(mails: Callable[..., MailServer]) -> None:

@@ -290,6 +290,18 @@ def test_a_task_is_tried_again_until_it_works(site: Site) -> None:
     assert metric("retried_total") - before == 7
 
 
+def test_a_failure_is_logged_with_its_reason_once_a_minute(site: Site, logged: list[Any]) -> None:
+    """Work is tried again for a day, and without a line nobody would know why nothing arrives."""
+    site.recorder.script = staticmethod(lambda delivery: fail(Retry("the receiver is at a private address")))
+    worker = site.make()
+    site.publisher.publish_many([("a", 1), ("a", 2)])
+
+    worker.work()
+
+    lines = [(line["log_level"], line["consumer"], line["reason"]) for line in logged if "reason" in line]
+    assert lines == [("warning", "mail", "the receiver is at a private address")]
+
+
 def test_a_retry_may_ask_for_a_least_wait(site: Site) -> None:
     """Longer than the back-off's own."""
     site.recorder.script = staticmethod(lambda delivery: fail(Retry("in two hours", after_s=7200)))

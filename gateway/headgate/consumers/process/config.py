@@ -167,6 +167,9 @@ def load_type(type_name: str) -> type[Consumer]:
         raise ValueError("expected Options to be a dataclass whose fields are declared with headgate.consumers.option")
     if clashing := sorted(_keys(loaded.Options) & _common_keys()):
         raise ValueError(f"its option {clashing[0]} has the name of one that every consumer has")
+    work = "handle_many" if loaded.batch else "handle"
+    if getattr(loaded, work) is getattr(Consumer, work):
+        raise ValueError(f"expected a method {work}, which does the work")
     return loaded
 
 

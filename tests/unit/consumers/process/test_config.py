@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.consumers import Consumer
+from headgate.consumers import Consumer, Delivery
 from headgate.consumers.process import config
 from headgate.consumers.process.config import find_file, read_consumers, read_settings
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
@@ -42,11 +42,27 @@ class Pager(Consumer):
         """Silence and many rings contradict each other."""
         return [f"rings={options.rings}: expected at most 3 unless loud"] if options.rings > 3 and not options.loud else []
 
+    def handle(self, delivery: Delivery) -> None:
+        """Ring nobody."""
+
 
 class Hasty(Pager):
     """It takes whole pages of events."""
 
     batch = True
+
+    def handle_many(self, deliveries: Sequence[Delivery]) -> None:
+        """Ring nobody."""
+
+
+class Single(Pager):
+    """It takes whole pages, and has a method for single events only."""
+
+    batch = True
+
+
+class Idle(Consumer):
+    """It has no method for events at all."""
 
 
 class Careless(Pager):
@@ -360,6 +376,14 @@ WRONG_CONSUMERS: dict[str, tuple[str, str]] = {
     "a method that nobody awaits": (
         "type = 'pagers:Later'",
         "type='pagers:Later': expected tick to be a method that may block, not a coroutine (async def)",
+    ),
+    "pages for a method of single events": (
+        "type = 'pagers:Single'",
+        "type='pagers:Single': expected a method handle_many, which does the work",
+    ),
+    "no method that does the work": (
+        "number = (none)\ntype = 'pagers:Idle'",
+        "type='pagers:Idle': expected a method handle, which does the work",
     ),
     "a check with a bug": ("type = 'pagers:Careless'", "its check raised RuntimeError: 'no dial tone'"),
 }

@@ -49,7 +49,7 @@ def read_subscription(raw: object) -> Subscription:
         ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, public_key)
         if len(auth) != _AUTH_BYTES or len(public_key) != 65:
             raise ValueError
-    except (KeyError, ValueError, msgspec.MsgspecError) as error:
+    except (KeyError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise ValueError('expected {"endpoint", "keys": {"p256dh", "auth"}}, as PushSubscription.toJSON() makes it') from error
     return Subscription(fields.endpoint, public_key, auth)
 

@@ -97,6 +97,7 @@ GOOD = PushBrowser("https://push.example/1").subscription
         None,
         "",
         "{",
+        "[" * 100_000,
         [],
         {},
         {"endpoint": "https://push.example/1"},

@@ -86,9 +86,13 @@ def test_a_template_names_the_recipient(mailer: MakeMailer) -> None:
 
 
 def test_a_function_names_the_recipients(mailer: MakeMailer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given the delivery; text alone is one address, None is no recipient, and too many are refused uncounted."""
+    """It is given the delivery; text alone is one address, None is no recipient, and too many are refused uncounted. It may
+    ask for another attempt.
+    """
 
     def recipients(asked: Delivery) -> Any:
+        if asked.value() == "down":
+            raise Retry("no database")
         twice = ["a@example.com"] * 2
         return {"one": "one@example.com", "twice": twice, "none": None, "many": (f"u{n}@example.com" for n in range(10**9))}[
             asked.value()
@@ -103,6 +107,8 @@ def test_a_function_names_the_recipients(mailer: MakeMailer, monkeypatch: pytest
     assert sink.keys(delivery("none")) == ()
     with pytest.raises(Reject, match="more than 3 recipients"):
         sink.keys(delivery("many"))
+    with pytest.raises(Retry, match="no database"):
+        sink.keys(delivery("down"))
 
 
 def test_a_recipient_that_is_no_address_is_rejected_alone(mailer: MakeMailer, postbox: MemoryPostbox) -> None:

@@ -36,7 +36,7 @@ class MemoryState:
         self.on_call: Callable[[str], None] = lambda method: None
         self.calls: list[str] = []
         self._windows: dict[str, float] = {}
-        self._rates: dict[str, list[float]] = defaultdict(list)
+        self._rates: dict[str, dict[object, float]] = defaultdict(dict)
         self._counters: dict[tuple[str, int], float] = defaultdict(float)
         self._kept: dict[str, bytes] = {}
 
@@ -49,13 +49,13 @@ class MemoryState:
         self._windows[name] = self.now_s + length_s
         return None
 
-    def within_rate(self, name: str, limit: int, period_s: float) -> float | None:
+    def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
         """As base.State."""
         self._called("within_rate")
-        counted = self._rates[name] = [at_s for at_s in self._rates[name] if at_s > self.now_s - period_s]
-        if len(counted) >= limit:
-            return counted[0] + period_s
-        counted.append(self.now_s)
+        counted = {each: at_s for each, at_s in self._rates[name].items() if at_s > self.now_s - period_s}
+        if len(counted) >= limit and one not in counted:
+            return min(counted.values()) + period_s
+        self._rates[name] = {one or object(): self.now_s} | counted
         return None
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:

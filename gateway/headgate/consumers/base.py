@@ -108,8 +108,11 @@ class State(Protocol):
         1970).
         """
 
-    def within_rate(self, name: str, limit: int, period_s: float) -> float | None:
-        """Count one against `limit` in `period_s`. Return None if it is within, else when there is room again (since 1970)."""
+    def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
+        """Count one against `limit` in `period_s`. Return None if it is within, else when there is room again (since 1970).
+
+        `one` names what counts, which counts once in the period, however many answers of Redis are lost. None: each call.
+        """
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
         """Add amounts to counters, (name, time bucket) → amount, in one round trip; each lasts `ttl_s` from its last change."""

@@ -137,11 +137,14 @@ class Email(Consumer):
         if not (options.digest_s or context.rate) or (delivery.attempt > 1 and state.get(_admitted(delivery))):
             return None
         if options.digest_s:
-            # A digest opens the next window, so events right after it are collected again.
-            ends_s = state.window(f"digest {recipient}", options.digest_s)
+            # One mail in each window. A digest opens the next one, so events right after it are collected again.
+            ends_s = state.within_rate(f"digest {recipient}", 1, options.digest_s, delivery.identity)
             if ends_s is not None and not together:
                 return Defer(ends_s, together=True)
-        if context.rate and (room_s := state.within_rate(f"rate {recipient}", context.rate, context.rate_period_s)) is not None:
+        room_s = None
+        if context.rate:
+            room_s = state.within_rate(f"rate {recipient}", context.rate, context.rate_period_s, delivery.identity)
+        if room_s is not None:
             return Defer(room_s, together=together or self._templates.speak_of_several)
         state.put(_admitted(delivery), b"1", SENDING_S)
         return None

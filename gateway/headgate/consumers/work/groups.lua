@@ -32,7 +32,7 @@
 --
 -- Raise VERSION with every change of the code: a newer library replaces an older one, never the other way round.
 
-local VERSION = 10
+local VERSION = 11
 
 -- Redis records leases by the reader's name. A whole group uses one name, as only the age of a lease matters, not its owner.
 local READER = 'headgate'
@@ -737,10 +737,12 @@ local function remember(function_name, flags, needs, count, numbers, expected, b
   end, true)
 end
 
--- Count one against a limit in any period: <limit> <period_ms> <unique> → -1, or the time of new room (ms).
+-- Count one against a limit in any period: <limit> <period_ms> <one> → -1, or the time of new room (ms). The same one counts once, as
+-- the answer may be lost.
 local function rate(key, args, name, limit, period_ms)
   local now, wall = read_time(name)
   redis.call('ZREMRANGEBYSCORE', key, '-inf', whole(now - period_ms))
+  if redis.call('ZSCORE', key, args[5]) then return -1 end
   local used = redis.call('ZCARD', key)
   if used >= limit then
     return wall - now + tonumber(redis.call('ZRANGE', key, used - limit, used - limit, 'WITHSCORES')[2]) + period_ms
@@ -847,6 +849,7 @@ local OOM, READS = { 'allow-oom' }, { 'no-writes' }
 
 local function may_count(_, key)
   return may('ZADD', key, '0', '') or may('PEXPIRE', key, '1') or may('ZREM', key, '') or may('ZREMRANGEBYSCORE', key, '0', '0')
+    or may('ZSCORE', key, '')
 end
 
 register('group_open', OOM, may_create, open)

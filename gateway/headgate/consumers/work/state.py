@@ -40,9 +40,9 @@ class RedisState:
     def window(self, name: str, length_s: float) -> float | None:
         return self._time("window", _suffix("window", name), _ms(length_s))
 
-    def within_rate(self, name: str, limit: int, period_s: float) -> float | None:
+    def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
         # The limit applies to any stretch of `period_s`, not to fixed ones.
-        return self._time("rate", _suffix("rate", name), limit, _ms(period_s), uuid.uuid4().hex)
+        return self._time("rate", _suffix("rate", name), limit, _ms(period_s), one or uuid.uuid4().hex)
 
     def add(self, amounts: Mapping[tuple[str, int], float], ttl_s: float) -> None:
         commands: list[Command] = []

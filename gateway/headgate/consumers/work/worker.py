@@ -442,10 +442,11 @@ class Worker:
     def _beyond_rate(self, consumer: Consumer, leased: LeasedTask) -> Defer | None:
         """Return a Defer for work beyond the rate. Each task is admitted once, whatever becomes of its attempts."""
         runner, task = self._spec.runner, leased.task
-        if not runner.rate or consumer.keeps_rate or task.admitted or leased.out > 1 or self._routing is None:
+        if not runner.rate or consumer.keeps_rate or task.admitted or self._routing is None:
             return None
-        name = f"rate {self._routing.user(self._delivery(leased)) or ''} {task.key}"
-        if (room_s := self._context.state.within_rate(name, runner.rate, runner.rate_period_s)) is not None:
+        delivery = self._delivery(leased)
+        name = f"rate {self._routing.user(delivery) or ''} {task.key}"
+        if (room_s := self._context.state.within_rate(name, runner.rate, runner.rate_period_s, delivery.identity)) is not None:
             return Defer(room_s)
         leased.task = msgspec.structs.replace(task, admitted=True)
         return None

@@ -19,6 +19,7 @@ from headgate.consumers.work.store import Store
 from headgate.errors import BusUnavailable, InvalidRequest
 from headgate.redis.client import Client, call
 from headgate.redis.inbox import MAX_ITEMS, UserFacts, mark_seen, read_user_facts
+from headgate.redis.keys import group_in_log, log_key
 from headgate.services.inbox import Inbox
 from tests.support.recording_consumer import fail
 from tests.support.stepped_worker import Site
@@ -28,6 +29,12 @@ RECIPIENTS = "tests.integration.consumers.recipients"
 EVEN = f"{RECIPIENTS}:even"
 ITEMS = ("users.*.inbox.*.#",)
 _numbers = count()
+# Three events after the first one, which a process has taken.
+LEASED_LONG_AGO = """
+redis.call('XREADGROUP', 'GROUP', ARGV[1], 'headgate', 'STREAMS', KEYS[1], '>')
+redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', '3-0', '4-0', 'RETRYCOUNT', 1, 'IDLE', 10000000, 'JUSTID')
+redis.call('HSET', 'hg:{notifications}:group:mail', 'position', 4)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +138,19 @@ def test_work_that_failed_before_it_was_sent_counts_for_the_rate(site: Site) -> 
     site.publisher.publish_many([("users.ann.a", number) for number in range(3)])
     worker.work()
     worker.make_due()
+
+    worker.work()
+
+    assert (site.values(), worker.waiting()) == ([0], 2)
+
+
+def test_work_that_a_lost_process_had_counts_for_the_rate(site: Site) -> None:
+    """A process that stood still leaves a page that nobody has begun, and it does not go out at once."""
+    worker = site.make(("users.#",), rate=1, rate_period_s=3600)
+    epoch = site.publisher.publish("first", 0).epoch
+    worker.work()
+    site.publisher.publish_many([("users.ann.a", number) for number in range(3)])
+    call(site.redis, "EVAL", LEASED_LONG_AGO, 1, log_key(NAMESPACE), group_in_log("mail", epoch))
 
     worker.work()
 

@@ -120,6 +120,12 @@ def test_a_rate_has_room_for_its_limit(state: State, other: State) -> None:
     assert state.within_rate("another", 3, 60) is None
 
 
+def test_one_counts_once_for_a_rate(state: State, other: State) -> None:
+    """It asks again where the answer was lost, and is within, also when the limit is reached."""
+    assert [each.within_rate("r", 1, 60, "one") for each in (state, other, state)] == [None] * 3
+    assert state.within_rate("r", 1, 60, "another") is not None
+
+
 def test_a_rate_has_room_again_after_its_period(state: State, redis_client: Client) -> None:
     """An attempt that was refused did not count."""
     assert state.within_rate("r", 1, 60) is None

@@ -14,6 +14,7 @@ import pytest
 
 from headgate.consumers.base import Defer, Delivery, Reject, Retry
 from headgate.consumers.email.consumer import Email
+from headgate.errors import BusUnavailable
 from tests.support.consumers_state import MemoryState
 from tests.support.mail_tricks import TEMPLATES, TRICKS, check_untouched, send_trick
 from tests.support.mailer import MemoryPostbox, delivery, email_options
@@ -21,6 +22,17 @@ from tests.support.mailer import MemoryPostbox, delivery, email_options
 MakeMailer = Callable[..., Email]
 FAILED = {"title": "Order 42 failed", "text": "The payment was refused.", "order": 42, "url": "https://example.com/orders/42"}
 ONE_CLICK = "List-Unsubscribe=One-Click"
+
+
+class LosesFirstAnswer(MemoryState):
+    """Counts the first mail, and its caller does not get the answer."""
+
+    def within_rate(self, name: str, limit: int, period_s: float, one: str | None = None) -> float | None:
+        """As base.State."""
+        room_s = super().within_rate(name, limit, period_s, one)
+        if self.calls.count("within_rate") == 1:
+            raise BusUnavailable("no answer")
+        return room_s
 
 
 def test_a_mail_tells_the_event_in_text_and_html(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
@@ -118,6 +130,17 @@ def test_a_recipient_that_is_no_address_is_rejected_alone(mailer: MakeMailer, po
     with pytest.raises(Reject, match=r"^recipient 1 of the event is no mail address: expected exactly one @$"):
         sink.handle(delivery("nobody@example.com, evil@example.com", key=key))
     assert postbox.mails == []
+
+
+def test_a_lost_answer_of_redis_delays_no_mail(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
+    """The attempt whose answer was lost has opened the window and counts for the rate, and so has the mail that it was for."""
+    for limits in ({"digest_s": 3600}, {"rate": 1}):
+        sink = mailer(LosesFirstAnswer(), **limits)
+        with pytest.raises(BusUnavailable):
+            sink.handle(delivery(FAILED))
+        assert sink.handle(delivery(FAILED, attempt=2)) is None
+        assert sink.handle(delivery(FAILED, number=2)) is not None
+    assert len(postbox.mails) == 2
 
 
 def test_a_digest_collected_before_the_templates_changed_is_sent_one_by_one(mailer: MakeMailer, postbox: MemoryPostbox) -> None:

@@ -259,7 +259,8 @@ class Worker:
         # A page whose answer is lost counts as a delivery of its tasks, and an outage of three leases would make poison of work
         # that nobody began. So after one Redis must answer a question that hands out nothing.
         if self._is_page_lost:
-            self._store.progress()
+            with suppress(BusRefused):  # which is an answer
+                self._store.progress()
             self._is_page_lost = False
         try:
             return self._store.take(PAGE_TASKS, self._lease_ms, self._spec.runner.max_waiting, self._wanted)

@@ -14,7 +14,7 @@ from headgate.consumers import Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.store import GROUP_LIBRARY, Answer
 from headgate.consumers.work.worker import PAGE_TASKS
-from headgate.errors import BusUnavailable
+from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
@@ -493,6 +493,7 @@ def test_an_outage_in_which_answers_of_redis_are_lost_hands_out_one_page(site: S
     assert len(handed_out) == 1
     epoch = call(site.redis, "HGET", GROUP, "epoch").decode()
     call(site.redis, "EVAL", ABANDON_FIRST, 1, LOG, group_in_log("mail", epoch))
+    monkeypatch.setattr(worker.store, "progress", lambda: fail(BusRefused("this user may not ask")))
     worker.work()
     assert [(delivery.value(), delivery.attempt) for delivery in site.recorder.seen] == [(1, 2)]
 

@@ -641,6 +641,31 @@ describe("the past", () => {
     assert.deepEqual(calls.filter(([label]) => label === "second").map(([, , offset]) => offset), [52, 41, 42]);
   });
 
+  it("is over with the first new event though its request has no answer, and the next connection carries its pattern", async () => {
+    await up();
+    gate.subscribe("a", { since: { offset: 50 } }, record("a"));
+    await gateway.until(() => gateway.requests.length > 0, "a request");
+    for (const offset of [60, 101]) gateway.event("a", null, offset, { replayed: true });
+    await gateway.comeBack(2, { offset: 102 });
+    assert.deepEqual(gateway.connects[1].subscriptions, [{ pattern: "a" }]);
+    gateway.event("a", null, 102, { replayed: true });
+    assert.deepEqual(calls.map(([, , offset]) => offset), [60, 101, 102]);
+  });
+
+  it("goes on where it stopped, when its pattern was ended before its request had an answer", async () => {
+    open().on("b", () => {});
+    await gateway.welcome();
+    gate.subscribe("a", { since: { offset: 50 } }, record("a"));
+    await gateway.until(() => gateway.requests.length > 0, "a request");
+    gateway.event("a", null, 60, { replayed: true });
+    gateway.emit("status", { ended: [{ pattern: "a", error: { code: "forbidden", message: "no" } }] });
+    await gateway.answer("subscribe");
+    gateway.event("b", null, 103);
+    await gateway.answer("subscribe");
+    for (const offset of [101, 102]) gateway.event("a", null, offset, { replayed: true });
+    assert.deepEqual(calls.filter(([label]) => label === "a").map(([, , offset]) => offset), [60, 101, 102]);
+  });
+
   it("is replayed page by page, to one pattern's handlers", async () => {
     open().on("a.*", record("a.*")).on("#", record("#"));
     await gateway.welcome();

@@ -24,8 +24,11 @@ const MAX_HAD = 10_000;
 /** Below every offset: nothing of it has come. */
 const NOTHING = -1;
 
-/** @param {(pattern: string) => void} givenUp called when too many events have come to know which are missing */
-export function createReplays(givenUp) {
+/**
+ * @param {(pattern: string) => void} givenUp called when too many events have come to know which are missing
+ * @param {(pattern: string) => void} [over] called when a pattern's handlers have everything up to the client's position
+ */
+export function createReplays(givenUp, over = () => {}) {
   /** @type {Map<string, Replay>} by pattern */
   const replays = new Map();
   /** Whether events of an abandoned replay may be on their way. */
@@ -55,6 +58,14 @@ export function createReplays(givenUp) {
     miss(pattern, position, seen) {
       add(pattern, position, seen, replays.get(pattern)?.had);
       return /** @type {Replay} */ (replays.get(pattern)).asked;
+    },
+
+    /** The gateway no longer sends the replay of a pattern, which will be asked for again. @param {string} pattern */
+    interrupt(pattern) {
+      const replay = replays.get(pattern);
+      if (!replay) return;
+      replay.own = false;
+      isMixed = true;
     },
 
     /**
@@ -103,7 +114,9 @@ export function createReplays(givenUp) {
     /** The client has come to an offset: each replay below it is over. @param {number} offset @param {string} epoch @param {boolean} [isEvent] a new one */
     pass(offset, epoch, isEvent) {
       // An acknowledgement may be of a later epoch.
-      for (const [pattern, { to, epoch: of = epoch, own }] of replays) if ((own && isEvent) || (offset > to && epoch === of)) replays.delete(pattern);
+      for (const [pattern, { to, epoch: of = epoch, own }] of replays) {
+        if (((own && isEvent) || (offset > to && epoch === of)) && replays.delete(pattern)) over(pattern);
+      }
     },
 
     /** Return whether an event comes to the handlers of a pattern for the first time, if that is known of it. @param {string} pattern @param {number} offset */

@@ -87,10 +87,13 @@ export function createSession(gate, address, options) {
   const { changed, watch } = createChanges();
 
   // What the page wants.
-  const replays = createReplays((pattern) => {
-    subscriptions.rewind(pattern, []);
-    gaps.take({ patterns: [pattern], from: null, to: null, count: null, bytes: 0, reason: UPSTREAM, recoverable: false });
-  });
+  const replays = createReplays(
+    (pattern) => {
+      subscriptions.rewind(pattern, []);
+      gaps.take({ patterns: [pattern], from: null, to: null, count: null, bytes: 0, reason: UPSTREAM, recoverable: false });
+    },
+    (pattern) => subscriptions.followed(pattern),
+  );
   const subscriptions = createSubscriptions((pattern) => stirred.add(pattern), missing);
   const own = createOwnTopics(subscriptions, replays);
   const tell = createNotices(gate, own.named, () => facts.session, changed);
@@ -180,10 +183,14 @@ export function createSession(gate, address, options) {
     return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && facts.session, resume) };
   }
 
-  /** No events come for a subscription that was active: have it ask for them when it is again. @param {string} pattern */
-  function missing(pattern) {
+  /**
+   * No events come for a subscription: have it ask for them when it is active again.
+   * @param {string} pattern @param {boolean} followed whether its handlers have everything up to the client's position
+   */
+  function missing(pattern, followed) {
     const position = cursor.position();
-    if (position) subscriptions.rewind(pattern, replays.miss(pattern, position, cursor.seen()));
+    if (!followed) replays.interrupt(pattern);
+    else if (position) subscriptions.rewind(pattern, replays.miss(pattern, position, cursor.seen()));
   }
 
   /** @param {string} pattern @param {number} [offset] the newest of the log @param {string} [epoch] @param {boolean} [isFirst] nothing came before that */

@@ -18,7 +18,7 @@ const MAX_CONNECT = 1024;
 
 /**
  * @param {(pattern: string) => void} [stirred] called after each step of a pattern's subscription
- * @param {(pattern: string) => void} [missing] called when handlers miss what comes after the client's position
+ * @param {(pattern: string, followed: boolean) => void} [missing] called when handlers miss events: those after the client's position alone, or more
  */
 export function createSubscriptions(stirred = () => {}, missing = () => {}) {
   /** @type {Map<string, Subscription>} */
@@ -37,10 +37,11 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     due[each.can("request") ? "add" : "delete"](each);
     waiting[each.is("waiting") ? "add" : "delete"](each);
     retrying[each.is("retrying") ? "add" : "delete"](each);
-    if (each.followed && each.is("retrying", "wanted", "refused", "waiting")) {
+    if (each.is("retrying", "wanted", "refused", "waiting")) {
+      const { followed } = each;
       each.followed = false;
       // The application hears of the others.
-      if (each.overflow && each.is("retrying", "wanted")) missing(each.pattern);
+      if (each.overflow && each.is("retrying", "wanted")) missing(each.pattern, followed);
     }
     if (each.is("idle")) all.delete(each.pattern);
     stirred(each.pattern);
@@ -80,6 +81,12 @@ export function createSubscriptions(stirred = () => {}, missing = () => {}) {
     rewind(pattern, replays) {
       const subscription = all.get(pattern);
       if (subscription) subscription.replays = [...replays];
+    },
+
+    /** The handlers of a pattern have everything up to the client's position, also if the answer to their request has not come. @param {string} pattern */
+    followed(pattern) {
+      const subscription = all.get(pattern);
+      if (subscription) Object.assign(subscription, { replays: [], followed: true });
     },
 
     /**

@@ -99,7 +99,7 @@ describe("Subscriptions", () => {
 
     beforeEach(() => {
       missed.length = 0;
-      subscriptions = createSubscriptions(undefined, (pattern) => missed.push(pattern));
+      subscriptions = createSubscriptions(undefined, (pattern, followed) => followed && missed.push(pattern));
     });
 
     it("holds up no other pattern, tells nothing, and counts how often until it is active", () => {

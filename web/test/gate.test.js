@@ -560,6 +560,14 @@ describe("a client that comes back, with handlers that want the newest alone", (
     assert.deepEqual(calls.map(([label]) => label), ["newest", "gap"]);
   });
 
+  it("get what is held before an event that another handler of the pattern wants at once", async () => {
+    const { calls } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")));
+    missed("price.a", 102);
+    gate.subscribe("price.*", () => {});
+    missed("price.b", 103);
+    assert.deepEqual(calls, [["newest", 102, 102], ["newest", 103, 103]]);
+  });
+
   it("hold a bounded number of topics", async () => {
     const { calls } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")));
     for (let n = 0; n < 1500; n++) missed(`price.${n}`, 102 + n);

@@ -328,6 +328,8 @@ class ModelGateway extends Log {
   #reader = new Reader(this);
   /** The events that a full queue leaves out, while it is full. @type {object[] | null} */
   #dropped = null;
+  /** The newest events of topics that it keeps for policy `latest`. @type {Map<string, object>} */
+  #kept = new Map();
   #nth = 0;
   #sent = 0;
 
@@ -385,6 +387,7 @@ class ModelGateway extends Log {
     subscriptions = subscriptions.filter((_, nth) => results[nth].ok);
     this.#subscribed = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
     this.#dropped = null;
+    this.#kept.clear();
     const { from, welcome } = this.resume(resume);
     const base = from ?? { epoch: this.epoch, offset: this.head };
     this.#emit("welcome", {
@@ -413,6 +416,12 @@ class ModelGateway extends Log {
       return [{ ok: true }];
     }
     if (name === "replay") return [this.replay(body)];
+    if (name === "unsubscribe") {
+      this.relieve();
+      this.#subscribed.delete(pattern);
+      this.#reader.leave(pattern);
+      return [{ ok: true }];
+    }
     const refusal = this.#doubt(pattern);
     if (refusal) return [refusal];
     // A gap is of the subscriptions that there were.
@@ -476,7 +485,11 @@ class ModelGateway extends Log {
     if (!policies.length) return;
     if (!this.#dropped) this.#event(entry, false);
     else if (policies.every((policy) => policy === "drop")) this.#dropped.push(entry);
-    else this.#readFrom(entry.offset - 1);
+    else if (policies.includes(undefined)) this.#readFrom(entry.offset - 1);
+    else {
+      this.#kept.delete(topic);
+      this.#kept.set(topic, entry);
+    }
   }
 
   /** An event for this client alone, which is in no log. @param {string} topic */
@@ -497,18 +510,24 @@ class ModelGateway extends Log {
     else this.#send(act);
   }
 
-  /** The client's queue is full for policy \`drop\`, or is not any more. */
+  /** The client's queue is full for policies \`drop\` and \`latest\`, or is not any more. */
   full() {
     if (!this.#connected || this.#reader.isReading) return;
     if (this.#dropped) this.relieve();
     else this.#dropped = [];
   }
 
-  /** Report the events that a full queue has left out. */
+  /** Report the events that a full queue has left out, and send those that it has kept. */
   relieve() {
     const left = this.#dropped;
+    const kept = [...this.#kept.values()];
     this.#dropped = null;
-    if (!left?.length) return;
+    this.#kept.clear();
+    if (left?.length) this.#reportLeft(left);
+    for (const entry of kept) this.#event(entry, false);
+  }
+
+  #reportLeft(left) {
     const patterns = [...this.#subscribed.keys()].filter((pattern) => left.some(({ topic }) => matches(pattern, topic)));
     const [{ offset: from }, { offset: to }] = [left[0], left.at(-1)];
     this.#gap("overflow", from, to, left, { patterns, count: left.length, recoverable: true });
@@ -614,7 +633,7 @@ export const matches = (pattern, topic) => pattern === "*" || pattern === "#" ||
 /**
  * Received or reported: the events that one pattern's handler sees, compared with the log.
  *
- * - Each event of the line comes once, or a gap has told that it will not.
+ * - Each event of the line comes once, or a gap has told that it will not, or, for a handler that wants the newest, a newer one of its topic comes.
  * - Events come in the order of the line, where the pattern has asked for no past and lets go of none.
  * - Nothing comes from before the position that the pattern has asked for.
  * - What was shown and is no longer on the line is told before anything of the other line, and never shown after that.
@@ -636,9 +655,9 @@ export class Oracle {
   /** Where the promise begins. It is set once, when the application was notified that the subscription is active. */
   base = null;
 
-  /** @param {ModelGateway} gateway @param {string} pattern @param {boolean} [ordered] @param {{ epoch: string, offset: number } | null} [asked] nothing up to there may come from the past */
-  constructor(gateway, pattern, ordered = true, asked = null) {
-    Object.assign(this, { gateway, pattern, ordered, asked });
+  /** @param {ModelGateway} gateway @param {string} pattern @param {boolean} [ordered] @param {{ epoch: string, offset: number } | null} [asked] nothing up to there may come from the past @param {boolean} [newest] a newer event of the topic may replace one */
+  constructor(gateway, pattern, ordered = true, asked = null, newest = false) {
+    Object.assign(this, { gateway, pattern, ordered, asked, newest });
   }
 
   /** Another handler of the pattern asks for the past. What this one saw may come once more. */
@@ -735,7 +754,8 @@ export class Oracle {
     for (const [epoch, offset] of this.#shown) {
       if (!this.gateway.lines.leads({ epoch, offset }, position)) this.#fail(`resumes from ${idOf(position)} after ${epoch}-${offset}`);
     }
-    if (patterns.includes(this.pattern) && this.base) this.#complete(position, position.offset, this.#told);
+    // Events that the client holds, until newer ones may have replaced them, are below its position.
+    if (patterns.includes(this.pattern) && this.base && !this.newest) this.#complete(position, position.offset, this.#told);
   }
 
   /** In the end everything on the line was received, or reported for good. */
@@ -756,7 +776,8 @@ export class Oracle {
       if (ahead && !lines.leads(entry, ahead)) continue;
       if (entry.offset <= from || entry.offset > upTo || !matches(this.pattern, entry.topic) || !lines.leads(entry, position)) continue;
       const id = idOf(entry);
-      if (!this.#seen.has(id) && !told.has(id)) this.#fail(`${id} neither received nor told, at ${idOf(position)}`);
+      const isReplaced = this.newest && history.some((newer) => newer.topic === entry.topic && newer.offset > entry.offset && lines.leads(entry, newer));
+      if (!this.#seen.has(id) && !told.has(id) && !isReplaced) this.#fail(`${id} neither received nor told, at ${idOf(position)}`);
     }
   }
 }

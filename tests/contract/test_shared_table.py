@@ -21,6 +21,9 @@ from headgate.redis.shared_table import NOTHING, RENEW_EVERY_S, TIDY_EVERY, Fiel
 from tests.support.redis_server import full_memory
 from tests.support.small_redis import SmallRedis
 
+# How much longer than its lease a key of a real Redis lives, on which `Real.step` ends it.
+HELD_S = 3600
+
 
 class World(Protocol):
     """A Redis that can be set back, and its clock."""
@@ -28,8 +31,11 @@ class World(Protocol):
     def target(self) -> Any:
         """Return a connected client of it."""
 
-    def shift_s(self) -> int:
-        """Return by how much its clock is ahead of the one that TIME reads."""
+    def time(self) -> tuple[int, int]:
+        """Return what TIME answers."""
+
+    def kept(self, command: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return a command as it is to be sent, so that keys end by this clock alone."""
 
     def step(self, seconds: int) -> None:
         """Set its clock, and with it the ends of all keys."""
@@ -48,8 +54,11 @@ class Model:
         self._server = SmallRedis(now_s=10_000_000)
         self.flush, self.target = self._server.flush, self._server.client
 
-    def shift_s(self) -> int:
-        return 0
+    def time(self) -> tuple[int, int]:
+        return self._server.now_s, 0
+
+    def kept(self, command: tuple[Any, ...]) -> tuple[Any, ...]:
+        return command
 
     def step(self, seconds: int) -> None:
         self._server.now_s += seconds
@@ -61,29 +70,38 @@ class Model:
 
 
 class Real:
-    """A real Redis. Its clock cannot be set, so its answers on the time are shifted, and so is the end of each key."""
+    """A real Redis with a held clock, so a test may take as long as it likes. Its keys live longer, and `step` ends them."""
 
     def __init__(self, client: Client) -> None:
-        self._client, self._shift_s = client, 0
+        self._client, self._now_s = client, int(call(client, "TIME")[0])
+        self._ends_s: dict[str, int] = {}
 
     def target(self) -> Any:
         return self._client
 
-    def shift_s(self) -> int:
-        return self._shift_s
+    def time(self) -> tuple[int, int]:
+        return self._now_s, 0
+
+    def kept(self, command: tuple[Any, ...]) -> tuple[Any, ...]:
+        if command[0] != "EXPIRE":
+            return command
+        _, key, seconds = command
+        self._ends_s[key] = self._now_s + seconds
+        return "EXPIRE", key, seconds + HELD_S
 
     def step(self, seconds: int) -> None:
-        self._shift_s += seconds
-        for key in call(self._client, "KEYS", "*"):
-            if (left_ms := call(self._client, "PTTL", key)) > 0:
-                call(self._client, "PEXPIRE", key, left_ms - seconds * 1000)
+        self._now_s += seconds
+        for key in [key for key, end_s in self._ends_s.items() if end_s <= self._now_s]:
+            del self._ends_s[key]
+            call(self._client, "UNLINK", key)
 
     def remember(self) -> Callable[[], None]:
-        keys = call(self._client, "KEYS", "*")
+        keys, ends_s = call(self._client, "KEYS", "*"), self._ends_s.copy()
         kept = {key: (call(self._client, "PTTL", key), call(self._client, "DUMP", key)) for key in keys}
 
         def restore() -> None:
             self.flush()
+            self._ends_s = ends_s.copy()
             for key, (left_ms, dump) in kept.items():
                 call(self._client, "RESTORE", key, max(0, left_ms), dump)
 
@@ -102,7 +120,7 @@ class Link:
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         reply = self._target().execute_command(*command, **options)
-        return (int(reply[0]) + self._world.shift_s(), reply[1]) if command[0] == "TIME" else reply
+        return self._world.time() if command[0] == "TIME" else reply
 
     def pipeline(self, **options: Any) -> Any:
         pipeline = self._target().pipeline(**options)
@@ -110,7 +128,7 @@ class Link:
 
         def execute_command(*command: Any, **more: Any) -> Any:
             self.asked.append(command)
-            return add(*command, **more)
+            return add(*self._world.kept(command), **more)
 
         pipeline.execute_command = execute_command
         return pipeline
@@ -333,7 +351,7 @@ def test_a_full_redis_keeps_what_processes_share(redis_client: Client) -> None:
         one.whole.put("ana", "1")
         site.turn(one, two)
         assert two.whole.others == {one.table.id: {"ana": "1"}}
-        assert living(redis_client) == {one.table.id, two.table.id}
+        assert living(cast(Client, Link(site.world))) == {one.table.id, two.table.id}
         assert min(call(redis_client, "TTL", key) for key in call(redis_client, "KEYS", "*")) > 0
         assert [one.table.retire(), two.table.retire()] == [False, True]
         one.table.close()
@@ -409,7 +427,7 @@ def test_the_last_one_to_retire_knows_that_it_is_alone(site: Site) -> None:
     assert not one.table.retire()
     site.turn(one, two)
     assert two.whole.others == {one.table.id: {"ana": "1"}}
-    assert set(read(site.world.target()).loads if not site.world.shift_s() else {two.table.id}) == {two.table.id}
+    assert set(read(cast(Client, Link(site.world))).loads) == {two.table.id}
     assert two.table.retire()
     assert not two.table.retire()
 

@@ -7,15 +7,18 @@ The pool calls `connect()` before it gives a connection to a caller, and `discon
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from headgate.redis import bounded
 from headgate.redis.bounded import Connection, TlsConnection
 from headgate.redis.connections import connection_pool
 from headgate.settings.addresses.redis_url import read_url
+from tests.support.held_clock import HeldClock
 
 URL = "redis{}+sentinel://127.0.0.1:1/mymaster"
 
@@ -50,8 +53,9 @@ def discovery(listeners: tuple[socket.socket, socket.socket]) -> Discovery:
 
 
 @pytest.fixture
-def pool(discovery: Discovery) -> Iterator[Any]:
-    """A pool of one connection, as clients have it."""
+def pool(discovery: Discovery, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A pool of one connection, as clients have it. On its clock no second passes, after which it asks by itself."""
+    monkeypatch.setattr(bounded, "monotonic", HeldClock(1000.0))
     pool = connection_pool(read_url(URL.format("")), 30.0)
     pool.connection_kwargs["discovery"] = discovery
     yield pool
@@ -83,8 +87,11 @@ def test_a_broken_connection_asks_the_sentinels_and_leads_to_the_new_primary(
     pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
 ) -> None:
     """The pool notices that the server has closed an idle connection, and connects it again."""
-    pool.release(pool.get_connection())
+    idle = pool.get_connection()
+    pool.release(idle)
     listeners[0].accept()[0].close()
+    # A busy machine delivers the end late.
+    assert select.select([idle._sock], [], [], 30)[0]
     discovery.at = listeners[1]
 
     connection = pool.get_connection()

@@ -59,7 +59,7 @@ def open_publisher(request: pytest.FixtureRequest) -> Opens:
 @pytest.fixture
 def publisher(open_publisher: Opens, redis_url: str) -> Iterator[Publishes]:
     """A publisher into an empty Redis, without the library."""
-    with open_publisher(redis_url) as publisher:
+    with open_publisher(redis_url, timeout_s=DEADLINE_S) as publisher:
         yield publisher
 
 

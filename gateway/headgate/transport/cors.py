@@ -1,6 +1,6 @@
 """The pages that may connect, and the headers that let them read an answer (Fetch, section 3.2). No I/O.
 
-Without a list of origins, pages of the server's own address may connect, and of the address at which a proxy was asked.
+Without a list of origins, only pages from the server's own address, or from the one that a proxy reports, may connect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Headers = list[tuple[str, str]]
 Allowed = str | Sequence[str] | Callable[..., bool] | None
 
 METHODS = "OPTIONS, GET, POST"
-# A page that is refused tries again for ever.
+# A refused page retries for ever.
 REFUSED_S = 60.0
 MAX_REFUSED = 64
 
@@ -34,8 +34,8 @@ class Cors:
         credentials: whether a page may send cookies.
 
     Attributes:
-        setting: the name of the list of origins that may connect.
-        allowing: returns the line that would allow an origin; None for one that cannot be allowed.
+        setting: the name of the list of allowed origins.
+        allowing: returns the setting that would allow an origin; None if no setting can.
     """
 
     setting = "cors_allowed_origins"
@@ -46,7 +46,7 @@ class Cors:
         self.allowing: Callable[[str, Mapping[str, Any]], str | None] = lambda origin, _: f"{self.setting}={origin[:200]!r}"
 
     def lets_in(self, environ: Mapping[str, Any]) -> bool:
-        """Return whether a request's page may connect. A request without an origin comes from no page."""
+        """Return whether a request's page may connect. A request without an origin does not come from a page."""
         origin = environ.get("HTTP_ORIGIN")
         return not origin or self._allowed == [] or self._is_allowed(origin, environ)
 
@@ -73,7 +73,7 @@ class Cors:
         return headers
 
     def refusal_headers(self, environ: Mapping[str, Any]) -> Headers:
-        """Return the headers by which a page of an allowed origin may read a refusal; none for others."""
+        """Return the headers that let a page of an allowed origin read a refusal; none for other pages."""
         headers = self.headers(environ)
         may_read = any(name == "Access-Control-Allow-Origin" for name, _ in headers)
         return [*headers, ("Access-Control-Expose-Headers", "Retry-After")] if may_read else headers
@@ -93,7 +93,7 @@ class Cors:
 
 
 def _own(environ: Mapping[str, Any]) -> list[str]:
-    """Return the origins of the server's own address, and of the one that a proxy says it was asked for."""
+    """Return the origins of the server's own address, and of the address that a proxy reports."""
     if "wsgi.url_scheme" not in environ or "HTTP_HOST" not in environ:
         return []
     scheme, host = cast(str, environ["wsgi.url_scheme"]), cast(str, environ["HTTP_HOST"])

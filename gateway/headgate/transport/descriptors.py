@@ -1,8 +1,8 @@
-"""The file descriptors of the process, and two shares of them that clients may not have.
+"""The file descriptors of the process, and the two shares that clients must not use.
 
-The kernel hands out the lowest free number (open(2)). The gateway keeps the last numbers below the limit for Redis and its
-files. Some more are held open from the start. One is closed when a connection is accepted in its place, so that health pages
-are answered when everything else is used up.
+The kernel hands out the lowest free number (open(2)). The gateway reserves the highest numbers below the limit for Redis and
+its files. It holds some more open from the start. It closes one of these to accept a connection in its place, so that health
+pages are answered when all other descriptors are in use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import resource
 from headgate.runtime.loop import native_close
 
 MAX_OWN_DESCRIPTORS = 32
-# A gateway that reconnects to Redis needs so many at once, and an idle one holds fewer.
+# A gateway needs this many while it reconnects to Redis. An idle one holds fewer.
 LEAST_OWN_DESCRIPTORS = 6
 MAX_HELD_DESCRIPTORS = 16
 # The limit is divided by this for the usual size of each share.
@@ -27,9 +27,9 @@ def descriptor_limit() -> int | None:
 
 
 def has_room(listener_fd: int) -> bool:
-    """Return whether a client may have the next descriptor, found by duplicating another one.
+    """Return whether a client may have the next descriptor. Finds its number by duplicating `listener_fd`.
 
-    The number of the last connection may have been the only free low one.
+    The last connection may have taken the only free low number, so its number shows nothing.
     """
     if (end := _end_of_clients()) is None:
         return True
@@ -42,13 +42,13 @@ def has_room(listener_fd: int) -> bool:
 
 
 def places() -> int:
-    """Return how many descriptors are held for connections that ask for health."""
+    """Return how many descriptors to hold for requests of health pages."""
     limit = descriptor_limit()
     return MAX_HELD_DESCRIPTORS if limit is None else min(MAX_HELD_DESCRIPTORS, limit // SHARE)
 
 
 class HeldDescriptors:
-    """Descriptors that are held open."""
+    """Open descriptors that keep room for health pages."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -57,7 +57,7 @@ class HeldDescriptors:
         return len(self._held)
 
     def hold(self, lent: int) -> None:
-        """Hold as many as there should be, less the `lent` ones, as far as there is room."""
+        """Hold `places()` descriptors less the `lent` ones, or as many as there is room for."""
         if len(self._held) + lent >= MAX_HELD_DESCRIPTORS:
             return
         wanted, end = places() - lent, _end_of_clients()
@@ -72,7 +72,7 @@ class HeldDescriptors:
             self._held.append(taken)
 
     def lend(self) -> bool:
-        """Close one, for a connection to be accepted at once; return whether there was one."""
+        """Close one so that a connection can be accepted at once; return whether there was one."""
         if not self._held:
             return False
         native_close(self._held.pop())
@@ -85,6 +85,6 @@ class HeldDescriptors:
 
 
 def _end_of_clients() -> int | None:
-    """Return the first number that no client may have; None without a limit."""
+    """Return the lowest number that clients must not use; None without a limit."""
     limit = descriptor_limit()
     return None if limit is None else limit - min(MAX_OWN_DESCRIPTORS, max(LEAST_OWN_DESCRIPTORS, limit // SHARE))

@@ -1,8 +1,8 @@
-"""Sockets of requests: `detach` takes one for a WebSocket, and `PollWatch` notices that a waiting poll was aborted.
+"""The sockets of requests: `detach` takes one for a WebSocket, and `PollWatch` notices that the browser aborted a poll.
 
-A detached connection needs neither greenlet nor request any more. Over TLS it keeps both, as a session writes in the hub and asks
-the kernel for room, which TLS cannot answer: there bytes go through a `TlsPipe`. The drop-in takes sockets of other servers, too
-(socketio/other_servers.py).
+A detached connection no longer needs a greenlet or a request. Over TLS it keeps both, because a session writes in the hub and
+asks the kernel for room, which a TLS socket cannot answer. There a `TlsPipe` carries the bytes. The drop-in also takes sockets
+of other servers (socketio/other_servers.py).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from headgate.runtime.loop import READ, Watcher, io_watcher, later, spawn
 from .http_connection import HttpConnection
 from .peer_socket import NativeSocket, PlainPeer, TlsPeer, end, is_readable, say_last
 
-# A TLS record has at most so many bytes.
+# The largest TLS record (RFC 8446 section 5.1).
 RECORD_BYTES = 16384
 LINGER_S = 2.0
 
 
 class CannotDetach(Exception):
-    """The WSGI server does not give its sockets away. The text has the reason, where it is another than the server."""
+    """The WSGI server does not give its sockets away. The text names the reason if that is not the server itself."""
 
 
 class Detached(NamedTuple):
-    """A socket that was taken away.
+    """A socket taken from its HTTP server.
 
     Attributes:
         sock: non-blocking. The caller closes it.
-        received: the bytes that came after the request.
-        body: what the application returns.
-        unsent: the answer to the request, which the caller writes before anything else.
+        received: the bytes after the request.
+        body: the application returns this.
+        unsent: the answer to the request. The caller writes it before anything else.
     """
 
     sock: NativeSocket
@@ -56,10 +56,10 @@ def detach(
     start_response: StartResponse | None = None,
     takes_unsent: bool = False,
 ) -> Detached:
-    """Take the request's socket from our own HTTP server; write the answer to the request, and the first frames after it.
+    """Take the request's socket from our own HTTP server, and write the answer and the first frames.
 
-    Without a greenlet, a caller that `takes_unsent` writes them itself. Other servers need `start_response` (the drop-in's
-    way). Raises CannotDetach: under another WSGI server; OSError: the client is gone.
+    Without a greenlet, a caller with `takes_unsent` writes them itself. Other servers need `start_response` (used by the
+    drop-in). Raises CannotDetach under another WSGI server, and OSError if the client is gone.
     """
     ours = environ.get("headgate.handler")
     if not isinstance(ours, HttpConnection):
@@ -94,11 +94,11 @@ class PlainEnd(NativeSocket):
 
 
 class TlsPipe:
-    """A pipe between the TLS socket of a browser and a plain socket, which is the session's: `plain`, non-blocking.
+    """A pipe between the TLS socket of a browser and the session's plain, non-blocking socket (`plain`).
 
-    Two greenlets carry the bytes, one for each direction; `carry` runs in that of the request. Each waits for the slower side, so
-    back-pressure and deadlines work as without TLS. When the session has closed its socket, the browser has LINGER_S to take the
-    rest and to end its side.
+    Two greenlets carry the bytes, one for each direction; `carry` runs in the request's. Each waits for the slower side, so
+    back-pressure and deadlines work as without TLS. After the session has closed its socket, the browser has LINGER_S to read the
+    rest and close its side.
     """
 
     def __init__(self, tls: gevent.ssl.SSLSocket) -> None:
@@ -111,7 +111,7 @@ class TlsPipe:
         tls.settimeout(None)
 
     def carry(self) -> None:
-        """Carry bytes both ways until one side is over; then close the inner socket. Switches greenlets. Once."""
+        """Carry bytes both ways until one side ends, then close the inner socket. Switches greenlets. Call it once."""
         outward = spawn(self._carry_outward)
         try:
             with suppress(OSError):
@@ -125,7 +125,7 @@ class TlsPipe:
             self._inner.close()
 
     def plain_closed(self) -> None:
-        """The session has closed its end."""
+        """Called when the session has closed its end."""
         later(LINGER_S, self._end)
 
     def _carry_outward(self) -> None:
@@ -135,13 +135,13 @@ class TlsPipe:
             say_last(self._tls.fileno())
 
     def _end(self) -> None:
-        """End a connection whose browser takes no more, or goes on sending."""
+        """End a connection if the browser has stopped reading or keeps sending."""
         if (descriptor := self._tls.fileno()) >= 0:
             end(descriptor)
 
 
 class Carrying:
-    """The body of an answer. Over TLS it carries the bytes of the WebSocket in the request's greenlet, and ends with that."""
+    """The body of an answer. Over TLS, iterating carries the WebSocket's bytes until it ends, in the request's greenlet."""
 
     def __init__(self, pipe: TlsPipe | None) -> None:
         self._pipe = pipe
@@ -153,7 +153,7 @@ class Carrying:
 
 
 class PollWatch:
-    """Watches the socket of a waiting long-poll for its end."""
+    """Notices when the browser closes the socket of a waiting long-poll."""
 
     def __init__(self, environ: WSGIEnvironment, start_response: StartResponse) -> None:
         ours = environ.get("headgate.handler")
@@ -190,13 +190,13 @@ class PollWatch:
 
 
 def handler_of(start_response: StartResponse) -> Any:
-    """Return the handler of gevent's pywsgi that has made `start_response`; None under another server."""
+    """Return the handler of gevent's pywsgi that owns `start_response`; None under another server."""
     handler = getattr(start_response, "__self__", None)
     return handler if hasattr(handler, "rfile") and hasattr(handler, "close_connection") else None
 
 
 def gunicorn_socket(environ: WSGIEnvironment) -> gevent.socket.socket | None:
-    """Return the socket of a request under gunicorn, if its worker serves each connection in a greenlet of its own."""
+    """Return the socket of a request under gunicorn, if its worker serves each connection in a separate greenlet."""
     sock = environ.get("gunicorn.socket")
     in_main = gevent.getcurrent().parent is None  # its worker runs nothing else
     return sock if isinstance(sock, gevent.socket.socket | gevent.ssl.SSLSocket) and not in_main else None

@@ -1,6 +1,6 @@
 """The Engine.IO server: HTTP requests to sessions.
 
-In: requests of the Engine.IO path. Out: sessions (session.py); the application gets their openings, messages and ends.
+In: requests for the Engine.IO path. Out: sessions (session.py). The application is notified when one opens, sends or ends.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ os.register_at_fork(after_in_child=_ids.clear)
 
 @dataclass(frozen=True, slots=True)
 class OneTooMany:
-    """What `Application.opening` returns to refuse a session that may find room after `error.retry_after_s`.
+    """A refusal by `Application.opening` of a session that may find room after `error.retry_after_s`.
 
-    The status is 429 where the client's own address has too many, else 503.
+    The status is 429 if the client's address has too many sessions, else 503.
     """
 
     error: HeadgateError
@@ -59,16 +59,16 @@ class OneTooMany:
 
 
 class Application(Protocol):
-    """The user of the sessions: Socket.IO (socketio_face.py), or python-socketio."""
+    """Uses the sessions: Socket.IO (socketio_face.py) or python-socketio."""
 
     def opening(self, sid: str, environ: WSGIEnvironment, /) -> object:
         """Return None or True to let a session open, or OneTooMany, or anything else to refuse it."""
 
     def message(self, session: Session, message: str | bytes, /) -> None:
-        """Take one message, in order, in the session's own greenlet. May wait. Logs the exceptions of its own code."""
+        """Take one message, in order, in the session's greenlet. May wait. Logs the exceptions of its handlers."""
 
     def over(self, sid: str, reason: str, /) -> None:
-        """Called when a session is over, which is forgotten when this returns. May wait."""
+        """Called when a session is over. The engine forgets it when this returns. May wait."""
 
 
 class Engine:
@@ -79,12 +79,12 @@ class Engine:
         transports: `polling`, `websocket`, or both.
 
     Attributes:
-        sessions: by id, each until it is forgotten.
-        owner: the first letters of our sessions' ids, where several processes share a port.
+        sessions: by id.
+        owner: the prefix of our session ids, if several processes share a port.
         start: starts the greenlet for the messages of a session.
         writes: the answers to handshakes and CONNECTs.
         detach: takes the socket of a request.
-        instead: returns why a WSGI server, by the environment of a request, cannot carry a client, and what can.
+        instead: returns why the WSGI server of a request cannot carry a client, and which server can.
     """
 
     instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
@@ -108,18 +108,18 @@ class Engine:
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         self.owner = ""
-        # The packets that open sessions of these limits, behind the id: without an upgrade, and with one.
+        # For these limits, the opening packet after the id, without and with an upgrade.
         self._openings: tuple[TransportLimits | None, tuple[bytes, bytes]] = None, (b"", b"")
         self._is_logged = False
         self.final_frames = FinalFrames(self.deadlines)
         self.writes = Together(lambda: log.exception("answer not written"))
-        # A new greenlet each time, so that an application has its own locals in it.
+        # A new greenlet each time gives the application fresh greenlet-locals.
         self.start: Callable[[Callable[[], None]], object] = spawn
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
 
     def ended(self, sid: str, reason: str) -> None:
-        """Notify the application of a session's end, then forget the session. May wait."""
+        """Notify the application of the end of a session, then forget the session. May wait."""
         SESSIONS_ENDED.labels(reason.partition(":")[0]).inc()  # the words of the system, after the colon, are no label
         try:
             self._application.over(sid, reason)
@@ -127,14 +127,14 @@ class Engine:
             self.sessions.pop(sid, None)
 
     def generate_id(self) -> str:
-        """Return an id for a session or a client: the owner's letters and 120 random bits."""
+        """Return an id for a session or a client, made of `owner` and 120 random bits."""
         if not _ids:
             fresh = binascii.b2a_base64(os.urandom(15 * _IDS_AT_ONCE), newline=False).translate(_TO_URL).decode()
             _ids.extend(fresh[at : at + 20] for at in range(0, len(fresh), 20))
         return self.owner + _ids.pop()
 
     def end_all(self) -> None:
-        """End every session, each in a greenlet of its own. Idempotent."""
+        """End every session. Idempotent."""
         for session in list(self.sessions.values()):
             session.end(SERVER_DISCONNECT)
 
@@ -159,9 +159,9 @@ class Engine:
         return [answer.body]
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
-        """Answer a request for a WebSocket below WSGI (http_routes.py). Returns None when a session has its socket.
+        """Answer a request for a WebSocket below WSGI (http_routes.py). Returns None after a session has taken the socket.
 
-        Raises ConnectionResetError: the client is gone.
+        Raises ConnectionResetError if the client is gone.
         """
         environ = request.environ  # `detach` changes it when no other request of the connection follows
         answer = self._answered(environ, _no_start_response)
@@ -172,7 +172,7 @@ class Engine:
         return None
 
     def _answered(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
-        """Return the answer to a request, or the body of an answer that has begun."""
+        """Return the answer to a request, or the body of one already begun."""
         try:
             if not self.cors.lets_in(environ):
                 raise eio.Refused(eio.FORBIDDEN, "403 Forbidden", error=self.cors.refusal(environ))
@@ -217,7 +217,7 @@ class Engine:
         self, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers, *, websocket: bool
     ) -> Answer | Iterable[bytes]:
         if "uwsgi.version" in environ:
-            raise self._unsupported(environ)  # where polls hang, too
+            raise self._unsupported(environ)  # polls hang there, too
         accept = eio.switching_protocols(environ) if websocket else b""
         sid = self.generate_id()
         session = self.sessions[sid] = Session(self, sid)
@@ -259,7 +259,7 @@ class Engine:
         return detached.body
 
     def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> eio.Refused:
-        """Return the refusal of a client under a server that cannot carry it. Logs the first one, as clients come back."""
+        """Return the refusal of a client under an unsupported server. Logs only the first, because clients retry."""
         reason = why or self.instead(environ)
         if not self._is_logged:
             self._is_logged = True
@@ -298,9 +298,9 @@ class Engine:
 
 
 class _PollAnswer:
-    """The answer of a poll. Ends the session when the browser did not get it, as the reference server does.
+    """The answer of a poll. Ends the session if the browser did not get it, as the reference server does.
 
-    A server asks for the next part only when it has written the one before.
+    A WSGI server asks for the next part only after it has written the last one.
     """
 
     def __init__(self, session: Session, start_response: StartResponse, body: bytes, headers: Headers) -> None:
@@ -321,7 +321,7 @@ def _ok(body: bytes, headers: Headers, content_type: str = "text/plain; charset=
 
 
 def _headers_of(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Headers:
-    """Return the headers of an answer. A cache would serve a session by its URL, to anyone."""
+    """Return the headers of an answer. A cache must not store it, because it would serve the session to anyone with its URL."""
     return [("Content-Type", content_type), ("Content-Length", str(len(body))), NO_STORE, *headers]
 
 

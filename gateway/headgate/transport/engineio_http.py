@@ -1,6 +1,6 @@
 """Engine.IO 4 over HTTP: queries, payloads, error codes, and the answer to a WebSocket handshake. No I/O.
 
-A bad request raises `Refused`, which has the status and the body of the specification and the reference server.
+A bad request raises `Refused`, with the status and the body that the reference server sends.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .limits import TransportLimits
 MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
-# 16 bytes in base64, and what RFC 6455 section 1.3 hashes after them.
+# 16 bytes in base64, and the suffix that RFC 6455 section 1.3 appends before hashing.
 _KEY = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
 _ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-# Engine.IO's own error codes and messages, as the reference server answers them, and the product's code for each.
+# Engine.IO's error codes and messages from the reference server, and our code for each.
 UNKNOWN_TRANSPORT = (0, "Transport unknown", "bad_request")
 UNKNOWN_SESSION = (1, "Session ID unknown", "unknown_session")
 BAD_METHOD = (2, "Bad handshake method", "bad_request")
@@ -47,7 +47,7 @@ class Refused(Exception):
 
     Attributes:
         body: Engine.IO's `{code, message}`.
-        error: the product's own, beside that.
+        error: our wire form of the same error.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Refused(Exception):
 
 @lru_cache(maxsize=64)  # the query of a joining WebSocket is always the same
 def read_query(query: str) -> tuple[str, str, str]:
-    """Return transport, version and session id. Raises Refused if it has more than MAX_QUERY_FIELDS."""
+    """Return transport, version and session id. Raises Refused for more than MAX_QUERY_FIELDS fields."""
     try:
         fields = parse_qs(query, max_num_fields=MAX_QUERY_FIELDS)
     except ValueError as error:
@@ -81,7 +81,7 @@ def read_query(query: str) -> tuple[str, str, str]:
 
 
 def read_length(environ: WSGIEnvironment) -> int:
-    """Return the length of a POST body. Raises Refused if there is none."""
+    """Return the length of a POST body. Raises Refused without a valid Content-Length."""
     length = environ.get("CONTENT_LENGTH") or ""
     if not _LENGTH.fullmatch(length):  # int() would read `+5` and `1_0`
         raise Refused(BAD_REQUEST, "411 Length Required", "Content-Length is required")
@@ -90,14 +90,14 @@ def read_length(environ: WSGIEnvironment) -> int:
 
 @lru_cache(maxsize=64)
 def words(value: str) -> frozenset[str]:
-    """Return the elements of a list of words. Clients send few values."""
+    """Return the elements of a list header. Clients send few different values."""
     return frozenset(list_of(value))
 
 
 def switching_protocols(environ: WSGIEnvironment) -> bytes:
     """Return the 101 answer to a WebSocket request (RFC 6455 section 4.2). Negotiates no extension.
 
-    Raises Refused: it is no valid handshake.
+    Raises Refused for an invalid handshake.
     """
     if environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
         raise Refused(BAD_REQUEST, detail="a WebSocket handshake needs HTTP/1.1, and this one came in HTTP/1.0")
@@ -114,7 +114,7 @@ def switching_protocols(environ: WSGIEnvironment) -> bytes:
 
 
 def opening_end(limits: TransportLimits, upgrades: list[str]) -> bytes:
-    """Return the packet that opens a session, after the session's id."""
+    """Return the part of the opening packet after the session id."""
     packet = {
         "upgrades": upgrades,
         "pingInterval": round(limits.ping_interval_s * 1000),
@@ -125,16 +125,16 @@ def opening_end(limits: TransportLimits, upgrades: list[str]) -> bytes:
 
 
 def join_packets(frames: Sequence[Frame]) -> bytes:
-    """Return frames as the body of a poll's answer; binary ones in base64."""
+    """Return the body of a poll's answer, with binary frames in base64."""
     return _RECORD_SEPARATOR.encode().join(
         b"b" + base64.b64encode(frame.packet) if frame.binary else frame.packet for frame in frames
     )
 
 
 def split_packets(body: str, max_packets: int | None) -> list[str | bytes]:
-    """Return the packets of a POST body; `b…` packets are binary messages in base64. Without `max_packets`, any number.
+    """Return the packets of a POST body; `b…` packets are binary messages in base64. None for `max_packets` sets no limit.
 
-    Raises ValueError: too many packets, or bad base64.
+    Raises ValueError for too many packets or bad base64.
     """
     parts = body.split(_RECORD_SEPARATOR, -1 if max_packets is None else max_packets)
     if max_packets is not None and len(parts) > max_packets:

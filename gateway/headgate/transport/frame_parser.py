@@ -1,10 +1,10 @@
-"""WebSocket messages from the bytes of a browser. No I/O.
+"""Parses WebSocket messages from the bytes of a browser. No I/O.
 
-The limit of a message's size, over all its fragments, is checked by the frame's header, before any payload is buffered. The
+The header of each frame is checked against the message's size limit, over all fragments, before any payload is buffered. The
 number of fragments is bounded, too. Text must be UTF-8. The `websockets` package unmasks payloads.
 
-A read that is one whole text frame, as most are, needs no object (`whole_text`). Another one needs an `Inbound`, until that is
-`at_rest`. So an idle client is small.
+Most reads are one whole text frame and need no object (`whole_text`). Any other read needs an `Inbound` until it is `at_rest`.
+So an idle client takes little memory.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ except ImportError:
 
 __all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation", "whole_text"]
 
-# Browsers send one piece.
+# Browsers do not fragment.
 MAX_FRAGMENTS = 1024
 
-# Each piece has its cost: so many count as one message more.
+# Parsing a fragment has a cost. This many count as one more message.
 FRAGMENTS_PER_MESSAGE = 16
 
-# RFC 6455 section 5.2. First byte of a frame: the bit of a message's last frame, reserved bits, the opcode, its bit for control.
-# Second byte: the mask bit, which clients set, and the size. This size says that two more bytes of it follow.
+# RFC 6455 section 5.2. The first byte of a frame has the bit of a message's last frame, reserved bits, and the opcode, with one
+# bit for control frames. The second has the mask bit, which clients set, and the size. The size 126 means that two bytes with
+# it follow.
 _FINAL, _RESERVED, _OPCODE, _CONTROL = 0x80, 0x70, 0x0F, 0x08
 _MASKED, _SIZE_FOLLOWS = 0x80, 126
 _MAX_CONTROL_BYTES = 125
@@ -39,7 +40,7 @@ _VALID_CLOSE = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013
 
 
 class ProtocolViolation(Exception):
-    """The client broke the protocol. Attributes: the close code and reason."""
+    """The client violated the protocol. Has the close code and reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{code} {reason}")
@@ -47,7 +48,7 @@ class ProtocolViolation(Exception):
 
 
 def whole_text(data: bytes, max_bytes: int) -> str | None:
-    """Return the message if `data` is one whole, valid text frame; None leaves everything else to `Inbound`."""
+    """Return the message if `data` is one whole, valid text frame. Returns None for anything else, which `Inbound` parses."""
     if len(data) < 6 or data[0] != _FINAL | Opcode.TEXT:
         return None
     size, start = data[1] - _MASKED, 6
@@ -79,15 +80,15 @@ class Inbound:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is half received, so that a new object can take its place."""
+        """Whether no message is half received, so that this object can be dropped."""
         return self._opcode is None and not self._held
 
     def feed(self, data: bytes) -> Iterator[tuple[Opcode, Any]]:
-        """Yield what `data` completes, in order: (TEXT, text), (BINARY, bytes), (PING, PONG or CLOSE, payload), and (CONT, b"")
-        for every FRAGMENTS_PER_MESSAGE pieces of an unfinished message.
+        """Yield the messages that `data` completes, in order, as (TEXT, text), (BINARY, bytes) or (PING, PONG or CLOSE, payload),
+        and (CONT, b"") for every FRAGMENTS_PER_MESSAGE fragments of an unfinished message.
 
-        Parses on demand: what comes before a fault is delivered, and what comes after the end costs nothing. Raises
-        ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
+        Parses on demand, so messages before a fault are delivered, and bytes after the end cost nothing. Raises ProtocolViolation
+        for a message that is too big (1009), malformed (1002) or not UTF-8 (1007), or has too many fragments (1008).
         """
         self._held += data
         try:
@@ -98,7 +99,7 @@ class Inbound:
             raise ProtocolViolation(INVALID_DATA, f"text is not UTF-8 at byte {error.start}") from error
 
     def _next_frame(self) -> tuple[Opcode, bytes, bool] | None:
-        """Return the opcode and the payload of the next frame, and whether it is a message's last; None until it is complete."""
+        """Return opcode and payload of the next frame, and whether it is the last of a message; None until it is complete."""
         held = self._held
         if len(held) < 2:
             return None
@@ -117,7 +118,7 @@ class Inbound:
             if len(held) < start:
                 return None
             size = int.from_bytes(held[2:start])
-        # A control frame may interrupt a message that has used up its limit.
+        # A control frame may come between fragments and does not count towards the message's limit.
         if size > self._max_bytes - (0 if is_control else self._size):
             raise ProtocolViolation(TOO_BIG, f"message too big: at most {self._max_bytes} bytes")
         payload, end = start + 4, start + 4 + size

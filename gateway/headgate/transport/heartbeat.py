@@ -1,13 +1,13 @@
-"""The heartbeat of a session (Engine.IO 4): a ping per interval, and the end of a session without a pong within the timeout.
+"""The heartbeat of a session (Engine.IO 4). It sends a ping per interval and ends the session without a pong within the timeout.
 
     RESTING ── ping ──► PONG_DUE ── timeout ──► the session ends
        ▲                  │   ▲
-       └────── pong ──────┤   │ timeout; the way is free again
+       └────── pong ──────┤   │ timeout; the path is free again
                           ▼   │
-                       PONG_GRACE ── timeout; the way is still blocked ──► PONG_GRACE
+                       PONG_GRACE ── timeout; the path is still blocked ──► PONG_GRACE
 
-While the session does not read, the pong waits in our socket. While it writes, the ping may wait after data in the browser's.
-Then the pong has one more timeout, and again after that, provided that the browser accepts bytes.
+While the session does not read, the pong waits in our socket. While it writes, the ping may wait after data in the browser's
+socket. In both cases the pong gets one more timeout, repeatedly if the browser keeps accepting bytes.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _PING = Frame(b"2")
 
 
 class Pulse(Enum):
-    """What the heartbeat waits for."""
+    """The state of the heartbeat, by the event that it waits for."""
 
     RESTING = "resting"
-    """For the time of the next ping."""
+    """The next ping."""
     PONG_DUE = "pong due"
-    """For a pong, within the timeout."""
+    """A pong, within the timeout."""
     PONG_GRACE = "pong grace"
-    """For a pong whose way was blocked, for one more timeout."""
+    """A pong with a blocked path, for one more timeout."""
 
 
 class Heartbeat:
-    """See the module. It refers to its session between `start` and `stop` only, so that an ended session is freed at once."""
+    """See the module. It refers to its session only between `start` and `stop`, so that an ended session is freed at once."""
 
     __slots__ = ("_alive_until_s", "_pings", "_server", "_session", "pulse")
 
@@ -50,17 +50,17 @@ class Heartbeat:
         self.pulse = Pulse.RESTING
 
     def start(self, session: Session) -> None:
-        """Begin; the first ping goes out after one interval."""
+        """Start. The first ping goes out after one interval."""
         self._session = session
         self._expect_life()
         self._server.deadlines.after(self._server.limits.ping_interval_s, self.ping)
 
     def stop(self) -> None:
-        """Ping no more. Idempotent."""
+        """Stop pinging. Idempotent."""
         self._session = None
 
     def ping(self) -> None:
-        """Send a ping; its pong is due from now on."""
+        """Send a ping and wait for its pong."""
         if (session := self._session) is None:
             return
         self._pings += 1
@@ -69,7 +69,7 @@ class Heartbeat:
         self._server.deadlines.after(self._server.limits.ping_timeout_s, self._check_pong, self._pings)
 
     def pong(self) -> bool:
-        """Take a pong; return whether one was due. Others prove nothing."""
+        """Take a pong; return whether one was due. A pong without a ping proves nothing."""
         if self.pulse is Pulse.RESTING:
             return False
         self.pulse = Pulse.RESTING
@@ -78,13 +78,13 @@ class Heartbeat:
         return True
 
     def give_grace(self) -> None:
-        """Restart the browser's time, because the session reads again."""
+        """Restart the browser's deadline, because the session reads again."""
         self._expect_life()
         if self.pulse is Pulse.PONG_DUE:
             self.pulse = Pulse.PONG_GRACE
 
     def late(self) -> bool:
-        """Return whether the browser has been silent for longer than a heartbeat takes, with nothing in its way."""
+        """Return whether the browser has been silent for longer than a heartbeat takes, although its path was free."""
         return self._session is not None and monotonic() > self._alive_until_s and not self._session.pong_blocked
 
     def _check_pong(self, ping: int) -> None:

@@ -1,8 +1,8 @@
-"""The room for HTTP connections and their requests, in all and for each address.
+"""Admits HTTP connections and their requests within limits for the process and for each address.
 
-One connection too many ends the one that has waited longest for its peer. When clients have used up their
-descriptors, a new connection gets one of a few reserved places for one request: a health page is answered, anything else gets
-503. When those are taken, too, the ones in them that wait for their peer make room.
+A connection beyond the limit ends the one that has waited longest for its peer. When clients have used up their descriptors, a
+new connection gets one of a few reserved places for one request, which is answered if it asks for a health page and gets 503
+otherwise. When the places are taken, too, connections in them that wait for their peer are ended.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
 from .peer_socket import end
 
-# Answered when there is no room for anything else.
+# Answered even without room for anything else.
 HEALTH_PATHS = frozenset({"/livez", "/healthz", "/metrics"})
-# The address for which connections in a reserved place count.
+# Connections in a reserved place are counted for this address.
 RESERVED = "a reserved place"
-# A request comes with its connection, or a moment later. Until then no connection in a reserved place is ended.
+# A connection in a reserved place has this long to send its request before it may be ended.
 PLACES_TAKEN_PAUSE_S = 0.01
-# No descriptor, or no memory, for one more connection. Peers wait in the kernel's queue. Without a pause the listener, which
-# stays readable, would have us try for ever.
+# No descriptor, or no memory, for one more connection. Peers wait in the kernel's queue. Without a pause we would retry at once
+# for ever, because the listener stays readable.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 ACCEPT_AGAIN_S = 0.5
 EXHAUSTED_LOG_S = 10.0
-# The descriptors are divided by these for the most HTTP connections, in all and of one address. Each may hold a second one, of
-# a file that is its answer, so WebSockets have half of all at least.
+# The descriptors are divided by these for the limits of HTTP connections, in all and for each address. A connection may hold a
+# second descriptor, of a file in its answer, so at least half of all remain for WebSockets.
 HTTP_SHARE = 4
 ADDRESS_SHARE = 8
 
@@ -45,7 +45,7 @@ log = structlog.get_logger("headgate.wsgi")
 
 
 class Admitted(Protocol):
-    """A connection (http_connection.py)."""
+    """A connection, as admission sees it (http_connection.py)."""
 
     is_reserved: bool
     """Whether it has a reserved place."""
@@ -58,17 +58,17 @@ class Admitted(Protocol):
 
 
 class HttpConnections:
-    """The open connections, with their addresses, in the order in which they began to wait for their peers.
+    """The open connections by address, in the order in which they began to wait for their peers.
 
-    A connection waits until the head of its request is complete, between two requests, and from the first time that its peer
-    keeps us waiting with a body or with reading an answer. Every method ignores a connection that is not open.
+    A connection waits until the head of its request is complete, between two requests, and once its peer has delayed a body or
+    an answer. Every method ignores a closed connection.
     """
 
     def __init__(self) -> None:
         self._address_of: dict[Admitted, str | None] = {}
-        # A dict is slow to find its first key after many removals.
+        # An OrderedDict, because a dict is slow to find its first key after many removals.
         self._waiting: OrderedDict[Admitted, None] = OrderedDict()
-        # In that order, too, and with those that do not wait.
+        # In the same order, including connections that do not wait.
         self._at: dict[str, OrderedDict[Admitted, None]] = {}
 
     def __len__(self) -> int:
@@ -78,13 +78,13 @@ class HttpConnections:
         return iter(self._address_of)
 
     def open(self, connection: Admitted, address: str | None) -> None:
-        """Take in a connection, which waits for its peer. With `address` None it counts for no address."""
+        """Add a waiting connection. With `address` None it counts for no address."""
         self._address_of[connection] = None
         self.wait(connection)
         self.attribute(connection, address)
 
     def attribute(self, connection: Admitted, address: str | None) -> None:
-        """Count a connection for another address. After a proxy each request may be another client's."""
+        """Count a connection for another address. Through a proxy, each request may come from another client."""
         before = self._address_of.get(connection, address)
         if before == address:
             return
@@ -98,14 +98,14 @@ class HttpConnections:
             self._at.setdefault(address, OrderedDict())[connection] = None
 
     def wait(self, connection: Admitted) -> None:
-        """Called when it begins to wait for its peer, or does already."""
+        """Called when it waits for its peer. Idempotent."""
         if connection in self._address_of and connection not in self._waiting:
             self._waiting[connection] = None
             if (address := self._address_of[connection]) is not None:
                 self._at[address].move_to_end(connection)
 
     def work(self, connection: Admitted) -> None:
-        """Called when the application begins to work for it."""
+        """Called when the application begins to answer its request."""
         self._waiting.pop(connection, None)
 
     def close(self, connection: Admitted) -> None:
@@ -120,7 +120,7 @@ class HttpConnections:
         return len(self._at.get(address, ()))
 
     def longest_waiting(self, address: str | None = None) -> Admitted | None:
-        """Return the connection (of an address) that has waited longest; None when none waits."""
+        """Return the longest waiting connection, of an address if given; None when none waits."""
         if address is None:
             return next(iter(self._waiting), None)
         return next((connection for connection in self._at.get(address, ()) if connection in self._waiting), None)
@@ -137,16 +137,16 @@ class Admission:
         self._log_throttle = LogThrottle(every_s=EXHAUSTED_LOG_S)
 
     def room_for_next(self, listener_fd: int) -> bool | None:
-        """Return whether the next connection has its own place: False for a reserved one, None when it cannot be accepted now."""
+        """Return whether there is room for the next connection; False for only a reserved place; None for no room at all."""
         self.hold()
         if has_room(listener_fd):
             return True
         return False if self._lend() else None
 
     def take_in(self, connection: Admitted, address: object, *, has_room: bool = True) -> Answer | None:
-        """Count a connection, in place of a waiting one if need be; return the answer that refuses it, or None.
+        """Count a connection, and end a waiting one for it if need be. Returns the answer that refuses it, or None.
 
-        With a proxy of ours, `refusal` counts each request instead.
+        With a declared proxy, `refusal` counts each request by its client's address instead.
         """
         if not has_room:
             self._take_reserved_place(connection)
@@ -166,7 +166,7 @@ class Admission:
         return None
 
     def refusal(self, connection: Admitted, environ: Mapping[str, object]) -> Answer | None:
-        """Return the answer that refuses a request, or None; with a proxy of ours, it counts for the proxy's client."""
+        """Return the answer that refuses a request, or None. With a declared proxy, counts the request for its client."""
         if connection.is_reserved:
             if environ.get("PATH_INFO") in HEALTH_PATHS:
                 return None
@@ -189,7 +189,7 @@ class Admission:
             self.connections.attribute(connection, None)
 
     def end_longest_waiting(self, why: str, address: str | None = None) -> bool:
-        """End the connection (of an address) that has waited longest; return whether there was one."""
+        """End the longest waiting connection, of an address if given; return whether there was one."""
         if (connection := self.connections.longest_waiting(address)) is None:
             return False
         self.connections.close(connection)
@@ -198,7 +198,7 @@ class Admission:
         return True
 
     def hold(self) -> None:
-        """Hold the descriptors of reserved places as soon as they are free, before a connection to Redis takes them."""
+        """Reopen the descriptors of free reserved places, before a connection to Redis takes them."""
         self._held.hold(self.connections.count_at(RESERVED))
 
     def close(self) -> None:
@@ -206,7 +206,7 @@ class Admission:
         self._held.close()
 
     def exhausted(self, error: OSError) -> None:
-        """Accept nothing for a while, as there is no descriptor or no memory."""
+        """Called when there is no descriptor or no memory. Accepts nothing for a while."""
         ACCEPT_FAILURES.inc()
         if self._log_throttle.due("exhausted") is not None:
             log.error("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
@@ -228,7 +228,7 @@ class Admission:
             self.exhausted(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
             return False
         if self._places_were_taken:
-            # Half of them; they are closed while we pause.
+            # End half of them. They close while we pause.
             while self.connections.count_at(RESERVED) > taken // 2 and self.end_longest_waiting("in a reserved place", RESERVED):
                 pass
         self._places_were_taken = not self._places_were_taken
@@ -236,7 +236,7 @@ class Admission:
         return False
 
     def _per_address(self) -> int:
-        """Return how many HTTP connections one address may have; 0 for any number."""
+        """Return how many HTTP connections one address may have; 0 for no limit."""
         limit = self.limits.max_connections_per_address
         descriptors = descriptor_limit() if limit else None
         return limit if descriptors is None else min(limit, max(1, descriptors // ADDRESS_SHARE))

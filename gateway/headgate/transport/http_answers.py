@@ -1,4 +1,4 @@
-"""Answers of routes, and the server's own errors and refusals. No I/O.
+"""Answers of routes, and the errors and refusals of the server. No I/O.
 
 Every refusal has the body `{"error": {code, message, retry, retry_after_s?, …parts}}` (docs/protocol.md) and is not cached.
 """
@@ -17,14 +17,14 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from headgate.errors import HeadgateError, LimitReached
 
 NO_STORE = ("Cache-Control", "no-store")
-# A random number of seconds, so that clients do not all come back at once.
+# A random number of seconds in this range, so that clients do not all return at once.
 NO_ROOM_RETRY_S = (1, 5)
-# For an error without its own time that can be tried again.
+# For a retryable error without a time.
 RETRY_AFTER_S = 1
-# A connection without room is refused before its Origin is known. The limit is no secret.
+# A connection without room is refused before its Origin is known. The limit is not a secret.
 _FOR_ANY_PAGE = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", "Retry-After"))
 
-# The status for each error of the tree (RFC 9110, section 15). Any other code is the caller's fault: 400.
+# The status of each error (RFC 9110, section 15). Any other code gets 400, because the request is at fault.
 STATUS_BY_CODE = {
     "unauthorized": 401,
     "forbidden": 403,
@@ -55,7 +55,7 @@ def status_of(error: HeadgateError) -> int:
 
 
 def http_error(code: str, message: str, *, retry: bool = False) -> dict[str, Any]:
-    """Return the wire form of an error of HTTP itself, which has no class in headgate.errors."""
+    """Return the wire form of an HTTP error that has no class in headgate.errors."""
     return {"code": code, "message": message, "retry": retry}
 
 
@@ -64,9 +64,9 @@ LATE_HEADERS = http_error("request_timeout", "the request's headers took too lon
 
 
 def error_answer(status: str, error: Mapping[str, Any], **around: object) -> Answer:
-    """Return the answer for a status, such as `503 Service Unavailable`, and the wire form of an error.
+    """Return an answer with a status, such as `503 Service Unavailable`, and the wire form of an error.
 
-    `retry_after_s` of the error becomes Retry-After. `around` is the rest of the body.
+    `retry_after_s` of the error becomes Retry-After. `around` adds fields to the body.
     """
     body = json.dumps({**around, "error": error}, separators=(",", ":")).encode()
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), NO_STORE]
@@ -76,18 +76,18 @@ def error_answer(status: str, error: Mapping[str, Any], **around: object) -> Ans
 
 
 def no_room(name: str, limit: int) -> Answer:
-    """Return the answer to a connection for which `connections` or `connections_per_address` has no room."""
+    """Return the answer to a connection beyond the limit `connections` or `connections_per_address`."""
     status = "503 Service Unavailable" if name == "connections" else "429 Too Many Requests"
     answer = error_answer(status, LimitReached(name, limit, randint(*NO_ROOM_RETRY_S)).to_wire())
     return answer._replace(headers=(*answer.headers, *_FOR_ANY_PAGE), closes=True)
 
 
 class Answer(NamedTuple):
-    """A whole answer. It is also the WSGI application that gives it.
+    """A whole answer, which is also a WSGI application.
 
     Attributes:
         status: such as `201 CREATED`.
-        headers: with the length of the body, and without Date and Connection.
+        headers: including Content-Length, without Date and Connection.
         closes: whether the connection ends after it.
     """
 
@@ -98,11 +98,11 @@ class Answer(NamedTuple):
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         start_response(self.status, [*self.headers, ("Connection", "close")] if self.closes else list(self.headers))
-        # A client would take a body for the next answer (RFC 9110, section 9.3.2), and servers do not leave it out.
+        # A client would read a body as the next answer (RFC 9110, section 9.3.2), and WSGI servers do not drop it.
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [self.body]
 
     def to_bytes(self, now_s: float, *, close: bool) -> bytes:
-        """Return the answer as bytes. With `close`, or where it `closes`, the connection ends after it."""
+        """Return the answer as bytes. With `close`, or if it `closes`, the connection ends after it."""
         status, headers, body, closes = self
         ends = b"Connection: close\r\n\r\n" if close or closes else b"\r\n"
         return b"".join((_head(status, tuple(headers)), _date_line(int(now_s)), ends, body))
@@ -110,7 +110,7 @@ class Answer(NamedTuple):
 
 @lru_cache(maxsize=256)  # most answers differ only in their body and its length
 def _head(status: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Return status line and headers. Raises ValueError for a line break, which would begin another header."""
+    """Return status line and headers. Raises ValueError for a line break, which would inject another header."""
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("line break in a header")
@@ -118,7 +118,7 @@ def _head(status: str, headers: tuple[tuple[str, str], ...]) -> bytes:
 
 
 def http_date(now_s: float) -> str:
-    """Return a Date header's value, of seconds since 1970."""
+    """Return the value of a Date header for seconds since 1970."""
     return _date_line(int(now_s))[len("Date: ") : -2].decode()
 
 

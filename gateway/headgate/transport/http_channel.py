@@ -1,6 +1,6 @@
 """The bytes of one HTTP connection, in and out, with a deadline for each part of each exchange (http_limits.py).
 
-A channel waits for its peer no longer than the `Pace` of the part allows. With a peer that never keeps it waiting, it lets other
+A channel waits for its peer no longer than the `Pace` of the part allows. If the peer never delays it, it still lets other
 greenlets run now and then.
 """
 
@@ -16,17 +16,17 @@ from headgate.runtime.metrics import HTTP_ENDED
 from .http_limits import HttpLimits, Pace, Part
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
 
-# After so many bytes of a message other greenlets have a turn.
+# Other greenlets have a turn after this many bytes of a message.
 TURN_BYTES = 65536
-# Read of an unwanted body: closing with bytes unread resets the connection, and a client that is still sending finds the reset
-# instead of our answer (RFC 9112 section 9.6).
+# The most bytes read from an unwanted body. Closing with bytes unread resets the connection, so a client still sending would
+# get the reset instead of our answer (RFC 9112 section 9.6).
 MAX_LINGER_BYTES = 1024 * 1024
-# A client that has sent more after its last request has so long to read the answer and to end.
+# A client that sends more after its last request has this long to read the answer and close.
 LINGER_S = 2.0
 
 
 class TooSlow(TimeoutError):
-    """A peer kept us waiting for too long. To an application it is the OSError of a broken connection."""
+    """A peer was too slow. An application sees the OSError of a broken connection."""
 
     def __init__(self, message: str) -> None:
         super().__init__(errno.ECONNRESET, message)
@@ -37,28 +37,28 @@ class Channel:
 
     Attributes:
         part: the current part of the exchange.
-        broken: whether the peer is gone, or was too slow, so that no other request can be read.
-        waits: how often the peer has kept us waiting.
+        broken: whether the peer is gone or was too slow, so that no further request can be read.
+        waits: how often we have waited for the peer.
     """
 
     __slots__ = ("_limits", "_pace", "_turn_bytes", "_waiting", "broken", "part", "peer", "sent_bytes", "waits")
 
     def __init__(self, peer: PeerSocket, limits: HttpLimits, waiting: Callable[[], object], waited_s: float = 0.0) -> None:
-        """`waiting` is called before each wait for the peer, which has kept us waiting for `waited_s` already."""
+        """Calls `waiting` before each wait for the peer. The peer has already delayed us by `waited_s`."""
         self.peer, self._limits, self._waiting = peer, limits, waiting
         self.part = Part.HEADERS
-        # Of this part; None until the peer keeps us waiting.
+        # Of this part; None until we wait for the peer.
         self._pace: Pace | None = self.part.pace(limits)
         self._pace.waited(waited_s)
         self._turn_bytes = self.waits = self.sent_bytes = 0
         self.broken = False
 
     def begin(self, part: Part) -> None:
-        """Begin another part of the exchange, with its own pace."""
+        """Begin another part of the exchange, with a new pace."""
         self.part, self._pace = part, None
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
-        """Return the next bytes; none at the end. Switches greenlets.
+        """Return the next bytes; empty at the end. Switches greenlets.
 
         Raises TooSlow: the peer kept us waiting for too long; OSError: the connection broke.
         """
@@ -91,7 +91,7 @@ class Channel:
             try:
                 sent = self.peer.send(rest)
             except BlockingIOError:
-                # 100 Continue, and an answer that does not need the body, come before the body was read.
+                # 100 Continue, and an answer that ignores the body, are sent before the body was read.
                 if self.part is not Part.ANSWER:
                     self.begin(Part.ANSWER)
                 sent = self._in_time(WRITE, self.peer.send, rest)
@@ -107,7 +107,7 @@ class Channel:
                 self._let_others()
 
     def linger(self) -> None:
-        """End our side, and read what the peer is still sending, at the pace of the part. Switches greenlets. As `receive`."""
+        """Close our side, then read and drop the peer's bytes. Switches greenlets; raises as `receive`."""
         say_last(self.peer.fileno())
         left_bytes = MAX_LINGER_BYTES
         while left_bytes > 0 and (data := self.receive(TURN_BYTES)):
@@ -115,16 +115,16 @@ class Channel:
             sleep()
 
     def linger_if_unread(self) -> None:
-        """Read what is unread before closing, as the kernel would reset the connection. Switches greenlets. As `receive`."""
+        """Linger if bytes are unread, as closing would reset the connection. Switches greenlets; raises as `receive`."""
         if self.peer.is_plain and not self.broken and is_readable(self.peer.fileno()):
             self._waiting()
             self.part, self._pace = Part.IDLE, Pace(LINGER_S)
             self.linger()
 
     def _receive_next(self, size: int) -> bytes:
-        """Wait before reading, as most clients send a request when they have the last answer.
+        """Wait before reading, because most clients send a request only after the last answer.
 
-        Raises TooSlow: nothing came in time; BlockingIOError: the wait ended and nothing was there.
+        Raises TooSlow if nothing came in time, and BlockingIOError if the wait ended without bytes.
         """
         self.waits += 1
         waited_s = self.peer.wait(READ, self._limits.keep_alive_s)
@@ -138,10 +138,10 @@ class Channel:
             raise
 
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
-        """Move bytes once the socket is ready. Raises TooSlow if it was not in time."""
+        """Move bytes once the socket is ready. Raises TooSlow if it is not ready in time."""
         pace = self._pace = self._pace or self.part.pace(self._limits)
         self.waits += 1
-        if self.part is not Part.IDLE:  # the connection has reported that
+        if self.part is not Part.IDLE:  # the connection has already reported that wait
             self._waiting()
         while pace.left_s > 0:
             if (waited_s := self.peer.wait(events, pace.left_s)) is None:
@@ -155,7 +155,7 @@ class Channel:
                 self.broken = True
                 raise
         try:
-            return move(argument)  # after a stall of ours, timers come before sockets
+            return move(argument)  # after a stall of the process, timers run before sockets
         except BlockingIOError:
             raise self._too_slow() from None
 

@@ -1,11 +1,11 @@
-"""One HTTP connection. Its requests are read one after the other, and answered in order.
+"""One HTTP connection. It reads its requests one after the other and answers them in order.
 
-The first request is awaited in the loop, without a greenlet. A route that never waits (http_routes.NeverWaits), as the one for
-WebSockets, answers it there. Any other request is answered in a greenlet (`serve`), by a route (http_routes.py) or by the
+It waits for the first request in the loop, without a greenlet. A route that never waits (http_routes.NeverWaits), such as the
+one for WebSockets, answers it there. A greenlet (`serve`) answers any other request, by a route (http_routes.py) or by the
 application (http_wsgi.py).
 
-`take_socket` gives the socket to a WebSocket (detach.py). Where several processes share the port, a connection whose request
-names the session of another one goes there, with the bytes that were read.
+`take_socket` gives the socket to a WebSocket (detach.py). If several processes share the port and a request names the session
+of another process, the connection goes there with the bytes read so far.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("headgate.wsgi")
 
-# In the query of a request with a session, which another process on the port may own.
+# In the query of a request with a session. Another process on the port may own that.
 NAMES_SESSION = "sid="
 _log_throttle = LogThrottle()
 _LATE = error_answer("408 Request Timeout", LATE_HEADERS)
@@ -49,8 +49,8 @@ class HttpConnection:
 
     Attributes:
         is_taken: whether the socket has another owner.
-        is_reserved: whether it has a place for one request of a health page.
-        waits_since_s: when it began to wait for its first byte, on the monotonic clock; 0 when it did not.
+        is_reserved: whether it has a reserved place, for one request of a health page.
+        waits_since_s: when it began to wait for its first byte, on the monotonic clock; 0 if it did not.
     """
 
     __slots__ = (
@@ -61,12 +61,12 @@ class HttpConnection:
     def __init__(
         self, server: HTTPServer, peer: PeerSocket, address: object, received: bytes = b"", *, is_adopted: bool = False
     ) -> None:
-        """`received` was read by the process that accepted the connection, where that is another one (`is_adopted`)."""
+        """If another process accepted the connection (`is_adopted`), `received` has the bytes that it read."""
         self._server, self._peer, self._address, self._is_adopted = server, peer, address, is_adopted
         self.fileno: Callable[[], int] = peer.fileno
         self._parser = RequestParser(received)
         self._channel: Channel | None = None
-        # The first request that was read in the hub, and the answer of its route (None leaves it to the application).
+        # The first request, read in the hub, and the answer of its route (None leaves it to the application).
         self._pending: Request | Bad | None = None
         self._asked: tuple[Answer | None] | None = None
         self._routed: RoutedRequest | None = None
@@ -113,7 +113,7 @@ class HttpConnection:
     def _ask_in_hub(self, request: Request, route: NeverWaits) -> None:
         routed = RoutedRequest(bytes, request, route, self._environ(request))
         self._server.on_request()
-        self._server.connections.work(self)  # so that it is not ended for one too many of its address
+        self._server.connections.work(self)  # so that a newer connection of its address does not end it
         try:
             self._asked = (self._server.admission.refusal(self, routed.environ) or route(routed),)
         except OSError:
@@ -135,7 +135,7 @@ class HttpConnection:
     # -- in a greenlet --------------------------------------------------------------------------------------------------
 
     def serve(self, waited_s: float = 0.0) -> None:
-        """Answer the requests until the connection is over. The peer has kept us waiting for `waited_s`. Switches greenlets."""
+        """Answer requests until the connection is over. The peer has already delayed us by `waited_s`. Switches greenlets."""
         server, peer, limits = self._server, self._peer, self._server.admission.limits
         self._stop_watcher()
         channel = self._channel = Channel(peer, limits, lambda: server.connections.wait(self), waited_s)
@@ -150,7 +150,7 @@ class HttpConnection:
                 if not self.is_taken:
                     channel.linger_if_unread()
             if self._is_adopted and not self.is_taken:
-                # The process that accepted it may be too busy to have closed its own descriptor.
+                # The process that accepted it may not have closed its descriptor yet.
                 peer.stop()
                 unwatch(peer.fileno(), LINGER_S)
         finally:
@@ -158,7 +158,7 @@ class HttpConnection:
             self.close()
 
     def close(self) -> None:
-        """End the connection, unless it is taken, and count it no more. Idempotent."""
+        """End the connection, unless it is taken, and stop counting it. Idempotent."""
         self._stop_watcher()
         if self.is_taken and not isinstance(self._peer, TlsPeer):
             return
@@ -166,17 +166,17 @@ class HttpConnection:
         self._server.over(self)
 
     def count_as_client(self) -> None:
-        """Count it no more, as its answer is a stream, which counts as a client."""
+        """Stop counting it as a connection, because its answer is a stream, which counts as a client."""
         self._server.over(self)
 
     def take_socket(self, first_bytes: bytes, *, takes_unsent: bool = False) -> tuple[PeerSocket, bytes, bytes]:
         """Write `first_bytes` and give the socket away. May switch greenlets.
 
         Returns:
-            The socket, the bytes that came after the request, and the bytes that the caller has to write: the first ones, where
-            there is no greenlet yet and it `takes_unsent`.
+            The socket, the bytes after the request, and the bytes that the caller must write. These are the first ones if there
+            is no greenlet yet and the caller `takes_unsent`.
 
-        Raises OSError: the client is gone, or the socket is taken.
+        Raises OSError if the client is gone or the socket is taken.
         """
         if self.is_taken:
             raise ConnectionResetError("this connection has been taken")
@@ -194,7 +194,7 @@ class HttpConnection:
         return self._peer, self._parser.leave(), unsent
 
     def write(self, data: bytes) -> None:
-        """Write bytes of the current answer. Switches greenlets; raises as `Channel.send`."""
+        """Write part of the current answer. Switches greenlets; raises as `Channel.send`."""
         if self.is_taken or self._channel is None:
             raise BrokenPipeError("the connection is taken")
         self._channel.send(data)
@@ -234,14 +234,14 @@ class HttpConnection:
         return True
 
     def _hand_over(self, channel: Channel) -> bool:
-        """Hand the connection to the owner of its next request's session; return whether that took it. Switches greenlets."""
+        """Hand the connection to the owner of its next request's session; return whether it took it. Switches greenlets."""
         peer, to_owner, is_taken = self._peer, self._server.to_owner, True
         assert to_owner is not None
         peer.stop()
         try:
             if is_taken := to_owner(self._parser.block + self._parser.held, peer.fileno()):
                 unwatch(peer.fileno(), LINGER_S)
-        finally:  # also when killed in the wait, as the owner may have it by now
+        finally:  # also when killed while waiting, because the owner may have it by now
             if is_taken:
                 channel.begin(Part.DETACHED)
                 self._server.over(self)
@@ -250,7 +250,7 @@ class HttpConnection:
         return is_taken
 
     def _answer(self, request: Request, incoming: Incoming) -> bool:
-        """Have a route or the application answer a request; return whether the connection can be used again."""
+        """Answer a request by a route or the application; return whether the connection can be reused."""
         asked, self._asked = self._asked, None
         routed = self._routed
         if routed is None or request is not routed.head:
@@ -290,7 +290,7 @@ class HttpConnection:
         return environ
 
     def _answer_by_application(self, request: Request, environ: WSGIEnvironment, incoming: Incoming) -> bool:
-        """Have the application answer a request; return whether the connection can be used again."""
+        """Answer a request by the application; return whether the connection can be reused."""
         server, channel = self._server, incoming.channel
         environ["wsgi.input"] = wsgi_input(incoming.next_piece)
         exchange = WsgiExchange(self.write, incoming, request, environ, lambda: self.is_reserved or _ends_after(server, request))
@@ -298,7 +298,7 @@ class HttpConnection:
         try:
             refusal = server.admission.refusal(self, environ)
             exchange.run(server.application if refusal is None else refusal.__call__)
-            if not (exchange.is_begun or self.is_taken or channel.broken):  # the next answer would be taken for this one
+            if not (exchange.is_begun or self.is_taken or channel.broken):  # the client would read the next answer as this one
                 raise RuntimeError("the application did not call start_response")
         except Exception as error:
             exchange.ends = True
@@ -313,7 +313,7 @@ class HttpConnection:
 
 
 def _is_foreign(server: HTTPServer, peer: PeerSocket, request: Request) -> bool:
-    """Return whether the session of a request may be another process's."""
+    """Return whether another process may own the session of a request."""
     return server.to_owner is not None and NAMES_SESSION in request.query and peer.is_plain
 
 

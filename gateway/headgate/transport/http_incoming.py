@@ -1,6 +1,7 @@
-"""The requests of one HTTP connection, with their bodies: the parser (http_parser.py), fed from the channel (http_channel.py).
+"""The requests of one HTTP connection and their bodies.
 
-A connection whose last body was not read to its end is closed, as the beginning of the next request is unknown.
+It feeds the parser (http_parser.py) from the channel (http_channel.py). A connection is closed unless the last body was read to
+its end, because the start of the next request is unknown.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 READ_BYTES = 8192
-# Read of a body after the answer, so that the connection can be used again.
+# The most bytes of a body to read after the answer, so that the connection can be reused.
 MAX_DISCARD_BYTES = 65536
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class BadBody(OSError):
-    """The body is not valid HTTP. The text says what is wrong."""
+    """The body is not valid HTTP. The text names the fault."""
 
 
 class Incoming:
@@ -42,7 +43,7 @@ class Incoming:
     def request(self) -> Request | Bad | None:
         """Return the next request; None at the end of the connection. Switches greenlets.
 
-        Raises OSError: it did not come in time, or the connection broke.
+        Raises OSError if it did not come in time or the connection broke.
         """
         parser, channel = self.parser, self.channel
         is_first, waits = channel.part is Part.HEADERS, channel.waits
@@ -55,19 +56,19 @@ class Incoming:
             parser.feed(data)
             event = parser.next_event()
         if waits == channel.waits and not is_first:
-            sleep()  # it was here already, and so may be the next one
+            sleep()  # it had already arrived, and the next one may have, too
         assert isinstance(event, Request | Bad)
         return event
 
     def begin(self, request: Request) -> None:
-        """Read the body of this request from now on."""
+        """Start to read the body of this request."""
         self._is_chunked, self._client_waits = request.is_chunked, request.expects_continue
         self._chunked_bytes = 0
 
     def next_piece(self) -> bytes:
-        """Return the next piece of the body; nothing at its end. Switches greenlets.
+        """Return the next piece of the body; empty at its end. Switches greenlets.
 
-        Raises BadBody: it is not valid HTTP; OSError: it did not come whole, or in time.
+        Raises BadBody if it is not valid HTTP, and OSError if it did not come whole and in time.
         """
         parser, channel = self.parser, self.channel
         while (event := parser.next_event()) is None:
@@ -101,14 +102,14 @@ class Incoming:
 
     @property
     def must_end(self) -> bool:
-        """Whether the connection cannot be used again, as too much is unread or the client waits for 100 Continue."""
+        """Whether the connection cannot be reused, because too much is unread or the client waits for 100 Continue."""
         left_bytes = self.parser.left_bytes
         if self.channel.broken or (left_bytes is not None and left_bytes > MAX_DISCARD_BYTES):
             return True
         return self._client_waits and left_bytes != 0
 
     def finish(self) -> bool:
-        """Read the rest of an answered request; return whether the connection can be used again. Switches greenlets."""
+        """Read the rest of an answered request; return whether the connection can be reused. Switches greenlets."""
         parser, channel = self.parser, self.channel
         if parser.whole_body() is not None:
             return not channel.broken
@@ -130,17 +131,17 @@ class Incoming:
 
 
 class RequestBody(io.RawIOBase):
-    """The body of a request as a raw file. It ends where the body ends."""
+    """The body of a request as a raw file."""
 
     def __init__(self, next_piece: Callable[[], bytes]) -> None:
-        """`next_piece` returns nothing at the end. It may switch greenlets, and raise OSError."""
+        """`next_piece` returns an empty piece at the end. It may switch greenlets and raise OSError."""
         self._next_piece, self._piece, self._is_over = next_piece, memoryview(b""), False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read some bytes; none at the end. Switches greenlets, and raises as `next_piece`."""
+        """Read some bytes; none at the end. Switches greenlets; raises as `next_piece`."""
         if not self._piece and not self._is_over:
             self._piece = memoryview(self._next_piece())
             self._is_over = not self._piece
@@ -151,5 +152,5 @@ class RequestBody(io.RawIOBase):
 
 
 def wsgi_input(next_piece: Callable[[], bytes]) -> io.BufferedReader:
-    """Return `wsgi.input` (PEP 3333). Its buffer is small, as it lives as long as the request's environment."""
+    """Return `wsgi.input` (PEP 3333). Its buffer is small, because it lives as long as the environment."""
     return io.BufferedReader(RequestBody(next_piece), buffer_size=512)

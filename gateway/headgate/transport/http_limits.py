@@ -1,4 +1,4 @@
-"""The limits of HTTP: how long a peer may keep us waiting, and how large a message may be. No I/O."""
+"""The limits of HTTP for the size of a message and the delay by a peer. No I/O."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from enum import Enum
 
 from headgate.settings.settings import DEFAULTS, Settings
 
-# Connections that wait to be accepted. All clients may come back at once, and one without a place in this queue tries again after
-# 1 s, 3 s, 7 s and so on. The kernel cuts the number to net.core.somaxconn (in Linux 4,096 by default).
+# Connections that wait to be accepted. All clients may return at once, and one without a place in this queue retries after 1 s,
+# 3 s, 7 s and so on. The kernel caps the number at net.core.somaxconn (4,096 by default in Linux).
 BACKLOG = 65535
 
 
-# Of a request to an application that sets no MAX_CONTENT_LENGTH.
+# For an application without MAX_CONTENT_LENGTH.
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """The limits of an HTTP server: the settings of these names; `header_deadline_s` is `handshake_deadline_s` there."""
+    """The limits of an HTTP server, named as the settings, except that `header_deadline_s` is `handshake_deadline_s` there."""
 
     header_deadline_s: float = DEFAULTS.handshake_deadline_s
     keep_alive_s: float = DEFAULTS.keep_alive_s
@@ -34,7 +34,7 @@ class HttpLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> HttpLimits:
-        """Return the limits of the server of a gateway."""
+        """Return the limits for a gateway's server."""
         values = settings.values_for(cls)
         if settings.dev:
             values["max_connections_per_address"] = 0  # all clients are on one machine
@@ -42,15 +42,15 @@ class HttpLimits:
 
     @property
     def max_chunked_bytes(self) -> int:
-        """The most bytes of a chunked body on the wire, chunk sizes, extensions and trailers included."""
+        """The most bytes of a chunked body on the wire, including chunk sizes, extensions and trailers."""
         return 2 * self.max_body_bytes + 65536
 
 
 class Pace:
-    """The time for which a peer may still keep us waiting with one message: `left_s` of `grace_s`.
+    """How long a peer may still delay one message (`left_s` of `grace_s`).
 
-    Bytes that move give time back, a second for every `bytes_per_s`, up to `grace_s`. So a silent peer is cut after `grace_s`,
-    one that is slower than the rate a little later, and one at the rate never.
+    Progress gives time back, a second for every `bytes_per_s` bytes, up to `grace_s`. So a silent peer is cut off after
+    `grace_s`, a peer slower than the rate a little later, and a peer at the rate never.
     """
 
     __slots__ = ("_bytes_per_s", "_grace_s", "left_s")
@@ -61,17 +61,17 @@ class Pace:
         self._bytes_per_s = bytes_per_s
 
     def waited(self, seconds: float) -> None:
-        """Count time that was spent waiting for the peer."""
+        """Count time spent waiting for the peer."""
         self.left_s -= seconds
 
     def moved(self, size_bytes: int) -> None:
-        """Count bytes that the peer sent, or accepted."""
+        """Count bytes sent or accepted by the peer."""
         if self._bytes_per_s is not None:
             self.left_s = min(self._grace_s, self.left_s + size_bytes / self._bytes_per_s)
 
 
 class Part(Enum):
-    """The current part of an HTTP exchange. The value is its name in errors, and the metric's label."""
+    """The current part of an HTTP exchange. The value appears in errors and as the metric's label."""
 
     IDLE = "next request"
     HEADERS = "headers"
@@ -80,7 +80,7 @@ class Part(Enum):
     DETACHED = "nothing"  # the socket has another owner
 
     def pace(self, limits: HttpLimits) -> Pace:
-        """Return how long the peer may keep us waiting with this part."""
+        """Return how long the peer may delay this part."""
         if self is Part.IDLE:
             return Pace(limits.keep_alive_s)
         if self is Part.BODY:

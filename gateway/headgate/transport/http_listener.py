@@ -1,4 +1,4 @@
-"""A listening socket, which accepts connections while there is room for them (http_admission.py). In the hub; never waits."""
+"""A listening socket that accepts connections while there is room (http_admission.py). Runs in the hub and never waits."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ACCEPTS_IN_C: Final = _accept_in_c is not None and not is_pure()
 
 
 class Listener:
-    """See the module. `take_in` gets each connection, its address, and whether it has its own place.
+    """See the module. `take_in` gets each connection, its address, and whether there is room for it.
 
     Attributes:
-        address: of the socket; its port is known after `open`.
-        leave_s: with several processes on the port, returns the seconds for which to leave the next connection to the others.
-        max_accept: connections that are accepted in one turn of the loop. The ones ended for them close in the next.
-        is_closed: whether the port is left for good.
+        address: of the socket. Its port is known after `open`.
+        leave_s: with several processes on the port, returns for how many seconds to leave connections to the others.
+        max_accept: the most connections accepted in one turn of the loop. Connections ended for them close in the next turn.
+        is_closed: whether it has left the port for good.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Listener:
         limits: HttpLimits,
         take_in: Callable[[NativeSocket, object, bool], object],
     ) -> None:
-        """`listener` is the address, or a socket that listens already."""
+        """`listener` is an address or a listening socket."""
         self.admission = Admission(limits, self.pause)
         self._given, self._backlog, self._take_in = listener, backlog, take_in
         self.address: Any = listener if isinstance(listener, tuple) else listener.getsockname()
@@ -55,7 +55,7 @@ class Listener:
         return self._socket
 
     def open(self) -> None:
-        """Listen, and accept nothing yet. Idempotent. Raises OSError for an address that is taken, or not of this machine."""
+        """Listen, but accept nothing yet. Idempotent. Raises OSError if the address is in use or not of this machine."""
         if self._socket is not None:
             return
         if isinstance(self._given, tuple):
@@ -102,14 +102,14 @@ class Listener:
             try:
                 descriptor, address = _accept(self.socket)
             except BlockingIOError:
-                self.admission.hold()  # what was lent, before anything else of ours takes it
+                self.admission.hold()  # reopens the lent descriptor before other code of ours takes the number
                 return
             except OSError as error:
                 self.admission.hold()
                 if error.errno in EXHAUSTED:
                     self.admission.exhausted(error)
                     return
-                continue  # the client has gone, or a packet filter refuses it
+                continue  # the client is gone, or a packet filter refuses it
             sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
             sock.setblocking(False)
             self._take_in(sock, address, has_room)
@@ -129,9 +129,9 @@ class Listener:
 def _accept(listener: socket.socket) -> tuple[int, Any]:
     """Return the next connection's descriptor and address.
 
-    Raises BlockingIOError: there is none; OSError: it has gone, or there is no descriptor for it.
+    Raises BlockingIOError if none waits, and OSError if it is gone or there is no descriptor for it.
     """
     if _ACCEPTS_IN_C:
         return _accept_in_c(listener.fileno())
-    accepted, address = listener.accept()  # makes a cooperative socket that is thrown away (9 µs)
+    accepted, address = listener.accept()  # makes an unused cooperative socket (9 µs)
     return accepted.detach(), address

@@ -1,15 +1,15 @@
-"""The requests of one connection from its bytes: HTTP/1.1 (RFC 9112). No I/O.
+"""Parses the bytes of a connection into HTTP/1.1 requests (RFC 9112). No I/O.
 
-In: bytes (`feed`), and the end of the connection (`end`). Out, from `next_event`: a `Request`, the pieces of its body (bytes) and
-`END`, or `Bad`, which ends the reading; None while more bytes are needed. `next_request` goes on after `END`. `leave` ends the
-reading when the connection gets another owner.
+In: bytes (`feed`), and the end of the connection (`end`). Out: events (`next_event`), which are a `Request`, the pieces of its
+body (bytes) and `END`, or `Bad`, after which nothing is parsed, or None while more bytes are needed. `next_request` continues
+after `END`. `leave` stops when the connection gets another owner.
 
-Limits come before parsing. A request is refused if two of three common parsers (h11, llhttp, gunicorn's or gevent's) refuse it,
-or if two readers could disagree about its end: both lengths, two lengths, a lone CR or LF, folded lines, white space before a
-colon, any transfer coding but `chunked`.
+Limits apply before parsing. A request is refused if two of three common parsers (h11, llhttp, gunicorn's or gevent's) refuse
+it, or if two parsers could disagree about its end, as with both lengths, two lengths, a lone CR or LF, folded lines, white
+space before a colon, and any transfer coding but `chunked`.
 
-A head with the same bytes as the last one on its connection, but for the length of the body, is not parsed again, as most clients
-repeat theirs.
+Most clients repeat the head of a request, so a head equal to the last one on its connection, apart from the length of the body,
+is not parsed again.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ MAX_HEADER_BYTES = 16384
 MAX_HEADER_LINES = 100
 MAX_CHUNK_LINE_BYTES = 4096
 BAD_REQUEST = "400 Bad Request"
-# The first bytes of a proxy that is set up for another protocol.
+# The first bytes sent by a proxy configured for another protocol.
 _OTHER_PROTOCOLS = {
     b"PROXY ": "the PROXY protocol",
     b"\r\n\r\n\0\r\nQUIT\n": "the PROXY protocol",
     b"PRI * HTTP/2.0\r\n": "HTTP/2",
     b"\x16\x03": "TLS",
 }
-# Field names and methods: RFC 9110 section 5.6.2. Possessive: no byte is read twice.
+# Field names and methods (RFC 9110 section 5.6.2). Possessive, so that no byte is matched twice.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n")
-# RFC 9110 section 5.5: no control character in a value.
+# A value has no control characters (RFC 9110 section 5.5).
 _FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
 _FIELD = re.compile(r"([^:\r]++):[\t ]*+([^\r]*+)\r\n")
 _LONE_LF = re.compile(rb"(?<!\r)\n")
 _ABSOLUTE = re.compile(r"https?://([^/@]+)(/.*)?", re.IGNORECASE)
-# No body is longer. int() alone would read `+5`, `1_0` and any number of digits.
+# int() alone would also accept `+5`, `1_0` and any number of digits.
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAX_LENGTH_DIGITS = 18
 _LENGTH_LINE = re.compile(rb"\r\nContent-Length: ([0-9]{1,18})\r\n", re.IGNORECASE)
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t -~\x80-\xff]*+)?\r\n")
-# Two of one of these are two opinions about the end of a request, or its host. Of Content-Type the first counts.
+# Repeated, these would make the end or the host of a request ambiguous. For Content-Type the first counts.
 _ONCE = frozenset({"CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_HOST"})
 
 
 class ParserState(Enum):
-    """What is read next on a connection."""
+    """The next thing to parse."""
 
     HEAD = "a head"
     LENGTH = "a body of a known length"
@@ -64,7 +64,7 @@ class ParserState(Enum):
     WHOLE = "nothing of this request"
     OVER = "nothing that is read here"
 
-    __hash__ = object.__hash__  # Enum's own is a function of Python: 1 µs for each request
+    __hash__ = object.__hash__  # Enum's is written in Python and costs 1 µs per request
 
 
 MACHINE = between(
@@ -86,10 +86,10 @@ class Request(NamedTuple):
     """The head of a request.
 
     Attributes:
-        path: of the target, percent-decoded, with a character for each byte as in WSGI.
+        path: of the target, percent-decoded, one character per byte as in WSGI.
         query: of the target, unchanged.
-        fields: the headers as a WSGI environment has them: `HTTP_HOST`, `CONTENT_TYPE`, …
-        body_bytes: the length of the body; 0 where it `is_chunked`.
+        fields: the headers under their WSGI names, such as `HTTP_HOST` and `CONTENT_TYPE`.
+        body_bytes: the length of the body; 0 if it `is_chunked`.
         ends: whether the connection ends after the answer.
         protocol: `HTTP/1.1` or `HTTP/1.0`.
         expects_continue: whether the client waits for 100 Continue before it sends the body.
@@ -106,7 +106,7 @@ class Request(NamedTuple):
     expects_continue: bool = False
 
     def environ(self, base: dict[str, Any], client_address: object) -> dict[str, Any]:
-        """Add this request to `base`, the WSGI environment of the server; return that."""
+        """Add this request to `base`, the WSGI environment of the server, and return it."""
         base["REQUEST_METHOD"], base["SCRIPT_NAME"] = self.method, ""
         base["PATH_INFO"], base["QUERY_STRING"], base["SERVER_PROTOCOL"] = self.path, self.query, self.protocol
         if isinstance(client_address, tuple):
@@ -116,7 +116,7 @@ class Request(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """Bytes that are no request, with the status of the answer, the reason, and the protocol that they are of, if it is known."""
+    """Invalid bytes, with the status of the answer, the reason, and their actual protocol if known."""
 
     status: str
     reason: str
@@ -139,8 +139,8 @@ class RequestParser:
 
     Attributes:
         block: the bytes of the last head.
-        held: the bytes that are not read yet.
-        is_like_last: whether the last request repeats the head before, but for the length of the body.
+        held: the bytes not parsed yet.
+        is_like_last: whether the last request repeats the previous head, apart from the length of the body.
     """
 
     __slots__ = ("_before", "_behind", "_last", "_left", "_scanned", "block", "held", "is_like_last", "state")
@@ -155,23 +155,23 @@ class RequestParser:
 
     @property
     def left_bytes(self) -> int | None:
-        """How many bytes of the body have not been read; None where nobody knows."""
+        """How many bytes of the body are left; None if unknown."""
         if self.state is ParserState.LENGTH:
             return self._left
         return 0 if self.state is ParserState.WHOLE else None
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that have come."""
+        """Take the next bytes of the connection."""
         self.held = self.held + data if self.held else data
 
     def end(self) -> Bad | None:
-        """The peer sends no more; return what is wrong with what it has sent, if anything."""
+        """Take the end of the connection; return the fault of an incomplete request, if any."""
         if self.state is ParserState.HEAD and not self.held:
             return None
         return self._refuse(Bad(BAD_REQUEST, "the request ends too early"))
 
     def whole_body(self) -> bytes | None:
-        """Return the rest of the body and go to the end of the request; None if not all of it has come."""
+        """Return the rest of the body and go to the end of the request; None if the body is incomplete."""
         held, left = self.held, self._left
         if self.state is ParserState.WHOLE:
             return b""
@@ -182,13 +182,13 @@ class RequestParser:
         return held[:left]
 
     def leave(self) -> bytes:
-        """Read no more; return the bytes that are not read."""
+        """Stop parsing; return the bytes not parsed."""
         held, self.held = self.held, b""
         self.state = MACHINE[self.state, ParserState.OVER]
         return held
 
     def next_request(self) -> None:
-        """Go on with the next request. This one must have been read to its end."""
+        """Continue with the next request. This one must have been parsed to its end."""
         self.state = MACHINE[self.state, ParserState.HEAD]
 
     def next_event(self) -> Event:
@@ -243,7 +243,7 @@ class RequestParser:
         return request
 
     def _incomplete(self) -> Bad | None:
-        """Refuse a head before its end where no end can make it valid."""
+        """Refuse an incomplete head that no further bytes can make valid."""
         held = self.held
         line = held.find(b"\n") + 1
         if line > MAX_LINE_BYTES or (not line and len(held) > MAX_LINE_BYTES):
@@ -256,7 +256,7 @@ class RequestParser:
         return None
 
     def _again(self, held: bytes) -> Request | None:
-        """Return the next request, if its head is the last one but for the length of the body."""
+        """Return the next request if its head equals the last one, apart from the length of the body."""
         last, before = self._last, self._before
         if last is None or not before or not held.startswith(before):
             return None
@@ -280,7 +280,7 @@ class RequestParser:
         return piece or END
 
     def _lines(self) -> Bad | None:
-        """Read the end of a chunk, the size of the next one, or the trailers, once they are complete."""
+        """Parse the end of a chunk, the size of the next one, or the trailers, once they are complete."""
         held = self.held
         if self.state is ParserState.CHUNK_END:
             if not held.startswith(b"\r\n"):
@@ -305,12 +305,12 @@ class RequestParser:
 
 
 def list_of(value: str) -> set[str]:
-    """Return the elements of a list such as Connection, in lower case (RFC 9110 section 5.6.1)."""
+    """Return the elements of a list header such as Connection, in lower case (RFC 9110 section 5.6.1)."""
     return {element.strip(" \t").lower() for element in value.split(",")} - {""}
 
 
 def read_head(block: bytes) -> Request | Bad:
-    """Return the request with this head, which ends with an empty line."""
+    """Parse a head, which ends with an empty line."""
     if len(block) > MAX_LINE_BYTES:
         size = block.index(b"\n") + 1
         if size > MAX_LINE_BYTES:
@@ -343,7 +343,7 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
     if path[:1] != "/" and not (path == "*" and method == "OPTIONS"):
         if (absolute := _ABSOLUTE.fullmatch(path)) is None:
             return Bad(BAD_REQUEST, "the target is no path")
-        # RFC 9112 section 3.2.2: the host of the target overrides Host.
+        # The host of the target overrides Host (RFC 9112 section 3.2.2).
         fields["HTTP_HOST"], path = absolute[1], absolute[2] or "/"
     if "%" in path:
         path = unquote_to_bytes(path).decode("latin-1")
@@ -353,7 +353,7 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
             return Bad(BAD_REQUEST, "malformed content-length")
         length = int(length_field)
     if (coding := fields.get("HTTP_TRANSFER_ENCODING")) is not None:
-        if length_field is not None or not is_1_1:  # RFC 9112 section 6.1: a proxy may have believed the other one
+        if length_field is not None or not is_1_1:  # a proxy may have used the other length (RFC 9112 section 6.1)
             return Bad(BAD_REQUEST, "transfer-encoding with a content-length, or in HTTP/1.0")
         if coding.lower() != "chunked":
             return Bad("501 Not Implemented", "unknown transfer-encoding; known: chunked")
@@ -364,7 +364,7 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
     options = list_of(fields["HTTP_CONNECTION"]) if "HTTP_CONNECTION" in fields else ()
     ends = "close" in options or not (is_1_1 or "keep-alive" in options)
     protocol = "HTTP/1.1" if is_1_1 else "HTTP/1.0"
-    # RFC 9110 section 10.1.1: a client of HTTP/1.0 would take 100 Continue for the answer.
+    # A client of HTTP/1.0 would read 100 Continue as the answer (RFC 9110 section 10.1.1).
     return Request(method, path, query, fields, length, ends, is_chunked, protocol, expectation is not None and is_1_1)
 
 
@@ -372,11 +372,11 @@ def _too_large() -> Bad:
     return Bad("431 Request Header Fields Too Large", f"headers of more than {MAX_HEADER_BYTES} bytes")
 
 
-# Names with `_` are dropped, as the environment cannot tell them from those with `-`, which a proxy may check.
+# Names with `_` are dropped. In the environment they would look like names with `-`, which a proxy may check.
 _DROPPED = "_"
 
 
-@lru_cache(maxsize=128)  # clients send few names
+@lru_cache(maxsize=128)  # clients send few different names
 def _environ_name(name: str) -> str:
     """Return a header's name in the WSGI environment."""
     if "_" in name:

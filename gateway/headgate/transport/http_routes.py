@@ -1,7 +1,7 @@
-"""Routes: requests answered below WSGI, by method and path. Everything else goes to the application. No I/O.
+"""Routes answer some requests below WSGI, by method and path. All others go to the application. No I/O.
 
-WSGI and Flask take most of the time of a small request. A route gets requests of HTTP/1.1 whose body has a length and is not sent
-after 100 Continue. The application answers all others in the same way.
+WSGI and Flask take most of the time of a small request. A route gets HTTP/1.1 requests with a Content-Length and without 100
+Continue. The application answers the others in the same way.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class RoutedRequest:
     """A request, as a route sees it.
 
     Attributes:
-        head: the same object for all requests of a connection with the same head.
-        environ: the WSGI environment, without `wsgi.input`; not to be changed.
-        body: returns the whole body. Switches greenlets; raises OSError (TimeoutError: the peer kept us waiting for too long).
-        known: for the route's own use; the next request with the same head on this connection has it, too.
+        head: the same object for all requests with the same head on a connection.
+        environ: the WSGI environment without `wsgi.input`. Do not change it.
+        body: returns the whole body. Switches greenlets; raises OSError (TimeoutError if the peer was too slow).
+        known: for the route. The next request with the same head on this connection inherits it.
     """
 
     __slots__ = ("body", "environ", "head", "known", "route")
@@ -34,14 +34,14 @@ class RoutedRequest:
         self.known: object = None
 
     def again(self, head: Request) -> RoutedRequest:
-        """Return the next request, with the same head but for the length of the body."""
+        """Return the next request with the same head, apart from the length of the body."""
         other = RoutedRequest(self.body, head, self.route, {**self.environ, "CONTENT_LENGTH": head.fields["CONTENT_LENGTH"]})
         other.known = self.known
         return other
 
 
-# Returns None where it has detached the socket (detach.py), or leaves the request to the application. Then it has read no body
-# and has had no effect.
+# Returns None after detaching the socket (detach.py), or to leave the request to the application. In the second case it must
+# not have read the body or had an effect.
 Route: TypeAlias = "Callable[[RoutedRequest], Answer | None]"
 Routes: TypeAlias = Mapping[tuple[str, str], Route]
 
@@ -58,7 +58,7 @@ class NeverWaits:
 
 
 def route_for(routes: Routes, request: Request) -> Route | None:
-    """Return the route that a request is for."""
+    """Return the route of a request, if any."""
     if request.is_chunked or request.expects_continue or request.protocol != "HTTP/1.1":
         return None
     return routes.get((request.method, request.path))

@@ -1,4 +1,5 @@
-"""The HTTP server: a listening socket (http_listener.py), and a connection (http_connection.py) for each client that finds room.
+"""The HTTP server: a listening socket (http_listener.py), and a connection (http_connection.py) for each admitted client.
+
 Routes (http_routes.py) answer some requests, and a WSGI application the others.
 """
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     import ssl
 
 _READ_BYTES = 65536
-# How often connections without their first byte are checked.
+# The interval of the check for connections without their first byte.
 _TICK_S = 0.25
 _POLL_S = 0.02
-# What requests have at least, and connections for their first one, before a process ends.
+# A process that ends gives each request, and each connection's first request, at least this long.
 LAST_REQUESTS_S = 1.0
 
 
@@ -37,11 +38,11 @@ class HTTPServer:
     """See the module.
 
     Attributes:
-        to_owner: hands a connection to the process that owns its session; returns whether that has taken it.
-        on_request: called at each request, before it is answered.
-        base_environ: the WSGI environment, without a request; to be copied.
+        to_owner: hands a connection to the process that owns its session; returns whether that process took it.
+        on_request: called before each request is answered.
+        base_environ: the WSGI environment of every request, to be copied.
         answering: how many requests are being answered.
-        is_leaving: whether the process is about to end, so that each connection ends with its next answer.
+        is_leaving: whether the process is about to end. Each connection then ends with its next answer.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class HTTPServer:
         ssl_context: ssl.SSLContext | None = None,
         **tls: Any,
     ) -> None:
-        """`tls`, where there is no context: `certfile` and `keyfile`, and perhaps `ca_certs`, `cert_reqs` and `ciphers`."""
+        """Without a context, `tls` has `certfile` and `keyfile`, and optionally `ca_certs`, `cert_reqs` and `ciphers`."""
         self.application, self.routes = application, routes or {}
         self.listener = Listener(listener, backlog, limits or HttpLimits(), self._take_in)
         self.admission, self.connections = self.listener.admission, self.listener.admission.connections
@@ -69,30 +70,30 @@ class HTTPServer:
         self.access_log: Callable[[WsgiExchange, int, float], object] | None = None
         self.base_environ = base_environ("", 0, "http", sys.stderr)
         self._timer: Watcher | None = None
-        self._silent: dict[HttpConnection, None] = {}  # in the order in which they came
+        self._silent: dict[HttpConnection, None] = {}  # in the order of their arrival
         self._ended = Signal()
 
     # -- life -----------------------------------------------------------------------------------------------------------
 
     @property
     def address(self) -> Any:
-        """The address of the listening socket; its port is known after `init_socket`."""
+        """The address of the listening socket. Its port is known after `init_socket`."""
         return self.listener.address
 
     @property
     def server_port(self) -> int:
-        """The port, after `init_socket`."""
+        """The port. Call `init_socket` before."""
         return int(self.address[1])
 
     def init_socket(self) -> None:
-        """Listen, and accept nothing yet. Idempotent. Raises as `Listener.open`."""
+        """Listen, but accept nothing yet. Idempotent. Raises as `Listener.open`."""
         self.listener.open()
         host, port = self.address[:2] if isinstance(self.address, tuple) else ("", 0)
         scheme = "http" if self._tls is None else "https"
         self.base_environ = base_environ(socket.getfqdn(host) if host else "", port, scheme, sys.stderr)
 
     def start(self) -> None:
-        """Accept connections, unless the port was left. Idempotent. Raises as `Listener.open`."""
+        """Accept connections, unless it is closed. Idempotent. Raises as `Listener.open`."""
         self.init_socket()
         self.listener.start()
 
@@ -105,23 +106,23 @@ class HTTPServer:
             self.close()
 
     def close(self) -> None:
-        """Accept no more connections; open ones have one more answer. Idempotent."""
+        """Accept no more connections; open ones get one more answer. Idempotent."""
         self.listener.close()
         self.admission.close()
         self._ended.set()
 
     def leave(self) -> None:
-        """Give each connection one more answer; accept others, which a load balancer may still send. Idempotent."""
+        """Give each connection one more answer, and keep accepting, because a load balancer may still send some. Idempotent."""
         self.is_leaving = True
 
     def stop(self, timeout: float | None = None) -> None:
-        """As `close`, for callers of gevent's servers. Waits for no request."""
+        """Same as `close`, for callers that expect a gevent server. Does not wait for requests."""
         self.close()
 
     # -- connections ----------------------------------------------------------------------------------------------------
 
     def adopt(self, descriptor: int, received: bytes) -> None:
-        """Take a connection that another process has accepted, with the bytes that it has read."""
+        """Take over a connection from the process that accepted it, with the bytes that it read."""
         sock = NativeSocket(fileno=descriptor)
         sock.setblocking(False)
         try:
@@ -138,7 +139,7 @@ class HTTPServer:
             self._timer = repeat(_TICK_S, self._end_late)
 
     def speaks(self, connection: HttpConnection) -> None:
-        """Called when it waits no more."""
+        """Called when it no longer waits."""
         self._silent.pop(connection, None)
 
     def over(self, connection: HttpConnection) -> None:
@@ -158,7 +159,7 @@ class HTTPServer:
         if (refusal := self.admission.take_in(connection, address, has_room=has_room)) is not None:
             with suppress(OSError):
                 sock.send(refusal.to_bytes(time.time(), close=True))
-                sock.recv(_READ_BYTES)  # closing it with a request unread would take the answer back
+                sock.recv(_READ_BYTES)  # closing with a request unread would discard the answer
             peer.close()
         elif self._asks_in_hub and has_room and not is_adopted and not connection.is_reserved:
             connection.read_first()
@@ -166,7 +167,7 @@ class HTTPServer:
             spawn(connection.serve)
 
     def _end_late(self) -> None:
-        """Close, without an answer, the connections whose first byte is late."""
+        """Close connections with a late first byte, without an answer."""
         since_s = time.monotonic() - self.admission.limits.header_deadline_s
         while self._silent and (connection := next(iter(self._silent))).waits_since_s <= since_s:
             HTTP_ENDED.labels("headers deadline").inc()
@@ -179,8 +180,8 @@ class HTTPServer:
 def finish_requests(servers: Sequence[HTTPServer], within_s: float) -> None:
     """Wait until no request is being answered, for `within_s` or LAST_REQUESTS_S, whichever is longer. Switches greenlets.
 
-    A connection that has had no answer yet is given LAST_REQUESTS_S for its request: its client has just connected to send one,
-    and takes the end of the connection for a failure.
+    A connection without an answer so far gets LAST_REQUESTS_S for its request. Its client has just connected to send one, and
+    would treat the end of the connection as a failure.
     """
     began_s = time.monotonic()
     within_s = max(within_s, LAST_REQUESTS_S)

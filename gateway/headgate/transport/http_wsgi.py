@@ -1,7 +1,7 @@
-"""One request as the WSGI application answers it (PEP 3333).
+"""The answer of a WSGI application to one request (PEP 3333).
 
-The answer is framed by Content-Length where the application gives one or returns a list, else in chunks, and for a client of
-HTTP/1.0 by the end of the connection. An answer to HEAD, and one of 204 or 304, has no body, whatever the application yields.
+The answer has a Content-Length if the application gives one or returns a list. Otherwise it is chunked, or ends with the
+connection for a client of HTTP/1.0. An answer to HEAD, and one of 204 or 304, has no body, whatever the application yields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .http_parser import Request, list_of
 
 Headers: TypeAlias = list[tuple[str, str]]
 ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]"
-# A first piece of at most this size goes out in one write with the head.
+# A first piece up to this size is written together with the head.
 _WITH_HEAD_BYTES = 16384
 _NO_BODY = ("204", "304")
 
@@ -29,8 +29,8 @@ class WsgiExchange:
     Attributes:
         environ: the environment that the application gets.
         status, headers: of the answer; empty until the application has called `start_response`.
-        is_begun: whether any of it is written.
-        ends: whether the connection ends after it.
+        is_begun: whether any of the answer is written.
+        ends: whether the connection ends after the answer.
     """
 
     __slots__ = (
@@ -46,16 +46,16 @@ class WsgiExchange:
         environ: WSGIEnvironment,
         ends_after: Callable[[], bool],
     ) -> None:
-        """`send` writes bytes to the connection, and switches greenlets. `ends_after`: whether an answer begun now ends it."""
+        """`send` writes bytes and switches greenlets. `ends_after` returns whether an answer begun now ends the connection."""
         self._send, self._incoming, self._request, self.environ, self._ends_after = send, incoming, request, environ, ends_after
         self.status, self.headers = "", Headers()
         self.is_begun = self.ends = self._is_chunked = False
-        # Of the Content-Length; None without one.
+        # What is left of the Content-Length; None without one.
         self._left_bytes: int | None = None
         self._result: Iterable[bytes] | None = None
 
     def run(self, application: Callable[[WSGIEnvironment, Any], Iterable[bytes]]) -> None:
-        """Have the application answer. Switches greenlets, and raises what the application raises."""
+        """Run the application. Switches greenlets, and raises the application's exceptions."""
         result = self._result = application(self.environ, self.start_response)
         try:
             for piece in result:
@@ -108,7 +108,7 @@ class WsgiExchange:
         self._send(head + data if head else data)
 
     def _head(self) -> bytes:
-        """Return status line and headers, those of the framing and the connection included."""
+        """Return status line and headers, including those for framing and the connection."""
         if not self.status:
             raise RuntimeError("the application did not call start_response")
         is_1_1 = self._request.protocol == "HTTP/1.1"
@@ -123,7 +123,7 @@ class WsgiExchange:
             elif lower == "content-length" and (has_body or self.status[:3] == "304"):
                 length = value
                 headers.append((name, value))
-            elif lower not in ("content-length", "transfer-encoding"):  # without a meaning here, or the server's (PEP 3333)
+            elif lower not in ("content-length", "transfer-encoding"):  # meaningless here, or set by the server (PEP 3333)
                 headers.append((name, value))
             has_date = has_date or lower == "date"
         if has_body and self._request.method != "HEAD":

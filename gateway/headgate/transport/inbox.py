@@ -1,10 +1,10 @@
-"""The receiving half of a session: packets from the browser, on their way to the application.
+"""The receiving half of a session. It takes packets from the browser to the application.
 
-In: Engine.IO packets from the WebSocket or from POST bodies, counted by the rate limit. Out: messages for the server's `deliver`,
-one at a time, in a greenlet that exists only while messages wait. Other packets go straight to the session. When too much waits
-the session stops reading, and the browser's data backs up into its own socket.
+In: Engine.IO packets from the WebSocket or from POST bodies, counted by the rate limit. Out: messages for the server's
+`deliver`, one at a time, in a greenlet that exists only while messages wait. Other packets go straight to the session. When too
+many messages wait, the session stops reading, and data backs up into the browser's socket.
 
-A session makes one when a packet comes and drops it with the next pong, so an idle session is small.
+A session creates its inbox for a packet and drops it with the next pong, so an idle session is small.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .timers import monotonic
 if TYPE_CHECKING:
     from .session import Session
 
-# We stop reading when so much waits for the application, and go on at the lower level.
+# The session stops reading when this many messages wait, and resumes at the lower level.
 FULL_MESSAGES, LOW_MESSAGES = 64, 16
 FULL_BYTES, LOW_BYTES = 1024 * 1024, 256 * 1024
 # Time slice of one session: 64 costly joins take 100 ms.
@@ -40,7 +40,7 @@ class Inbox:
         self._session = session
         limits = session.server.limits
         self._bucket = TokenBucket(limits.inbound_per_s, limits.inbound_burst, monotonic()) if limits.inbound_per_s else None
-        self._messages: deque[str | bytes] | None = None  # None: no greenlet is at work
+        self._messages: deque[str | bytes] | None = None  # None while no greenlet runs
         self._bytes = 0
         self.paused = False
 
@@ -62,7 +62,7 @@ class Inbox:
             self._put(packet[1:])
         elif kind == "3":
             if session.heartbeat.pong() and self.at_rest:
-                session.inbox = None  # a browser that sends nothing else needs none
+                session.inbox = None  # not needed until the browser sends anything else
         elif kind == "1":
             session.end(CLIENT_DISCONNECT, abort=True)
         elif kind == "2":
@@ -71,7 +71,7 @@ class Inbox:
             session.end(TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, shown="invalid packet")
 
     def admit(self) -> bool:
-        """Count a packet. Returns False when the session is over, as it is after one too many."""
+        """Count a packet. Returns False if the session is over. A packet beyond the limit ends it."""
         session = self._session
         if session.closed:
             return False
@@ -83,7 +83,7 @@ class Inbox:
         return False
 
     def discard(self) -> None:
-        """Forget the waiting messages. Called when we end a session; those of a browser that left are delivered."""
+        """Drop the waiting messages. Called when we end a session. Messages of a browser that left are still delivered."""
         if self._messages is not None:
             self._messages.clear()
             self._bytes = 0

@@ -1,4 +1,4 @@
-"""The limits of one session: the settings of these names, and their defaults. docs/settings.md explains each. No I/O."""
+"""The limits of one session, named as the settings in docs/settings.md. No I/O."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headgate.settings.settings import DEFAULTS
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """The resources that one session may use, and the largest message that it takes. Units are in the names.
+    """The resources that one session may use, and the largest message that it accepts.
 
-    With 0, `handshake_deadline_s` and `inbound_per_s` are no limits.
+    0 disables `handshake_deadline_s` and `inbound_per_s`.
     """
 
     queue_frames: int = DEFAULTS.queue_frames

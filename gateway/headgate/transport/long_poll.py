@@ -1,7 +1,7 @@
-"""Long-polling: the HTTP side of one session, until it moves to WebSocket.
+"""The HTTP side of one session, which uses long-polling until it moves to WebSocket.
 
-`poll`, of a GET, waits for frames of the session's queue. `posted` gives the packets of a POST body to the session and waits
-while its inbox is full. A second GET or POST at a time has no place in the order and ends the session, as in the reference
+`poll`, for a GET, waits for frames of the session's queue. `posted` gives the packets of a POST body to the session and waits
+while its inbox is full. A concurrent second GET or POST would have no defined order and ends the session, as in the reference
 server.
 """
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _NOOP = Frame(b"6")
 STORED_S = 5.0
 MAX_BYTES = 4 * 1024 * 1024
-# What an entry takes beyond its frames, about, so that empty goodbyes are bounded too.
+# The approximate overhead of an entry, so that entries without frames are bounded too.
 ENTRY_BYTES = 512
 
-# Frames, or the words about a session that ended without a goodbye.
+# Frames, or the reason of a session that ended without them.
 LastWords = list[Frame] | str
 
 
@@ -50,11 +50,11 @@ class LongPoll:
     # -- out ------------------------------------------------------------------------------------------------------
 
     def poll(self, wait_s: float, request: PollWatch) -> list[Frame]:
-        """Wait `wait_s` at most for frames and return them; a NOOP during an upgrade. Switches greenlets.
+        """Wait at most `wait_s` for frames and return them. Returns a NOOP during an upgrade. Switches greenlets.
 
-        `request` notices that the browser has aborted the poll, which then takes no frames.
+        `request` notices when the browser aborts the poll, which then takes no frames.
 
-        Raises SessionClosed: the session ended without last frames, or another poll waits, which ends it.
+        Raises SessionClosed if the session ended without final frames, or if another poll waits, which ends the session.
         """
         session = self._session
         if self._wake is not None:
@@ -74,7 +74,7 @@ class LongPoll:
             request.stop()
             self._wake = None
         if request.aborted:
-            session.end(TRANSPORT_CLOSE, abort=True)  # what the poll would have carried is in doubt
+            session.end(TRANSPORT_CLOSE, abort=True)  # whether the browser got the poll's frames is unknown
             raise SessionClosed("the browser gave the poll up")
         if session.closed:
             if not self._final_frames:
@@ -85,12 +85,12 @@ class LongPoll:
         return session.take_frames() or [_NOOP]
 
     def wake(self) -> None:
-        """Have a waiting poll check the session."""
+        """Make a waiting poll check the session again."""
         if self._wake is not None:
             self._wake.set()
 
     def end(self, final_frames: list[Frame]) -> bool:
-        """Answer the waiting requests of a session that is over. Returns whether a poll takes the final frames."""
+        """Answer the waiting requests of an ended session. Returns whether a poll takes the final frames."""
         self.resume()
         if self._wake is None:
             return False
@@ -102,7 +102,7 @@ class LongPoll:
 
     @contextmanager
     def posting(self) -> Iterator[None]:
-        """Surround a POST until its answer. Raises SessionClosed if there is another one, which ends the session."""
+        """Surround a POST until its answer. Raises SessionClosed if there is another one, and ends the session."""
         if self._posting:
             self._session.end(TRANSPORT_ERROR)
             raise SessionClosed("another request of this session is sending")
@@ -113,9 +113,9 @@ class LongPoll:
             self._posting = False
 
     def posted(self, packets: list[str | bytes]) -> None:
-        """Take the packets of a body, and wait while the inbox is full, so that the next body comes later. Switches greenlets.
+        """Take the packets of a body. Waits while the inbox is full, so that the next body comes later. Switches greenlets.
 
-        Raises SessionClosed: one of them has ended the session.
+        Raises SessionClosed if one of them ended the session.
         """
         session = self._session
         for packet in packets:
@@ -126,21 +126,21 @@ class LongPoll:
             self._room.wait()
 
     def pause(self) -> None:
-        """Delay the answer of the POST that has filled the inbox."""
+        """Delay the answer of the POST whose packets filled the inbox."""
         self._room = Signal()
 
     def resume(self) -> None:
-        """Answer it. Idempotent."""
+        """Answer the delayed POST. Idempotent."""
         room, self._room = self._room, None
         if room is not None:
             room.set()
 
 
 class FinalFrames:
-    """The last words of polling sessions by session id, stored for the poll that may be on its way when a session ends.
+    """The last words of ended polling sessions, stored for a poll that was on its way at the end.
 
-    An answer of 400 to that poll would lose the frames before the end, and socket.io-client would reconnect after a goodbye. The
-    store is bounded in time and in bytes. Without room for its words, a session is unknown to its next poll.
+    If that poll got 400 instead, the frames before the end would be lost, and socket.io-client would reconnect after a goodbye.
+    The store is bounded in time and in bytes. Without room for its words, a session is unknown to its next poll.
     """
 
     def __init__(self, deadlines: Deadlines) -> None:
@@ -157,7 +157,7 @@ class FinalFrames:
             self._deadlines.after(STORED_S, self.take, sid)
 
     def take(self, sid: str, *, by_poll: bool = True) -> LastWords | None:
-        """Remove and return the last words of a session, if any. Frames are for a poll alone."""
+        """Remove and return the last words of a session, if any. Only a poll gets frames."""
         words = self._words.get(sid)
         if words is None or not (by_poll or isinstance(words, str)):
             return None

@@ -1,13 +1,13 @@
-"""The sending half of a session: frames on their way to the browser, by whichever transport it is on.
+"""The sending half of a session. It takes frames to the browser by the current transport.
 
 In: frames of clients and of the Socket.IO layer (`offer`, `offer_control`, `stream`), and the outcome of the fan-out's direct
-writes (`written_in_part`). Out: bytes for the open WebSocket, which asks for `next_chunk` when it has room, or frames for
-the waiting poll, which asks for `take_frames`.
+writes (`written_in_part`). Out: bytes for the open WebSocket, which calls `next_chunk` when it has room, or frames for the
+waiting poll, which calls `take_frames`.
 
-The fan-out reads `wire` and `ready` for every client of an event. The session's transitions set `wire`. This class sets `ready`:
-True when the WebSocket is idle, False as soon as anything is queued, corked, held or half written. A *cork* keeps all data in the
-queue while the CONNECT packet and `welcome` go first. A *hold* keeps only the fan-out out, while a client of the session reads
-the log through the queue. Several clients share a session, so both are counted.
+The fan-out reads `wire` and `ready` for every client of an event. The session's transitions set `wire`. This class sets
+`ready`, which is True while the WebSocket is idle, and False while anything is queued, corked, held or half written. A *cork*
+keeps all data in the queue while the CONNECT packet and `welcome` go first. A *hold* stops only the fan-out, while a client of
+the session reads the log through the queue. Several clients share a session, so both are counted.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from .long_poll import LongPoll
 from .send_queue import LOW_WATER, ClientQueue, Sender
 from .websocket import JOIN_BYTES, WebSocket
 
-# Data that waited for CONNECT follows in a segment of its own: scripts that take one message per turn, like the official protocol
-# suite, would miss it.
+# Data that waited for CONNECT follows in a separate segment. A script that takes one message per turn, like the official
+# protocol suite, would miss it in the same one.
 CONNECT_HEAD_START_S = 0.005
 
 
 class QueueOwner(Sender, Protocol):
-    """A client of this session, notified when its queue has room again."""
+    """A client of this session."""
 
     direct: int
     offered: int
 
     def drained(self) -> None:
-        """Called once after `awaits_drain` was set: the queue has drained to LOW_WATER, or the session is over."""
+        """Called once after `awaits_drain` was set, when the queue has drained to LOW_WATER or the session is over."""
 
 
 class Outbox(ABC):
     """See the module.
 
     Attributes:
-        wire: the open WebSocket; None on polling, and when the session is over.
+        wire: the open WebSocket; None on polling and after the end of the session.
         ready: whether the fan-out may write to `wire` directly.
         awaits_drain: whether a client waits for the queue to drain.
         closed: whether the session is over. It then drops every frame.
-        corks: connect handlers that run; while there are any, data stays in the queue.
+        corks: how many connect handlers run. Until there are none, data stays in the queue.
         owners: the clients of the session, one per namespace.
-        polls: the HTTP side of a session that polls.
+        polls: the HTTP side of a polling session.
     """
 
     __slots__ = ("_holds", "awaits_drain", "closed", "corks", "owners", "polls", "queue", "ready", "wire")
@@ -68,7 +68,7 @@ class Outbox(ABC):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits to go out."""
+        """Whether nothing waits to be sent."""
         return not self.closed and not self.queue and not self.awaits_drain and (self.wire is None or not self.wire.writing)
 
     # -- frames -------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Outbox(ABC):
         return True
 
     def offer_control(self, frame: Frame, *, flush: bool = True) -> None:
-        """Send a control frame ahead of all data. Disconnects a browser that lets the control lane fill up."""
+        """Send a control frame ahead of all data. A full control lane ends the session."""
         if self.closed:
             return
         if self.queue.offer_control(frame):
@@ -93,7 +93,7 @@ class Outbox(ABC):
             self.end("control lane full", hard=True)
 
     def stream(self, frames: Sequence[Frame], owner: QueueOwner) -> int:
-        """Send consecutive frames of the log in one write, and queue what the socket does not take.
+        """Send consecutive frames of the log in one write, and queue those that the socket does not take.
 
         Returns how many were accepted.
         """
@@ -122,22 +122,22 @@ class Outbox(ABC):
         return accepted
 
     def flush(self) -> None:
-        """Send what is queued, unless the WebSocket is waiting for room."""
+        """Send queued frames, unless the WebSocket is waiting for room."""
         if (wire := self.wire) is not None:
             if not wire.writing:
                 if self.queue.frames or self.queue.control_bytes or self.awaits_drain or not wire.is_clear:
                     wire.flush()
                 else:
-                    self.all_written()  # as a flush of nothing would, and most of a join's are
+                    self.all_written()  # as an empty flush would; most flushes of a join are empty
         elif self.polls is not None:
             self.polls.wake()
 
     # -- direct writes ------------------------------------------------------------------------------------------------
 
     def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
-        """Finish the frame in which a direct write of joined frames stopped, before anything else.
+        """Write the rest of the frame in which a direct write of joined frames stopped, before anything else.
 
-        Returns how many frames are accounted for: those sent whole, and that one.
+        Returns how many frames were sent whole, plus that one.
         """
         self.ready = False
         if self.wire is None:
@@ -155,7 +155,7 @@ class Outbox(ABC):
         return len(frames)
 
     def hold_direct(self, is_held: bool) -> None:
-        """Allow no direct writes until as many calls with False, of which one too many raises RuntimeError."""
+        """Stop direct writes until as many calls with False. Raises RuntimeError for a False without a hold."""
         if is_held:
             self._holds += 1
             self.ready = False
@@ -167,14 +167,14 @@ class Outbox(ABC):
             self.flush()
 
     def cork(self) -> None:
-        """Keep data back until as many calls of `uncork`."""
+        """Keep data in the queue until as many calls of `uncork`."""
         self.corks += 1
         self.ready = False
 
     def uncork(self, *, at_once: bool = False) -> None:
-        """Take one `cork` back. Control frames go out now, and waiting data CONNECT_HEAD_START_S later, or with them.
+        """Undo one `cork`. Control frames go out now, and waiting data CONNECT_HEAD_START_S later, or with them if `at_once`.
 
-        Raises RuntimeError: there is no cork.
+        Raises RuntimeError without a cork.
         """
         if self.queue.frames and not at_once:
             self.flush()
@@ -204,16 +204,16 @@ class Outbox(ABC):
     # -- what the poll asks -------------------------------------------------------------------------------------------
 
     def has_frames(self) -> bool:
-        """Return whether anything may go out. Clients that wait for the queue to drain may have something."""
+        """Return whether there may be frames. A client that waits for the queue to drain may add some."""
         return self.queue.has(data=not self.corks) or (self.awaits_drain and self.queue.level <= LOW_WATER)
 
     def take_frames(self) -> list[Frame]:
-        """Remove and return what goes out next."""
+        """Remove and return the next frames."""
         frames = self.queue.take(JOIN_BYTES, data=not self.corks)
         if self.awaits_drain and self.queue.level <= LOW_WATER:
             self.awaits_drain = False
             for owner in self.owners:
                 owner.drained()
-            # `drained` puts back the newer values for which the queue was emptied.
+            # `drained` queues the latest values, for which older ones were removed.
             frames = frames or self.queue.take(JOIN_BYTES, data=not self.corks)
         return frames

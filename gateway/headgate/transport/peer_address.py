@@ -1,8 +1,8 @@
-"""Address, scheme, host and port of a request's client: of the peer, or as our own proxies report them. No I/O.
+"""Address, scheme, host and port of a request's client, from the peer or from our declared proxies. No I/O.
 
-Each proxy appends what it saw, so our proxies wrote the last values, and the value of our outermost one counts. `Forwarded`
-(RFC 7239) counts only in a request without X-Forwarded-For, -Proto, -Host and -Port: a proxy that sets one kind passes on the
-other kind as the client wrote it.
+Each proxy appends the value that it saw, so our proxies wrote the last values, and the value of our outermost one counts.
+`Forwarded` (RFC 7239) counts only in a request without X-Forwarded-For, -Proto, -Host and -Port, because a proxy that sets one
+kind passes on the client's values of the other kind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAIR = re.compile(
 def address_of(environ: Mapping[str, object], proxies: int) -> str | None:
     """Return the `address_key` of a request's client; None for a Unix socket.
 
-    With `proxies` of ours it is the address that the outermost of them saw.
+    With `proxies` it is the address that the outermost of them saw.
     """
     peer: object = None
     if proxies and len(seen := _seen(environ, "for")) >= proxies:
@@ -47,10 +47,10 @@ def address_of(environ: Mapping[str, object], proxies: int) -> str | None:
 
 @lru_cache(maxsize=4096)
 def address_key(address: str) -> str:
-    """Return the key under which an address is counted, one for all its spellings.
+    """Return the key for counting an address, the same for all its spellings.
 
-    An IPv6 address counts as its /64, the least that a customer gets (RFC 6177). Link-local and loopback addresses share a /64
-    and count one by one. An IPv4 address in an IPv6 one (mapped, NAT64) counts as itself. A zone id and a port, which some
+    An IPv6 address counts as its /64, the least that a customer gets (RFC 6177). Link-local and loopback addresses, which share
+    a /64, count one by one. An IPv4 address in an IPv6 one (mapped, NAT64) counts as itself. A zone id and a port, which some
     proxies add, do not count.
     """
     text = address.strip()[:MAX_ADDRESS_CHARACTERS].lower()
@@ -71,24 +71,24 @@ def address_key(address: str) -> str:
 
 
 def forwarded_scheme(environ: Mapping[str, Any], proxies: int) -> str | None:
-    """Return `http` or `https`, as the browser used it; None where no proxy reports it.
+    """Return the scheme that the browser used, `http` or `https`; None if no proxy reports it.
 
-    X-Forwarded-Proto counts also without a declared proxy, as a page cannot set it on a WebSocket.
+    X-Forwarded-Proto counts even without a declared proxy, because a page cannot set it on a WebSocket.
     """
     value = _outermost(environ, "proto", proxies) if proxies or "HTTP_X_FORWARDED_PROTO" in environ else None
     return _SCHEMES.get((value or "").lower())
 
 
 def forwarded_host(environ: Mapping[str, Any], proxies: int) -> str:
-    """Return the Host that the browser sent, unchanged: the forwarded one where our proxies report it."""
+    """Return the Host that the browser sent, unchanged, from our proxies if they report it."""
     value = _outermost(environ, "host", proxies) if proxies else None
     return str(environ.get("HTTP_HOST", "")) if value is None else value
 
 
 def forwarded_port(environ: Mapping[str, Any], proxies: int, scheme: str) -> int:
-    """Return the port of a request whose Host has none, from X-Forwarded-Port or the scheme's default.
+    """Return the port for a Host without one, from X-Forwarded-Port or the scheme's default.
 
-    Port 80 of an https request, or 443 of an http one, is that of an inner proxy.
+    Port 80 with https, or 443 with http, belongs to an inner proxy and is ignored.
     """
     value = _outermost(environ, "port", proxies) if proxies else None
     port = int(value) if value is not None and re.fullmatch("[0-9]{1,5}", value) else 0
@@ -96,12 +96,12 @@ def forwarded_port(environ: Mapping[str, Any], proxies: int, scheme: str) -> int
 
 
 def is_forwarded(environ: Mapping[str, Any]) -> bool:
-    """Return whether a proxy has named the client of a request."""
+    """Return whether a proxy has reported the client of a request."""
     return bool(environ.get("HTTP_X_FORWARDED_FOR") or environ.get("HTTP_FORWARDED"))
 
 
 def _outermost(environ: Mapping[str, Any], part: str, proxies: int) -> str | None:
-    """Return what our outermost proxy reported, or the one that has overwritten all others."""
+    """Return the value from our outermost proxy, or from an inner one that has overwritten the others."""
     seen = _seen(environ, part)
     return seen[-max(1, min(proxies, len(seen)))] if seen else None
 
@@ -115,7 +115,7 @@ def _seen(environ: Mapping[str, Any], part: str) -> list[str | None]:
 
 @lru_cache(maxsize=256)
 def _elements(header: str) -> tuple[Mapping[str, str], ...]:
-    """Return the elements of a Forwarded header, one for each proxy; none of a malformed one (RFC 7239 section 4)."""
+    """Return the elements of a Forwarded header, one per proxy; none if it is malformed (RFC 7239 section 4)."""
     elements: list[dict[str, str]] = [{}]
     at = 0
     while match := _PAIR.match(header, at):

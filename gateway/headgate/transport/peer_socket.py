@@ -1,8 +1,8 @@
-"""The non-blocking socket of an HTTP connection, and the wait for its peer. This file meets gevent's TLS.
+"""The non-blocking socket of an HTTP connection, and the wait for its peer. Only this file uses gevent's TLS.
 
-Both kinds have the same methods. `recv` and `send` move what they can now, or raise BlockingIOError. `wait` waits until they may
-go on and returns the seconds, or None after the timeout; only it switches greenlets. Call `stop` before the descriptor is closed
-or given away.
+Both kinds have the same methods. `recv` and `send` move as many bytes as they can now, or raise BlockingIOError. `wait` waits
+until they can continue and returns the seconds, or None after the timeout. Only `wait` switches greenlets. Call `stop` before
+the descriptor is closed or given away.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from headgate.runtime.tls_files import load_authorities, load_certificate
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# In its non-blocking mode. The C type itself: smaller than socket.socket, and out of reach of monkey-patching.
+# Used in non-blocking mode. The C type is smaller than socket.socket, and monkey-patching does not change it.
 NativeSocket: TypeAlias = _socket.socket
-# The standard library's own, for listening: accepting never waits.
+# The standard library's, for listening, because accepting never waits.
 UnpatchedSocket: type[socket.socket] = monkey.get_original("socket", "socket")
 T = TypeVar("T")
 _RESET = struct.pack("ii", 1, 0)
@@ -78,13 +78,13 @@ class TlsPeer:
     is_plain = False
 
     def __init__(self, sock: NativeSocket, context: ssl.SSLContext) -> None:
-        """The handshake is still to come (`shake_hands`)."""
+        """The caller must call `shake_hands` next."""
         inner = gevent.socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
         self.tls: Any = context.wrap_socket(inner, server_side=True, do_handshake_on_connect=False)
         self._wants = 0
 
     def shake_hands(self, within_s: float) -> None:
-        """Agree on the keys. Switches greenlets. Raises OSError if the peer does not speak TLS, or not in time."""
+        """Do the TLS handshake. Switches greenlets. Raises OSError if it fails or takes too long."""
         with deadline(within_s):
             self.tls.do_handshake()
         self.tls.settimeout(0.0)
@@ -110,7 +110,7 @@ class TlsPeer:
         return monotonic() - began_s
 
     def stop(self) -> None:
-        """Nothing is watched between two waits."""
+        """Does nothing, because nothing is watched between two waits."""
 
     def fileno(self) -> int:
         return self.tls.fileno()  # type: ignore[no-any-return]
@@ -119,7 +119,7 @@ class TlsPeer:
         self.tls.close()
 
     def _move(self, move: Callable[..., T], argument: object) -> T:
-        """TLS may have to write in order to read, and the other way round."""
+        """Read or write. TLS may have to write in order to read, and vice versa."""
         self._wants = 0
         try:
             return move(argument)
@@ -134,9 +134,9 @@ PeerSocket: TypeAlias = PlainPeer | TlsPeer
 
 
 def tls_context(certfile: str, keyfile: str | None = None, **options: Any) -> ssl.SSLContext:
-    """Return the context for the options that Python's `ssl.wrap_socket` had.
+    """Return the context for the options of Python's former `ssl.wrap_socket`.
 
-    Raises ValueError: a file is none that can be used; the error names it.
+    Raises ValueError with the name of a file that cannot be used.
     """
     context = gevent.ssl.SSLContext(options.pop("ssl_version", gevent.ssl.PROTOCOL_TLS_SERVER))
     load_certificate(context, "", certfile, keyfile)
@@ -151,16 +151,16 @@ def tls_context(certfile: str, keyfile: str | None = None, **options: Any) -> ss
 
 
 def set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:
-    """Have the kernel send at once, and hold little for a client that reads nothing."""
+    """Make the kernel send at once, and buffer little for a client that does not read."""
     # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # The kernel would queue 4 MB for a client that reads nothing.
+    # The kernel would otherwise buffer up to 4 MB for a client that does not read.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
 
 
 def at_once(descriptor: int, call: Callable[[NativeSocket], T]) -> T:
-    """Call a method of a descriptor's socket, and leave it open. Never waits; raises as the method does."""
+    """Call a socket method on a descriptor, and leave it open. Never waits; raises as the method does."""
     sock = NativeSocket(fileno=descriptor)
     try:
         return call(sock)
@@ -169,7 +169,7 @@ def at_once(descriptor: int, call: Callable[[NativeSocket], T]) -> T:
 
 
 def is_readable(descriptor: int) -> bytes | None:
-    """Return the next byte, which stays there; none at the end; None when nothing has come. Raises OSError."""
+    """Return the next byte without taking it; empty at the end; None if nothing has come. Raises OSError."""
     try:
         return at_once(descriptor, lambda sock: sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except BlockingIOError:
@@ -177,19 +177,19 @@ def is_readable(descriptor: int) -> bytes | None:
 
 
 def say_last(descriptor: int) -> None:
-    """End the sending side."""
+    """Shut down the sending side."""
     with suppress(OSError):
         at_once(descriptor, lambda sock: sock.shutdown(socket.SHUT_WR))
 
 
 def close_hard(descriptor: int) -> None:
-    """Have closing discard what the kernel holds, and would hold for many minutes, for the peer."""
+    """Make closing discard the kernel's buffer for the peer, which it would otherwise keep for minutes."""
     with suppress(OSError):
         at_once(descriptor, lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET))
 
 
 def end(descriptor: int) -> None:
-    """End a connection in both directions. Its owner, which waits for it, finds the end."""
+    """Shut down a connection in both directions. An owner that waits for it sees the end."""
     close_hard(descriptor)
     with suppress(OSError):
         at_once(descriptor, lambda sock: sock.shutdown(socket.SHUT_RDWR))

@@ -1,11 +1,11 @@
-"""The bounded queue of frames of one connected browser: the one place in Headgate where an event may be dropped. No I/O.
+"""The bounded queue of frames of one connected browser. Only here may Headgate drop an event. No I/O.
 
-There are two lanes. *Data* has events and is bounded in frames and in bytes; when `offer` refuses one, the caller follows its
-overflow policy. *Control* has the handshake, pings, notices and acknowledgements. It goes out first and has its own room; a
-client that lets it fill up does not read, and is closed. Control waits only for the attachments of a packet that has gone out.
+There are two lanes. *Data* has events and is bounded in frames and in bytes. When `offer` refuses one, the caller follows its
+overflow policy. *Control* has the handshake, pings, notices and acknowledgements. It goes out first and has a separate bound. A
+client with a full control lane does not read, and is closed. Control waits only for the attachments of a packet already sent.
 
-A frame belongs to an `owner`, one namespace on the connection, whose `sent` counts the frames that went out. The deques are made
-when first needed, as most clients are idle and an empty deque takes 600 bytes.
+A frame belongs to an `owner`, one namespace on the connection. The owner's `sent` counts the frames sent. Each deque is made
+when first needed, because most clients are idle and an empty deque takes 600 bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from headgate.events.wire.frames import Frame
 
-# A client that reads needs far less: a burst of subscribes is 128 acknowledgements of about 60 bytes.
+# A reading client needs far less. A burst of subscribes causes 128 acknowledgements of about 60 bytes.
 MAX_CONTROL_FRAMES = 512
 MAX_CONTROL_BYTES = 256 * 1024
 # More than any queue holds.
@@ -31,7 +31,7 @@ class Sender(Protocol):
 
 
 class ClientQueue:
-    """Frames that wait for one client. Invariant: offered = taken + discarded + waiting, for every owner."""
+    """Frames that wait for one client. For every owner, offered = taken + discarded + waiting."""
 
     __slots__ = ("_control", "_data", "bytes", "control_bytes", "frames", "max_bytes", "max_frames", "peak_bytes", "peak_frames")
 
@@ -46,17 +46,17 @@ class ClientQueue:
         return bool(self.frames or self.control_bytes)
 
     def has(self, *, data: bool = True) -> bool:
-        """Return whether anything waits; without `data`, in the control lane only."""
+        """Return whether anything waits; only in the control lane without `data`."""
         return bool(self._control) or (data and bool(self._data))
 
     @property
     def level(self) -> float:
-        """How full the data lane is, 0 to 1: the fuller of frames and bytes."""
+        """How full the data lane is, from 0 to 1, by frames or by bytes, whichever is more."""
         return max(self.frames / self.max_frames, self.bytes / self.max_bytes)
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the first waiting event was published; None when none waits."""
+        """When the first waiting event was published; None if none waits."""
         return next((frame.time_ms for frame, _ in self._data or () if frame.time_ms), None)
 
     def offer(self, frame: Frame, owner: Sender | None = None) -> bool:
@@ -68,7 +68,7 @@ class ClientQueue:
         return True
 
     def put(self, frame: Frame, owner: Sender | None = None) -> None:
-        """Append to the data lane even if it is full. For the one notice that must keep its place among events."""
+        """Append to the data lane even if it is full. For the one notice that must keep its order among events."""
         if self._data is None:
             self._data = deque()
         self._data.append((frame, owner))
@@ -80,7 +80,7 @@ class ClientQueue:
             self.peak_bytes = self.bytes
 
     def replace_last(self, last: Frame, frame: Frame) -> bool:
-        """Replace the last frame of the data lane by another; return False when `last` is not the last."""
+        """Replace the last frame of the data lane; return False if that is not `last`."""
         if not self._data or self._data[-1][0] is not last:
             return False
         self._data[-1] = (frame, None)
@@ -88,7 +88,7 @@ class ClientQueue:
         return True
 
     def offer_control(self, frame: Frame) -> bool:
-        """Append to the control lane; return False when that is full, as the client has stopped reading."""
+        """Append to the control lane; return False if it is full, which means that the client has stopped reading."""
         if self._control is None:
             self._control = deque()
         size = len(frame.wire)
@@ -99,7 +99,7 @@ class ClientQueue:
         return True
 
     def take(self, max_bytes: int, *, data: bool = True) -> list[Frame]:
-        """Remove and return the next frames, control first: up to `max_bytes`, and at least one if any waits."""
+        """Remove and return the next frames, control first, up to `max_bytes` but at least one if any waits."""
         taken: list[Frame] = []
         size = 0
         if self._data and self._data[0][0].attachment:
@@ -136,7 +136,7 @@ class ClientQueue:
         return size
 
     def discard(self, owner: Sender) -> list[Frame]:
-        """Remove and return, in order, the data frames of one owner."""
+        """Remove and return the data frames of one owner, in order."""
         if not self._data:
             return []
         removed = [frame for frame, whose in self._data if whose is owner]
@@ -146,7 +146,7 @@ class ClientQueue:
         return removed
 
     def withdraw(self, owner: Sender, topic: str) -> int:
-        """Remove the data frames of one owner and topic, for a newer one; return how many there were."""
+        """Remove the data frames of one owner and topic, to make way for a newer one; return how many there were."""
         if not self._data:
             return 0
         stale = [frame for frame, whose in self._data if whose is owner and frame.topic == topic]
@@ -161,7 +161,7 @@ class ClientQueue:
         return len(stale)
 
     def clear(self) -> None:
-        """Forget everything, as the connection is gone."""
+        """Drop everything, because the connection is gone."""
         for frame, _ in self._data or ():
             if frame.tally is not None:
                 frame.tally.queued -= 1

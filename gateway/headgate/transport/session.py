@@ -1,8 +1,8 @@
-"""One Engine.IO session: a connected browser on long-polling, on a WebSocket, or on its way from the first to the second.
+"""One Engine.IO session, which is a browser connected by long-polling or by WebSocket, or moving from the first to the second.
 
-A session is an outbox (outbox.py) with a life. `advance` is the only way to another state of session_state.py. Packets from the
-browser go through the inbox (inbox.py) to the application (`SessionServer.deliver`, in order). `SessionServer.ended` is called
-once, after the last message.
+A session is an outbox (outbox.py) with states (session_state.py), which only `advance` changes. Packets from the browser go
+through the inbox (inbox.py) to the application, in order (`SessionServer.deliver`). `SessionServer.ended` is called once, after
+the last message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CLOSE, _NOOP = Frame(b"1"), Frame(b"6")
 
 
 class SessionServer(Protocol):
-    """The server of a session, as the session needs it."""
+    """The server of a session, as the session sees it."""
 
     deadlines: Deadlines
     limits: TransportLimits
@@ -47,13 +47,13 @@ class SessionServer(Protocol):
     writes: Together
 
     def start(self, work: Callable[[], None], /) -> object:
-        """Run a function in a greenlet, starting in the next turn of the loop."""
+        """Run a function in a greenlet, from the next turn of the loop."""
 
     def deliver(self, session: Session, message: str | bytes, /) -> None:
-        """Give one message to the application. Called in order, in the session's own greenlet; may wait."""
+        """Give one message to the application. Called in order, in the session's greenlet; may wait."""
 
     def ended(self, sid: str, reason: str) -> None:
-        """Called once when the session is over, in a greenlet, while no message is being delivered."""
+        """Called once when the session is over, in a greenlet, after the last message."""
 
 
 class Session(Outbox):
@@ -61,11 +61,11 @@ class Session(Outbox):
 
     Attributes:
         sid: the Engine.IO session id.
-        reason, shown: why it ended, and the words for the browser, if any.
-        joined: whether one of its clients is, or was, in a namespace. A session that never joins ends at the handshake deadline.
-        upgraded: whether it is, or was when it ended, on WebSocket. python-engineio reads it, and `closed`.
-        inbox: None while the browser has sent nothing but pongs.
-        probe: the WebSocket that is being tried, if any.
+        reason, shown: why it ended, and the text for the browser, if any.
+        joined: whether any of its clients has joined a namespace. A session that never joins ends at the handshake deadline.
+        upgraded: whether it is on WebSocket, or was when it ended. python-engineio reads this and `closed`.
+        inbox: None while the browser sends nothing but pongs.
+        probe: the WebSocket being tried, if any.
     """
 
     __slots__ = ("heartbeat", "inbox", "joined", "probe", "reason", "server", "shown", "sid", "state", "transport", "upgraded")
@@ -83,7 +83,7 @@ class Session(Outbox):
         self.probe: UpgradeProbe | None = None
 
     def advance(self, step: SessionStep) -> None:
-        """Go to the state after a step. Raises IllegalStep."""
+        """Take a step to its next state. Raises IllegalStep."""
         self.state = MACHINE[self.state, step]
         self.closed = self.state in OVER
         if self.state is SessionState.OPEN:
@@ -92,14 +92,14 @@ class Session(Outbox):
     # -- the beginning ------------------------------------------------------------------------------------------------
 
     def start_polling(self) -> None:
-        """Begin a session whose browser polls."""
+        """Begin a session on long-polling."""
         self.advance(SessionStep.START_POLLING)
         self._start_deadlines()
 
     def start_websocket(self, sock: NativeSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
-        """Begin a session on this WebSocket; close it if the session has ended in the meantime.
+        """Begin a session on this WebSocket. Closes it if the session has already ended.
 
-        `unsent` is the answer to the handshake: it is written in a moment, before anything else.
+        `unsent` is the answer to the handshake. It is written soon, before anything else.
         """
         wire = WebSocket(sock, self, self.server.deadlines, self.server.limits)
         if self.closed:
@@ -123,7 +123,7 @@ class Session(Outbox):
             return
         limit_s = self.server.limits.handshake_deadline_s
         if self.inbox is not None and not self.inbox.at_rest:
-            # Its CONNECT waits for us, as after a restart. Ending it would repeat all the work of its handshake.
+            # Its CONNECT waits for us, as after a restart. Ending it would repeat the work of its handshake.
             self.server.deadlines.after(limit_s, self._check_joined)
         else:
             self.end("handshake deadline", code=POLICY, shown=f"no CONNECT within {limit_s:g} s")
@@ -143,7 +143,7 @@ class Session(Outbox):
         inbox.take(packet)
 
     def control_received(self) -> bool:
-        """Count a WebSocket ping, pong or piece of a message like any message; False when the session is over."""
+        """Count a WebSocket ping, pong or fragments like a message. Returns False if the session is over."""
         inbox = self.inbox = self.inbox or Inbox(self)
         return inbox.admit()
 
@@ -154,16 +154,16 @@ class Session(Outbox):
 
     @property
     def pong_blocked(self) -> bool:
-        """Whether silence proves nothing: reading is paused, or our ping may be behind data in the browser's buffers."""
+        """Whether silence proves nothing, because reading is paused or our ping may wait in the browser's buffers."""
         return (self.inbox is not None and self.inbox.paused) or (self.wire is not None and self.wire.writing)
 
     @property
     def stalled_s(self) -> float:
-        """For how long the browser has accepted nothing of what it is sent."""
+        """How long the browser has accepted no bytes while some waited."""
         return monotonic() - self.wire.progress_s if self.wire is not None and self.wire.writing else 0.0
 
     def alive(self) -> bool:
-        """Return whether the session takes requests; end one that is past its deadline (the timer may be a tick late)."""
+        """Return whether the session takes requests. Ends it after its deadline, because the timer may be a tick late."""
         if self.heartbeat.late():
             self.end(PING_TIMEOUT)
         return not self.closed and self.state is not SessionState.HANDSHAKE
@@ -171,13 +171,13 @@ class Session(Outbox):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, shown: str = "", hard: bool = False) -> None:
-        """End the session: what is queued, CLOSE packet, close frame; then `ended`, once. Idempotent, never waits.
+        """Send queued frames, a CLOSE packet and a close frame; then call `ended` once. Idempotent; never waits.
 
         Args:
             reason: for the application, the log and the metrics.
-            abort: send no CLOSE packet (the browser left, or asked for it).
+            abort: send no CLOSE packet, because the browser left or asked for the end.
             code, shown: WebSocket close code, and the reason for the browser.
-            hard: the socket accepts nothing: drop it now, with what the kernel still holds.
+            hard: drop the socket now with the kernel's buffer, because it accepts nothing.
         """
         if self.closed:
             return
@@ -195,7 +195,7 @@ class Session(Outbox):
         else:
             wire.close(code, shown, b"".join([frame.wire for frame in final_frames]))
         if self.polls is not None:
-            self.polls.resume()  # also a POST from before the upgrade, which waited for room
+            self.polls.resume()  # also for a POST from before the upgrade that waited for room
         if probe is not None:
             probe.wire.close()
         self.queue.clear()
@@ -208,14 +208,14 @@ class Session(Outbox):
             self.inbox.discard()
 
     def forget(self) -> None:
-        """The application has handled every message of a session that is over: tell it of the end. May wait."""
+        """Notify the application of the end, after it has handled every message. May wait."""
         self.advance(SessionStep.FORGET)
-        self.inbox = self.polls = None  # they hold the session
+        self.inbox = self.polls = None  # they refer to the session
         self.server.ended(self.sid, self.reason or TRANSPORT_CLOSE)
 
 
 def _end_polling(session: Session, final_frames: list[Frame]) -> None:
-    """Answer the poll that waits; without one, the poll that follows a goodbye, which may be on its way already."""
+    """Answer the waiting poll, or store the final frames for the next one, which may be on its way already."""
     if session.reason == CLIENT_DISCONNECT:
         final_frames = [_NOOP]
     if session.polls is not None and session.polls.end(final_frames):

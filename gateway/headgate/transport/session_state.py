@@ -1,4 +1,4 @@
-"""The life of a session in one table: its states, the steps that each allows, and the state that follows. No I/O.
+"""The states of a session, the steps that each allows, and the next state for each step. No I/O.
 
     HANDSHAKE ──► POLLING ◄──► PROBING ──► UPGRADING ──► OPEN
         │            ▲                        │           ▲
@@ -7,8 +7,8 @@
 
     every state above ── END ──► CLOSING ── FORGET ──► CLOSED
 
-A session stays in CLOSING until the application has handled what the browser sent before the end. A step outside the table raises
-and is a bug of ours, as the callers of `Session.advance` check the state first.
+A session stays in CLOSING until the application has handled all messages from before the end. A step outside the table raises
+IllegalStep and is a bug, because the callers of `Session.advance` check the state first.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ class SessionState(Enum):
     """The state of a session."""
 
     HANDSHAKE = "handshake"
-    """The application has not let it in yet."""
+    """The application has not accepted it yet."""
     POLLING = "polling"
-    """Frames go out by HTTP polls, packets come in by POST bodies."""
+    """Polls carry frames out, and POST bodies carry packets in."""
     PROBING = "probing"
-    """Polling, with an open WebSocket over which nothing has come."""
+    """Polling, with an open WebSocket that has brought nothing yet."""
     UPGRADING = "upgrading"
-    """Something has come over the WebSocket; each poll is answered at once until the browser has moved."""
+    """The WebSocket has brought a message. Each poll is answered at once until the browser has moved."""
     OPEN = "open"
     """On WebSocket."""
     CLOSING = "closing"
-    """Ended; the application may still handle messages that came before."""
+    """Ended, but the application may still handle earlier messages."""
     CLOSED = "closed"
-    """Ended, as the application knows."""
+    """Ended, and the application has been notified."""
 
-    __hash__ = object.__hash__  # Enum's own runs in Python, twice for each step
+    __hash__ = object.__hash__  # Enum's is written in Python and runs twice per step
 
 
 class SessionStep(Enum):
-    """Something that may happen to a session."""
+    """An event in the life of a session."""
 
     __hash__ = object.__hash__
 
@@ -76,5 +76,5 @@ MACHINE = Machine(
     | {(state, SessionStep.END): SessionState.CLOSING for state in SessionState if state not in OVER},
 )
 
-# The WebSocket carries the session, or is about to, so a poll has nothing to wait for.
+# The WebSocket carries the session, or soon will, so a poll has nothing to wait for.
 MOVED = frozenset({SessionState.UPGRADING, SessionState.OPEN})

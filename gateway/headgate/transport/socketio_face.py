@@ -1,11 +1,11 @@
 """Socket.IO 5 for the gateway's own clients, over the sessions of engine.py.
 
-The gateway gives it handlers for each namespace (`route`) and hooks for the ends of a session (`Hooks`). It gets sessions by
-client, and the WSGI application. A *session* is one browser over one Engine.IO connection; a *client* is one of its namespaces.
-Namespaces have no slash here. A client is in its namespace from the end of its connect handler, unless that refuses it, until its
-disconnect handler begins.
+The gateway gives it handlers for each namespace (`route`) and hooks for the start and end of a session (`Hooks`). It gets
+sessions by client, and the WSGI application. A *session* is one browser over one Engine.IO connection. A *client* is one
+namespace of a session. Names of namespaces have no slash here. A client is in its namespace after its connect handler has
+accepted it, until its disconnect handler begins.
 
-CONNECT, its refusal and acknowledgements go ahead of queued events, so that a slow client learns at once that it has subscribed.
+CONNECT, its refusal and acknowledgements overtake queued events, so that a slow client learns at once that it has subscribed.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
 log = structlog.get_logger("headgate.engine")
 
 Environ = Mapping[str, object]
-# Sends an acknowledgement. It does not wait.
+# Sends an acknowledgement. Never waits.
 Acknowledge = Callable[[Mapping[str, object]], object]
-# Begins work that acknowledges when it is done, so that the client's next message need not wait; returns what cancels it.
+# Starts work that acknowledges when done, so that the client's next message does not wait; returns a function that cancels it.
 Later = Callable[[Acknowledge], Callable[[], object]]
-# Gets the client id and the arguments of a request; returns the acknowledgement, or what brings it later.
+# Gets the client id and the arguments of a request; returns the acknowledgement, or a Later.
 RequestHandler = Callable[..., Mapping[str, object] | Later]
 # Gets the session, the client's id, the environ and the data of the CONNECT packet; raises ConnectRefused. Returns a function
-# that is called when the CONNECT packet is queued: its frames go out with that.
+# to call when the CONNECT packet is queued. Its frames go out in the same write.
 ConnectHandler: TypeAlias = "Callable[[Session, str, WSGIEnvironment, object], Callable[[], None]]"
 
 PATH = "/socket.io/"
 
 
 class ConnectRefused(Exception):
-    """Raised by a connect handler to have the client sent CONNECT_ERROR with this message and this data."""
+    """Raised by a connect handler to refuse the client by CONNECT_ERROR with this message and data."""
 
     def __init__(self, message: str, data: Mapping[str, object]) -> None:
         super().__init__(message)
@@ -58,17 +58,17 @@ class ConnectRefused(Exception):
 
 
 class Hooks(Protocol):
-    """The gateway, at the ends of a session. They do not wait."""
+    """Called by the face at the start and end of a session. Never wait."""
 
     def opening(self, session_id: str, environ: Environ, /) -> OneTooMany | None:
-        """Return why a session is one too many, if it is."""
+        """Return a refusal if there is no room for the session."""
 
     def over(self, session_id: str, /) -> None:
-        """Called when a session and the disconnect handlers of its clients are over."""
+        """Called after the end of a session and of its clients' disconnect handlers."""
 
 
 class _Client:
-    """A client of a session in a namespace. `is_in`: neither its connect handler nor its disconnect handler runs."""
+    """A client of a session in a namespace. `is_in` is True between its connect handler and its disconnect handler."""
 
     __slots__ = ("id", "is_in", "session")
 
@@ -76,13 +76,13 @@ class _Client:
         self.session, self.id, self.is_in = session, client_id, False
 
     def leave(self) -> bool:
-        """Begin to leave; False if it is not in."""
+        """Begin to leave; return False if it is not in."""
         was_in, self.is_in = self.is_in, False
         return was_in
 
 
 class _Namespace:
-    """The handlers of a namespace, and its clients: by id, and by session id."""
+    """The handlers of a namespace, and its clients by id and by session id."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class _Namespace:
 
 
 class SocketIOFace:
-    """See the module. `engine` has the sessions, their timer, and requests that are answered below WSGI."""
+    """See the module. `engine` has the sessions, their timer, and the requests answered below WSGI."""
 
     def __init__(
         self,
@@ -117,14 +117,14 @@ class SocketIOFace:
         allowing: Callable[[str, Environ], str | None] = lambda origin, environ: None,
         names_namespaces: bool = False,
     ) -> None:
-        """Make the server. `hooks` must be set before sessions open.
+        """The caller must set `hooks` before sessions open.
 
         Args:
-            names_namespaces: whether the refusal of another namespace names these. For development.
-            allowed_origins: "*", or returns whether an origin may connect.
-            allowing: returns the line of a setting that would allow an origin, for the log.
+            names_namespaces: whether the refusal of an unknown namespace lists the known ones, for development.
+            allowed_origins: "*", or a function that returns whether an origin may connect.
+            allowing: returns the setting that would allow an origin, for the log.
 
-        Raises RuntimeError: gevent has not made this process' sockets cooperative.
+        Raises RuntimeError if gevent has not patched this process.
         """
         if not is_patched():
             raise RuntimeError(
@@ -139,10 +139,10 @@ class SocketIOFace:
         self.engine = Engine(self, limits, cors=cors)
         self._namespaces: dict[str, _Namespace] = {}
         self._environs: dict[str, WSGIEnvironment] = {}
-        self._left: dict[str, Signal] = {}  # by session: set when one of its clients has left
+        self._left: dict[str, Signal] = {}  # by session, set when one of its clients has left
 
     def wsgi_app(self, application: WSGIApplication) -> WSGIApplication:
-        """Return a WSGI application that answers requests of Socket.IO's path, and gives all others to `application`."""
+        """Return a WSGI application that answers requests for Socket.IO's path and passes others to `application`."""
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             serve = self.engine.handle_request if environ["PATH_INFO"].startswith(PATH) else application
@@ -151,7 +151,7 @@ class SocketIOFace:
         return answer
 
     def reuse_greenlets(self, reuse: bool) -> None:
-        """Set whether handlers may share greenlets, one after the other. Not if they run code of an application."""
+        """Set whether handlers may reuse greenlets. They must not if they run code of an application."""
         self.engine.start = GreenletPool().start if reuse else spawn
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
@@ -165,18 +165,18 @@ class SocketIOFace:
         requests: Mapping[str, RequestHandler],
         unknown: Callable[[str, str], Mapping[str, object]],
     ) -> None:
-        """Serve a namespace. Handlers of a session run one after the other, in its own greenlet, and may wait.
+        """Serve a namespace. Handlers of a session run one after the other, in its greenlet, and may wait.
 
         Args:
             namespace: without a slash.
-            disconnect: gets client id and reason, once for each client that was let in.
+            disconnect: gets client id and reason, once for each accepted client.
             requests: by event name.
             unknown: gets the name of any other event and the client id; returns the acknowledgement.
         """
         self._namespaces[f"/{namespace}"] = _Namespace(namespace, connect, disconnect, requests, unknown)
 
     def disconnect(self, namespace: str, client_id: str) -> None:
-        """Disconnect a client from its namespace, and run its disconnect handler. Its session goes on. May wait."""
+        """Disconnect a client from its namespace and run its disconnect handler. Its session stays. May wait."""
         served = self._namespaces[f"/{namespace}"]
         client = served.clients.get(client_id)
         if client is None or not client.leave():
@@ -194,7 +194,7 @@ class SocketIOFace:
         return refusal
 
     def message(self, session: Session, message: str | bytes) -> None:
-        """Take one packet. A malformed one, or one out of order, ends the session with a code."""
+        """Take one packet. A malformed packet, or one out of order, ends the session with a code."""
         fault = "binary message without a binary packet before it"
         if isinstance(message, str):
             try:
@@ -208,21 +208,21 @@ class SocketIOFace:
                     try:
                         self._dispatch(session, packet, served, client)
                     except Exception:
-                        # The session goes on, as with any Socket.IO server.
+                        # The session stays, as in any Socket.IO server.
                         log.exception("event handler failed", sid=session.sid)
                     return
                 fault = "packet before CONNECT"
         session.end("parse error", code=PROTOCOL_ERROR, shown=fault)
 
     def over(self, sid: str, reason: str) -> None:
-        """Have the clients of a session that is over leave, and wait for all their disconnect handlers."""
+        """Remove the clients of an ended session, and wait for all their disconnect handlers."""
         try:
             for served in self._namespaces.values():
                 client = served.of_sessions.get(sid)
                 if client is not None and client.leave():
                     try:
                         self._leave(served, client, reason)
-                    except Exception:  # one namespace's handler must not cost the others theirs
+                    except Exception:  # the handlers of other namespaces must still run
                         log.exception("disconnect handler failed", sid=sid)
             while any(sid in served.of_sessions for served in self._namespaces.values()):
                 left = self._left[sid] = Signal()
@@ -245,7 +245,7 @@ class SocketIOFace:
             else:
                 self._connect(session, served, packet.data or None)
         elif client is None or served is None or not client.is_in:
-            return  # a DISCONNECT by no client, or an event of one that leaves
+            return  # the sender is not a client, or is leaving
         elif kind == DISCONNECT:
             if client.leave():
                 self._leave(served, client, CLIENT_DISCONNECT)
@@ -260,7 +260,7 @@ class SocketIOFace:
                 acknowledge(answer)
 
     def _connect(self, session: Session, served: _Namespace, auth: object) -> None:
-        """Let a client in, or refuse it. The answers of all joins of one turn of the loop are written together."""
+        """Accept a client or refuse it. The answers to all joins of one turn of the loop are written together."""
         client = _Client(session, self.engine.generate_id())
         served.add(client)
         session.cork()
@@ -274,7 +274,7 @@ class SocketIOFace:
             except BaseException:
                 served.remove(client)
                 raise
-            # It waits for the frames of `joined`: one write instead of two.
+            # It waits for the frames of `joined`, which saves a write.
             session.offer_control(message_frame(b'%b%b"}' % (served.connected, client.id.encode())), flush=False)
             client.is_in = True
             session.joined = True
@@ -294,16 +294,16 @@ class SocketIOFace:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def session_of(self, namespace: str, client_id: str) -> Session:
-        """Return the session of a client, until its disconnect handler is done. Raises KeyError if there is no such client."""
+        """Return the session of a client, until its disconnect handler is done. Raises KeyError for an unknown client."""
         return self._namespaces[f"/{namespace}"].clients[client_id].session
 
     @property
     def count(self) -> int:
-        """How many sessions there are, including one that is opening."""
+        """How many sessions there are, including opening ones."""
         return len(self.engine.sessions)
 
     def environ_of(self, session_id: str) -> Environ:
-        """Return the WSGI environment of a session's handshake; an empty one when the session is over."""
+        """Return the WSGI environment of a session's handshake; empty when the session is over."""
         return self._environs.get(session_id, {})
 
     def trim_environ(self, session_id: str, names: Iterable[str]) -> None:
@@ -313,7 +313,7 @@ class SocketIOFace:
 
 
 def _acknowledge(session: Session, path: bytes, packet_id: int | None, answer: Mapping[str, object]) -> None:
-    """Answer an event, if the client wants that."""
+    """Answer an event, if the client asked for an acknowledgement."""
     if packet_id is not None:
         session.offer_control(message_frame(write_packet(ACK, path, [answer], packet_id)))
 

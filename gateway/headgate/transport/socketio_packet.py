@@ -1,8 +1,7 @@
-"""Socket.IO 5 packets of the gateway's own clients: read and checked, and written. No I/O.
+"""Reads, checks and writes Socket.IO 5 packets for the gateway's own clients. No I/O.
 
-The protocol is https://socket.io/docs/v4/socket-io-protocol/. Payloads are JSON, so clients send no attachments, and binary
-packets are refused. msgspec reads and writes JSON; the standard library does where msgspec cannot, as with half a surrogate
-pair.
+The protocol is https://socket.io/docs/v4/socket-io-protocol/. Payloads are JSON, so binary packets and attachments are refused.
+msgspec reads and writes JSON. The standard library handles the rest, such as half a surrogate pair.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _from_json = msgspec.json.decode
 
 
 class Malformed(ValueError):
-    """A text is no packet that a client may send. The message says why, for the close frame."""
+    """A client must not send this packet. The message gives the reason, for the close frame."""
 
 
 class Packet(NamedTuple):
-    """A packet of a client. `data` of an EVENT is a list that begins with a name; that of an ACK is a list."""
+    """A packet of a client. The `data` of an EVENT is a list that begins with a name, and of an ACK a list."""
 
     kind: int
     path: str
@@ -35,7 +34,7 @@ class Packet(NamedTuple):
 
 
 def read_packet(text: str) -> Packet:
-    """Return the packet that a text is. Raises Malformed if it is none that a client may send."""
+    """Parse a packet. Raises Malformed if a client must not send it."""
     if text[:2] == "0/":  # a CONNECT in its usual form, `0/<name>,{…}`
         path, _, rest = text[1:].partition(",")
         if rest[:1] == "{" and "?" not in path:
@@ -72,7 +71,7 @@ def _read_json(text: str) -> object:
 
 
 def _fault(kind: int, packet_id: int | None, data: object, *, is_binary: bool) -> str | None:
-    """Return what is wrong with the parts of a packet."""
+    """Return the fault of a packet with these parts, if any."""
     if kind == CONNECT:
         return None  # its data is the application's to judge
     if kind == DISCONNECT:

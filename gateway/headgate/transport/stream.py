@@ -1,7 +1,7 @@
-"""The connection of a client that reads a stream: an HTTP answer without an end, or the answer to one long-poll.
+"""The connection of a client that reads a stream, which is an endless HTTP answer or the answer to one long-poll.
 
-Frames wait as in any outbox (outbox.py) until the greenlet of the request takes them. The cursor is in the request, so the next
-stream sends again what was lost with this one.
+Frames wait as in any outbox (outbox.py) until the greenlet of the request takes them. The request has the cursor, so the next
+stream repeats events lost with this one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Stream(Outbox):
         self._wake.set()
 
     def take(self, wait_s: float, is_given_up: Callable[[], bool] = lambda: False) -> list[Frame] | None:
-        """Return the next frames; none after `wait_s`; None when the stream is over. Switches greenlets."""
+        """Return the next frames; an empty list after `wait_s`; None when the stream is over. Switches greenlets."""
         if not (self.closed or self.has_frames() or is_given_up()):
             self._wake.clear()
             self._wake.wait(wait_s)
@@ -48,18 +48,18 @@ class Stream(Outbox):
             self.end("transport close", abort=True)
         if not self.closed:
             return self.take_frames()
-        # Notices of the end go out; the waiting events are in the log.
+        # Notices of the end are sent. The waiting events are in the log.
         final = self.queue.take(ALL_BYTES, data=False)
         self.queue.clear()
         return final or None
 
     def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, shown: str = "", hard: bool = False) -> None:
-        """End the stream, after the waiting notices; waiting events come with the next request. Idempotent, never waits.
+        """End the stream after the waiting notices. The next request gets waiting events. Idempotent; never waits.
 
         Args:
             reason: for the log and the metrics.
-            abort, hard: write no more, as the client is gone or reads nothing.
-            code, shown: unused, as HTTP has no close frame.
+            abort, hard: stop writing, because the client is gone or does not read.
+            code, shown: unused, because HTTP has no close frame.
         """
         if self.closed:
             return

@@ -1,10 +1,10 @@
 """One timer for every deadline of a session, on the monotonic clock.
 
-It is a wheel of slots. Adding is an append, and a tick costs what is due in it. Nothing is cancelled: each callback checks
-whether it still applies. Ten thousand idle clients are ten thousand small tuples and one timer.
+It is a wheel of slots. Adding is an append, and a tick costs as much as its due callbacks. Callbacks are not cancelled; each
+checks whether it still applies. Ten thousand idle clients take ten thousand small tuples and one timer.
 
-After a stall of the process the loop serves its timers before its sockets. A late tick waits for one turn of the loop, so that
-pongs that came during the stall are not taken for silence.
+After a stall of the process the loop runs timers before sockets. A late tick waits for one turn of the loop, so that pongs that
+arrived during the stall count.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ monotonic = time.monotonic
 
 Arguments = TypeVarTuple("Arguments")
 
-# A tick that is later than this was delayed by us.
+# A tick later than this means that our process stalled.
 STALL_TICKS = 2
 
 
 class Deadlines:
-    """Calls back in the hub, at most two ticks late; after a stall, with the second tick after it."""
+    """Calls back in the hub, at most two ticks late, or with the second tick after a stall."""
 
     def __init__(self, tick_s: float) -> None:
         self._tick_s = tick_s
@@ -45,7 +45,7 @@ class Deadlines:
             self._timer = repeat(self._tick_s, self._advance)
 
     def close(self) -> None:
-        """Forget everything and stop the timer. Idempotent."""
+        """Drop all callbacks and stop the timer. Idempotent."""
         self._slots.clear()
         if self._timer is not None:
             self._timer.stop()
@@ -55,10 +55,10 @@ class Deadlines:
     def _advance(self) -> None:
         now = int(monotonic() / self._tick_s)
         late = now - self._last_tick > STALL_TICKS
-        # Deadlines that passed before the last tick have had their turn of the loop since, so a loop that is always late still
-        # ends the dead.
+        # Sockets have had a turn since the last tick, so deadlines before it are reached. A loop that is always late thus still
+        # ends dead sessions.
         reached, self._last_tick = self._last_tick if late else now, now
-        # After a stall longer than the slots in use, walk the slots instead of every tick that went by.
+        # After a stall longer than the slots in use, walk the slots instead of every missed tick.
         if reached - self._reached > len(self._slots):
             due = sorted(slot for slot in self._slots if slot <= reached)
         else:
@@ -68,5 +68,5 @@ class Deadlines:
             for callback, args in self._slots.pop(slot, ()):  # a callback may have closed us
                 try:
                     callback(*args)
-                except Exception:  # one broken callback must not cost the others theirs
+                except Exception:  # the other callbacks must still run
                     log.exception("deadline callback failed", callback=repr(callback))

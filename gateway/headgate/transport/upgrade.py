@@ -1,6 +1,6 @@
-"""The upgrade: a polling session tries out a WebSocket (Engine.IO: `2probe`, `3probe`, `5`).
+"""The upgrade, in which a polling session tries a WebSocket (Engine.IO packets `2probe`, `3probe`, `5`).
 
-The session polls until it has moved. Anything unexpected closes that WebSocket and nothing else.
+The session polls until it has moved. Anything unexpected closes only that WebSocket.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .websocket import WebSocket
 if TYPE_CHECKING:
     from .session import Session
 
-# The session's rate limit counts packets of the transport that it is on; these come before it has moved.
+# For pings and the like during the upgrade. The session's rate limit counts only packets of its current transport.
 MAX_CONTROLS = 16
 # The longest upgrade where sessions have no handshake deadline.
 UPGRADE_S = 10.0
@@ -26,7 +26,7 @@ _EXPECTED = "upgrade: expected 2probe, then 5"
 
 
 def begin_upgrade(session: Session, sock: NativeSocket, already_received: bytes = b"") -> None:
-    """Try this WebSocket. A session that has one, or tries one, refuses it."""
+    """Try this WebSocket. Closes it if the session has or tries another one."""
     probe = UpgradeProbe(session, sock)
     if session.state is not SessionState.POLLING:
         probe.wire.close(POLICY, "this session has its WebSocket already")
@@ -38,7 +38,7 @@ def begin_upgrade(session: Session, sock: NativeSocket, already_received: bytes 
 
 
 class UpgradeProbe:
-    """The owner of a WebSocket while it is tried out."""
+    """The owner of a WebSocket during the upgrade."""
 
     __slots__ = ("_answer", "_controls", "_session", "wire")
 
@@ -64,7 +64,7 @@ class UpgradeProbe:
             self.wire.close(PROTOCOL_ERROR, _EXPECTED)
 
     def control_received(self) -> bool:
-        """Count a ping and the like: an upgrade needs no more than a few."""
+        """Count a ping and the like. An upgrade needs only a few."""
         self._controls += 1
         if self._controls > MAX_CONTROLS:
             self.wire.close(POLICY, _EXPECTED)
@@ -88,7 +88,7 @@ class UpgradeProbe:
             self.wire.close(POLICY, "upgrade not finished in time")
 
     def _move(self, session: Session) -> None:
-        """Give the WebSocket to the session: everything goes over it from now on, starting with what is queued."""
+        """Give the WebSocket to the session, which then sends everything over it, starting with queued frames."""
         session.advance(SessionStep.MOVE)
         self._session = session.probe = None
         session.wire = self.wire
@@ -96,7 +96,7 @@ class UpgradeProbe:
         if session.polls is not None:
             session.polls.wake()
         if session.inbox is not None and session.inbox.paused:
-            self.wire.pause_reading()  # and the POST that filled the inbox waits on
+            self.wire.pause_reading()  # the POST that filled the inbox keeps waiting
         else:
             session.polls = None
         session.flush()

@@ -1,10 +1,10 @@
-"""One WebSocket after its handshake: a non-blocking socket and its watchers, without a greenlet.
+"""One WebSocket after its handshake. It has a non-blocking socket and watchers, and no greenlet.
 
 In: joined frames from the fan-out (`send`) or from the owner's queue (`flush`), and bytes from the browser. Out: whole messages
-and the end, for the owner (`WebSocketOwner`: a session, or the probe of an upgrade).
+and the end, for the owner (`WebSocketOwner`), which is a session or the probe of an upgrade.
 
-Callbacks run in the hub and must not switch greenlets. Everything is bounded: a read by the inbound limit, a write by
-JOIN_BYTES, the linger of a closing socket by time and bytes.
+Callbacks run in the hub and must not switch greenlets. The inbound limit bounds a read, JOIN_BYTES a write, and LINGER_S and
+LINGER_BYTES a closing socket.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .limits import TransportLimits
 from .peer_socket import NativeSocket, close_hard, set_options
 from .timers import Deadlines, monotonic
 
-# One recv, and so what is parsed for one client before the turn of the next.
+# One recv. It bounds the parsing for one client before the turn of the next.
 READ_BYTES = 65536
-# Joined into one write at most: about what a socket buffer takes. More gains nothing in benchmarks.
+# The most bytes joined into one write, about the size of a socket buffer. More gains nothing in benchmarks.
 JOIN_BYTES = 65536
-# How long, and how much, we read after our close frame: closing with bytes unread resets the connection, and the browser loses
-# the frame. Before that the whole goodbye has the write deadline.
+# How long, and how many bytes, we read after our close frame. Closing with bytes unread would reset the connection, and the
+# browser would lose the frame. Before that, the write deadline covers the whole goodbye.
 LINGER_S, LINGER_BYTES = 1.0, 1024 * 1024
 
 
@@ -34,23 +34,23 @@ class WebSocketOwner(Protocol):
     """The owner of a WebSocket."""
 
     def received(self, message: str | bytes) -> None:
-        """Take one message, in order: text, or binary."""
+        """Take one text or binary message, in order."""
 
     def next_chunk(self) -> bytes | None:
-        """Return the next whole frames to write, at most JOIN_BYTES unless one is larger; None when there are none."""
+        """Return the next whole frames, at most JOIN_BYTES unless one is larger; None if there are none."""
 
     def control_received(self) -> bool:
-        """Count a ping, a pong or a piece of a message. Returns False when that was one too many, which closes the socket."""
+        """Count a ping, a pong or fragments of a message. Returns False beyond the limit, which closes the socket."""
 
     def all_written(self) -> None:
-        """Called when the kernel has accepted everything: direct sends may begin again."""
+        """Called when the kernel has accepted everything, so that direct sends may resume."""
 
     def websocket_lost(self, reason: str) -> None:
-        """Called once, when the goodbye begins or the socket breaks; nothing is delivered or taken after that."""
+        """Called once, when the goodbye begins or the socket breaks. Nothing is delivered or accepted after that."""
 
 
 class WebSocket:
-    """See the module. `send` is the socket's own method, which the hot path calls directly."""
+    """See the module. `send` is the socket's method, which the hot path calls directly."""
 
     __slots__ = (
         *("_deadlines", "_flushing", "_inbound", "_limits", "_lingered", "_pong", "_reader", "_sock", "_timing"),
@@ -75,7 +75,7 @@ class WebSocket:
     def open(self, already_received: bytes = b"", unsent: bytes = b"") -> None:
         """Start reading. `already_received` came after the handshake request.
 
-        `unsent` is the answer to that. The caller arranges for a call of `flush` in a moment, which writes it.
+        `unsent` is the answer to that request. The caller must call `flush` soon to write it.
         """
         if unsent:
             self._unsent = memoryview(unsent)
@@ -86,7 +86,7 @@ class WebSocket:
             self._feed(already_received)
 
     def pause_reading(self) -> None:
-        """Take no messages, so that the browser's data backs up into its own socket."""
+        """Stop taking messages, so that data backs up into the browser's socket."""
         if not self.closing:
             self._reader.stop()
 
@@ -102,14 +102,14 @@ class WebSocket:
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing of its own waits before the owner's frames, and no flush is under way."""
+        """Whether no bytes of this object wait before the owner's frames, and no flush is running."""
         return self._unsent is None and self._pong is None and not (self._flushing or self.closing or self.closed)
 
     def flush(self) -> None:
-        """Write what is pending until the kernel refuses, then wait for room. May call the owner's `all_written`.
+        """Write pending bytes until the kernel refuses, then wait for room. May call the owner's `all_written`.
 
-        A flush that the owner asks for in `next_chunk` does nothing, as newer frames would overtake that chunk. They go out in
-        the same pass.
+        A nested flush, from the owner's `next_chunk`, does nothing, because newer frames would overtake that chunk. They go out
+        in the same pass.
         """
         if self.closed or self._flushing:
             return
@@ -131,13 +131,13 @@ class WebSocket:
             self._flushing = False
         if self._writer is not None:
             self._writer.close()
-            self._writer = None  # most clients never back up again
+            self._writer = None  # frees memory, because most clients never back up again
         self.writing = False
         if not self.closing:
             if self.owner is not None:
                 self.owner.all_written()
             return
-        try:  # end our side, and read what the browser still sends
+        try:  # shut down our side, and read the browser's remaining bytes
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:
             self.lose(error)
@@ -145,28 +145,28 @@ class WebSocket:
             self._deadlines.after(LINGER_S, self.lose, "closed")
 
     def _next_chunk(self) -> memoryview | None:
-        """Return what goes out next: a pong, else the owner's frames, at last the goodbye."""
+        """Return the next bytes, which are a pong, else the owner's frames, and last the goodbye."""
         if self._pong is not None:
             chunk, self._pong = self._pong, None
             return memoryview(chunk)
         if self.owner is None:
             return None
         frames = self.owner.next_chunk()
-        # The owner may have ended the connection in `next_chunk`; then its goodbye is left.
+        # The owner may have ended the connection in `next_chunk`. Only the goodbye is left then.
         return self._unsent if frames is None or self.closing else memoryview(frames)
 
     def close(self, code: int = NORMAL, reason: str = "", last: bytes = b"", *, why: str = "transport error") -> None:
-        """Write what is half written, `last` (whole frames) and the close frame; linger, and close. Idempotent.
+        """Write the rest of a frame, `last` (whole frames) and the close frame; linger, and close. Idempotent.
 
         The owner gets `why` before this returns, as nothing may follow a close frame (RFC 6455 section 5.5.1).
         """
         if self.closing or self.closed:
             return
-        self.resume_reading()  # closing with bytes unread resets the connection
+        self.resume_reading()  # closing with bytes unread would reset the connection
         self.closing = True
         self._pong = None
         self._unsent = memoryview(bytes(self._unsent or b"") + last + close_frame(code, reason))
-        self.progress_s = monotonic()  # the write deadline is for the whole of it, however it trickles
+        self.progress_s = monotonic()  # the write deadline covers the whole goodbye, even if bytes trickle
         owner, self.owner = self.owner, None
         self.flush()
         if owner is not None:
@@ -175,7 +175,7 @@ class WebSocket:
     def lose(self, reason: str | OSError, *, hard: bool = False) -> None:
         """Close the socket now and notify the owner. Idempotent.
 
-        `hard` also discards what the kernel holds, and would hold for many minutes, for a peer that accepts nothing.
+        `hard` also discards the kernel's buffer, which it would keep for minutes if the peer accepts nothing.
         """
         if self.closed:
             return
@@ -228,8 +228,9 @@ class WebSocket:
                     owner.received(payload)
                 elif opcode is Opcode.CLOSE:
                     self.close(NORMAL, why="transport close")
-                elif owner.control_received() and opcode is Opcode.PING:  # a pong, or more pieces of a message, cost parsing
-                    # Only the answer to the latest ping waits for room (RFC 6455 section 5.5.3): a flood of pings does not queue.
+                elif owner.control_received() and opcode is Opcode.PING:  # pongs and fragments count too, as they cost parsing
+                    # Only the answer to the latest ping waits for room (RFC 6455 section 5.5.3), so a flood of pings does not
+                    # queue.
                     self._pong = pong_frame(payload)
                     if not self.writing:
                         self.flush()
@@ -239,7 +240,7 @@ class WebSocket:
         self._inbound = None if inbound.at_rest else inbound
 
     def await_room(self) -> None:
-        """Have `flush` called when the kernel takes bytes again. Idempotent."""
+        """Call `flush` when the kernel takes bytes again. Idempotent."""
         if self._writer is not None or self.closed:
             return
         self.writing = True

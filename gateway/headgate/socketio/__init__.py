@@ -4,16 +4,16 @@
     from headgate.socketio import Server, WSGIApp
     sio = Server()
 
-Nearly everything else is as in python-socketio; docs/socketio.md says what differs. Inside:
+Nearly everything else is as in python-socketio; docs/socketio.md lists the differences. The modules:
 
-    server        the server: packets out, handlers, logs, reasons
+    server        the server, with outgoing packets, handlers, logs and reasons
     packet_check  the rules for packets
     rooms         a client manager's rooms, which send by the gateway's fan-out (delivery/fanout.py)
-    foreign       the destination of an event of another process, before it is decoded
-    member        one session for its rooms and its emitters: its queue, and the wait for room in it
+    foreign       reads the destination of another process's event before decoding it
+    member        one session as a member of rooms, with its queue and the wait for room in it
     limits        the limits of a session, and the policies of a full queue
-    engine        our sessions in the place of python-engineio's; other_servers: their sockets under other WSGI servers
-    flask         `SocketIO` of Flask-SocketIO, with this server in it (imported by its users only)
+    engine        our sessions in place of python-engineio's, and their sockets under other WSGI servers (other_servers)
+    flask         `SocketIO` of Flask-SocketIO with this server; imported only by applications that use it
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Our sessions in the place of python-engineio's. Only this file imports python-engineio.
+"""Our sessions in place of python-engineio's. Only this file imports python-engineio.
 
-python-socketio makes an `engineio.Server`, registers its handlers there, and calls its public methods. This one answers HTTP and
-sends by transport/engine.py. tests/contract/test_engineio_corners.py tests each private name.
+python-socketio creates an `engineio.Server`, registers its handlers there, and calls its public methods. This server answers
+HTTP and sends by transport/engine.py. tests/contract/test_engineio_corners.py tests each private name.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from headgate.transport.session_state import SERVER_DISCONNECT
 from .limits import TransportLimits
 from .other_servers import detach_any
 
-# Of each limit of a session: the greatest value, the least of seconds, and those that 0 turns off.
+# For a session's limits, the greatest value, the least of those in seconds, and those that 0 disables.
 MAX_LIMIT, LEAST_S = 2**31 - 1, 0.001
 _OFF_WITH_0 = frozenset({"handshake_deadline_s", "inbound_per_s"})
 
 
 class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
-    """Engine.IO 4 over our sessions. Constructed by python-socketio with its own keyword arguments.
+    """Engine.IO 4 over our sessions. python-socketio constructs it, with its keyword arguments.
 
     Attributes:
-        settle: has the fan-out write what it still has, so that nothing overtakes it.
+        settle: makes the fan-out write its waiting events, so that nothing overtakes them.
     """
 
     instead = staticmethod(instead_for_sockets)
@@ -58,9 +58,9 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         self.settle: Callable[[], None] = lambda: None
 
     def _limits(self, given: limits.TransportLimits | None, options: Mapping[str, object]) -> limits.TransportLimits:
-        """Return the limits from the options of python-engineio, else from `given`, else from its defaults.
+        """Return the limits. The options of python-engineio win over `given`, and that over python-engineio's defaults.
 
-        Raises ValueError, which names the option and what is allowed.
+        Raises ValueError with the option and its allowed values.
         """
         if not isinstance(given, limits.TransportLimits | None):
             raise ValueError(f"transport_limits: expected TransportLimits, got {given!r:.80}")
@@ -76,7 +76,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     # -- what is above the sessions (engine.Application) --------------------------------------------------------------
 
     def opening(self, sid: str, environ: WSGIEnvironment) -> object:
-        """Ask python-socketio whether a session may open. Not, if that fails."""
+        """Ask python-socketio whether a session may open. An exception there refuses it."""
         try:
             return self.handlers["connect"](sid, environ)
         except Exception:
@@ -84,11 +84,11 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             return False
 
     def message(self, session: Session, message: str | bytes) -> None:
-        """Hand one message to python-socketio; its own handlers log exceptions of application code."""
+        """Give one message to python-socketio. Its handlers log exceptions of the application."""
         self.handlers["message"](session.sid, message)
 
     def over(self, sid: str, reason: str) -> None:
-        """Notify python-socketio of a session's end."""
+        """Notify python-socketio of the end of a session."""
         try:
             self.handlers["disconnect"](sid, reason)
         except Exception:
@@ -97,11 +97,11 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             self._user_sessions.pop(sid, None)
 
     def opening_headers(self, sid: str) -> list[tuple[str, str]]:
-        """Return the cookie with the session's id, if the application wants one."""
+        """Return the cookie with the session id, if the application configures one."""
         return [("Set-Cookie", _cookie(self.cookie, sid))] if self.cookie else []
 
     def encoded(self, body: bytes, environ: WSGIEnvironment) -> tuple[bytes, list[tuple[str, str]]]:
-        """Return the body of a poll's answer, compressed if it is large enough and the client takes it."""
+        """Return the body of a poll's answer, compressed if it is large enough and the client accepts it."""
         if not self.http_compression or len(body) < self.compression_threshold:
             return body, []
         accepts = parse_accept_header(environ.get("HTTP_ACCEPT_ENCODING")).quality("gzip") > 0  # RFC 9110 section 12.5.3
@@ -110,7 +110,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 
     def get_session(self, sid: str) -> dict[str, object]:
-        """Return the application's data of a session, as engineio's own does. Raises KeyError if there is no such session."""
+        """Return the application's data of a session. Raises KeyError for an unknown session, as python-engineio does."""
         self._get_socket(sid)
         return self._user_sessions.setdefault(sid, {})
 
@@ -120,9 +120,9 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         self._user_sessions[sid] = session
 
     def send_packet(self, sid: str, pkt: Packet) -> None:
-        """Send a message by the data lane, and any other Engine.IO packet by the control lane.
+        """Send a message by the data lane, or another Engine.IO packet by the control lane.
 
-        Stock clients know no gaps, so a full queue ends the session.
+        Stock clients cannot handle gaps, so a full queue ends the session.
         """
         self.settle()
         if (session := self.sessions.get(sid)) is None:
@@ -134,7 +134,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             session.end("slow consumer", abort=True, code=POLICY, shown="slow consumer: the client queue is full")
 
     def disconnect(self, sid: str | None = None) -> None:
-        """End one session, or all. The disconnect handlers run in another greenlet, and find the session still there."""
+        """End one session or all. The disconnect handlers run in another greenlet and can still use the session."""
         self.settle()
         if sid is None:
             self.end_all()
@@ -142,14 +142,14 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             session.end(SERVER_DISCONNECT)
 
     def _get_socket(self, sid: str) -> Session:
-        """Return a session until it is forgotten. engineio's own forgets one before its handlers have run."""
+        """Return a session until it is forgotten. python-engineio forgets it before its handlers have run."""
         if (session := self.sessions.get(sid)) is None:
             raise KeyError("Session not found")
         return session
 
 
 def frame_of(packet: Packet, *, attachment: bool = False) -> Frame:
-    """Return the frame of an engineio packet, encoded once and kept on the packet, which a broadcast shares."""
+    """Return the frame of a packet. It is encoded once and stored on the packet, because a broadcast shares it."""
     frame: Frame | None = getattr(packet, "headgate_frame", None)
     if frame is None:
         encoded = packet.encode()
@@ -167,7 +167,7 @@ def message_packet(data: str | bytes) -> Packet:
 
 
 def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
-    """Return the value of Set-Cookie. An attribute with the value True stands alone, and a callable is called."""
+    """Return the value of Set-Cookie. An attribute with the value True gets no value. A callable is called for its value."""
     attributes = {"name": cookie, "path": "/", "SameSite": "Lax"} if isinstance(cookie, str) else cookie
     parts = [f"{attributes.get('name', 'io')}={sid}"]
     for attribute, given in attributes.items():
@@ -178,7 +178,7 @@ def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
 
 
 def _checked(given: limits.TransportLimits, names: Mapping[str, str]) -> limits.TransportLimits:
-    """Return valid limits. `names` are the options that set them, where they have another name. Raises ValueError."""
+    """Check the limits. `names` maps limits to options with other names. Raises ValueError."""
     for field in fields(given):
         value, is_count = getattr(given, field.name), field.type == "int"
         least = 0 if field.name in _OFF_WITH_0 else 1 if is_count else LEAST_S

@@ -1,9 +1,9 @@
-"""`SocketIO` of Flask-SocketIO on Headgate's transport. One line of an application changes:
+"""`SocketIO` of Flask-SocketIO on Headgate's transport. An application changes one line:
 
     from headgate.socketio.flask import SocketIO        # was: from flask_socketio import SocketIO
 
-It takes the options of Flask-SocketIO's class and of `headgate.socketio.Server`. `server` and `run` are ours; `emit`, `send`,
-`join_room` and the like are Flask-SocketIO's.
+It takes the options of Flask-SocketIO's class and of `headgate.socketio.Server`. `server` and `run` are ours, while `emit`,
+`send`, `join_room` and the like are Flask-SocketIO's.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from .server import Server
 
 __all__ = ["SocketIO"]
 
-# As gevent's servers take them.
+# The options of gevent's servers.
 TLS_OPTIONS = ("keyfile", "certfile", "ca_certs", "cert_reqs", "ssl_version", "ciphers", "ssl_context")
 
 
 class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
-    """Flask-SocketIO's class with `headgate.socketio.Server` inside. The process must be patched by gevent."""
+    """Flask-SocketIO's class with `headgate.socketio.Server` inside. Needs a process patched by gevent."""
 
     reason = Server.reason
 
     def init_app(self, app: Any, **options: Any) -> None:
-        """Attach to an application. As Flask-SocketIO's.
+        """Attach to an application, as Flask-SocketIO does.
 
-        Without an application, and with a `message_queue`, it only emits, as in a task queue's worker, and the process need not
-        be patched. Under `flask`'s commands Flask-SocketIO would choose threads.
+        With a `message_queue` and no application it only emits, for example in a task queue's worker, and the process may be
+        unpatched. Under `flask`'s commands Flask-SocketIO would choose threads.
         """
         if app is None:
             super().init_app(app, **options)
             return
         self.server_options.setdefault("async_mode", "gevent")
         stock = flask_socketio.socketio
-        # It looks up the class of its server only here.
+        # Flask-SocketIO looks up its server class only here.
         flask_socketio.socketio = SimpleNamespace(**{**vars(socketio), "Server": Server})
         try:
             super().init_app(app, **options)
@@ -48,18 +48,18 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
             flask_socketio.socketio = stock
 
     def emit(self, event: str, *args: Any, **kwargs: Any) -> None:
-        """Emit an event. As Flask-SocketIO's; NaN and infinities raise also with only a message queue.
+        """Emit an event, as Flask-SocketIO does. NaN and infinities raise even with only a message queue.
 
-        Raises ValueError: as every emit of the server.
+        Raises ValueError as every emit of the server.
         """
         if not isinstance(self.server, Server):
             refuse_not_json(json.dumps(args, default=str, skipkeys=True))
         super().emit(event, *args, **kwargs)
 
     def run(self, app: Any, host: str | None = None, port: int | None = None, **options: Any) -> None:
-        """Serve the application with our HTTP server. As Flask-SocketIO's, TLS included, without the options of other servers.
+        """Serve the application with our HTTP server, as Flask-SocketIO does. Supports TLS, but not options of other servers.
 
-        Raises TypeError: an option that our server does not have.
+        Raises TypeError for an option that our server does not have.
         """
         from headgate.transport.http_server import HTTPServer
 

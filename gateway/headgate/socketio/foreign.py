@@ -1,11 +1,11 @@
-"""The destination of another process's message, before it is decoded. No I/O.
+"""Reads the destination of another process's message before decoding it. No I/O.
 
-python-socketio's processes, and emitters outside of them, publish every event on one channel, and each process gets all of
-them. Most are for rooms without a member here. They are JSON in python-socketio's order of keys: event and data first, then
+python-socketio's processes and external emitters publish every event on one channel, and each process gets all of them. Most
+are for rooms without a member here. They are JSON in python-socketio's order of keys, which is event and data, then
 `namespace`, `room`, `skip_sid`, `callback`, `host_id`. So the destination is at the end, whatever the size of the data.
 
-After `"namespace"` the pattern allows no bracket but those of flat lists, up to the last brace, so these are keys of the message
-itself, and in JSON the last key of a name wins. A message of any other form, or with more than TAIL_BYTES there, is decoded.
+After `"namespace"` the pattern allows only brackets of flat lists before the last brace, so these keys belong to the message
+itself, and in JSON the last of equal keys wins. A message of any other form, or with more than TAIL_BYTES there, is decoded.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ENDS = re.compile(
 
 
 def destination_of(message: object) -> tuple[str, str | None, str] | None:
-    """Return the namespace, with its slash, and the room of an emitted event, and the id of the process that published it.
+    """Return the namespace (with its slash) and the room of an emitted event, and the id of the publishing process.
 
-    The room None is all clients of the namespace. Returns None when the end of the message does not have them.
+    The room None means all clients of the namespace. Returns None if the message must be decoded.
     """
     if isinstance(message, str):
         message = (message[: len(_BEGINS)] + message[len(_BEGINS) :][-TAIL_BYTES:]).encode(errors="surrogatepass")
@@ -41,7 +41,7 @@ def destination_of(message: object) -> tuple[str, str | None, str] | None:
     try:
         return _decoded(namespace), None if room == b"null" else _decoded(room), _decoded(host_id)
     except ValueError:
-        return None  # no JSON: python-socketio decides
+        return None  # not JSON, so python-socketio decides
 
 
 def _decoded(text: bytes) -> str:

@@ -1,7 +1,7 @@
-"""The limits of a session of an application, and the policies of a full queue. No I/O.
+"""The limits of an application's session, and the policies for a full queue. No I/O.
 
-The gateway's defaults (transport/limits.py) are for clients with a log to catch up from. These are for any application: room
-for a burst, no limit on messages of a client, and no deadline for joining a namespace.
+The gateway's defaults (transport/limits.py) are for clients that can catch up from a log. These suit any application, with room
+for a burst, no rate limit on a client's messages, and no deadline for joining a namespace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headgate.transport import limits
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits(limits.TransportLimits):
-    """The limits of a session. With 0, `handshake_deadline_s` and `inbound_per_s` are no limits. Units are in the names."""
+    """The limits of a session. 0 disables `handshake_deadline_s` and `inbound_per_s`."""
 
     queue_frames: int = 16_384
     queue_bytes: int = 8 * 1024 * 1024
@@ -23,11 +23,11 @@ class TransportLimits(limits.TransportLimits):
 
 
 class Overflow(Enum):
-    """What happens to a broadcast for a client with a full queue. Events to one client always wait."""
+    """The policy for a broadcast to a client with a full queue. Events to one client always wait."""
 
     WAIT = "wait"
-    """`emit` waits until every client has room, or is disconnected, so the slowest client sets the pace."""
+    """`emit` waits until every client has room or is disconnected, so the slowest client sets the pace."""
     DROP = "drop"
-    """The client misses the event. `Server.dropped` counts."""
+    """The client misses the event, and `Server.dropped` counts it."""
     DISCONNECT = "disconnect"
     """The client is disconnected with the reason `slow consumer`."""

@@ -1,11 +1,11 @@
-"""One session for its rooms and its emitters: its queue, and the wait for room in it.
+"""One session as a member of rooms, with its queue and the wait for room in it.
 
-Frames of a broadcast that the fan-out could not write directly come by `offer`, which never waits, and those for this client
-alone by `send`. The frames of one packet go into the session's queue together or not at all. `wait_for_room` is the
-back-pressure: it suspends the emitting greenlet while the queue is too full.
+Broadcast frames that the fan-out could not write directly come by `offer`, which never waits, and frames for this client alone
+by `send`. The frames of one packet go into the session's queue together or not at all. `wait_for_room` applies back-pressure by
+suspending the emitting greenlet while the queue is too full.
 
-A client is cut with the reason `write deadline` when it has accepted nothing for so long, or `slow consumer` when it was too
-slow for a broadcast or for the deadline of an emit.
+A client is disconnected with the reason `write deadline` if it has accepted nothing for that time, or `slow consumer` if it is
+too slow for a broadcast or for the deadline of an emit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def bundled(frames: Sequence[Frame]) -> Frame:
 
 @dataclass(slots=True, eq=False)
 class Early:
-    """The sender of broadcasts that are taken back if a running connect handler refuses the client."""
+    """The sender of broadcasts to be withdrawn if a running connect handler refuses the client."""
 
     sent: int = 0
 
@@ -73,7 +73,7 @@ class Member:
 
     Attributes:
         direct, offered, sent: frames written to the socket, put into the queue, and taken out of it.
-        gone: frames that were lost with the connection.
+        gone: frames lost with the connection.
     """
 
     __slots__ = ("_early", "_owner", "_room", "connection", "direct", "gone", "offered", "sent")
@@ -86,7 +86,7 @@ class Member:
         self.direct = self.gone = self.offered = self.sent = 0
 
     def drained(self) -> None:
-        """Wake the emitters that wait."""
+        """Wake the waiting emitters."""
         room, self._room = self._room, None
         if room is not None:
             room.set()
@@ -121,13 +121,13 @@ class Member:
         return not queue.frames or (queue.frames + count <= queue.max_frames and queue.bytes + len(frame.wire) <= queue.max_bytes)
 
     def decided(self, namespace: str, *, admitted: bool) -> None:
-        """Called after a connect handler. If it has refused the client, takes back the waiting broadcasts."""
+        """Called after a connect handler. Withdraws the waiting broadcasts if it refused the client."""
         early = self._early.pop(namespace, None) if self._early is not None else None
         if early is not None and not admitted:
             self.connection.queue.discard(early)
 
     def _write(self) -> None:
-        """Write what the socket takes now, without waiting for the loop to report its room."""
+        """Write as much as the socket takes now, without waiting for the loop to report room."""
         if self.connection.wire is not None:
             self.connection.wire.flush()
 
@@ -141,9 +141,9 @@ class Member:
     # -- this client alone ----------------------------------------------------------------------------------------
 
     def send(self, frames: Sequence[Frame], *, may_wait: bool) -> None:
-        """Send a packet to this client alone, and wait while its queue is too full.
+        """Send a packet to this client alone. Waits while its queue is too full.
 
-        When the caller cannot wait, a queue beyond its bounds ends the session.
+        If the caller cannot wait, a queue beyond its bounds ends the session.
         """
         session = self.connection
         if session.closed:
@@ -159,10 +159,10 @@ class Member:
             self.cut()
 
     def wait_for_room(self) -> None:
-        """Wait until the queue has drained or the session is over, which is within the server's deadline. Switches greenlets.
+        """Wait until the queue has drained or the session is over, at most for the server's deadline. Switches greenlets.
 
-        While a connect handler runs, events stay in the queue. Then the client is not cut, and the emitter goes on after the
-        deadline, as the handler may wait for it.
+        While a connect handler runs, events stay in the queue. The client is then not disconnected, and the emitter continues
+        after the deadline, because the handler may be waiting for it.
         """
         session = self.connection
         if self._opens_after_us():
@@ -188,9 +188,9 @@ class Member:
                 self._room.wait(min(stall_s, give_up_s) - now_s)
 
     def _opens_after_us(self) -> bool:
-        """Return whether a connect handler of this client runs and the caller is one, as two could wait for each other."""
+        """Return whether this client and the caller are both in connect handlers, which could wait for each other."""
         return self.connection.corks > 0 and current() in self._owner.connecting
 
     def cut(self) -> None:
-        """Disconnect a client that is too slow."""
+        """Disconnect a slow client."""
         self.connection.end(SLOW_CONSUMER, abort=True, code=POLICY, shown="slow consumer: the client queue is full")

@@ -1,10 +1,10 @@
-"""Sockets of other WSGI servers, taken for a WebSocket by public names:
+"""Takes sockets from other WSGI servers for WebSockets, by public names:
 
 gevent's pywsgi     the handler is `start_response.__self__`; it stops when its `socket` attribute is None; `rfile` may hold
-                    bytes that came after the request
-gevent-websocket    a handler of pywsgi that has answered the request already, found by `wsgi.websocket`
-gunicorn -k gevent  the socket is `gunicorn.socket`; StopIteration out of the application is the end of the connection; the
-                    request's `unreader` may hold bytes that came after it
+                    bytes from after the request
+gevent-websocket    a handler of pywsgi that has already answered the request, recognized by `wsgi.websocket`
+gunicorn -k gevent  the socket is `gunicorn.socket`; StopIteration from the application ends the connection; the request's
+                    `unreader` may hold bytes from after it
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def detach_any(
     start_response: StartResponse,
     takes_unsent: bool = False,
 ) -> Detached:
-    """Take a request's socket away from its server, ours or another one. As `detach`.
+    """Take a request's socket from its server, as `detach` does for ours.
 
-    Raises CannotDetach: the server is none of these; OSError: the client is gone.
+    Raises CannotDetach for an unknown server, and OSError if the client is gone.
     """
     if "headgate.handler" in environ:
         return detach(environ, accept, first_frames, takes_unsent=takes_unsent)
     if (answered := environ.get("wsgi.websocket")) is not None:
         taken = _of_handler(answered.handler, first_frames)
-        answered.closed = True  # or it would write a close frame when the application returns
+        answered.closed = True  # otherwise it would write a close frame when the application returns
         answered.stream = answered.raw_read = answered.raw_write = None
     elif (handler := handler_of(start_response)) is not None:
         taken = _of_handler(handler, accept + first_frames)
@@ -50,7 +50,7 @@ def detach_any(
 
 
 class _EndedByGunicorn(Carrying):
-    """Keeps gunicorn from answering, after which it would close the connection."""
+    """Prevents gunicorn from answering and closing the connection."""
 
     def __iter__(self) -> Iterator[bytes]:
         super().__iter__()
@@ -62,8 +62,8 @@ def _of_handler(handler: Any, first_bytes: bytes) -> Detached:
     if sock is None:
         raise CannotDetach("the connection is taken already")
     sock.sendall(first_bytes)
-    # A client may send its first frame before it has our answer. `peek` returns what is buffered, and reads only if nothing is; a
-    # detached connection does not wait for that.
+    # A client may send its first frame before it has our answer. `peek` returns buffered bytes, and reads only if there are
+    # none. A detached connection must not wait for that.
     sock.settimeout(0.0)
     try:
         received = bytes(reader.peek()) if hasattr(reader, "peek") else b""

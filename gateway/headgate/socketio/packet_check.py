@@ -1,8 +1,8 @@
-"""The rules for Socket.IO packets of an application and its clients, applied before python-socketio sends or dispatches them.
+"""Checks Socket.IO packets of an application and its clients before python-socketio sends or dispatches them.
 
-A fault is the reason with which the client is disconnected. python-socketio itself accepts malformed packets, or fails in the
-middle of them. It writes NaN and the infinities, which JSON does not have (RFC 8259 section 6): a browser cannot parse a packet
-with one of them, and disconnects.
+A fault becomes the reason for disconnecting the client. python-socketio itself accepts malformed packets or fails while it
+handles them. It also writes NaN and the infinities, which are not JSON (RFC 8259 section 6), so a browser cannot parse the
+packet and disconnects.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import re
 
 from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT, Packet
 
-# Of one binary event. python-socketio would keep as many as the packet announces.
+# For one binary event. python-socketio would accept as many as the packet announces.
 MAX_ATTACHMENTS = 1024
-# python-socketio puts attachments into place by recursion.
+# python-socketio inserts attachments by recursion.
 MAX_BINARY_DEPTH = 100
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 
 
 def fault_of(packet: Packet, *, has_attachments: bool, in_namespace: bool) -> str | None:
-    """Return the fault of a client's packet, or None. Only the standard packet class checks types itself.
+    """Return the fault of a client's packet, or None. Among packet classes, only the standard one checks types.
 
     Args:
-        has_attachments: whether bytes go as attachments after a text packet; else every message is a packet.
+        has_attachments: whether bytes follow a text packet as attachments. Otherwise every message is a packet.
     """
     kind, data, id_ = packet.packet_type, packet.data, packet.id
     if packet.namespace is not None and not isinstance(packet.namespace, str):
@@ -40,7 +40,7 @@ def fault_of(packet: Packet, *, has_attachments: bool, in_namespace: bool) -> st
     if not isinstance(data, list):
         return "packet without an argument list"
     if kind in (EVENT, BINARY_EVENT):
-        # As in the reference implementation, a name may be a number.
+        # A name may be a number, as in the reference implementation.
         if not data or not (isinstance(data[0], str) or type(data[0]) in (int, float)):
             return "event without a valid name"
     elif not id_:
@@ -58,9 +58,9 @@ def fault_of(packet: Packet, *, has_attachments: bool, in_namespace: bool) -> st
 
 
 def refuse_not_json(text: str, namespace: str = "/") -> None:
-    """Refuse the text of JSON, or of a packet after its namespace, with NaN or an infinity. Mostly two substring searches.
+    """Refuse JSON, or the JSON of a packet after its namespace, with NaN or an infinity. Mostly costs two substring searches.
 
-    Raises ValueError: it says what to send instead.
+    Raises ValueError, with values to send instead.
     """
     if "NaN" not in text and "Infinity" not in text:
         return
@@ -69,7 +69,7 @@ def refuse_not_json(text: str, namespace: str = "/") -> None:
 
 
 def _placeholders_valid(data: object, attachments: int) -> bool:
-    """Return whether every placeholder names an attachment. python-socketio checks it after the last one."""
+    """Return whether every placeholder names an attachment. python-socketio checks this only after the last attachment."""
     level: list[object] = [data]
     inner: list[object] = []
     for _ in range(MAX_BINARY_DEPTH):

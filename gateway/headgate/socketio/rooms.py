@@ -1,13 +1,14 @@
-"""The rooms of an application: a client manager that sends by the gateway's fan-out.
+"""The rooms of an application, in a client manager that sends by the gateway's fan-out.
 
-Events come by `emit` of the application, or of another process by the client manager's queue (Redis and the like). An event to
+The application emits events, and other processes send theirs by the client manager's queue (Redis and the like). An event to
 one client goes to its session. An event to a room is framed once, for the fan-out (delivery/fanout.py), which joins consecutive
-events of a room into one write. An event of another process for a room without members here is not decoded (foreign.py).
+events of a room into one write. Another process's event for a room without members here is not decoded (foreign.py).
 
-`adopt` puts `RoomManager` between the class of any client manager and python-socketio's `Manager`, whose `emit` all of them call.
+`adopt` inserts `RoomManager` between the class of any client manager and python-socketio's `Manager`, because all call
+`Manager.emit`.
 
-An event to a room goes out in the loop's next turn, or when a write's worth of them waits. Everything else for a client calls
-`FanOut.settle` first, to keep the order.
+An event to a room goes out in the loop's next turn, or when enough of them wait for one write. Everything else for a client
+calls `FanOut.settle` first, to keep the order.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
     from .server import Server
 
-# Expected answers of clients of other processes, whose end is unknown here.
+# Pending answers of clients of other processes. This process does not see those clients leave.
 MAX_ASKED_ELSEWHERE = 10_000
-_STRIDE = 7919  # coprime to most sizes: consecutive passes start far apart
+_STRIDE = 7919  # coprime to most sizes, so that consecutive passes start far apart
 
 
 class RoomAudience(Audience["Client"]):
-    """The members of a room when an event was emitted."""
+    """The members of a room at the time of an emit."""
 
     __slots__ = ("listed", "members")
 
@@ -49,12 +50,12 @@ class RoomAudience(Audience["Client"]):
 
     @property
     def clients(self) -> tuple[Client, ...]:
-        """Each of them once."""
+        """Return each member once."""
         return self.listed
 
 
 class FanOut:
-    """Events on their way to rooms, in the order of their emits."""
+    """Events on their way to rooms, in the order of emission."""
 
     def __init__(self) -> None:
         self._waiting: list[Matched] = []
@@ -63,7 +64,7 @@ class FanOut:
         self._at_work = self._writing = False
 
     def put(self, frame: Frame, audience: RoomAudience) -> None:
-        """Send an event to the members of a room, soon. Never waits."""
+        """Send an event to the members of a room soon. Never waits."""
         self._waiting.append(Matched(frame, audience))
         self._waiting_bytes += len(frame.wire)
         if self._waiting_bytes > MAX_SLICE_BYTES:
@@ -73,7 +74,7 @@ class FanOut:
             spawn(self._work)
 
     def settle(self) -> None:
-        """Send everything now, to the sockets or to the queues. Never waits."""
+        """Send everything to the sockets or the queues now. Never waits."""
         while self._advance(float("inf")):
             pass
 
@@ -86,9 +87,9 @@ class FanOut:
             self._at_work = False
 
     def _advance(self, budget_s: float) -> bool:
-        """Write for so long; return whether there is more to do."""
+        """Write for at most `budget_s`; return whether more is left."""
         if self._writing or (self._pass is None and not self._waiting):
-            return False  # called at the end of a client that a write has found broken
+            return False  # called while a failed write ends its client
         if self._pass is None:
             self._start += _STRIDE
             self._pass = Pass(self._slice(), self._start)
@@ -105,7 +106,7 @@ class FanOut:
         return self._pass is not None or bool(self._waiting)
 
     def _slice(self) -> list[Matched]:
-        """Remove and return the events of the next write, one at least."""
+        """Remove and return the events of the next write, at least one."""
         size = count = 0
         for matched in self._waiting:
             size += len(matched.frame.wire)
@@ -149,10 +150,11 @@ class Pairs(Room):
 
 
 class RoomManager(Manager):  # type: ignore[misc]
-    """See the module. Attributes as in python-socketio's managers.
+    """See the module. It has the attributes of python-socketio's managers.
 
-    Rooms are small dictionaries, and each client knows its own. python-socketio searches all rooms for each client that leaves:
-    4,000 at once stopped all others for 0.9 s, and here for 0.15 s. It also keeps clients that join in a list.
+    Rooms are small dictionaries, and each client has a list of its rooms. python-socketio searches all rooms for each leaving
+    client. 4,000 leaving at once stopped all others for 0.9 s there, and for 0.15 s here. It also keeps joining clients in a
+    list.
     """
 
     host_id: str
@@ -163,7 +165,7 @@ class RoomManager(Manager):  # type: ignore[misc]
     _asked_elsewhere: dict[tuple[Any, int], None]
 
     def prepare(self) -> None:
-        """Set the attributes of a manager that was made by its own class."""
+        """Set the attributes of a manager constructed by its original class."""
         self._entered, self._audiences, self._listener = {}, {}, None
         self._ack_ids, self._asked_elsewhere = count(1), {}
 
@@ -180,20 +182,20 @@ class RoomManager(Manager):  # type: ignore[misc]
         to: Any = None,
         **kwargs: object,
     ) -> None:
-        """Emit an event to a client, a room, several rooms, or a namespace. As python-socketio's."""
+        """Emit an event to a client, a room, several rooms, or a namespace, as python-socketio does."""
         server: Server = self.server
         room = to or room
         rooms = self.rooms.get(namespace)
         arguments = list(data) if isinstance(data, tuple) else [] if data is None else [data]
         if rooms is None:
             if current() is not self._listener:
-                server.eio_packets(self._packet(namespace, event, arguments))  # what cannot be encoded raises here, too
+                server.eio_packets(self._packet(namespace, event, arguments))  # raises if it cannot be encoded
             return
         skipped = skip_sid if isinstance(skip_sid, list) else [] if skip_sid is None else [skip_sid]
         to_one = isinstance(room, str) and room in rooms.get(None, ())
         may_wait = current() is not self._listener
         if callback is not None:
-            # Each client has its own id in its packet.
+            # Each client's packet has a different id.
             for sid, eio_sid in list(self.get_participants(namespace, room)):
                 if sid not in skipped:
                     ack_id = self._generate_ack_id(sid, callback)
@@ -221,7 +223,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         return self.server.packet_class(_EVENT, namespace=namespace, data=[event, *arguments], id=id_)
 
     def _audience(self, namespace: str, room: Any, skipped: list[str], packets: list[Any]) -> RoomAudience:
-        """Return the sessions for an event; the same object until the room changes."""
+        """Return the sessions for an event. Returns the same object until the room changes."""
         several = hasattr(room, "__len__") and not isinstance(room, str)
         if several or skipped:
             return self._gathered(
@@ -236,7 +238,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         return audience
 
     def _gathered(self, eio_sids: Iterable[str], packets: list[Any]) -> RoomAudience:
-        """Return the members of these sessions. Test clients have none, and get the packets by python-socketio."""
+        """Return the members of these sessions. Test clients have none and get the packets from python-socketio."""
         server: Server = self.server
         members: list[Member] = []
         for eio_sid in list(eio_sids):
@@ -248,23 +250,23 @@ class RoomManager(Manager):  # type: ignore[misc]
         return RoomAudience(members)
 
     def heeds(self, message: object) -> bool:
-        """Return whether a message of the manager's queue may be for a client here."""
+        """Return whether a message from the manager's queue may be for a client here."""
         if (destination := destination_of(message)) is None:
             return True
         namespace, room, host_id = destination
-        return host_id != self.host_id and room in self.rooms.get(namespace, ())  # not our own
+        return host_id != self.host_id and room in self.rooms.get(namespace, ())  # not from this process
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _generate_ack_id(self, sid: Any, callback: Callable[..., object]) -> int:
-        """Return the id of an event to a client or a room, whose answer `callback` takes.
+        """Return the id for an event to a client or a room, with `callback` for the answer.
 
-        Callbacks of a client of this process go with it. Of those for other processes, the oldest beyond MAX_ASKED_ELSEWHERE go.
+        Callbacks for a client of this process are removed with it. For other processes, the last MAX_ASKED_ELSEWHERE are kept.
         """
         if any(sid in clients.get(None, ()) for clients in self.rooms.values()):
             ack_id: int = super()._generate_ack_id(sid, callback)
             return ack_id
-        # One count for all, so that a late answer is not taken for another's.
+        # One counter for all clients, so that a late answer never matches another client's event.
         ack_id = next(self._ack_ids)
         self.callbacks.setdefault(sid, {})[ack_id] = callback
         self._asked_elsewhere[sid, ack_id] = None
@@ -273,7 +275,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         return ack_id
 
     def trigger_callback(self, sid: Any, id: int, data: Any) -> None:
-        """Give an answer to its callback. As python-socketio's, which keeps an entry for each client for ever."""
+        """Give an answer to its callback. python-socketio's method keeps an entry for each client for ever."""
         try:
             super().trigger_callback(sid, id, data)
         finally:
@@ -290,7 +292,7 @@ class RoomManager(Manager):  # type: ignore[misc]
     # -- rooms --------------------------------------------------------------------------------------------------------
 
     def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
-        """Enter a session's client, which waits for its connect handler; return its id, or None for a second one."""
+        """Add a session's client before its connect handler; return its id, or None for a second client."""
         rooms = self.rooms.setdefault(namespace, {})
         if (pairs := rooms.get(None)) is None:
             pairs = rooms[None] = Pairs()
@@ -304,12 +306,12 @@ class RoomManager(Manager):  # type: ignore[misc]
         return sid
 
     def sid_from_eio_sid(self, eio_sid: str, namespace: str) -> str | None:
-        """Return the client of a session in a namespace, if there is one."""
+        """Return the client of a session in a namespace, if any."""
         pairs = self.rooms.get(namespace, {}).get(None)
         return None if pairs is None else pairs._invm.get(eio_sid)
 
     def connect(self, sid: str, namespace: str) -> str:
-        """Let a client in after its connect handler, or at once by the id of its session. As python-socketio's."""
+        """Accept a client after its connect handler, or at once by its session id, as python-socketio does."""
         if not self.is_pre_connected(sid, namespace):
             sid = self.pre_connect(sid, namespace) or sid
         if (pending := self.pending_connect.get(namespace)) is not None:
@@ -319,7 +321,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         return sid
 
     def basic_enter_room(self, sid: str, namespace: str, room: Any, eio_sid: str | None = None) -> None:
-        """Enter a room. As python-socketio's."""
+        """Enter a room, as python-socketio does."""
         rooms: Mapping[object, dict[str, str]] | None = self.rooms.get(namespace)
         if eio_sid is None and rooms is None:
             raise ValueError("sid is not connected to requested namespace")
@@ -330,7 +332,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         clients = rooms[None]
         if sid != room and room in clients:
             raise ValueError("cannot enter a sid room")
-        session = clients[sid] if eio_sid is None else eio_sid  # raises for a client that has left, before a room is made
+        session = clients[sid] if eio_sid is None else eio_sid  # raises for a client that has left, before creating a room
         if (members := self.rooms[namespace].get(room)) is None:
             members = self.rooms[namespace][room] = Room()
         members[sid] = session
@@ -339,7 +341,7 @@ class RoomManager(Manager):  # type: ignore[misc]
         self._audiences.pop((namespace, room), None)
 
     def basic_leave_room(self, sid: str, namespace: str, room: Any) -> None:
-        """Leave a room. As python-socketio's."""
+        """Leave a room, as python-socketio does."""
         super().basic_leave_room(sid, namespace, room)
         self._audiences.pop((namespace, room), None)
         if (entered := self._entered.get((namespace, sid))) is not None:
@@ -348,7 +350,7 @@ class RoomManager(Manager):  # type: ignore[misc]
                 del self._entered[namespace, sid]
 
     def basic_disconnect(self, sid: str, namespace: str, **kwargs: object) -> None:
-        """Leave everything. As python-socketio's, which looks through all rooms."""
+        """Leave all rooms. python-socketio's method searches all rooms."""
         if namespace not in self.rooms:
             return
         for room in (*self._entered.get((namespace, sid), ()), sid, None):
@@ -362,7 +364,7 @@ class RoomManager(Manager):  # type: ignore[misc]
                     del pending[namespace]
 
     def get_rooms(self, sid: str, namespace: str) -> list[Any]:
-        """Return the rooms of a client, its own included."""
+        """Return the rooms of a client, including its own."""
         own = [sid] if sid in self.rooms.get(namespace, {}).get(sid, ()) else []
         return own + list(self._entered.get((namespace, sid), ()))
 
@@ -372,7 +374,7 @@ _adopting: dict[type[Manager], type[RoomManager]] = {}
 
 
 def adopt(manager: object) -> None:
-    """Let a client manager of python-socketio, of whatever class, send by our fan-out. Others stay as they are."""
+    """Make a client manager of any class based on python-socketio's send by our fan-out. Others stay unchanged."""
     if isinstance(manager, Manager) and not isinstance(manager, RoomManager):
         manager.__class__ = adopting(type(manager))
         cast(RoomManager, manager).prepare()
@@ -388,7 +390,7 @@ def adopting(kind: type[Manager]) -> type[RoomManager]:
 
 
 class _FromQueue:
-    """Messages of a client manager's queue. Those for other processes are not decoded, and emits of the others do not wait."""
+    """Messages from a client manager's queue. It skips those for other processes, and emits from the queue do not wait."""
 
     heeds: Callable[[object], bool]
 

@@ -1,13 +1,13 @@
-"""`headgate.socketio.Server`: a `socketio.Server` on our sessions, for applications that know nothing of Headgate.
+"""`headgate.socketio.Server`, a `socketio.Server` on our sessions for applications that do not use the gateway.
 
-Its Engine.IO server is engine.py. Packets of browsers come in by `_handle_eio_message`, are checked (packet_check.py), and go to
-python-socketio's own dispatch. Packets of the application go out one of three ways:
+Its Engine.IO server is engine.py. Packets of browsers come in by `_handle_eio_message`, are checked (packet_check.py), and go
+to python-socketio's dispatch. Packets of the application go out in one of three ways:
 
     CONNECT and its refusals    ahead of everything (the control lane)
-    to one client               after everything before it; the emitting greenlet waits while the client's queue is too full
-    to a room                   by the fan-out (rooms.py), which never waits; a full queue follows `overflow`
+    to one client               in order; the emitting greenlet waits while the client's queue is too full
+    to a room                   by the fan-out (rooms.py), which never waits; `overflow` is the policy for a full queue
 
-A session id without a session belongs to a test client, and every method calls python-socketio's own for it.
+A session id without a session belongs to a test client, and every method calls python-socketio's for it.
 tests/contract/test_engineio_corners.py tests each private name of python-socketio.
 """
 
@@ -45,24 +45,25 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("headgate.engine")
 
-# Handlers of one client at once, with `async_handlers`; its next event waits, and we stop reading. python-socketio has no limit.
+# Concurrent handlers of one client, with `async_handlers`. Beyond that, its next event waits, and we stop reading.
+# python-socketio has no limit.
 MAX_HANDLERS = 1024
 EMIT_DEADLINE_S = 60.0
 MOST_HANDLERS = 1_000_000
 MAX_EMIT_DEADLINE_S = 86400
-# Attachments of one packet, in messages of the largest size. They are kept until the last has come.
+# The most attachments of one packet, as a multiple of the largest message. They are kept until the last has come.
 MAX_ATTACHED_MESSAGES = 16
-# The answers to a CONNECT, which go ahead of the events that the connect handler emits.
+# The answers to a CONNECT. They overtake events emitted by the connect handler.
 OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
-# Names of handlers that no event of a client may have. An event "*" would run the handler of all others with the client's
-# arguments in the place of its id and of the name.
+# Names of handlers that a client's event must not have. An event "*" would run the catch-all handler with the client's
+# arguments in place of the name and the client's id.
 RESERVED_NAMES = frozenset({"connect", "disconnect", "*"})
 # The minor versions with tested private names (tests/contract/test_engineio_corners.py).
 TRIED = {"python-engineio": "4.15", "python-socketio": "5.18"}
 
 
 class Reason(socketio.Server.reason):  # type: ignore[misc]
-    """The reasons for a disconnect handler: python-socketio's, and those of this transport."""
+    """The reasons for a disconnect handler, from python-socketio and from this transport."""
 
     SLOW_CONSUMER = SLOW_CONSUMER
     WRITE_DEADLINE = WRITE_DEADLINE
@@ -74,38 +75,38 @@ class Reason(socketio.Server.reason):  # type: ignore[misc]
 
 @dataclass(slots=True, eq=False)
 class _RunningHandlers:
-    """The running handlers of one session. It exists only while there are any."""
+    """The running handlers of one session. Exists only while there are any."""
 
     count: int = 0
     room: Signal = field(default_factory=Signal)
 
 
 class _Instrumented(InstrumentedServer):  # type: ignore[misc]
-    """The Admin UI's instruments. It expects the counts of packets and bytes in python-engineio's sockets; ours has `traffic`."""
+    """The Admin UI's instrumentation. It reads counts from python-engineio's sockets, which `traffic` replaces."""
 
     def __init__(self, server: Server, *args: object, **options: object) -> None:
         super().__init__(server, *args, **options)
         server.traffic = self.event_buffer
 
     def uninstrument(self) -> None:
-        """Take the instruments off."""
+        """Remove the instrumentation."""
         self.sio.traffic = None
         super().uninstrument()
 
 
 class Server(socketio.Server):  # type: ignore[misc]
-    """A `socketio.Server` on Headgate's transport; docs/socketio.md has every option, and what differs from python-socketio.
+    """A `socketio.Server` on Headgate's transport. docs/socketio.md has all options and the differences from python-socketio.
 
     Args:
-        transport_limits: the limits of a session; python-socketio's own options for the same things win.
-        overflow: the policy for a broadcast to a client whose queue is full (`wait`, `drop` or `disconnect`).
-        emit_deadline_s: how long `emit` may wait for one client that reads, but too slowly. Then that client is cut.
-        max_handlers: handlers of one client that may run at once; 0 for no limit.
+        transport_limits: the limits of a session. python-socketio's options for the same limits win.
+        overflow: the policy for a broadcast to a client with a full queue (`wait`, `drop` or `disconnect`).
+        emit_deadline_s: how long `emit` waits for a client that reads too slowly, before disconnecting it.
+        max_handlers: the most concurrent handlers of one client; 0 for no limit.
 
     Attributes:
-        dropped: broadcast events that clients have missed, with `overflow="drop"`.
+        dropped: how many broadcast events clients have missed, with `overflow="drop"`.
         behind: the members with nearly full queues at their last broadcast.
-        connecting: the greenlets in which connect handlers run.
+        connecting: the greenlets that run connect handlers.
         traffic: the counts of the Admin UI.
     """
 
@@ -152,7 +153,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         super().__init__(client_manager, logger, serializer, **options)
         self.max_handlers = max_handlers
         self._has_attachments = _has_attachments(self.packet_class)
-        self._begun: dict[str, Packet] = {}  # by session: the packet whose attachments are coming
+        self._begun: dict[str, Packet] = {}  # by session, the packet that waits for its attachments
         self._running: dict[str, _RunningHandlers] = {}
         self._leaving: dict[str, _RunningHandlers] = {}
         self.eio.settle = self._fan_out.settle
@@ -162,7 +163,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         return DropInEngine
 
     def instrument(self, *args: object, **options: object) -> object:
-        """Report to the Socket.IO Admin UI. As python-socketio's, packets and bytes included."""
+        """Report to the Socket.IO Admin UI, as python-socketio does, including packets and bytes."""
         return _Instrumented(self, *args, **options)
 
     def session_of(self, eio_sid: str) -> Session | None:
@@ -173,7 +174,7 @@ class Server(socketio.Server):  # type: ignore[misc]
     # -- packets out --------------------------------------------------------------------------------------------------
 
     def member(self, eio_sid: str) -> Member | None:
-        """Return a session's member; None when there is no such session."""
+        """Return a session's member; None for an unknown session."""
         if (session := self.session_of(eio_sid)) is None:
             return None
         if not session.owners:
@@ -183,9 +184,9 @@ class Server(socketio.Server):  # type: ignore[misc]
         return member
 
     def eio_packets(self, packet: Packet) -> list[EnginePacket]:
-        """Return a packet as Engine.IO packets, as python-socketio makes them; raises what its encoding raises.
+        """Return the Engine.IO packets of a packet, as python-socketio encodes it. Raises what its encoding raises.
 
-        Raises ValueError: it holds NaN or an infinity, at which a browser would disconnect.
+        Raises ValueError for NaN or an infinity, at which a browser would disconnect.
         """
         encoded = packet.encode()
         parts = encoded if isinstance(encoded, list) else [encoded]
@@ -199,7 +200,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         return [frame_of(first), *(frame_of(each, attachment=self._has_attachments) for each in attachments)]
 
     def to_one(self, member: Member, frames: Sequence[Frame], *, may_wait: bool = True) -> None:
-        """Send a packet to one client, after everything before it. Switches greenlets if its queue is too full."""
+        """Send a packet to one client, in order. Switches greenlets if its queue is too full."""
         self._fan_out.settle()
         self._note_sent(member.connection.sid, frames)
         member.send(frames, may_wait=may_wait and not in_hub())
@@ -232,13 +233,13 @@ class Server(socketio.Server):  # type: ignore[misc]
             self._fan_out.settle()
             self._note_sent(eio_sid, frames)
             for frame in frames:
-                # CONNECT waits for the frames of `joined`: one write instead of two.
+                # CONNECT waits for the frames of `joined`, which saves a write.
                 member.connection.offer_control(frame, flush=kind != socket_packet.CONNECT)
         else:
             self.to_one(member, frames)
 
     def _send_eio_packet(self, eio_sid: str, eio_pkt: EnginePacket) -> None:
-        """Send one message of a packet, for client managers with their own `emit`. Does not wait."""
+        """Send one message of a packet, for client managers that override `emit`. Does not wait."""
         if (member := self.member(eio_sid)) is None:
             super()._send_eio_packet(eio_sid, eio_pkt)
             return
@@ -261,7 +262,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         return refusal
 
     def _handle_eio_message(self, eio_sid: str, data: str | bytes) -> None:
-        """Take one packet. A malformed one, or one out of order, ends the session with a code."""
+        """Take one packet. A malformed packet, or one out of order, ends the session with a code."""
         logger = self.eio.logger
         if logger.isEnabledFor(logging.INFO):
             logger.info("%s: Received packet MESSAGE data %s", eio_sid, "<binary>" if isinstance(data, bytes) else data)
@@ -298,11 +299,11 @@ class Server(socketio.Server):  # type: ignore[misc]
                 del self._begun[eio_sid]
                 self._dispatch(eio_sid, begun)
         except Exception:  # noqa: BLE001 - application code
-            # The session goes on, as with stock python-socketio.
+            # The session stays, as in stock python-socketio.
             self._failed("event handler failed", eio_sid)
 
     def _dispatch(self, eio_sid: str, packet: Packet) -> None:
-        """Give a checked packet to python-socketio, whose own dispatch would parse it again. A binary one waits to be whole."""
+        """Give a checked packet to python-socketio's handlers. A binary packet first waits for its attachments."""
         kind, namespace = packet.packet_type, packet.namespace
         if kind == socket_packet.CONNECT:
             self._handle_connect(eio_sid, namespace, packet.data)
@@ -318,7 +319,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             self.manager.trigger_callback(sid, packet.id, packet.data)
 
     def _handle_connect(self, eio_sid: str, namespace: str | None, data: object) -> None:
-        """Ask the application whether a client may join, and answer the client. A refused one gets no broadcast."""
+        """Ask the application whether a client may join, and answer the client. A refused client gets no broadcasts."""
         if (session := self.session_of(eio_sid)) is None:
             super()._handle_connect(eio_sid, namespace, data)
             return
@@ -342,7 +343,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             self.connecting.discard(here)
 
     def _decided(self, session: Session, namespace: str, before: str | None) -> None:
-        """Called after a connect handler, also when it has raised. `before` was the session's client in the namespace."""
+        """Called after a connect handler, even if it raised. `before` was the session's client in the namespace."""
         sid = self.manager.sid_from_eio_sid(session.sid, namespace)
         admitted = sid is not None and self.manager.is_connected(sid, namespace)
         if not admitted:
@@ -356,7 +357,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             self.manager.disconnect(sid, namespace, ignore_queue=True)
 
     def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[object]) -> None:
-        """Run an event's handler, with `async_handlers` in a greenlet, while there are fewer than `max_handlers`."""
+        """Run an event's handler. With `async_handlers` it runs in a greenlet if there are fewer than `max_handlers`."""
         if not self.async_handlers or self.session_of(eio_sid) is None:
             super()._handle_event(eio_sid, namespace, id, data)
             return
@@ -379,7 +380,7 @@ class Server(socketio.Server):  # type: ignore[misc]
     ) -> None:
         """Run an event's handler, unless the event has a reserved name."""
         if data[0] in RESERVED_NAMES:
-            self.logger.info('event "%s" from %s [%s] has a reserved name, and is ignored', data[0], sid, namespace)
+            self.logger.info('event "%s" from %s [%s] has a reserved name and is ignored', data[0], sid, namespace)
         else:
             super()._handle_event_internal(server, sid, eio_sid, data, namespace, id)
 
@@ -397,7 +398,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 self._running.pop(eio_sid, None)
 
     def _trigger_event(self, event: str, namespace: str, *args: object) -> object:
-        """Run a handler of the application. A client leaves its rooms even when its disconnect handler raises."""
+        """Run a handler of the application. A client leaves its rooms even if its disconnect handler raises."""
         if event != "disconnect":
             return super()._trigger_event(event, namespace, *args)
         sid = args[0]
@@ -407,7 +408,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         try:
             return super()._trigger_event(event, namespace, *args)
         except BaseException:
-            self.manager.disconnect(sid, namespace, ignore_queue=True)  # python-socketio would not get there
+            self.manager.disconnect(sid, namespace, ignore_queue=True)  # python-socketio skips this after an exception
             raise
         finally:
             leaving.count -= 1
@@ -416,15 +417,15 @@ class Server(socketio.Server):  # type: ignore[misc]
                 leaving.room.set()
 
     def _handle_disconnect(self, eio_sid: str, namespace: str | None, reason: str | None = None) -> None:
-        """Let a client leave a namespace, when the handlers of its earlier events have begun."""
+        """Remove a client from a namespace, after the handlers of its earlier events have started."""
         if eio_sid in self._running:
             sleep()
         super()._handle_disconnect(eio_sid, namespace, reason)
 
     def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
-        """Let a client leave every namespace; forget its session after all its disconnect handlers.
+        """Remove a client from every namespace, and forget its session after all its disconnect handlers.
 
-        The application gets a reason of `Server.reason`, without the words of the system after a colon.
+        The application gets a reason of `Server.reason`, without the system's text after a colon.
         """
         self.eio.logger.info("%s: Disconnected, %s", eio_sid, reason)
         if self.behind and (member := self.member(eio_sid)) is not None:
@@ -442,7 +443,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             self.environ.pop(eio_sid, None)
 
     def _failed(self, what: str, eio_sid: str) -> None:
-        """Log the exception of an application's handler where python-socketio logs its own."""
+        """Log the exception of an application's handler to python-socketio's log."""
         self.eio.logger.exception("%s (%s)", what, eio_sid)
 
 
@@ -454,9 +455,9 @@ def _warn_of_untried_versions() -> None:
 
 
 def _has_attachments(packet_class: type[Packet]) -> bool:
-    """Return whether bytes go as attachments, in binary messages after a text packet; else every message is a packet.
+    """Return whether bytes follow a text packet as attachments. Otherwise every message is a packet.
 
-    Raises ValueError: the class encodes to a type that no message can have.
+    Raises ValueError if the class encodes to an invalid type.
     """
     if packet_class.encode is Packet.encode:
         return bool(packet_class.uses_binary_events)
@@ -468,7 +469,7 @@ def _has_attachments(packet_class: type[Packet]) -> bool:
 
 
 def _overflow(overflow: Overflow | str) -> Overflow:
-    """Return the policy. Raises ValueError, which names what is allowed."""
+    """Return the policy. Raises ValueError with the allowed values."""
     try:
         return Overflow(overflow)
     except ValueError:

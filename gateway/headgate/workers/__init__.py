@@ -1,1 +1,1 @@
-"""Several worker processes of one machine on one port: the parts that they share. `gunicorn_worker.py` puts them together."""
+"""The shared parts of several worker processes on one port of a machine. `gunicorn_worker.py` puts them together."""

@@ -1,4 +1,4 @@
-"""The application that a gateway serves, with the gateway, a health page and the console."""
+"""The application of a serving process, with the gateway, a health page and the console."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from headgate.runtime.loop import Signal
 from headgate.settings.settings import Settings
 from headgate.transport.http_limits import MAX_BODY_BYTES
 
-# The application that is served when none is named.
+# The application to serve without a name.
 READY_MADE = "headgate_server.app:create_app"
 READY_S = 10.0
 POLL_S = 0.05
 
 
 def load_application(target: str | None, settings: Settings) -> Flask:
-    """Return an application by its name, or the ready-made one, as `made_ready` does.
+    """Return an application by its name, or the default one, prepared by `made_ready`.
 
-    Raises InvalidRequest: `target` names no Flask application.
+    Raises InvalidRequest if `target` does not name a Flask application.
     """
     if target is None:
         made: Flask = import_string(READY_MADE, APPLICATION)(settings)
@@ -32,9 +32,9 @@ def load_application(target: str | None, settings: Settings) -> Flask:
 
 
 def import_application(target: str) -> Flask:
-    """Return an application by its name, as it is or as its function returns it.
+    """Return an application by its name, calling it if it is a function.
 
-    Raises InvalidRequest: `target` names no Flask application.
+    Raises InvalidRequest if `target` does not name a Flask application.
     """
     app = import_string(target, APPLICATION, default="app")
     if not isinstance(app, Flask) and callable(app):
@@ -49,9 +49,9 @@ def import_application(target: str) -> Flask:
 
 
 def made_ready(app: object, settings: Settings, name: str) -> Flask:
-    """Attach the gateway, a health page and the console to an application that lacks them; return it.
+    """Attach the gateway, a health page and the console to an application without them; return it.
 
-    Raises InvalidRequest: it is no Flask application. The error has its `name`.
+    Raises InvalidRequest with `name` if it is not a Flask application.
     """
     app = _checked(app, name)
     if getattr(getattr(app.extensions.get("socketio"), "sockio_mw", None), "engineio_path", "") == SOCKET_PATH:
@@ -70,7 +70,7 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
     if not any(rule.rule == "/console" for rule in app.url_map.iter_rules()):
         from headgate_server.api.console import add_console
 
-        # Its own configuration may have other settings.
+        # The application's configuration may have other settings.
         add_console(app, app.extensions["headgate"], app.extensions["headgate"].settings)
     return app
 
@@ -88,7 +88,7 @@ def _checked(app: object, name: str) -> Flask:
 def async_views(app: Flask) -> list[str]:
     """Return a line for the operator if the application has async views.
 
-    Flask runs each in a loop of its own by asgiref, which refuses a second loop in a thread, and all greenlets are in one thread.
+    Flask runs each in a separate asgiref loop. asgiref refuses a second loop in a thread, and all greenlets share one thread.
     """
     names = sorted(name for name, view in app.view_functions.items() if inspect.iscoroutinefunction(view))
     if not names:
@@ -98,9 +98,9 @@ def async_views(app: Flask) -> list[str]:
 
 
 def start_gateway(gate: Headgate, asked_to_stop: Signal) -> list[str]:
-    """Start a gateway and wait, READY_S at most for each part, until Redis has told it what it needs to admit clients.
+    """Start a gateway and wait until it has read from Redis what it needs to admit clients, at most READY_S for each part.
 
-    Returns lines for the operator, as `Gateway.not_ready`; none, and early, if the process is asked to stop.
+    Returns lines for the operator, as `Gateway.not_ready`. Returns early, without lines, if the process is asked to stop.
     """
 
     def wait(ready: Signal) -> None:
@@ -113,8 +113,8 @@ def start_gateway(gate: Headgate, asked_to_stop: Signal) -> list[str]:
     for namespace in gateway.namespaces.values():
         wait(namespace.bus.was_up)
     lines = gateway.not_ready()
-    wait(gateway.cluster.table.tried)  # so that a gateway that stops later finds us
-    if not lines:  # until then every login is refused
+    wait(gateway.cluster.table.tried)  # so that other gateways know this one before they stop
+    if not lines:  # the gateway refuses every login until then
         wait(gateway.access.revocations.was_known)
     return [] if asked_to_stop.is_set() else lines
 

@@ -1,10 +1,10 @@
-"""The board: the workers of one process manager, with state and connections, in shared memory.
+"""The board has the state and connections of each worker of one process manager, in shared memory.
 
-The process manager takes a row for each worker before the fork; the worker writes its row from then on. Nothing waits and
-nothing is locked, as each row has one writer at a time and each cell is one aligned machine word. `MACHINE` is the life of a
+The process manager takes a row for each worker before the fork. The worker writes its row from then on. There are no waits and
+no locks, because each row has one writer at a time and each cell is one aligned machine word. `MACHINE` has the states of a
 worker.
 
-A `Turn` says whether a worker takes the next connection of the port that all share, or leaves it to one that has fewer.
+A `Turn` decides whether a worker takes the next connection of the shared port, or leaves it to a worker with fewer.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import NamedTuple
 from headgate.runtime.machine import between
 from headgate.settings.settings import MAX_WORKERS
 
-# A worker leaves the port when it has more than its share times this, plus a few.
+# A worker leaves the next connection to others when it has more than its share times this, plus a few.
 ABOVE_SHARE = 1.05
 FEW = 4
 LEAVE_S = 0.005
 
 
 class State(IntEnum):
-    """The state of a worker. A new row is FREE, as memory begins with zeros."""
+    """The state of a worker. A new row is FREE, because shared memory starts as zeros."""
 
     FREE = 0
     BOOTING = 1
     SERVING = 2
     DRAINING = 3
-    # It was the last gateway of its namespaces in the registry, so no other one takes its clients.
+    # The last gateway of its namespaces in the registry, so no other gateway can take its clients.
     ALONE = 4
 
 
@@ -48,7 +48,7 @@ MACHINE = between(
 
 
 class Row(NamedTuple):
-    """One worker. `age` counts the workers of a process manager from 1; `process_id` is 0 until the worker has begun."""
+    """One worker. `age` counts the workers of a process manager from 1. `process_id` is 0 until the worker has started."""
 
     slot: int
     state: State
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The worker's number in texts: from 1, and free again after its end."""
+        """The worker's number in texts, from 1. Another worker may reuse it later."""
         return self.slot + 1
 
 
@@ -66,24 +66,24 @@ _CELLS = len(Row._fields) - 1
 
 
 class Board:
-    """See the module. Make it before the fork. `is_alive` gets a process id."""
+    """See the module. Create it before the fork. `is_alive` gets a process id."""
 
     def __init__(self, rows: int = MAX_WORKERS, is_alive: Callable[[int], bool] | None = None) -> None:
-        # The last cells: how many loads have failed, whether any worker has served, and whether all stop. A file could be cleaned
-        # away meanwhile.
+        # The last cells are how many loads have failed, whether any worker has served, and whether all stop. Anonymous memory,
+        # because a clean-up might delete a file.
         self._cells = memoryview(mmap.mmap(-1, (rows * _CELLS + 3) * 8)).cast("q")
         self._rows = rows
         self._is_alive = is_alive or _is_alive
 
     def take(self, age: int) -> Row:
-        """Take a row for a worker before its fork: a free one, or that of a dead worker.
+        """Take a free row, or a dead worker's, for a worker before its fork.
 
-        Raises RuntimeError: every row belongs to a living worker.
+        Raises RuntimeError if every row belongs to a living worker.
         """
         for index in range(self._rows):
             row = self.row(index)
             if row.state is State.FREE or (row.process_id and not self._is_alive(row.process_id)):
-                self._cells[index * _CELLS] = State.FREE  # so that no process sees a row of two workers
+                self._cells[index * _CELLS] = State.FREE  # so that no process sees a mix of two workers
                 self._cells[index * _CELLS + 1] = age
                 self._cells[index * _CELLS + 2] = self._cells[index * _CELLS + 3] = 0
                 self.move(index, State.BOOTING)
@@ -91,22 +91,22 @@ class Board:
         raise RuntimeError(f"more than {self._rows} workers")
 
     def begin(self, index: int, process_id: int) -> None:
-        """Note the process of a worker."""
+        """Store the process id of a worker."""
         self._cells[index * _CELLS + 2] = process_id
 
     def move(self, index: int, state: State) -> None:
-        """Move a worker to its next state. Raises IllegalStep if it cannot follow the current one."""
+        """Move a worker to its next state. Raises IllegalStep for a state that cannot follow."""
         self._cells[index * _CELLS] = MACHINE[self.row(index).state, state]
         if state is State.SERVING:
             self._cells[-2] = 1
 
     @property
     def has_served(self) -> bool:
-        """Whether any worker has served, one that has ended included."""
+        """Whether any worker has served, including ended ones."""
         return bool(self._cells[-2])
 
     def fail(self) -> None:
-        """Note that a worker could not load the application. Of two at the same moment one may count."""
+        """Count a worker that could not load the application. Two at the same moment may count as one."""
         self._cells[-3] += 1
 
     @property
@@ -115,32 +115,32 @@ class Board:
         return self._cells[-3]
 
     def stop(self) -> None:
-        """Note that the process manager stops, before it signals the workers: one that has just been forked misses its signal."""
+        """Record that the process manager stops. Call it before the signal to the workers, which a new fork would miss."""
         self._cells[-1] = 1
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the process manager stops."""
+        """Whether the process manager is stopping."""
         return bool(self._cells[-1])
 
     def count(self, index: int, connections: int) -> None:
-        """Note a worker's connections."""
+        """Store the number of a worker's connections."""
         self._cells[index * _CELLS + 3] = connections
 
     def row(self, index: int) -> Row:
-        """Return one row. Raises IndexError if there is none."""
+        """Return a row. Raises IndexError if there is none."""
         if not 0 <= index < self._rows:
             raise IndexError(index)
         state, age, process_id, connections = self._cells[index * _CELLS : (index + 1) * _CELLS]
         return Row(index, State(state), age, process_id, connections)
 
     def rows(self) -> list[Row]:
-        """Return the rows of the living workers, those before their fork included."""
+        """Return the rows of living workers and of those before their fork."""
         taken = (row for row in map(self.row, range(self._rows)) if row.state is not State.FREE)
         return [row for row in taken if not row.process_id or self._is_alive(row.process_id)]
 
     def connections(self) -> list[int]:
-        """Return the connections of each serving worker. Makes no system call, as it runs for each connection."""
+        """Return the connections of each serving worker. Makes no system call, because it runs for each connection."""
         cells = self._cells
         ends = range(0, self._rows * _CELLS, _CELLS)
         return [cells[at + 3] for at in ends if cells[at] == State.SERVING]
@@ -155,18 +155,18 @@ class Board:
 
 
 class Turn:
-    """Decides for a listening socket of one worker.
+    """Decides for one worker's listening socket.
 
-    The kernel wakes every worker for a connection and gives it to the first that accepts, which may be the same one each time. A
-    worker above its share waits for a moment before it accepts. It then takes a connection that the others have left, so a
-    blocked worker costs a connection one such moment.
+    The kernel wakes every worker for a connection and gives it to the first that accepts, which may be the same one each time.
+    A worker above its share waits for a moment before it accepts. It then takes connections that the others have left, so a
+    blocked worker delays a connection by one such moment.
     """
 
     def __init__(self) -> None:
         self._left_at: int | None = None
 
     def leave_s(self, own: int, all_serving: Sequence[int]) -> float:
-        """Return the seconds for which to leave the next connection to the others; 0 to take it now."""
+        """Return for how many seconds to leave the next connection to the others; 0 to take it now."""
         total = sum(all_serving)
         is_left = self._left_at is not None and total <= self._left_at
         if is_left or len(all_serving) < 2 or own <= total / len(all_serving) * ABOVE_SHARE + FEW:

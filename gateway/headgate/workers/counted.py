@@ -1,9 +1,9 @@
-"""The counts of several workers as those of one gateway, and the file with those of ended workers.
+"""Combines the metrics of several workers as one gateway's, and stores the counts of ended workers in a file.
 
-- Counters and histograms are sums. An ended worker still counts, with its last known values, so that a sum never goes back and
+- Counters and histograms are sums. An ended worker still counts, with its last known values, so that a sum never decreases and
   `rate()` sees no reset. A killed worker's counts since the last scrape are lost.
-- A gauge is joined by its meaning (`GAUGES`). Gauges of the application stay apart, with the label `worker`.
-- The workers of one process manager share the file. Each reads and writes it whole under its lock, for milliseconds, and replaces
+- `GAUGES` has a function for each of our gauges. Gauges of the application stay separate, with the label `worker`.
+- The workers of one process manager share the file. Each reads and writes it whole under a lock, for milliseconds, and replaces
   it in one step, so that a killed worker leaves the old file or the new one.
 """
 
@@ -20,15 +20,15 @@ from headgate.runtime.histogram import HDR, Family
 from headgate.runtime.loop import sleep
 
 WORKER_LABEL = "worker"
-# Ages with their counts in `ended`, so that a late answer does not count twice. Far more than end between two scrapes.
+# Ages already counted in `ended`, so that a late answer does not count twice. Far more than end between two scrapes.
 MAX_FOLDED = 4096
-# After half a second without the lock, its worker does not run.
+# If the lock is held for half a second, its worker is stopped.
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 50, 0.01
 LOCK_NAME, FILE_NAME = "totals.lock", "totals.json"
 
 
 class Totals(msgspec.Struct):
-    """The counts that outlive a worker: of all ended ones, and the last seen of each living one, by age."""
+    """The sums of ended workers, and the last known counts of each living one, by age."""
 
     ended: list[Family] = []
     seen: dict[int, list[Family]] = {}
@@ -37,7 +37,7 @@ class Totals(msgspec.Struct):
 
 Join = Callable[[Sequence[float]], float]
 
-# Of the gateway's own gauges, and of those about the process.
+# For the gateway's gauges, and those about the process.
 GAUGES: Mapping[str, Join] = {
     **dict.fromkeys((
         "headgate_bus_subscriptions", "headgate_clients", "headgate_clients_catching_up", "headgate_page_requests_running",
@@ -63,12 +63,12 @@ _COUNTED = {"counter", "histogram", "summary", HDR}
 
 
 def counts_of(families: Iterable[Family]) -> list[Family]:
-    """Return what outlives a worker: counters, histograms and summaries."""
+    """Return the counters, histograms and summaries, which outlive a worker."""
     return [(name, kind, text, samples) for name, kind, text, samples in families if kind in _COUNTED]
 
 
 def remember(totals: Totals, seen: Mapping[int, Sequence[Family]], living: Iterable[int]) -> Totals:
-    """Return the totals with new values of workers, by age. Workers that no longer live count as ended."""
+    """Return the totals with new values of workers, by age. Workers not in `living` count as ended."""
     latest = dict(totals.seen)
     folded = set(totals.folded)
     for age, families in seen.items():
@@ -84,9 +84,9 @@ def exposed(answers: Mapping[int, Sequence[Family]], numbers: Mapping[int, int],
     """Return the families of all workers.
 
     Args:
-        answers: of each worker that has answered, by age.
+        answers: the families of each worker with an answer, by age.
         numbers: their numbers in texts, by age.
-        totals: of ended workers, and of living ones without an answer.
+        totals: for ended workers and living ones without an answer.
     """
     counted = [counts_of(families) for families in answers.values()]
     silent = [families for age, families in totals.seen.items() if age not in answers]
@@ -97,9 +97,9 @@ def exposed(answers: Mapping[int, Sequence[Family]], numbers: Mapping[int, int],
 
 
 def keep(folder: Path, seen: Mapping[int, Sequence[Family]], living: Iterable[int]) -> Totals:
-    """Add values of workers, by age, to the totals in a folder; return the totals.
+    """Add values of workers, by age, to the totals in the file; return the totals.
 
-    Raises OSError: the folder is gone, the disk is full, or another worker holds the lock for too long.
+    Raises OSError if the folder is gone, the disk is full, or another worker holds the lock for too long.
     """
     lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -133,7 +133,7 @@ def _read(path: Path) -> Totals:
 
 
 def _numbered(gauge: Family, number: int) -> Family:
-    """Return a gauge of a worker, with the worker's number if the meaning of the gauge is unknown here."""
+    """Return a gauge of a worker, with the worker's number as a label if it is not in GAUGES."""
     name, kind, text, samples = gauge
     if name in GAUGES:
         return gauge
@@ -142,7 +142,7 @@ def _numbered(gauge: Family, number: int) -> Family:
 
 
 def _joined(parts: Sequence[Sequence[Family]], join: Join | None = None) -> list[Family]:
-    """Return the families of several processes as those of one. Without `join`, each gauge by its meaning."""
+    """Return the combined families of several processes. Without `join`, each gauge is combined as GAUGES defines."""
     families: dict[str, tuple[str, str]] = {}
     values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], list[float]]] = {}
     for part in parts:
@@ -154,7 +154,7 @@ def _joined(parts: Sequence[Sequence[Family]], join: Join | None = None) -> list
     joined: list[Family] = []
     for name, (kind, text) in families.items():
         by = join or GAUGES.get(name, max)
-        # A count began when its oldest part did.
+        # A sum starts with its oldest part.
         whole = [
             (at, dict(labels), (min if at.endswith("_created") else by)(each)) for (at, labels), each in values[name].items()
         ]

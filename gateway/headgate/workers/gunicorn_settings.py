@@ -1,7 +1,6 @@
-"""gunicorn's settings, as the worker class honours them. No I/O.
+"""The settings of gunicorn that the worker class refuses or ignores. No I/O.
 
-The worker refuses some settings and ignores some without a meaning here. It honours all others, or gunicorn's process manager
-does.
+The worker or gunicorn's process manager honours all others.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ REFUSED = {
     "reuse_port": "the workers share one listener, which loses no connection when a worker ends: remove reuse_port",
     "proxy_protocol": "the gateway speaks no PROXY protocol: let the proxy set X-Forwarded-For, and set HEADGATE_PROXIES",
 }
-_BOUNDED = "the gateway has bounds of its own"
-_FORWARDED = "HEADGATE_PROXIES says how many proxies there are"
+_BOUNDED = "the gateway has fixed limits"
+_FORWARDED = "use HEADGATE_PROXIES"
 WITHOUT_MEANING = {
     "threads": "greenlets serve all clients of a worker",
     "limit_request_line": _BOUNDED,
@@ -34,10 +33,10 @@ WITHOUT_MEANING = {
     "sendfile": "the gateway writes answers itself",
     "pre_request": "use Flask's before_request",
     "post_request": "use Flask's after_request",
-    "websocket_max_message_size": "HEADGATE_MAX_PAYLOAD_BYTES says it",
+    "websocket_max_message_size": "use HEADGATE_MAX_PAYLOAD_BYTES",
 }
 
 
 def named(changed: Mapping[str, object], reasons: Mapping[str, str]) -> list[str]:
-    """Return one line for each changed setting that has a reason in REFUSED, or in WITHOUT_MEANING."""
+    """Return one line for each changed setting in `reasons`."""
     return [f"{name}: {reason}" for name, reason in reasons.items() if name in changed]

@@ -1,21 +1,21 @@
 """The worker class for gunicorn: `gunicorn -k headgate.gunicorn.Worker -w 4 shop:app`. Only this file uses gunicorn.
 
 In: listening sockets, and the name of an application, from gunicorn's process manager (the arbiter), which forks, restarts,
-reloads on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application with the gateway inside, on our HTTP
-server. No part of Redis, greenlets or the loop starts before the fork; gevent patches the worker, never the arbiter.
+reloads on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application and the gateway on our HTTP server. No
+Redis connection, greenlet or loop starts before the fork. gevent patches the worker, never the arbiter.
 
-The first workers of an arbiter check Redis before they serve. If it is unusable they end the arbiter, with the exit of `headgate
-serve`. Once a worker has served, later ones do not, so an arbiter with clients goes on while Redis is unreachable.
+The first workers of an arbiter check Redis before they serve. If it is unusable they end the arbiter, with the exit status of
+`headgate serve`. Once a worker has served, later ones skip this check, so the arbiter keeps running while Redis is unreachable.
 
-A worker is BOOTING until it listens, SERVING, then DRAINING (board.py). After SIGTERM it keeps serving while a younger
-worker boots, at most for SUCCESSOR_S and until a second SIGTERM, so that a reload does not leave the port without a listener. If
-the younger one cannot load the application, it serves on as if nothing had been asked.
-Then it closes its end of the port, moves its clients and finishes its requests within the shorter of `HEADGATE_DRAIN_S` and what
-is left of gunicorn's graceful_timeout, and ends.
+A worker is BOOTING until it listens, then SERVING, then DRAINING (board.py). After SIGTERM it keeps serving while a younger
+worker boots, at most for SUCCESSOR_S and until a second SIGTERM, so that a reload does not leave the port without a listener.
+If the younger worker cannot load the application, this one ignores the SIGTERM.
+Then it stops listening, moves its clients and finishes its requests, and ends. It has the shorter of `HEADGATE_DRAIN_S` and the
+rest of gunicorn's graceful_timeout for this.
 
-Private API of gunicorn used here, each with a contract test: the arbiter creates a worker object before it forks; `alive` and
-signals ask a worker to end; `tmp.notify` is its heartbeat; settings have their defaults; a reload waits with `reap_workers`;
-`reexec` executes START_CTX, and the process id is in `reexec_pid`.
+It relies on this private API of gunicorn. Each has a contract test. The arbiter creates a worker object before it forks.
+`alive` and signals ask a worker to end. `tmp.notify` is its heartbeat. Settings have their defaults. A reload waits with
+`reap_workers`. `reexec` executes START_CTX, and `reexec_pid` has the process id.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ if TYPE_CHECKING:
     from .peer_workers import PeerWorkers
 
 _DEFAULTS = Config().settings
-# gunicorn kills a worker at the end of graceful_timeout. This part of it is reserved for the steps after the drain.
+# The part of graceful_timeout reserved for the steps after the drain. gunicorn kills a worker at its end.
 END_S = 2.0
-# The arbiter imports these for its workers, so that a replacement starts sooner. Only libraries that do not depend on whether
-# gevent patches before or after the import. redis and python-socketio do: each binds `sleep`, or imports a library that does.
+# The arbiter imports these for its workers, so that a replacement starts sooner. gevent may patch the process after their
+# import. Not redis and python-socketio, which bind `sleep` or import a library that does.
 _IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey")
-# How long an ending worker serves while a younger one boots: if neither serves, requests wait in the backlog. On two cores under
-# load a boot, of 0.8 s of CPU, took 17 to 25 s.
+# How long an ending worker keeps serving while a younger one boots, because requests wait in the backlog if neither serves. A
+# boot takes 0.8 s of CPU, and took 17 to 25 s on two cores under load.
 SUCCESSOR_S = 60.0
 BUS_S = 10.0
 POLL_S = 0.05
@@ -84,15 +84,15 @@ APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
 
 
 def graceful_timeout_s(drain_s: float) -> int:
-    """Return the graceful_timeout of gunicorn with which a worker can wait for its successor and then drain for `drain_s`.
+    """Return the graceful_timeout that lets a worker wait for its successor and then drain for `drain_s`.
 
-    The end has twice its time: a worker that is killed there has not counted its last metrics.
+    It has END_S twice, because a worker killed at its end loses its last metrics.
     """
     return math.ceil(SUCCESSOR_S + drain_s + 2 * END_S)
 
 
 class Premises:
-    """The board and the private folder that the workers of one arbiter share. The arbiter creates them before its first fork."""
+    """The shared board and private folder of one arbiter's workers. The arbiter creates them before its first fork."""
 
     _of_process: tuple[int, Premises] | None = None
 
@@ -107,12 +107,12 @@ class Premises:
         atexit.register(self._remove, os.getpid())
 
     def follow(self, cfg: object, file: SettingsFile | None) -> None:
-        """Read the configuration file at the start, and again after the arbiter has reloaded its own configuration (SIGHUP).
+        """Read the configuration file at the start, and again when the arbiter has reloaded its configuration (SIGHUP).
 
-        A later invalid file changes nothing: the new workers have the settings of the old ones.
+        If the file is invalid after a SIGHUP, the new workers keep the settings of the old ones.
         """
         if cfg is self._cfg:
-            return  # a worker that replaces an ended one
+            return  # this worker replaces an ended one
         is_first, self._cfg = self._file is None, cfg
         if self._file is None:
             self._file = file or SettingsFile.of_config(None)
@@ -124,20 +124,20 @@ class Premises:
                 self.fault = error  # the first worker reports it and ends the arbiter
             else:
                 faults = getattr(error, "faults", error.lines())
-                complain(f"settings not reloaded, those before stay in force: {'; '.join(faults)}")
+                complain(f"settings not reloaded, the previous ones stay in force: {'; '.join(faults)}")
             return
         if not is_first and self._file.path is not None:
             say(f"settings reloaded from {self._file.path}")
 
     @classmethod
     def here(cls, owner: tuple[int, int] | None = None) -> Premises:
-        """Return those of this process, the arbiter. `owner` is the user and group of the workers, if different."""
+        """Return the premises of this arbiter process. `owner` is the user and group of the workers, if different."""
         if cls._of_process is None or cls._of_process[0] != os.getpid():
             cls._of_process = (os.getpid(), cls(owner))
         return cls._of_process[1]
 
     def is_first(self, what: str) -> bool:
-        """Return whether this is the first call of any worker. That worker reports to the operator what all have met."""
+        """Return whether no worker has called this before. The first caller reports a fault that all workers have."""
         try:
             (self.folder / f"reported-{what}").touch(exist_ok=False)
         except FileExistsError:
@@ -170,9 +170,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
-        """Refuse settings that cannot be honoured, or a missing extra; list those without effect. The arbiter calls it once.
+        """Refuse a missing extra, and settings that the worker cannot honour; list ignored ones. The arbiter calls it once.
 
-        Raises RuntimeError: gunicorn prints it, and ends.
+        Raises RuntimeError, which gunicorn prints before it ends.
         """
         changed = {name: cfg.settings[name].get() for name in cfg.settings if _is_set(cfg, name)}
         if faults := named(changed, REFUSED):
@@ -193,35 +193,33 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from gevent import monkey
 
         self._premises.board.begin(self._row.slot, os.getpid())
-        if self.cfg.preload_app:  # set by a reload, as the arbiter has checked only the first configuration
+        if self.cfg.preload_app:  # set by a reload, because the arbiter checks only the first configuration
             raise RuntimeError("preload_app: the application is loaded after the fork")
         with plugins_loaded_once():
             monkey.patch_all()
         super().init_process()
 
     def init_signals(self) -> None:
-        """Handle gunicorn's signals in greenlets: SIGTERM drains, SIGQUIT ends at once. Ctrl-C goes to the arbiter, which signals
-        us.
-        """
+        """Handle gunicorn's signals in greenlets. SIGTERM drains, SIGQUIT ends at once, and the arbiter handles Ctrl-C."""
         from headgate.runtime.loop import Signal, on_signal
 
         super().init_signals()
         signal.set_wakeup_fd(-1)
         self._asked, self._at_once = Signal(), Signal()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # While it loads the application, no loop turns. Nothing is served yet, so it ends there.
+        # No loop runs while the application loads. Nothing is served yet, so the worker ends at once.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         on_signal(signal.SIGQUIT, self._end_at_once)
-        if self._premises.board.is_stopping:  # a signal before this went to the handlers of the arbiter, which were here before
+        if self._premises.board.is_stopping:  # an earlier signal went to the arbiter's inherited handlers
             sys.exit(0)
 
     def handle_abort(self, sig: int, frame: FrameType | None) -> None:
-        """Handle the signal that the arbiter sends after `timeout` seconds without a heartbeat."""
-        complain(f"worker {self._row.number} was blocked for {self.cfg.timeout} s, and is ended; another one starts")
+        """Handle the arbiter's signal after `timeout` seconds without a heartbeat."""
+        complain(f"worker {self._row.number} was blocked for {self.cfg.timeout} s and ends; another one starts")
         super().handle_abort(sig, frame)
 
     def load_wsgi(self) -> None:
-        """Load the application and prepare it for serving; on failure end, together with the arbiter if no worker has served."""
+        """Load and prepare the application. On failure the worker ends, with the arbiter if no worker has served."""
         from headgate.redis.client import describe_server
         from headgate.runtime import logging as logs
         from headgate.runtime.standard_streams import never_block
@@ -249,7 +247,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
             self._end_alone()
 
     def run(self) -> None:
-        """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
+        """Serve until asked to end. The arbiter sees a heartbeat as long as the loop runs."""
         from headgate.runtime.heap import Heap
         from headgate.runtime.loop import on_signal, repeat
         from headgate.runtime.metrics import HTTP_CONNECTIONS
@@ -304,7 +302,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def _end_arbiter(self, error: HeadgateError) -> NoReturn:
         """Report why no worker can serve, and end the arbiter.
 
-        One worker does so for all with the same fault. If two ended with this code at once, gunicorn would end with a traceback.
+        One worker does this for all with the same fault. If two ended with this code at once, gunicorn would print a traceback.
         """
         if self._premises.board.has_served:
             for line in error.lines():
@@ -318,9 +316,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         sys.exit(0)
 
     def _end_alone(self) -> NoReturn:
-        """End a worker that cannot load the application, without the arbiter: those that a reload would replace serve on."""
-        complain(f"worker {self._row.number} cannot load the application, and ends")
-        time.sleep(HEARTBEAT_S)  # the arbiter replaces it at once if it was to replace a killed one
+        """End this worker, which cannot load the application, but not the arbiter, because the old workers still serve."""
+        complain(f"worker {self._row.number} cannot load the application and ends")
+        time.sleep(HEARTBEAT_S)  # slows the loop of replacements if this worker replaces a killed one
         self._premises.board.fail()
         sys.exit(1)
 
@@ -337,9 +335,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
             limits = replace(limits, max_connections=self.cfg.worker_connections)
         listener = sock.sock
         if not _is_set(self.cfg, "backlog"):
-            listener.listen(BACKLOG)  # it already listens; this changes only the backlog
+            listener.listen(BACKLOG)  # changes only the backlog, because the socket already listens
         routes = dict(gate.routes(app))
-        if logs_access := self.log.access_log_enabled:  # requests below WSGI are not logged
+        if logs_access := self.log.access_log_enabled:  # but requests below WSGI are not logged
             routes = {key: route for key, route in routes.items() if key[1].startswith("/socket.io")}
         server = HTTPServer(listener, app, limits=limits, routes=routes)
         if self.cfg.max_requests > 0:
@@ -373,7 +371,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._premises.board.move(self._row.slot, state)
 
     def _terminate(self) -> None:
-        # A stop signals a worker again that a reload has signalled, and its successor too. Another reload has begun others.
+        # A stop also signals the successor of a worker that a reload has signalled before. Another reload has started new ones.
         before, self._successors = self._successors, self._booting()
         self._may_have_successor = not self._asked.is_set() or not self._successors <= before
         self._end()
@@ -388,7 +386,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._end()
 
     def _drain(self, gateway: Any) -> bool:
-        """Wait for a younger worker that boots, and drain. Return False where that one has failed, so that this one serves on."""
+        """Wait for booting successors, and drain. Returns False if they have failed, so that this worker keeps serving."""
         from headgate.runtime.loop import Signal, sleep, spawn
         from headgate.transport.http_server import finish_requests
 
@@ -413,7 +411,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if alone:
             self._move(State.ALONE)
         elif gateway.settings.drain_s:
-            # The other workers of this machine may be leaving too. The last of them knows whether there is another gateway.
+            # The other workers of this machine may be leaving, too. The last of them knows whether there is another gateway.
             until_s = time.monotonic() + END_S
             while board.none_serves() and not (alone := board.someone_was_last()) and time.monotonic() < until_s:
                 sleep(POLL_S)
@@ -433,36 +431,36 @@ class Worker(BaseWorker):  # type: ignore[misc]
         return True
 
     def _has_failed_successor(self) -> bool:
-        """Return whether workers could not load the application since this one was asked to end, and no successor is left."""
+        """Return whether workers have failed to load the application since the signal, and no successor is left."""
         board = self._premises.board
         if not self._asked.is_set() or not self._may_have_successor or board.is_stopping:
             return False
         return board.failed_loads != self._failed_before and self._successors.isdisjoint(row.age for row in board.rows())
 
     def _booting(self) -> set[int]:
-        """Return the ages of the younger workers that boot."""
+        """Return the ages of younger booting workers."""
         return {row.age for row in self._premises.board.rows() if row.state is State.BOOTING and row.age > self.age}
 
     def _graceful_s(self, wanted_s: float, used_s: float = 0.0) -> float:
         return max(0.0, min(wanted_s, float(self.cfg.graceful_timeout) - END_S - used_s))
 
     def _successor_s(self, drain_s: float) -> float:
-        """Return how long to wait for a successor: what the drain leaves of graceful_timeout, or half of it if that is more."""
+        """Return how long to wait for a successor: graceful_timeout less the drain, but at least half of it."""
         graceful_s = self._graceful_s(math.inf)
         return min(SUCCESSOR_S, max(graceful_s - drain_s, graceful_s / 2))
 
     def _count_request(self) -> None:
         self._requests += 1
         if self._requests >= self.max_requests and self.alive and self._may_make_room():
-            self.log.info("worker %s has answered max_requests, and makes room for another", self._row.number)
-            self._move(State.DRAINING)  # already here, so that no other one makes room too
+            self.log.info("worker %s has answered max_requests and makes room for another", self._row.number)
+            self._move(State.DRAINING)  # before the drain, so that no other worker makes room at the same time
             self._end()
 
     def _may_make_room(self) -> bool:
-        """Return whether the others all serve, as gunicorn starts a successor only after the end of this worker.
+        """Return whether all others serve, because gunicorn starts a successor only after the end of this worker.
 
-        Workers share the connections evenly, so all reach max_requests within a moment. One that has answered twice as many does
-        not wait any longer.
+        Workers share the connections evenly, so all reach max_requests at about the same time. A worker with twice as many
+        requests no longer waits.
         """
         others = [row.state for row in self._premises.board.rows() if row.slot != self._row.slot]
         is_only_one = not others and self.cfg.workers == 1
@@ -471,7 +469,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def _log_access(self, exchange: WsgiExchange, sent_bytes: int, seconds: float) -> None:
         status = exchange.status or "101 Switching Protocols"
         answer = SimpleNamespace(status=status, headers=exchange.headers, sent=sent_bytes)
-        # Encoded again, as a line break would begin another line. Without the query, which may have the id of a session.
+        # Encoded again, because a line break would start another line. Without the query, which may have a session id.
         path = quote(exchange.environ.get("PATH_INFO", ""), "/!$&'()*+,;=:@~", "latin-1")
         environ = {**exchange.environ, "PATH_INFO": path, "RAW_URI": path}
         fields = [(name[5:].replace("_", "-"), value) for name, value in environ.items() if name.startswith("HTTP_")]
@@ -488,7 +486,7 @@ class _ReloadFailed(Exception):
 
 
 class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
-    """gunicorn's process manager for `headgate serve`: the first Ctrl-C drains, and it reports when all workers serve."""
+    """gunicorn's process manager for `headgate serve`. It drains on the first Ctrl-C, and reports when all workers serve."""
 
     on_ready: Callable[[Any], None] | None = None
     on_tick: Callable[[], None] | None = None
@@ -496,7 +494,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     _age_before_reload = 0
 
     def reload(self) -> None:
-        """Replace the workers. Takes as long as the old ones need to end, or the new ones to fail."""
+        """Replace the workers. Returns when the old ones have ended or the new ones have failed."""
         self._is_reloading, self._age_before_reload = True, self.worker_age
         try:
             super().reload()
@@ -506,9 +504,9 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             self._is_reloading = False
 
     def reap_workers(self) -> None:
-        """Note the workers that have ended. A reload calls this while it waits; neither a stop nor a new reload must wait for it.
+        """Record ended workers. A reload calls this while it waits, so this also interrupts it for a stop or a new reload.
 
-        Raises _ReloadFailed: none of the new workers is left.
+        Raises _ReloadFailed if none of the new workers is left.
         """
         try:
             super().reap_workers()
@@ -528,13 +526,13 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             (self.handle_quit if stop == signal.SIGQUIT else self.handle_term)()
 
     def reexec(self) -> None:
-        """Start a process manager that replaces this one, by the command of this one."""
-        # gunicorn takes sys.argv, where `python -m headgate` is a file, whose folder would hide other packages.
+        """Start a process manager by the same command, to replace this one."""
+        # gunicorn uses sys.argv, where `python -m headgate` is a file. The folder of that file would hide other packages.
         self.START_CTX["args"] = [sys.executable, *sys.orig_argv[1:]]
         super().reexec()
 
     def stop(self, graceful: bool = True) -> None:
-        """End the workers, also one that is being forked."""
+        """End the workers, including one being forked."""
         self._is_stopping = True
         Premises.here().board.stop()
         super().stop(graceful)
@@ -545,14 +543,14 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         super().handle_term()
 
     def handle_int(self) -> None:
-        """Stop as for SIGTERM; a second Ctrl-C ends the workers at once."""
+        """Drain as for SIGTERM. A second Ctrl-C ends the workers at once."""
         self.handle_term()
 
     def wait_for_signals(self, timeout: float = 1.0) -> list[int]:
         """Wait for signals, with shorter waits until all workers serve.
 
-        gunicorn waits for the old workers in each reload, so later signals other than a stop wait, too. Of several reloads the
-        last one is enough, and none is needed before a stop.
+        gunicorn waits for the old workers in each reload, so later signals other than a stop wait, too. Of several reloads only
+        the last is kept, and none before a stop.
         """
         caught: list[int] = super().wait_for_signals(timeout=timeout if self.on_ready is None else POLL_S)
         if self.on_ready is not None:
@@ -566,7 +564,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 
 
 class _Application(BaseApplication):  # type: ignore[misc]
-    """An application for the arbiter: gunicorn's settings, and a function that loads the application in each worker."""
+    """An application for the arbiter, with gunicorn's settings and a function that loads the application in each worker."""
 
     def __init__(self, options: Mapping[str, object], load: Callable[[], Flask], settings_file: SettingsFile | None) -> None:
         self._options, self._load, self.settings_file = options, load, settings_file
@@ -587,18 +585,16 @@ def run_arbiter(
     on_tick: Callable[[], None] | None = None,
     settings_file: SettingsFile | None = None,
 ) -> tuple[int, bool]:
-    """Run gunicorn's process manager with these settings until it is stopped.
+    """Run gunicorn's process manager until it is stopped. Does not return in a worker.
 
     Returns its exit status, and whether another process manager replaces it (SIGUSR2).
-
-    Does not return in a worker.
 
     Args:
         options: gunicorn's settings.
         load: returns the application, in each worker.
         on_ready: called once all workers serve, with the first listener.
         on_tick: called once a second, except by a process manager that is about to replace another.
-        settings_file: read again on SIGHUP; None: the file in HEADGATE_CONFIG, otherwise ./headgate.toml.
+        settings_file: read again on SIGHUP. None means the file of HEADGATE_CONFIG, or ./headgate.toml.
     """
     arbiter = Arbiter(_Application({**options, "worker_class": Worker}, load, settings_file))
     arbiter.on_ready, arbiter.on_tick = on_ready, on_tick

@@ -1,12 +1,12 @@
-"""This worker among the workers of its process manager, which are one gateway to their clients.
+"""Makes the workers of one process manager look like one gateway to their clients.
 
-`health` and `exposition` are those of all workers, with one deadline. The health is that of the worst, with each named. A
-starting or leaving worker does not count in it, as the others serve while one is replaced. A serving worker that does not answer
-counts as down, as its connections are stuck.
+`health` and `exposition` cover all workers, with one deadline. The health is the worst of all, and lists each. A starting or
+leaving worker does not count, because the others serve while it is replaced. A serving worker without an answer counts as down,
+because its connections are stuck.
 
-`hand_over` gives a connection, with the bytes that were read, to the worker that a session id names, if the board says that it
-lives. Such an id is two letters for a worker's row and 20 random letters. It proves nothing: it selects a row of this machine's
-board, and contains no address.
+`hand_over` gives a connection and the bytes already read to the living worker that owns a session. A session id starts with two
+letters for the worker's row, followed by 20 random letters. It is not proof of anything. It selects a row of this machine's
+board and contains no address.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from headgate.workers.board import Board, Row, State
 
 WORKER_UP = "headgate_worker_up"
 SILENT = "it does not answer"
-# The words of `admission`, the worst last (node/population/shedding.py).
+# The values of `admission`, the worst last (node/population/shedding.py).
 _ADMISSIONS = ("admitting", "full", "shedding")
-# A row is two letters, of 32 each.
+# A row is written as two letters out of these 32.
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
 _OWNER = re.compile(rb"[?&]sid=([A-Za-f]{2})[A-Za-z0-9_-]{20}[& ]")
 
@@ -44,7 +44,7 @@ class PeerWorkers:
     Args:
         own: this worker's row of the board.
         ready: returns this worker's health.
-        adopt: takes the descriptor of a connection that another worker has accepted, and the bytes that were read.
+        adopt: takes the descriptor of a connection accepted by another worker, and the bytes already read.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class PeerWorkers:
     ) -> None:
         self._board, self._folder, self._own, self._ready = board, folder, own, ready
         self._log_throttle = LogThrottle()
-        self._totals = counted.Totals()  # as this worker has last seen them
+        self._totals = counted.Totals()  # last read by this worker
         self._socket = worker_sockets.WorkerSocket(self._path(board.row(own)), self._answer, adopt)
 
     def close(self) -> None:
-        """Leave the counts of this worker to the others, and answer no more. Idempotent."""
+        """Store the counts of this worker for the others, and stop answering. Idempotent."""
         self._keep({self._board.row(self._own).age: families()}, self._board.rows())
         self._socket.close()
 
     # -- together ---------------------------------------------------------------------------------------------------
 
     def health(self) -> dict[str, Any]:
-        """Return the health of all workers: the worst, and each. Waits ANSWER_S at most."""
+        """Return the worst health of all workers, and each one's. Waits at most ANSWER_S."""
         rows = self._board.rows()
         answers = {
             age: None if answer is None else msgspec.json.decode(answer)
@@ -77,7 +77,7 @@ class PeerWorkers:
         return joined(rows, answers)
 
     def exposition(self) -> tuple[str, bytes]:
-        """Return the counts of all workers for Prometheus: content type and body. Waits ANSWER_S at most."""
+        """Return the content type and body of all workers' metrics for Prometheus. Waits at most ANSWER_S."""
         rows = self._board.rows()
         answers = {
             age: msgspec.json.decode(answer, type=list[Family])
@@ -91,9 +91,9 @@ class PeerWorkers:
         return exposition_of([*(each for each in whole if each[0] != WORKER_UP), (WORKER_UP, "gauge", text, up)])
 
     def hand_over(self, request: bytes, descriptor: int) -> bool:
-        """Hand a connection to the worker that owns the session of its next request; return whether that has taken it.
+        """Hand a connection to the worker that owns the session of its next request; return whether it took it.
 
-        False also for a request without a session, or with one of ours. The caller closes the descriptor. Switches greenlets.
+        Returns False for a request without a session or with one of ours. The caller closes the descriptor. Switches greenlets.
         """
         index = owner_of(request)
         if index is None or index == self._own:
@@ -109,7 +109,7 @@ class PeerWorkers:
         except IndexError:
             return False
         except OSError as error:
-            # A client may repeat the id of an owner that is gone.
+            # Throttled, because a client may repeat the id of an ended owner.
             if (left_out := self._log_throttle.due("hand over")) is not None:
                 log.warning("a connection could not be handed over", to=index + 1, reason=str(error), left_out=left_out)
             return False
@@ -120,7 +120,7 @@ class PeerWorkers:
         return self._folder / f"{row.age}.sock"
 
     def _ask(self, rows: list[Row], kind: bytes) -> dict[int, bytes | None]:
-        """Return the answers of the workers that serve or leave, by age; None for one that does not answer in time."""
+        """Return the answers of serving and leaving workers, by age; None for a worker without an answer in time."""
         answers: dict[int, bytes | None] = {}
 
         def ask(row: Row) -> None:
@@ -149,12 +149,12 @@ class PeerWorkers:
             self._totals = counted.keep(self._folder, seen, living)
         except OSError as error:
             complain(f"the counts of ended workers are not kept: {error.strerror}")
-            self._totals = counted.remember(self._totals, seen, living)  # or the sums would go back for this scrape
+            self._totals = counted.remember(self._totals, seen, living)  # otherwise the sums would decrease for this scrape
         return self._totals
 
 
 def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Return the health of all workers. `answers` are by age; None for no answer in time."""
+    """Return the combined health. `answers` are by age; None for no answer in time."""
     workers: list[dict[str, Any]] = []
     serving: list[Mapping[str, Any]] = []
     is_ready = True
@@ -189,7 +189,7 @@ def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None])
 
 
 def _namespaces(each: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the worst state of each namespace (down, or the lowest offset), with the clients of all workers."""
+    """Return the worst state of each namespace (down, or the lowest offset) and the number of its clients."""
     joined: dict[str, dict[str, Any]] = {}
     for namespaces in each:
         for name, state in namespaces.items():
@@ -202,12 +202,12 @@ def _namespaces(each: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, di
 
 
 def letters_of(row: int) -> str:
-    """Return the first letters of the ids of a worker's sessions."""
+    """Return the prefix of a worker's session ids."""
     return _LETTERS[row // len(_LETTERS)] + _LETTERS[row % len(_LETTERS)]
 
 
 def owner_of(request: bytes) -> int | None:
-    """Return the row in the session id of a request, from its first line; None without one."""
+    """Return the row in the session id of a request, from its first line; None without a session id."""
     line, _, _ = request.partition(b"\n")
     if (match := _OWNER.search(line)) is None:
         return None

@@ -1,7 +1,7 @@
-"""The configuration file of a serving process, which reads it again on SIGHUP.
+"""The configuration file of a serving process, read again on SIGHUP.
 
-The settings of the file go into the environment, where applications and workers read them. Variables that are set already win. A
-wrong file changes nothing.
+Its settings go into the environment, where applications and workers read them. Variables already set win. An invalid file
+changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headgate.consumers.process.config import find_file, read_settings
 from headgate.runtime.operator_lines import say
 from headgate.settings.settings import PREFIX, Settings, environment, service_links_ignored
 
-# The variable with the names that the file has set; child processes inherit it.
+# A variable that lists the names set by the file. Child processes inherit it.
 _OF_FILE = "_HEADGATE_OF_FILE"
 
 
@@ -24,18 +24,18 @@ class SettingsFile:
 
     @classmethod
     def of_config(cls, config: str | None) -> SettingsFile:
-        """Return the named file, else that of HEADGATE_CONFIG, else headgate.toml of this folder.
+        """Return the named file, else the file of HEADGATE_CONFIG, else ./headgate.toml.
 
-        A process calls it once, at its start: it also reports which variables are no settings.
+        Call it once, at the start of a process, because it also reports variables that are not settings.
         """
         if (line := service_links_ignored(environment())) is not None:
             say(line)
         return cls(find_file(config))
 
     def read(self, environ: Mapping[str, str], beside: Mapping[str, object] | None = None) -> dict[str, str]:
-        """Return the HEADGATE_ variables with those of the file. They win over `beside`, an application's settings.
+        """Return the HEADGATE_ variables of the environment and the file. They win over `beside`, an application's settings.
 
-        Raises SettingsError: with every fault.
+        Raises SettingsError with every fault.
         """
         own = _own(environ)
         values = own if self.path is None else read_settings(self.path, own)
@@ -43,7 +43,7 @@ class SettingsFile:
         return values
 
     def put(self, values: Mapping[str, str], environ: MutableMapping[str, str]) -> None:
-        """Put the result of `read` into an environment, in place of that of an earlier file."""
+        """Put the result of `read` into an environment, in place of an earlier result."""
         own = _own(environ)
         for name in environ.get(_OF_FILE, "").split(","):
             environ.pop(name, None)

@@ -1,7 +1,7 @@
-"""The sockets of workers: one Unix socket for each, in a private folder, for messages between the workers of a process manager.
+"""A Unix socket for each worker, in a private folder, for messages between the workers of a process manager.
 
-A message is one byte for its kind, four for its length, and that many bytes. A connection for another worker goes with the
-first of them, and with the bytes that were read. Every wait has a deadline.
+A message is one byte for its kind, four for its length, and that many bytes. A connection is sent with the first byte of a
+message that has the bytes already read. Every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from headgate.runtime.loop import Greenlet, deadline, sleep, spawn
 
 METRICS, HEALTH, CONNECTION = b"M", b"H", b"C"
 TAKEN = b"taken"
-# A worker that does not answer in this time is blocked, or stopped.
+# A worker without an answer after this time is blocked or stopped.
 ANSWER_S = 1.0
-# Its client waits as long.
+# The client of a connection waits up to this long.
 HAND_OVER_S = 2.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _HEAD = struct.Struct("!cI")
@@ -32,19 +32,19 @@ log = structlog.get_logger("headgate.workers")
 class WorkerSocket:
     """The socket of this worker, and the greenlet that serves it.
 
-    `answer` gets the kind of a message. `adopt` gets a descriptor, and the bytes that came with it.
+    `answer` gets the kind of a message. `adopt` gets a descriptor and the bytes sent with it.
     """
 
     def __init__(self, path: Path, answer: Callable[[bytes], bytes], adopt: Callable[[int, bytes], None]) -> None:
         self._path, self._answer, self._adopt = path, answer, adopt
-        path.unlink(missing_ok=True)  # of an earlier worker
+        path.unlink(missing_ok=True)  # left by an earlier worker
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
         self._listener.listen(_BACKLOG)
         self._greenlet: Greenlet = spawn(self._accept)
 
     def close(self) -> None:
-        """Answer no more. Idempotent."""
+        """Stop answering. Idempotent."""
         self._greenlet.kill()
         self._listener.close()
         self._path.unlink(missing_ok=True)
@@ -75,7 +75,7 @@ class WorkerSocket:
                 while len(message) < size:
                     message += _more(connection)
                 if kind == CONNECTION and descriptor is not None:
-                    # This fails when the other worker no longer waits, and serves the connection itself.
+                    # This fails if the other worker no longer waits and serves the connection itself.
                     connection.sendall(TAKEN)
                     is_taken = True
                 else:
@@ -84,7 +84,7 @@ class WorkerSocket:
                 taken, descriptor = descriptor, None
                 self._adopt(taken, bytes(message))  # type: ignore[arg-type]
         except (OSError, TimeoutError):
-            pass  # the other worker has gone, or waits no longer
+            pass  # the other worker is gone or no longer waits
         finally:
             if descriptor is not None:
                 os.close(descriptor)
@@ -93,8 +93,8 @@ class WorkerSocket:
 def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = None, within_s: float = ANSWER_S) -> bytes:
     """Return another worker's answer, which may be empty. Switches greenlets.
 
-    A connection belongs to one worker at any moment: after the deadline the other worker cannot answer, so it takes none.
-    Raises OSError: there is no such worker, or it did not answer in time (TimeoutError).
+    A connection always belongs to exactly one worker. After the deadline the other worker cannot answer, so it does not take
+    it. Raises OSError if there is no such worker, or if it did not answer in time (TimeoutError).
     """
     answer = bytearray()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -111,7 +111,7 @@ def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = 
                 while len(answer) <= MAX_MESSAGE_BYTES and (part := connection.recv(65536)):
                     answer += part
                     if descriptor is not None and answer == TAKEN:
-                        break  # the client need not wait for the end of this message
+                        break  # so that the client does not wait for the end of this message
                 return bytes(answer)
         except (OSError, TimeoutError):
             if descriptor is not None and (answer == TAKEN or _has_answered(connection)):
@@ -120,7 +120,7 @@ def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = 
 
 
 def _has_answered(connection: socket.socket) -> bool:
-    """Let the other worker answer no more; return whether it has answered before. Does not wait."""
+    """Stop the other worker from answering; return whether it has already answered. Does not wait."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
         connection.settimeout(0.0)

@@ -68,7 +68,7 @@ def test_workers_have_the_file_of_the_last_reload(tmp_path: Path, capfd: pytest.
     premises.follow(third, None)
     told = capfd.readouterr().err
     assert (clients(), premises.fault, told.count("\n")) == ("2", None, 1)
-    assert told.startswith("headgate: settings not reloaded, those before stay in force: ")
+    assert told.startswith("headgate: settings not reloaded, the previous ones stay in force: ")
     assert "did you mean max_clients?" in told
 
 
